@@ -1,0 +1,329 @@
+"""params.yaml as validated objects: the one door through which everything reads it.
+
+`load` takes the merged YAML (Snakemake's `config`, or files read by `read`) and returns a `Params`.
+A `TrainSpec`, `EvaluationSpec`, ... is the part of it that decides one job's result: the workflow
+gives each job its spec and nothing else, so that a change of one number reruns the jobs that it
+reaches and no others.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+
+BenchmarkName = Literal["mbpp_plus", "math", "minif2f"]
+BASELINES = ("sft", "grpo", "naive-grpo", "pg", "dapo")
+ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+AlgorithmName = Annotated[
+    str, Field(pattern=r"^(sft|grpo|naive-grpo|pg|dapo|rapid-H[1-9][0-9]*)$")
+]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class BadParams(ValueError):
+    """A value in params.yaml that cannot be used. The message names key, value and what is allowed."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BenchmarkParams(Section):
+    """One benchmark: how many problems, and the sizes that belong to it."""
+
+    train: PositiveInt = Field(description="training problems")
+    test: PositiveInt = Field(description="test problems")
+    n_step: PositiveInt = Field(description="N_step: completions an optimizer step")
+    max_completion_length: PositiveInt = Field(description="tokens")
+    pass_at: list[PositiveInt] = Field([1], min_length=1, description="the k of pass@k")
+    timeout: PositiveFloat = Field(description="seconds a verdict may take")
+
+
+class ModelParams(Section):
+    """A model that the pipeline makes: an architecture of transformers at a tiny size."""
+
+    architecture: Literal["qwen2", "llama", "gemma3"] = "qwen2"
+    layers: PositiveInt
+    hidden: Annotated[int, Field(ge=64, multiple_of=64, description="width; heads of 64")]
+    benchmarks: list[BenchmarkName] = Field(min_length=1, description="what it is trained on")
+    steps: PositiveInt = Field(description="optimizer steps of pre-training, a benchmark")
+    error_rate: Probability = Field(description="share of demonstrations with a deliberate error")
+
+
+class Pretraining(Section):
+    """What all models made in the pipeline share."""
+
+    vocabulary: Annotated[int, Field(ge=300, description="tokens of the tokenizer")]
+    demonstrations: PositiveInt = Field(description="made for each benchmark")
+    batch: PositiveInt = Field(description="demonstrations an optimizer step")
+    learning_rate: PositiveFloat
+
+
+class Training(Section):
+    """What all RL algorithms share."""
+
+    learning_rate: PositiveFloat
+    epochs: PositiveInt = Field(description="passes over the training problems")
+    group_size: Annotated[int, Field(ge=2, description="N_group: completions a prompt")]
+    micro_batch: PositiveInt = Field(description="completions a forward and backward pass")
+    temperature: PositiveFloat = Field(description="of sampling")
+
+
+class Grpo(Section):
+    beta: NonNegativeFloat = Field(description="KL coefficient")
+    epsilon: Annotated[float, Field(gt=0, lt=1, description="clip of the token ratio")]
+
+
+class Dapo(Section):
+    epsilon_low: Annotated[float, Field(gt=0, lt=1)]
+    epsilon_high: Annotated[float, Field(gt=0, description="clip-higher: above epsilon_low")]
+    rounds: PositiveInt = Field(description="sampling rounds before a batch without signal is taken")
+    overlong_buffer: Annotated[float, Field(gt=0, lt=1, description="share of the length limit")]
+
+
+class Rapid(Section):
+    eta: PositiveFloat = Field(description="importance weights are clipped to at most eta")
+    clip: Literal["advantage", "both"] = Field(
+        description="where: in the advantage (Algorithm 1), or in the gradient's weight too"
+    )
+
+
+class Sft(Section):
+    learning_rate: PositiveFloat
+    epochs: PositiveInt
+    batch: PositiveInt = Field(description="demonstrations an optimizer step")
+    temperature: PositiveFloat = Field(description="the teacher's")
+    top_p: Annotated[float, Field(gt=0, le=1, description="the teacher's")]
+    samples: PositiveInt = Field(description="teacher completions a prompt; the correct are kept")
+
+
+class EvaluationParams(Section):
+    samples: PositiveInt = Field(description="n: completions a test problem")
+    temperature: PositiveFloat
+    top_p: Annotated[float, Field(gt=0, le=1)]
+
+
+class MainTable(Section):
+    """Table 1: one model, every benchmark, several algorithms."""
+
+    model: ModelName
+    algorithms: list[AlgorithmName] = Field(min_length=1)
+    seeds: list[Seed] = Field(min_length=1)
+
+
+class FamilyTable(Section):
+    """Table 2: several models on one benchmark."""
+
+    benchmark: BenchmarkName
+    models: list[ModelName]
+    algorithms: list[AlgorithmName]
+    seeds: list[Seed] = Field(min_length=1)
+
+
+class StalenessTable(Section):
+    """Tables 3 and 4: RAPID at several H, with the model and seeds of the main table."""
+
+    H: list[PositiveInt] = Field(min_length=1)
+
+
+class Tables(Section):
+    main: MainTable
+    families: FamilyTable
+    staleness: StalenessTable
+
+
+class Run(Section):
+    """What names a run: runs/{benchmark}/{model}/{algorithm}/seed{seed}/."""
+
+    benchmark: BenchmarkName
+    model: ModelName
+    algorithm: str
+    seed: Seed
+
+    @property
+    def folder(self) -> str:
+        return f"runs/{self.benchmark}/{self.model}/{self.algorithm}/seed{self.seed}"
+
+
+class TrainSpec(Section):
+    """Everything in params.yaml that decides the result of one training job."""
+
+    run: Run
+    threads: PositiveInt
+    benchmark: BenchmarkParams
+    training: Training
+    objective: Grpo | Dapo | Rapid | Sft | None = Field(description="None for pg")
+    H: PositiveInt = Field(1, description="optimizer steps an inference batch")
+
+
+class Params(Section):
+    data_seed: Seed = Field(description="makes problems, splits and base models")
+    threads: PositiveInt = Field(description="CPU threads of a job, which has them to itself")
+    benchmarks: dict[BenchmarkName, BenchmarkParams] = Field(min_length=1)
+    models: dict[ModelName, ModelParams] = Field(min_length=1)
+    teacher: ModelName
+    pretraining: Pretraining
+    training: Training
+    grpo: Grpo
+    dapo: Dapo
+    rapid: Rapid
+    sft: Sft
+    evaluation: EvaluationParams
+    tables: Tables
+
+    @model_validator(mode="after")
+    def _names_exist(self):
+        tables = self.tables
+        named = {
+            "teacher": [self.teacher],
+            "tables.main.model": [tables.main.model],
+            "tables.families.models": tables.families.models,
+        }
+        for key, names in named.items():
+            for name in names:
+                if name not in self.models:
+                    raise ValueError(_message(key, name, f"a model of models: {', '.join(self.models)}"))
+        if tables.families.benchmark not in self.benchmarks:
+            raise ValueError(
+                _message(
+                    "tables.families.benchmark",
+                    tables.families.benchmark,
+                    f"a benchmark of benchmarks: {', '.join(self.benchmarks)}",
+                )
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _batches_divide(self):
+        group, micro = self.training.group_size, self.training.micro_batch
+        if micro % group:
+            raise ValueError(
+                _message("training.micro_batch", micro, f"a multiple of training.group_size, {group}")
+            )
+        for name, benchmark in self.benchmarks.items():
+            key = f"benchmarks.{name}"
+            if benchmark.n_step % micro:
+                raise ValueError(
+                    _message(
+                        f"{key}.n_step", benchmark.n_step, f"a multiple of training.micro_batch, {micro}"
+                    )
+                )
+            largest = max(self.tables.staleness.H) * benchmark.n_step // group
+            if benchmark.train % largest:
+                raise ValueError(
+                    _message(
+                        f"{key}.train",
+                        benchmark.train,
+                        f"a multiple of {largest}, the prompts of the largest inference batch "
+                        f"(max(tables.staleness.H) x n_step / training.group_size)",
+                    )
+                )
+            if max(benchmark.pass_at) > self.evaluation.samples:
+                raise ValueError(
+                    _message(
+                        f"{key}.pass_at",
+                        benchmark.pass_at,
+                        f"at most evaluation.samples, {self.evaluation.samples}",
+                    )
+                )
+        return self
+
+    # What is trained -----------------------------------------------------------------------------
+
+    def runs(self) -> list[Run]:
+        """Every training run that the tables need, without repetition."""
+        main, families = self.tables.main, self.tables.families
+        sweep = [f"rapid-H{h}" for h in self.tables.staleness.H]
+        runs = [
+            Run(benchmark=benchmark, model=main.model, algorithm=algorithm, seed=seed)
+            for benchmark in self.benchmarks
+            for algorithm in [*main.algorithms, *sweep]
+            for seed in main.seeds
+        ] + [
+            Run(benchmark=families.benchmark, model=model, algorithm=algorithm, seed=seed)
+            for model in families.models
+            for algorithm in families.algorithms
+            for seed in families.seeds
+        ]
+        return list(dict.fromkeys(runs))
+
+    def evaluations(self) -> list[Run]:
+        """Every evaluation that the tables need: each run, and each base model."""
+        runs = self.runs()
+        bases = [run.model_copy(update={"algorithm": "base"}) for run in runs]
+        return list(dict.fromkeys([*bases, *runs]))
+
+    def train_spec(self, run: Run) -> TrainSpec:
+        """The part of the parameters that decides this run."""
+        algorithm, h = run.algorithm, 1
+        if algorithm.startswith("rapid-H"):
+            objective, h = self.rapid, int(algorithm.removeprefix("rapid-H"))
+        else:
+            objective = {
+                "sft": self.sft, "grpo": self.grpo, "naive-grpo": self.grpo, "dapo": self.dapo, "pg": None,
+            }[algorithm]
+        return TrainSpec(
+            run=run,
+            threads=self.threads,
+            benchmark=self.benchmarks[run.benchmark],
+            training=self.training,
+            objective=objective,
+            H=h,
+        )
+
+
+def _message(key: str, value: Any, allowed: str) -> str:
+    return f"{key}: {value!r} is not allowed; allowed: {allowed}"
+
+
+def read(*paths: Path | str) -> dict:
+    """Read YAML files and merge them, later over earlier, as `snakemake --configfile A B` does."""
+    merged: dict = {}
+    for path in paths:
+        with open(path, encoding="utf-8") as stream:
+            _overlay(merged, yaml.safe_load(stream) or {})
+    return merged
+
+
+def _overlay(base: dict, over: dict) -> None:
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            _overlay(base[key], value)
+        else:
+            base[key] = value
+
+
+def load(values: dict) -> Params:
+    """Validate merged YAML.
+
+    Raises:
+        BadParams: with one line for each wrong value: its key, the value, what is allowed.
+    """
+    try:
+        return Params.model_validate(values)
+    except ValidationError as error:
+        raise BadParams("\n".join(_explain(item) for item in error.errors())) from None
+
+
+def _explain(item: dict) -> str:
+    key = ".".join(str(part) for part in item["loc"] if part != "[key]")
+    message = item["msg"].removeprefix("Value error, ")
+    if item["type"] == "value_error":
+        return f"params: {message}"
+    if item["type"] == "missing":
+        return f"params: {key}: is missing"
+    if item["type"] == "extra_forbidden":
+        return f"params: {key}: {item['input']!r} is not allowed; allowed: no such key is known here"
+    allowed = message.removeprefix("Input should be ")
+    return f"params: {_message(key, item['input'], allowed)}"

@@ -1,0 +1,229 @@
+"""The rows that pass between stages, and how they are read and written.
+
+Every stage reads files and writes files; these are the shapes of what is in them.
+Problems keep the field names of the published benchmarks, so that an embedded
+problem and a real one are the same record:
+
+- `CodeProblem`: a row of EvalPlus's MBPP+ release,
+- `MathProblem`: a row of MATH,
+- `LeanProblem`: a Lean 4 theorem without its proof, core Lean or Mathlib.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Row = TypeVar("Row", bound=BaseModel)
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class CodeProblem(Record):
+    """A function to write (MBPP+). Each input is the list of the call's positional arguments."""
+
+    task_id: str
+    prompt: str
+    entry_point: str
+    canonical_solution: str
+    base_input: list[list[Any]]
+    plus_input: list[list[Any]]
+    atol: float = 0.0
+    contract: str = ""
+    assertion: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.task_id
+
+
+class MathProblem(Record):
+    """A question whose completion ends in `\\boxed{answer}` (MATH)."""
+
+    unique_id: str
+    problem: str
+    answer: str
+    solution: str = ""
+    subject: str = ""
+    level: int | str = ""
+
+    @property
+    def id(self) -> str:
+        return self.unique_id
+
+
+class LeanProblem(Record):
+    """A theorem to prove. `formal_statement` ends in `:= by`; `header` is what stands before it."""
+
+    name: str
+    formal_statement: str
+    header: str = ""
+    split: str = ""
+    informal_prefix: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.name
+
+
+Problem = CodeProblem | MathProblem | LeanProblem
+
+
+class Verdict(Record):
+    """What a grader says of one completion: `reward` is 1.0 for correct, else 0.0."""
+
+    reward: float
+    reason: str
+
+
+class Demonstration(Record):
+    """A prompt with one completion to imitate, and the id of the problem that it answers."""
+
+    id: str
+    prompt: str
+    completion: str
+
+
+class StepRecord(Record):
+    """One optimizer step. Seconds are wall-clock; lengths are tokens; `None` where not defined."""
+
+    step: int
+    seconds: float = Field(description="since the training loop began")
+    reward: float = Field(description="mean reward of the mini-batch")
+    staleness: float | None = Field(None, description="mean |log min(w, eta)|")
+    clip_fraction: float | None = Field(None, description="share of weights above eta")
+    weight: float | None = Field(None, description="mean importance weight before clipping")
+    completion_length: float
+    loss: float
+    gradient_norm: float
+    signal: float = Field(description="share of groups whose rewards differ")
+
+
+class Runtime(Record):
+    """Wall-clock seconds of one training job. `total` is the training loop: the sum of its phases.
+
+    `startup` (imports, loading the model, starting the grader) comes before the loop and is not in
+    `total`.
+    """
+
+    total: float
+    sampling: float = 0.0
+    grading: float = 0.0
+    backpropagation: float = 0.0
+    sync: float = 0.0
+    other: float = 0.0
+    startup: float = 0.0
+
+
+class RunSummary(Record):
+    """summary.json of a training job. Means over optimizer steps, as the paper's Table 3."""
+
+    benchmark: str
+    model: str
+    algorithm: str
+    seed: int
+    runtime: Runtime
+    optimizer_steps: int
+    completions: int = Field(description="completions sampled, resampled ones too")
+    staleness: float | None = None
+    clip_fraction: float | None = None
+    completion_length: float | None = Field(None, description="mean tokens a completion")
+    reward_first: float | None = Field(None, description="mean reward, first tenth of the steps")
+    reward_last: float | None = Field(None, description="mean reward, last tenth of the steps")
+    peak_memory_mb: float = Field(description="largest resident size of the process, 1e6 bytes")
+    hardware: str = Field(description="processor or GPU and count, in words")
+    commit: str = Field(description="git commit of the code, with +dirty where it was")
+
+
+class ProblemScore(Record):
+    """`correct` of `samples` completions of one test problem were rewarded."""
+
+    id: str
+    samples: int
+    correct: int
+
+
+class Evaluation(Record):
+    """evaluation.json: pass@k by the unbiased estimator over `samples` completions a problem."""
+
+    benchmark: str
+    model: str
+    algorithm: str = Field(description="'base' for the model before training")
+    seed: int
+    status: Literal["ok", "unavailable"] = "ok"
+    note: str = Field("", description="why the status is 'unavailable'")
+    pass_at: dict[int, float] = Field(default_factory=dict, description="k -> mean over problems")
+    problems: int = 0
+    samples: int = 0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_completion_length: int = 0
+    completion_length: float | None = Field(None, description="mean tokens a completion")
+    reasons: dict[str, int] = Field(default_factory=dict, description="verdicts by reason")
+    scores: list[ProblemScore] = Field(default_factory=list)
+    model_sha256: str = ""
+
+
+class BadRow(ValueError):
+    """A line of a JSON-lines file is not the record that it should be."""
+
+
+def read_jsonl(path: Path | str, row_type: type[Row]) -> Iterator[Row]:
+    """Yield the rows of a JSON-lines file.
+
+    Raises:
+        BadRow: with the file, the line number and what is wrong with it.
+    """
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield row_type.model_validate_json(line)
+            except ValidationError as error:
+                first = error.errors()[0]
+                field = ".".join(str(part) for part in first["loc"]) or "the line"
+                raise BadRow(f"{path}:{number}: {field}: {first['msg']}") from None
+
+
+def write_jsonl(path: Path | str, rows: Iterable[BaseModel]) -> None:
+    """Write rows as JSON lines, all or nothing."""
+    write_text(path, "".join(row.model_dump_json() + "\n" for row in rows))
+
+
+def write_json(path: Path | str, value: BaseModel | dict) -> None:
+    """Write one JSON document, indented, all or nothing."""
+    data = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write a file through a temporary neighbour, so that no reader sees half of it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def sha256_file(path: Path | str) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_folder(folder: Path | str) -> str:
+    """SHA-256 over the names and digests of a folder's files, in the order of their names."""
+    folder = Path(folder)
+    lines = [
+        f"{path.relative_to(folder).as_posix()} {sha256_file(path)}\n"
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    ]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
