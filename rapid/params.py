@@ -1,9 +1,7 @@
 """params.yaml as validated objects: the one door through which everything reads it.
 
 `load` takes the merged YAML (Snakemake's `config`, or files read by `read`) and returns a `Params`.
-A `TrainSpec`, `EvaluationSpec`, ... is the part of it that decides one job's result: the workflow
-gives each job its spec and nothing else, so that a change of one number reruns the jobs that it
-reaches and no others.
+What a single job depends on is cut out of it in `rapid.specs`.
 """
 
 from pathlib import Path
@@ -22,11 +20,8 @@ from pydantic import (
 )
 
 BenchmarkName = Literal["mbpp_plus", "math", "minif2f"]
-BASELINES = ("sft", "grpo", "naive-grpo", "pg", "dapo")
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-AlgorithmName = Annotated[
-    str, Field(pattern=r"^(sft|grpo|naive-grpo|pg|dapo|rapid-H[1-9][0-9]*)$")
-]
+AlgorithmName = Annotated[str, Field(pattern=r"^(sft|grpo|naive-grpo|pg|dapo|rapid-H[1-9][0-9]*)$")]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -85,10 +80,18 @@ class Grpo(Section):
     epsilon: Annotated[float, Field(gt=0, lt=1, description="clip of the token ratio")]
 
 
+class NaiveGrpo(Section):
+    """GRPO that samples as few completions at a time as it backpropagates (paper, Figure 1)."""
+
+    sampling_batch: PositiveInt = Field(description="completions sampled at a time")
+
+
 class Dapo(Section):
     epsilon_low: Annotated[float, Field(gt=0, lt=1)]
     epsilon_high: Annotated[float, Field(gt=0, description="clip-higher: above epsilon_low")]
-    rounds: PositiveInt = Field(description="sampling rounds before a batch without signal is taken")
+    rounds: PositiveInt = Field(
+        description="sampling rounds before a batch without signal is taken"
+    )
     overlong_buffer: Annotated[float, Field(gt=0, lt=1, description="share of the length limit")]
 
 
@@ -143,30 +146,6 @@ class Tables(Section):
     staleness: StalenessTable
 
 
-class Run(Section):
-    """What names a run: runs/{benchmark}/{model}/{algorithm}/seed{seed}/."""
-
-    benchmark: BenchmarkName
-    model: ModelName
-    algorithm: str
-    seed: Seed
-
-    @property
-    def folder(self) -> str:
-        return f"runs/{self.benchmark}/{self.model}/{self.algorithm}/seed{self.seed}"
-
-
-class TrainSpec(Section):
-    """Everything in params.yaml that decides the result of one training job."""
-
-    run: Run
-    threads: PositiveInt
-    benchmark: BenchmarkParams
-    training: Training
-    objective: Grpo | Dapo | Rapid | Sft | None = Field(description="None for pg")
-    H: PositiveInt = Field(1, description="optimizer steps an inference batch")
-
-
 class Params(Section):
     data_seed: Seed = Field(description="makes problems, splits and base models")
     threads: PositiveInt = Field(description="CPU threads of a job, which has them to itself")
@@ -176,6 +155,7 @@ class Params(Section):
     pretraining: Pretraining
     training: Training
     grpo: Grpo
+    naive_grpo: NaiveGrpo
     dapo: Dapo
     rapid: Rapid
     sft: Sft
@@ -193,7 +173,9 @@ class Params(Section):
         for key, names in named.items():
             for name in names:
                 if name not in self.models:
-                    raise ValueError(_message(key, name, f"a model of models: {', '.join(self.models)}"))
+                    raise ValueError(
+                        _message(key, name, f"a model of models: {', '.join(self.models)}")
+                    )
         if tables.families.benchmark not in self.benchmarks:
             raise ValueError(
                 _message(
@@ -207,16 +189,25 @@ class Params(Section):
     @model_validator(mode="after")
     def _batches_divide(self):
         group, micro = self.training.group_size, self.training.micro_batch
+        naive = self.naive_grpo.sampling_batch
+        if naive % group:
+            raise ValueError(
+                _message("naive_grpo.sampling_batch", naive, f"a multiple of training.group_size, {group}")
+            )
         if micro % group:
             raise ValueError(
-                _message("training.micro_batch", micro, f"a multiple of training.group_size, {group}")
+                _message(
+                    "training.micro_batch", micro, f"a multiple of training.group_size, {group}"
+                )
             )
         for name, benchmark in self.benchmarks.items():
             key = f"benchmarks.{name}"
             if benchmark.n_step % micro:
                 raise ValueError(
                     _message(
-                        f"{key}.n_step", benchmark.n_step, f"a multiple of training.micro_batch, {micro}"
+                        f"{key}.n_step",
+                        benchmark.n_step,
+                        f"a multiple of training.micro_batch, {micro}",
                     )
                 )
             largest = max(self.tables.staleness.H) * benchmark.n_step // group
@@ -238,49 +229,6 @@ class Params(Section):
                     )
                 )
         return self
-
-    # What is trained -----------------------------------------------------------------------------
-
-    def runs(self) -> list[Run]:
-        """Every training run that the tables need, without repetition."""
-        main, families = self.tables.main, self.tables.families
-        sweep = [f"rapid-H{h}" for h in self.tables.staleness.H]
-        runs = [
-            Run(benchmark=benchmark, model=main.model, algorithm=algorithm, seed=seed)
-            for benchmark in self.benchmarks
-            for algorithm in [*main.algorithms, *sweep]
-            for seed in main.seeds
-        ] + [
-            Run(benchmark=families.benchmark, model=model, algorithm=algorithm, seed=seed)
-            for model in families.models
-            for algorithm in families.algorithms
-            for seed in families.seeds
-        ]
-        return list(dict.fromkeys(runs))
-
-    def evaluations(self) -> list[Run]:
-        """Every evaluation that the tables need: each run, and each base model."""
-        runs = self.runs()
-        bases = [run.model_copy(update={"algorithm": "base"}) for run in runs]
-        return list(dict.fromkeys([*bases, *runs]))
-
-    def train_spec(self, run: Run) -> TrainSpec:
-        """The part of the parameters that decides this run."""
-        algorithm, h = run.algorithm, 1
-        if algorithm.startswith("rapid-H"):
-            objective, h = self.rapid, int(algorithm.removeprefix("rapid-H"))
-        else:
-            objective = {
-                "sft": self.sft, "grpo": self.grpo, "naive-grpo": self.grpo, "dapo": self.dapo, "pg": None,
-            }[algorithm]
-        return TrainSpec(
-            run=run,
-            threads=self.threads,
-            benchmark=self.benchmarks[run.benchmark],
-            training=self.training,
-            objective=objective,
-            H=h,
-        )
 
 
 def _message(key: str, value: Any, allowed: str) -> str:
@@ -324,6 +272,26 @@ def _explain(item: dict) -> str:
     if item["type"] == "missing":
         return f"params: {key}: is missing"
     if item["type"] == "extra_forbidden":
-        return f"params: {key}: {item['input']!r} is not allowed; allowed: no such key is known here"
+        return (
+            f"params: {key}: {item['input']!r} is not allowed; allowed: no such key is known here"
+        )
     allowed = message.removeprefix("Input should be ")
     return f"params: {_message(key, item['input'], allowed)}"
+
+
+# TEMPORARY-SHIM: remove
+def __getattr__(name):
+    if name == "Run":
+        from rapid.specs import Run
+
+        return Run
+    raise AttributeError(name)
+
+
+def _evaluations(self):
+    from rapid.specs import evaluations
+
+    return evaluations(self)
+
+
+Params.evaluations = _evaluations

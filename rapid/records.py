@@ -91,18 +91,19 @@ class Demonstration(Record):
 
 
 class StepRecord(Record):
-    """One optimizer step. Seconds are wall-clock; lengths are tokens; `None` where not defined."""
+    """steps.jsonl: one optimizer step. Lengths are tokens; `None` where a thing is not defined."""
 
     step: int
     seconds: float = Field(description="since the training loop began")
-    reward: float = Field(description="mean reward of the mini-batch")
-    staleness: float | None = Field(None, description="mean |log min(w, eta)|")
-    clip_fraction: float | None = Field(None, description="share of weights above eta")
-    weight: float | None = Field(None, description="mean importance weight before clipping")
-    completion_length: float
     loss: float
-    gradient_norm: float
-    signal: float = Field(description="share of groups whose rewards differ")
+    gradient_norm: float = Field(description="before clipping")
+    reward: float | None = Field(None, description="mean task reward of the mini-batch")
+    signal: float | None = Field(None, description="share of groups whose rewards differ")
+    completion_length: float | None = None
+    staleness: float | None = Field(None, description="mean |log min(w, eta)|")
+    clip_fraction: float | None = Field(None, description="share of weights, or ratios, clipped")
+    weight: float | None = Field(None, description="mean importance weight before clipping")
+    kl: float | None = Field(None, description="nats a token, to the model before training")
 
 
 class Runtime(Record):
@@ -122,23 +123,25 @@ class Runtime(Record):
 
 
 class RunSummary(Record):
-    """summary.json of a training job. Means over optimizer steps, as the paper's Table 3."""
+    """summary.json of a training job. Means are over its optimizer steps, as in the paper's Table 3."""
 
     benchmark: str
     model: str
     algorithm: str
     seed: int
-    runtime: Runtime
-    optimizer_steps: int
-    completions: int = Field(description="completions sampled, resampled ones too")
+    status: Literal["ok", "unavailable"] = "ok"
+    note: str = Field("", description="why the status is 'unavailable'")
+    runtime: Runtime | None = None
+    optimizer_steps: int = 0
+    completions: int = Field(0, description="completions sampled, resampled ones too")
     staleness: float | None = None
     clip_fraction: float | None = None
     completion_length: float | None = Field(None, description="mean tokens a completion")
     reward_first: float | None = Field(None, description="mean reward, first tenth of the steps")
     reward_last: float | None = Field(None, description="mean reward, last tenth of the steps")
-    peak_memory_mb: float = Field(description="largest resident size of the process, 1e6 bytes")
-    hardware: str = Field(description="processor or GPU and count, in words")
-    commit: str = Field(description="git commit of the code, with +dirty where it was")
+    peak_memory_mb: float = Field(0.0, description="largest resident size of the process, 1e6 bytes")
+    hardware: str = Field("", description="processor or GPU and count, in words")
+    commit: str = Field("", description="git commit of the code, with +dirty where it was")
 
 
 class ProblemScore(Record):

@@ -1,0 +1,48 @@
+# make tables: the paper's tables, made here.    make test: the tests.
+# Both set the environment up first. GPU=1 takes the environment for NVIDIA GPUs.
+
+PYTHON ?= python3.11
+CORES ?= 4
+LOCK := requirements/$(if $(GPU),gpu,cpu).txt
+STAMP := .venv/installed-$(if $(GPU),gpu,cpu)
+ACTIVATE := . .venv/bin/activate &&
+
+.PHONY: help setup tables test test-all lint lock clean
+
+help:
+	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
+	@echo "make test       the tests, with the pipeline at experiments/ci.yaml size"
+	@echo "make test-all   the slow tests too"
+	@echo "make lint       ruff and snakemake's linter"
+	@echo "make setup      only the environment: .venv, from $(LOCK)"
+	@echo "make lock       resolve requirements/*.in anew"
+	@echo "make clean      delete what the pipeline made, not the environment"
+
+setup: $(STAMP)
+
+# The lock is complete, hence --no-deps. torch comes first: vLLM's CPU build wants torch's CPU build,
+# and where pip's sources lack it, PyPI's build needs the CUDA libraries that it depends on.
+$(STAMP): $(LOCK) pyproject.toml
+	$(PYTHON) -m venv .venv
+	.venv/bin/python requirements/install.py $(LOCK)
+	.venv/bin/rapid lean-setup || echo "No Lean: minif2f's cells will be em dashes (see above)."
+	touch $@
+
+tables: setup
+	$(ACTIVATE) snakemake --cores $(CORES) reports/tables.tex
+	@cat reports/tables.txt
+
+test: setup
+	$(ACTIVATE) python -m pytest -m "not slow"
+
+test-all: setup
+	$(ACTIVATE) python -m pytest
+
+lint: setup
+	$(ACTIVATE) ruff check . && ruff format --check . && snakemake --lint
+
+lock:
+	./requirements/lock.sh
+
+clean:
+	rm -rf data models distilled runs logs benchmarks reports/tables.tex reports/tables.txt

@@ -1,0 +1,24 @@
+"""From params.yaml to the paper's tables.
+
+    snakemake --cores 4 reports/tables.tex                            the embedded default
+    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  with an overlay
+    snakemake --cores 4 runs/math/tiny-qwen2/pg/seed1/evaluation.json one run
+"""
+
+
+configfile: "params.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/prepare.smk"
+include: "workflow/rules/models.smk"
+include: "workflow/rules/distill.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        "reports/tables.tex",

@@ -1,0 +1,151 @@
+"""The `rapid` command: each stage of the pipeline as one subcommand that reads and writes files.
+
+The workflow calls these; so can a person. `--spec` is what decides a stage's result, as JSON or as
+the path of a JSON file, a manifest.json of an earlier job included: `rapid train --spec
+runs/math/tiny-qwen2/pg/seed1/manifest.json ...` repeats that job.
+
+Exit status: 0 done, 1 failed, 2 wrong arguments or parameters.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from rapid import __version__, specs
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    try:
+        return args.run(args) or 0
+    except (BadSpec, FileNotFoundError) as error:
+        print(f"rapid {args.command}: {error}", file=sys.stderr)
+        return 2
+
+
+class BadSpec(ValueError):
+    """--spec is not what the stage needs."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rapid", description="Stages of the RAPID pipeline; snakemake runs them in order."
+    )
+    parser.add_argument("--version", action="version", version=f"rapid {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+
+    def stage(name: str, run: Callable, help: str, **paths: str) -> None:
+        command = commands.add_parser(name, help=help, description=help)
+        command.add_argument("--spec", required=True, help="JSON, or a file that holds it")
+        for option, meaning in paths.items():
+            command.add_argument(f"--{option}", required=True, type=Path, help=meaning)
+        command.set_defaults(run=run)
+
+    stage("prepare", _prepare, "make or load a benchmark's problems", out="folder to write")
+    stage(
+        "tokenizer", _tokenizer, "train the tokenizer of the embedded models",
+        data="folder of the prepared benchmarks", out="folder to write",
+    )  # fmt: skip
+    stage(
+        "pretrain", _pretrain, "make an embedded base model",
+        data="folder of the prepared benchmarks", tokenizer="folder", out="folder to write",
+    )  # fmt: skip
+    stage(
+        "distill", _distill, "sample a teacher and keep its correct completions",
+        model="folder of the teacher", data="train.jsonl", out="folder to write",
+    )  # fmt: skip
+    stage(
+        "train", _train, "train one run of one algorithm",
+        model="folder to start from", data="train.jsonl; for sft samples.jsonl", out="run's folder",
+    )  # fmt: skip
+    stage(
+        "evaluate", _evaluate, "evaluate a model on a benchmark's test problems",
+        model="folder of the model", data="test.jsonl", out="evaluation.json to write",
+    )  # fmt: skip
+    lean = commands.add_parser("lean-setup", help="install and check the Lean that grades proofs")
+    lean.set_defaults(run=_lean_setup)
+    return parser
+
+
+def _read_spec(text: str, spec_type: type[BaseModel]) -> BaseModel:
+    try:
+        values = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
+        return spec_type.model_validate(values.get("spec", values))
+    except json.JSONDecodeError as error:
+        raise BadSpec(f"--spec: not JSON: {error}") from None
+    except ValidationError as error:
+        raise BadSpec(f"--spec: {error}") from None
+
+
+def _begin(args: argparse.Namespace, spec_type: type[BaseModel]) -> BaseModel:
+    """Read the spec, and lease the job's cores before anything heavy is imported."""
+    from rapid.lease import lease_cores
+
+    spec = _read_spec(args.spec, spec_type)
+    cores = lease_cores(getattr(spec, "threads", 1))
+    print(f"rapid {args.command}: on core(s) {', '.join(map(str, cores))}", file=sys.stderr)
+    return spec
+
+
+def _prepare(args) -> None:
+    from rapid.prepare import prepare
+
+    prepare(_begin(args, specs.PrepareSpec), args.out)
+
+
+def _tokenizer(args) -> None:
+    spec = _begin(args, specs.TokenizerSpec)
+    from rapid.pretrain import make_tokenizer
+
+    make_tokenizer(spec, args.data, args.out)
+
+
+def _pretrain(args) -> None:
+    spec = _begin(args, specs.PretrainSpec)
+    from rapid.pretrain import pretrain
+
+    pretrain(spec, args.data, args.tokenizer, args.out)
+
+
+def _distill(args) -> None:
+    spec = _begin(args, specs.DistillSpec)
+    from rapid.distill import distill
+
+    distill(spec, args.model, args.data, args.out)
+
+
+def _train(args) -> None:
+    spec = _begin(args, specs.TrainSpec)
+    from rapid.train import train
+
+    summary = train(spec, args.model, args.data, args.out)
+    if summary.runtime:
+        print(f"{args.out}: {summary.runtime.total:.1f} s of training", file=sys.stderr)
+    else:
+        print(f"{args.out}: not trained: {summary.note}", file=sys.stderr)
+
+
+def _evaluate(args) -> None:
+    spec = _begin(args, specs.EvaluateSpec)
+    from rapid.evaluate import evaluate
+
+    evaluation = evaluate(spec, args.model, args.data, args.out)
+    figures = [f"pass@{k} {value:.1%}" for k, value in evaluation.pass_at.items()]
+    print(f"{args.out}: {', '.join(figures) or evaluation.note}", file=sys.stderr)
+
+
+def _lean_setup(args) -> int:
+    from rapid.grading.lean.install import setup
+
+    return setup(sys.stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

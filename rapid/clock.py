@@ -1,0 +1,41 @@
+"""Where the time of a training loop goes."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+def _now() -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()  # a kernel's time belongs to the phase that launched it
+    return time.perf_counter()
+
+
+class PhaseClock:
+    """Wall-clock seconds by phase. A phase entered within another pauses the outer one."""
+
+    def __init__(self, now: Callable[[], float] = _now):
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._now = now
+        self._running: list[str] = []
+        self._since = now()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count what happens within to `name`."""
+        self._switch()
+        self._running.append(name)
+        try:
+            yield
+        finally:
+            self._switch()
+            self._running.pop()
+
+    def _switch(self) -> None:
+        now = self._now()
+        if self._running:
+            self.seconds[self._running[-1]] += now - self._since
+        self._since = now

@@ -1,0 +1,64 @@
+"""The distillation stage: a teacher's completions of the training problems, only correct ones kept."""
+
+from collections import Counter
+from pathlib import Path
+
+from tqdm import tqdm
+
+from rapid.provenance import write_manifest
+from rapid.records import Demonstration, read_jsonl, sha256_file, sha256_folder, write_jsonl
+from rapid.specs import DistillSpec
+
+
+def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None:
+    """Write `folder`/samples.jsonl (`Demonstration` rows) and `folder`/manifest.json.
+
+    Where the benchmark's grader cannot be had, no completion can be called correct: samples.jsonl is
+    empty and the manifest says why.
+    """
+    from rapid.tasks import get_task
+
+    task = get_task(spec.benchmark)
+    missing = task.unavailable()
+    kept, reasons = ([], Counter()) if missing else _sample_and_grade(spec, task, teacher, train)
+    samples = folder / "samples.jsonl"
+    write_jsonl(samples, kept)
+    write_manifest(
+        folder / "manifest.json",
+        "distill",
+        spec,
+        inputs={"teacher": sha256_folder(teacher), "train": sha256_file(train)},
+        outputs={"samples.jsonl": sha256_file(samples)},
+        kept=len(kept),
+        problems=len({demonstration.id for demonstration in kept}),
+        reasons=dict(reasons),
+        unavailable=missing or "",
+    )
+
+
+def _sample_and_grade(spec: DistillSpec, task, teacher: Path, train: Path):
+    from rapid.sampling import TransformersSampler
+
+    problems = [p for p in read_jsonl(train, task.row_type) for _ in range(spec.samples)]
+    with tqdm(total=len(problems), desc="teacher", unit="completion") as bar:
+        samples = TransformersSampler(teacher).sample(
+            [task.prompt(problem) for problem in problems],
+            max_tokens=spec.max_completion_length,
+            temperature=spec.temperature,
+            top_p=spec.top_p,
+            seed=spec.data_seed,
+            progress=bar.update,
+        )
+    kept, reasons = [], Counter()
+    with task.grader(spec.timeout) as grader:
+        pairs = zip(problems, samples, strict=True)
+        for problem, sample in tqdm(pairs, desc="grading", total=len(problems), unit="completion"):
+            verdict = grader.grade(problem, sample.text)
+            reasons[verdict.reason] += 1
+            if verdict.reward:
+                kept.append(
+                    Demonstration(
+                        id=problem.id, prompt=task.prompt(problem), completion=sample.text
+                    )
+                )
+    return kept, reasons

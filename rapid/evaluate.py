@@ -1,0 +1,90 @@
+"""The evaluation stage: sample completions of the test problems, grade them, estimate pass@k."""
+
+from collections import Counter
+from math import comb
+from pathlib import Path
+
+from tqdm import tqdm
+
+from rapid.records import Evaluation, ProblemScore, read_jsonl, sha256_folder, write_json
+from rapid.specs import EvaluateSpec
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """The probability that at least one of k completions drawn from these is correct.
+
+    Unbiased for the policy's pass@k (Chen et al. 2021, eq. 1): 1 - C(n - c, k) / C(n, k).
+
+    Args:
+        samples: n, completions of the problem, at least k.
+        correct: c, how many of them are correct.
+
+    Raises:
+        ValueError: fewer samples than k.
+    """
+    if k > samples:
+        raise ValueError(f"pass@{k} needs at least {k} samples of each problem, not {samples}")
+    return 1 - comb(samples - correct, k) / comb(samples, k)
+
+
+def evaluate(spec: EvaluateSpec, model: Path, test: Path, output: Path) -> Evaluation:
+    """Evaluate the model in a folder on a file of problems, and write an `Evaluation` to `output`.
+
+    Where the benchmark's grader cannot be had on this machine, the evaluation says so and why; no
+    figure is made up for it.
+    """
+    from rapid.sampling import TransformersSampler
+    from rapid.tasks import get_task
+
+    task, settings = get_task(spec.run.benchmark), spec.evaluation
+    header = {
+        **spec.run.model_dump(),
+        "samples": settings.samples,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "max_completion_length": spec.max_completion_length,
+    }
+    if missing := task.unavailable():
+        evaluation = Evaluation(**header, status="unavailable", note=missing)
+        write_json(output, evaluation)
+        return evaluation
+
+    problems = list(read_jsonl(test, task.row_type))
+    prompts = [task.prompt(problem) for problem in problems for _ in range(settings.samples)]
+    with tqdm(total=len(prompts), desc="sampling", unit="completion") as bar:
+        samples = TransformersSampler(model).sample(
+            prompts,
+            max_tokens=spec.max_completion_length,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            seed=spec.run.seed,
+            progress=bar.update,
+        )
+    with task.grader(spec.timeout) as grader:
+        owners = [problem for problem in problems for _ in range(settings.samples)]
+        pairs = list(zip(owners, samples, strict=True))
+        verdicts = [
+            grader.grade(problem, sample.text)
+            for problem, sample in tqdm(pairs, desc="grading", unit="completion")
+        ]
+    correct = Counter(
+        problem.id for problem, verdict in zip(owners, verdicts, strict=True) if verdict.reward
+    )
+    scores = [
+        ProblemScore(id=problem.id, samples=settings.samples, correct=correct[problem.id])
+        for problem in problems
+    ]
+    evaluation = Evaluation(
+        **header,
+        pass_at={
+            k: sum(pass_at_k(s.samples, s.correct, k) for s in scores) / len(scores)
+            for k in spec.pass_at
+        },
+        problems=len(problems),
+        completion_length=sum(sample.tokens for sample in samples) / len(samples),
+        reasons=dict(Counter(verdict.reason for verdict in verdicts)),
+        scores=scores,
+        model_sha256=sha256_folder(model),
+    )
+    write_json(output, evaluation)
+    return evaluation

@@ -1,0 +1,151 @@
+"""The runner: forks one child per completion and never sees what goes in or out.
+
+    python -S -s -P -B inside CONTROL_FD LAYER PATH...
+
+CONTROL_FD is a socket to the grader. A request is one `wire.REQUEST` with the file descriptor of
+another socket, over which the grader sends the job straight to the child and gets its outputs
+straight back. So nothing of an earlier job, the reference solution least of all, is in the memory
+that a later child inherits. When the child is gone, a `wire.REPLY` follows.
+
+A job is its length and a JSON object: `code`, `entry_point` and `calls`, a
+list of encoded argument lists. The child answers a line per call, {"output": ...}, or one
+{"reason": ...} and no more.
+
+LAYER is "bwrap" (the walls stand already), "namespaces" (put them up; PATHs stay readable) or
+"limits" (there are none).
+"""
+
+import gc
+import json
+import os
+import random
+import select
+import signal
+import socket
+import sys
+import time
+import types
+
+import walls
+import wire
+
+# Imported once here instead of in every child: what solutions use.
+PRELOADED = (
+    "array bisect calendar cmath collections copy dataclasses datetime decimal enum fractions "
+    "functools heapq itertools math numbers operator re statistics string textwrap typing"
+)
+
+
+def main() -> None:
+    control_fd, layer, *paths = sys.argv[1:]
+    for name in PRELOADED.split():
+        __import__(name)
+    if layer == "namespaces":
+        walls.enclose(paths)
+    control = socket.socket(fileno=int(control_fd))
+    divider, user = walls.Divider(), walls.spare_user()
+    walls.hide_runner()
+    gc.collect()
+    gc.freeze()  # a collection in a child then leaves these pages shared
+    hello = {"divided": divider.works, "user": os.geteuid() if user is None else user}
+    control.sendall(json.dumps(hello).encode() + b"\n")
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, wire.REQUEST.size, 1)
+        if not message:  # the grader is gone
+            return
+        job = socket.socket(fileno=descriptors[0])
+        control.sendall(wire.REPLY.pack(*supervise(job, divider, user, *wire.REQUEST.unpack(message))))
+
+
+def supervise(
+    job: socket.socket,
+    divider: walls.Divider,
+    user: int | None,
+    timeout: float,
+    memory: int,
+    guarded: bool,
+) -> tuple[bool, int]:
+    """Run one job in a child. Returns whether it was stopped for its time, and its wait status."""
+    alive, lifeline = os.pipe()  # closes with the child, the only one to hold `lifeline`
+    deadline = time.monotonic() + timeout
+    child = divider.fork()
+    if child == 0:
+        be_child(job, lifeline, user, timeout, memory, guarded)
+    os.close(lifeline)
+    events = select.poll()
+    events.register(alive, select.POLLIN)
+    events.register(job, 0)  # POLLHUP alone: the grader has seen enough, or is gone
+    timed_out = not events.poll(max(0.0, deadline - time.monotonic()) * 1000)
+    try:
+        os.killpg(child, signal.SIGKILL)  # no effect on the status of a child that has ended
+    except (ProcessLookupError, PermissionError):
+        os.kill(child, signal.SIGKILL)  # it is not yet, or no longer, the leader of a group
+    _, status = os.waitpid(child, 0)
+    os.close(alive)
+    job.close()
+    return timed_out, status
+
+
+def be_child(
+    job: socket.socket,
+    lifeline: int,
+    user: int | None,
+    timeout: float,
+    memory: int,
+    guarded: bool,
+) -> None:
+    """Put up the inner walls, run the job, and end. Never returns, nor runs the job without them."""
+    try:
+        os.setsid()
+        os.dup2(1, 2)  # 0 and 1 are /dev/null already
+        first, second = sorted((job.fileno(), lifeline))
+        os.closerange(3, first)
+        os.closerange(first + 1, second)
+        os.closerange(second + 1, 256)
+        walls.drop_rights(user)
+        walls.limit(memory, int(timeout) + 2)
+        random.seed(0)  # the same completion gets the same verdict
+        reason = run(job, guarded)
+        if reason:
+            write(job, {"reason": reason})
+    finally:
+        os._exit(0)
+
+
+def run(job: socket.socket, guarded: bool) -> str | None:
+    """Run a job's code and calls; send the outputs. Returns what went wrong, if anything did."""
+    with job.makefile("rb") as stream:
+        [length] = wire.LENGTH.unpack(stream.read(wire.LENGTH.size))
+        work = json.loads(stream.read(length))
+    try:
+        program = compile(work["code"], "<completion>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
+        return "unparsable"
+    if guarded:
+        walls.guard()
+    try:
+        module = types.ModuleType("completion")
+        sys.modules["completion"] = module
+        exec(program, module.__dict__)
+        function = module.__dict__.get(work["entry_point"])
+        if function is None:
+            return "no_answer"
+        for call in work["calls"]:
+            write(job, {"output": wire.encode(function(*wire.decode(call)))})
+    except walls.Forbidden:
+        return "forbidden"
+    except MemoryError:
+        return "memory"
+    except BaseException:  # SystemExit and KeyboardInterrupt too
+        return "crashed"
+    return None
+
+
+def write(job: socket.socket, answer: dict) -> None:
+    """Send one line."""
+    line = json.dumps(answer).encode() + b"\n"
+    while line:
+        line = line[os.write(job.fileno(), line) :]
+
+
+main()

@@ -1,0 +1,251 @@
+"""The walls between a completion and everything else, as seen from inside.
+
+Two rings. The runner puts the outer one around itself at its start (`enclose`, unless bubblewrap
+has done so already): namespaces without a network, without the host's processes, and with no file
+but Python's own, read-only. Every completion gets an inner ring: a process and IPC namespace of
+its own where the kernel grants them (`Divider`), a user without rights (`drop_rights`), limits
+(`limit`), and last the guard in Python (`guard`), which a determined attacker can get around and
+which is no wall: it names what was tried, and protects from accidents where no wall stands.
+"""
+
+import ctypes
+import os
+import random
+import resource
+import signal
+import sys
+from collections.abc import Callable
+
+LINUX = sys.platform == "linux"
+
+# From linux/sched.h, sys/mount.h, linux/mount.h, linux/prctl.h and linux/capability.h.
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x1000_0000, 0x2000_0000, 0x4000_0000
+MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 0x1000, 0x4000, 0x4_0000, 2
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, AT_RECURSIVE = 1, 2, 4, 0x8000
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
+CAPABILITY_VERSION_3 = 0x2008_0522
+SYS_MOUNT_SETATTR = 442  # the same number on every architecture
+SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(name: str, *arguments: object) -> int:
+    """Call a function of the C library.
+
+    Raises:
+        OSError: it returned -1.
+    """
+    result = getattr(_libc, name)(*arguments)
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result
+
+
+def enclose(paths: list[str]) -> None:
+    """Put the calling process into new namespaces in which only `paths` exist, read-only.
+
+    Returns in a new process, the first of its process namespace. The old one waits for it and ends
+    with it.
+
+    Raises:
+        OSError: the kernel does not grant it. The process is then in no state to go on.
+    """
+    flags = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
+    if os.geteuid() == 0:
+        _call("unshare", flags)
+    else:
+        user, group = os.geteuid(), os.getegid()
+        _call("unshare", flags | CLONE_NEWUSER)
+        for name, text in [
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ]:
+            with open(f"/proc/self/{name}", "w") as stream:
+                stream.write(text)
+    _replace_root(paths)
+    _enter_process_namespace()
+
+
+def _replace_root(paths: list[str]) -> None:
+    """Make a file system of nothing but `paths` the root, read-only."""
+    stage = "/proc"  # a folder that is always there and in which no path of ours lies
+    _call("mount", None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
+    _call("mount", b"tmpfs", stage.encode(), b"tmpfs", ctypes.c_ulong(0), b"size=1m,mode=755")
+    for path in paths:
+        source, target = os.path.realpath(path), stage + path
+        if os.path.isdir(source):
+            os.makedirs(target, mode=0o755, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY))
+        _call(
+            "mount", source.encode(), target.encode(), None, ctypes.c_ulong(MS_BIND | MS_REC), None
+        )
+    os.chdir(stage)
+    # pivot_root(2): with the same folder twice the old root lies on top of the new one, to be shed.
+    _call("syscall", SYS_PIVOT_ROOT[os.uname().machine], b".", b".")
+    _call("umount2", b".", MNT_DETACH)
+    os.chdir("/")
+    attributes = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+    _call(
+        "syscall",
+        SYS_MOUNT_SETATTR,
+        -1,
+        b"/",
+        AT_RECURSIVE,
+        ctypes.byref(attributes),
+        ctypes.sizeof(attributes),
+    )
+
+
+def _enter_process_namespace() -> None:
+    """Go on as the first process of the namespace that `unshare` prepared."""
+    inner = os.fork()
+    if inner == 0:
+        _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+        return
+    os.closerange(3, 256)  # the control socket must close when the inner process ends
+    _, status = os.waitpid(inner, 0)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def hide_runner() -> None:
+    """Keep a completion that runs as the same user from tracing the runner."""
+    if LINUX:
+        _call("prctl", PR_SET_DUMPABLE, 0)
+
+
+class Divider:
+    """Forks children, each into a process and IPC namespace of its own where `works`."""
+
+    FLAGS = CLONE_NEWPID | CLONE_NEWIPC
+
+    def __init__(self) -> None:
+        self._home = os.pidfd_open(os.getpid()) if LINUX else -1
+        self.works = LINUX and _succeeds(self._there_and_back)
+
+    def fork(self) -> int:
+        """As `os.fork`. The child is the first of its namespace: all in it end with it."""
+        if not self.works:
+            return os.fork()
+        self._leave()
+        child = os.fork()
+        if child:
+            self._return()
+        return child
+
+    def _leave(self) -> None:
+        _call("unshare", self.FLAGS)
+
+    def _return(self) -> None:
+        _call("setns", self._home, self.FLAGS)
+
+    def _there_and_back(self) -> None:
+        self._home = os.pidfd_open(os.getpid())
+        self._leave()
+        self._return()
+
+
+def spare_user() -> int | None:
+    """A user id that owns nothing, for completions; None where this process may not change its own.
+
+    Each runner picks another one: the kernel counts processes by user.
+    """
+    if os.geteuid() != 0:
+        return None
+    for user in (random.SystemRandom().randrange(2_000_000_000, 2_100_000_000), 65534):
+        if _succeeds(lambda user=user: drop_rights(user)):
+            return user
+    return None
+
+
+def _succeeds(attempt: Callable[[], None]) -> bool:
+    """Whether `attempt` raises no OSError, tried in a child because it cannot be undone."""
+    child = os.fork()
+    if child == 0:
+        try:
+            attempt()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def drop_rights(user: int | None) -> None:
+    """Become `user` (unless None) and give up every capability, for good.
+
+    Raises:
+        OSError: not permitted.
+    """
+    if user is not None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    if LINUX:
+        header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+        _call("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+        _call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)  # after setresuid, which clears it
+
+
+def limit(memory: int, cpu_seconds: int) -> None:
+    """Limit this process for good: address space (bytes), CPU time; no child, no thread, no file.
+
+    Raises:
+        OSError, ValueError: not permitted.
+    """
+    for what, value in [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, cpu_seconds),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NOFILE, 32),
+        (resource.RLIMIT_NPROC, 0),
+    ]:
+        resource.setrlimit(what, (value, value))
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    except ValueError:
+        if LINUX:  # macOS refuses any limit on the address space
+            raise
+
+
+class Forbidden(PermissionError):
+    """The guard stopped something that a completion may not do."""
+
+
+def guard() -> None:
+    """From now on raise `Forbidden` where Python code turns to the operating system.
+
+    Only Python's own library may be read, for imports.
+    """
+    library = tuple(os.path.abspath(path) + os.sep for path in sys.path if path)
+    families = {"os", "socket", "subprocess", "ctypes", "shutil", "signal", "pty", "mmap"} | {
+        "_posixsubprocess",
+        "fcntl",
+        "resource",
+        "syslog",
+        "tempfile",
+        "urllib",
+        "webbrowser",
+    }
+
+    def in_library(path: object) -> bool:
+        return isinstance(path, str) and (os.path.normpath(path) + os.sep).startswith(library)
+
+    def hook(event: str, arguments: tuple) -> None:
+        if event == "open":
+            path, mode, flags = arguments
+            reads = mode in ("r", "rb", "rt") or (mode is None and flags & os.O_ACCMODE == 0)
+            allowed = reads and in_library(path)
+        elif event in ("os.listdir", "os.scandir"):
+            allowed = in_library(arguments[0])
+        else:
+            allowed = event.partition(".")[0] not in families
+        if not allowed:
+            raise Forbidden(f"a completion may not do this: {event}")
+
+    sys.addaudithook(hook)

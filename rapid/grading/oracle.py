@@ -1,0 +1,69 @@
+"""When an output counts as right: EvalPlus's rules for MBPP+, on plain data.
+
+The lists of special problems and their formulas are EvalPlus's own. The order of the rules follows
+`evalplus.eval.unsafe_execute` (0.3.1), which cannot be called itself, because it compares in the
+process that runs the completion.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from evalplus.eval import _special_oracle as special
+from evalplus.eval import is_floats
+
+RELATIVE_TOLERANCE = 1e-07
+FLOAT_TOLERANCE = 1e-6  # where the problem sets none and expects floats
+
+
+def expectation(entry_point: str, output: Any) -> Any:
+    """What to compare with, given the reference solution's output."""
+    if entry_point in special.MBPP_OUTPUT_NOT_NONE_TASKS:
+        return output is not None
+    return output
+
+
+def tolerances(expected: Sequence[Any], atol: float) -> list[float]:
+    """The absolute tolerance of each comparison.
+
+    As in EvalPlus, the first expected float turns the tolerance on for all inputs after it too.
+    """
+    found = []
+    for value in expected:
+        if atol == 0 and is_floats(value):
+            atol = FLOAT_TOLERANCE
+        found.append(atol)
+    return found
+
+
+def agrees(entry_point: str, inputs: list, output: Any, expected: Any, atol: float) -> bool:
+    """Whether `output` is right for this call. Both sides are plain data (`inside.wire`)."""
+    try:
+        if _is_exact(entry_point, inputs, output, expected, atol):
+            return True
+        if atol == 0 or type(output) is not type(expected):
+            return False
+        if isinstance(expected, list | tuple) and len(output) != len(expected):
+            return False
+        return bool(np.allclose(output, expected, rtol=RELATIVE_TOLERANCE, atol=atol))
+    except (TypeError, ValueError, ArithmeticError, RecursionError):
+        return False  # of a kind that cannot be compared, so not equal
+
+
+def _is_exact(entry_point: str, inputs: list, output: Any, expected: Any, atol: float) -> bool:
+    """Equal, or right by the rule of its problem."""
+    if entry_point in special.MBPP_OUTPUT_SET_EQ_TASKS:
+        return set(output) == set(expected)
+    if entry_point in special.MBPP_OUTPUT_NOT_NONE_TASKS:
+        return expected == (output if isinstance(output, bool) else output is not None)
+    if output == expected:
+        return True
+    if entry_point == "are_equivalent":  # Mbpp/164: EvalPlus takes any answer
+        return True
+    if entry_point == "sum_div":  # Mbpp/295: whether a number divides itself is left open
+        return output == 0
+    if entry_point == "surface_Area":  # Mbpp/581: two readings of "height"
+        return abs(output - special._surface_Area(*inputs)) <= atol
+    if entry_point == "digit_distance_nums":  # Mbpp/558: digits aligned right or left
+        return output == special._digit_distance_nums(*inputs)
+    return False

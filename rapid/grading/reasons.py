@@ -1,0 +1,31 @@
+"""Why a completion got its reward: the closed set of `Verdict.reason`.
+
+Every grader uses these and no others, so that the counts in evaluation.json mean the same thing
+for code, mathematics and Lean.
+"""
+
+from rapid.records import Verdict
+
+PASSED = "passed"  # correct; the only reason with reward 1
+WRONG_ANSWER = "wrong_answer"  # ran, or was read, and is not the expected answer
+TIMEOUT = "timeout"  # did not finish in time
+MEMORY = "memory"  # asked for more memory than allowed
+CRASHED = "crashed"  # raised an exception, exited or died before it had answered
+FORBIDDEN = "forbidden"  # tried what a completion may not do: files, network, processes, `sorry`
+UNPARSABLE = "unparsable"  # is not a program, proof or expression
+NO_ANSWER = "no_answer"  # holds no answer: no such function, no \boxed{}
+
+REASONS = frozenset(
+    {PASSED, WRONG_ANSWER, TIMEOUT, MEMORY, CRASHED, FORBIDDEN, UNPARSABLE, NO_ANSWER}
+)
+
+
+def verdict(reason: str) -> Verdict:
+    """The verdict with this reason.
+
+    Raises:
+        ValueError: the reason is not one of `REASONS`.
+    """
+    if reason not in REASONS:
+        raise ValueError(f"{reason!r} is not a reason of rapid.grading.reasons")
+    return Verdict(reward=float(reason == PASSED), reason=reason)

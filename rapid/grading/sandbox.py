@@ -1,0 +1,292 @@
+"""Runs hostile Python with nothing in its reach: the grader's side of `inside`.
+
+One runner process serves many jobs, each in a child of its own that lives as long as the job. The
+runner starts behind the strongest layer of walls that this system grants:
+
+- "bwrap": bubblewrap around the runner;
+- "namespaces": the same Linux namespaces, which the runner makes itself;
+- "limits": no namespaces (macOS, or a container that denies them). Resource limits still hold and,
+  for root, a user without rights; files that everyone may read and the network are in reach.
+
+In every layer the child is limited in time, memory and output, and starts neither processes nor
+threads. `Sandbox.describe_walls` says what stands.
+"""
+
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from rapid.grading.inside import wire
+
+log = logging.getLogger(__name__)
+
+LAYERS = ("bwrap", "namespaces", "limits")  # strongest first
+START_SECONDS = 10.0  # for the runner to say hello; on an idle core it takes 0.1
+GRACE_SECONDS = 2.0  # for the runner to report a child's end, beyond the time of the job
+
+# How a job ended: by its receiver, by itself, by the clock, or by a line that was too long.
+STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
+
+_INSIDE = Path(__file__).resolve().parent / "inside"
+
+
+class SandboxError(RuntimeError):
+    """No layer of walls can be put up here."""
+
+
+def encode_job(code: str, entry_point: str, calls: str) -> bytes:
+    """A job for `Sandbox.run`. `calls` is JSON: a list of encoded argument lists."""
+    # Put together as text, since `calls` is the same, and long, for all completions of a problem.
+    names = f'"code": {json.dumps(code)}, "entry_point": {json.dumps(entry_point)}'
+    return f'{{{names}, "calls": {calls}}}'.encode()
+
+
+class Sandbox:
+    """A runner behind walls. A context manager; safe to share between threads, which take turns.
+
+    Args:
+        memory_mb: address space of one job, 1e6 bytes, some 30 of which Python itself takes.
+        layer: one of `LAYERS`; None for the strongest that works here.
+        guarded: whether Python's guard is on, which names forbidden actions. Off only in tests
+            that attack the walls behind it.
+    """
+
+    def __init__(self, memory_mb: int = 512, layer: str | None = None, guarded: bool = True):
+        self.memory_mb = memory_mb
+        self.layer = layer
+        self.guarded = guarded
+        self._lock = threading.Lock()
+        self._runner: subprocess.Popen | None = None
+        self._control: socket.socket | None = None
+        self._hello: dict = {}
+
+    def __enter__(self) -> Self:
+        """Start the runner.
+
+        Raises:
+            SandboxError: no layer works, or not the one asked for.
+        """
+        self._start()
+        log.log(
+            logging.WARNING if self.layer == "limits" else logging.INFO,
+            "code sandbox: %s",
+            self.describe_walls(),
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def describe_walls(self) -> str:
+        """The walls that stand around a job, in words. The sandbox must have started."""
+        enclosed = "no network, no host process, no file but Python's library (read-only)"
+        around = {
+            "bwrap": f"bubblewrap: {enclosed}",
+            "namespaces": f"Linux namespaces: {enclosed}",
+            "limits": "no namespaces: world-readable files and the network are in reach",
+        }
+        divided = "a process namespace each" if self._hello["divided"] else "a session each"
+        user = self._hello["user"]
+        rights = "as root" if user == 0 else f"as user {user} without capabilities"
+        limits = f"{self.memory_mb} MB, no child process, no thread, no file written"
+        guard = "Python guard on" if self.guarded else "Python guard off"
+        return "; ".join([around[self.layer], divided, rights, limits, guard])
+
+    def run(
+        self, job: bytes, timeout: float, receive: Callable[[bytes], bool], line_limit: int
+    ) -> str:
+        """Run one job and hand each line that it answers to `receive`, until that returns False.
+
+        The lines come from hostile code: they may be anything.
+
+        Args:
+            job: from `encode_job`.
+            timeout: wall-clock seconds, from the start of the child to the last line.
+            line_limit: bytes; a longer line ends the job.
+
+        Returns:
+            How it ended: STOPPED, ENDED, TIMED_OUT or FLOODED. A runner that died is ENDED; the
+            next job gets a new one.
+
+        Raises:
+            SandboxError: the runner died and cannot be started again.
+        """
+        with self._lock:
+            if self._runner is None or self._runner.poll() is not None:
+                self._stop()
+                self._start()
+            try:
+                return self._run(job, timeout, receive, line_limit)
+            except BaseException:
+                self._stop()  # mid-job: only a new runner is in a known state
+                raise
+
+    def _run(self, job: bytes, timeout: float, receive: Callable, line_limit: int) -> str:
+        deadline = time.monotonic() + timeout + GRACE_SECONDS
+        request = wire.REQUEST.pack(timeout, self.memory_mb * 1_000_000, self.guarded)
+        ours, theirs = socket.socketpair()
+        try:
+            with ours:  # its closing tells the runner to end the child
+                with theirs:
+                    socket.send_fds(self._control, [request], [theirs.fileno()])
+                _send(ours, wire.LENGTH.pack(len(job)) + job, deadline)
+                ending = _read_lines(ours, deadline, receive, line_limit)
+            self._control.settimeout(GRACE_SECONDS)
+            reply = self._control.recv(wire.REPLY.size, socket.MSG_WAITALL)
+        except (TimeoutError, ConnectionError):
+            reply = b""
+            ending = TIMED_OUT if time.monotonic() > deadline else ENDED
+        if len(reply) < wire.REPLY.size:  # the runner is dead, or does not respond
+            self._stop()
+            return ending
+        timed_out, _status = wire.REPLY.unpack(reply)
+        return TIMED_OUT if ending == ENDED and timed_out else ending
+
+    def _start(self) -> None:
+        """Start a runner behind `layer`, or behind the first layer that works."""
+        failures = []
+        for layer in LAYERS if self.layer is None else (self.layer,):
+            try:
+                self._launch(layer)
+            except SandboxError as error:
+                self._stop()
+                failures.append(f"{layer}: {error}")
+            else:
+                self.layer = layer  # for good: a restart must not weaken the walls
+                return
+        raise SandboxError("; ".join(failures))
+
+    def _launch(self, layer: str) -> None:
+        """Start a runner behind this layer and see one job through.
+
+        Raises:
+            SandboxError: with what the runner printed.
+        """
+        self._control, theirs = socket.socketpair()
+        with theirs, tempfile.TemporaryFile() as errors:
+            self._runner = subprocess.Popen(
+                _command(layer, theirs.fileno()),
+                env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"},  # sets print in the same order
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+            theirs.close()
+            self._control.settimeout(START_SECONDS)
+            try:
+                self._hello = json.loads(self._control.recv(4096))
+            except (OSError, ValueError):
+                self._runner.kill()
+                self._runner.wait()
+                errors.seek(0)
+                said = errors.read().decode(errors="replace").strip()
+                raise SandboxError(said or "the runner did not start") from None
+        answers = []
+        trial = encode_job("def f(): return 1", "f", "[[]]")
+        self._run(trial, START_SECONDS, lambda line: answers.append(line) or False, 100)
+        if answers != [b'{"output": 1}']:
+            raise SandboxError(f"a trial job answered {answers}")
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._runner is not None:
+            self._runner.kill()
+            self._runner.wait()
+            self._runner = None
+
+
+def _send(connection: socket.socket, data: bytes, deadline: float) -> None:
+    connection.settimeout(max(0.001, deadline - time.monotonic()))
+    try:
+        connection.sendall(data)
+    except ConnectionError:
+        pass  # the child died before it had read all; what it answered is still to be read
+
+
+def _read_lines(
+    connection: socket.socket, deadline: float, receive: Callable[[bytes], bool], line_limit: int
+) -> str:
+    """Hand on lines until `receive` has enough, a line is too long, or there are no more.
+
+    Raises:
+        TimeoutError: the deadline (of `time.monotonic`) has passed.
+    """
+    pending = bytearray()
+    while True:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            chunk = connection.recv(1 << 18)
+        except ConnectionError:
+            return ENDED
+        if not chunk:
+            return ENDED
+        pending += chunk
+        if b"\n" in chunk:
+            *lines, rest = pending.split(b"\n")
+            for line in lines:
+                if len(line) > line_limit:
+                    return FLOODED
+                if not receive(bytes(line)):
+                    return STOPPED
+            pending = rest
+        if len(pending) > line_limit:
+            return FLOODED
+
+
+def _command(layer: str, control_fd: int) -> list[str]:
+    """The command line that starts a runner behind this layer.
+
+    Raises:
+        SandboxError: the program that the layer needs is not there.
+    """
+    python = os.path.realpath(sys._base_executable)  # not a virtual environment's
+    paths = _readable_paths(python)
+    # No site packages, no environment, no bytecode written.
+    runner = [python, "-S", "-s", "-P", "-B", str(_INSIDE), str(control_fd), layer, *paths]
+    if layer != "bwrap":
+        return runner
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        raise SandboxError("bwrap is not on PATH")
+    command = [bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+    command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    # What the runner needs to divide its children from each other; they have none of it.
+    command += ["--cap-add", "CAP_SYS_ADMIN"]
+    if os.geteuid() == 0:
+        for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_KILL"):
+            command += ["--cap-add", capability]
+    else:
+        command.append("--unshare-user")
+    # bubblewrap would make the folders above a path unreadable to all but their owner.
+    above = {str(folder) for path in paths for folder in Path(path).parents} - {"/"}
+    for folder in sorted(above):
+        command += ["--perms", "0755", "--dir", folder]
+    for path in paths:
+        command += ["--ro-bind", path, path]
+    return [*command, "--remount-ro", "/", "--chdir", "/", *runner]
+
+
+def _readable_paths(python: str) -> list[str]:
+    """What a Python program needs to run: the interpreter, its library, the C libraries, `inside`."""
+    candidates = [
+        python,
+        f"{sys.base_prefix}/lib",
+        *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"),
+        str(_INSIDE),
+    ]
+    return [path for path in dict.fromkeys(candidates) if os.path.exists(path)]

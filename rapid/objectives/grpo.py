@@ -1,0 +1,54 @@
+"""GRPO as the paper's baseline has it: TRL's loss_type "grpo", without its KL bias correction."""
+
+from torch import Tensor
+
+from rapid.objectives.groups import group_mean, group_std
+from rapid.objectives.ratios import clipped_surrogate
+
+STD_FLOOR = 1e-4  # TRL's: keeps a group of equal rewards from dividing by zero
+
+
+def grpo_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    reference_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    beta: float,
+    epsilon: float,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Clipped token ratios, advantages over the group's standard deviation, KL to a reference policy.
+
+    Shao et al. 2024 (DeepSeekMath), eq. 3: each completion counts by the mean over its tokens.
+
+    Args:
+        logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
+        behavior_logp: (N, T) log mu of the same tokens.
+        reference_logp: (N, T) log-probabilities under the model before training.
+        mask: (N, T) 1 where a token belongs to the completion, else 0.
+        rewards: (N,).
+        group_size: completions of one prompt; groups are contiguous rows.
+        beta: coefficient of the KL term, estimated as exp(d) - d - 1, d = reference_logp - logp.
+        epsilon: token ratios are clipped to [1 - epsilon, 1 + epsilon].
+
+    Returns:
+        The loss (0-d), a mean over the N completions, and
+        `clip_fraction` (share of tokens) and `kl` (nats a token), each 0-d.
+
+    Raises:
+        ValueError: N is not a whole number of groups.
+    """
+    advantages = rewards - group_mean(rewards, group_size)
+    advantages = advantages / (group_std(rewards, group_size) + STD_FLOOR)
+    token_loss, is_clipped = clipped_surrogate(logp, behavior_logp, advantages, epsilon, epsilon)
+    difference = reference_logp - logp
+    kl = difference.exp() - difference - 1  # (N, T)
+    lengths = mask.sum(1).clamp(min=1)
+    loss = (((token_loss + beta * kl) * mask).sum(1) / lengths).mean()
+    tokens = mask.sum().clamp(min=1)
+    metrics = {
+        "clip_fraction": (is_clipped * mask).sum() / tokens,
+        "kl": (kl.detach() * mask).sum() / tokens,
+    }
+    return loss, metrics

@@ -1,0 +1,23 @@
+"""PPO's clipped surrogate of token ratios, which GRPO and DAPO share."""
+
+import torch
+from torch import Tensor
+
+
+def clipped_surrogate(
+    logp: Tensor, behavior_logp: Tensor, advantages: Tensor, low: float, high: float
+) -> tuple[Tensor, Tensor]:
+    """-min(r A, clip(r, 1 - low, 1 + high) A) for each token, r = exp(logp - behavior_logp).
+
+    Args:
+        logp, behavior_logp: (N, T) nats.
+        advantages: (N,).
+
+    Returns:
+        The loss of each token, (N, T), and whether the clip bounds it (its gradient is zero), (N, T).
+    """
+    ratio = (logp - behavior_logp).exp()
+    advantages = advantages[:, None]
+    unclipped = ratio * advantages
+    clipped = ratio.clamp(1 - low, 1 + high) * advantages
+    return -torch.min(unclipped, clipped), clipped < unclipped

@@ -1,0 +1,37 @@
+"""Collects a `StepRecord` each optimizer step from what a trainer logs."""
+
+import time
+
+from transformers import TrainerCallback
+
+from rapid.records import StepRecord
+
+
+class StepRecorder(TrainerCallback):
+    """Keeps the optimizer steps of a training run in `steps`; needs `logging_steps=1`."""
+
+    def __init__(self):
+        self.steps: list[StepRecord] = []
+        self._began = 0.0
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self._began = time.perf_counter()
+
+    def on_log(self, args, state, control, logs, **kwargs):
+        if "grad_norm" not in logs:  # the closing summary
+            return
+        self.steps.append(
+            StepRecord(
+                step=state.global_step,
+                seconds=time.perf_counter() - self._began,
+                loss=logs["loss"],
+                gradient_norm=logs["grad_norm"],
+                reward=logs.get("rapid/accuracy"),
+                signal=logs.get("rapid/signal"),
+                completion_length=logs.get("rapid/length"),
+                staleness=logs.get("rapid/staleness"),
+                clip_fraction=logs.get("rapid/clip_fraction"),
+                weight=logs.get("rapid/weight"),
+                kl=logs.get("rapid/kl"),
+            )
+        )

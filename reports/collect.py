@@ -1,0 +1,129 @@
+"""Runs on disk become one data frame, a row a run.
+
+A run that left no file is still a row: its figures are NaN, and `no_evaluation` or `no_summary`
+says why, so that a table can say it too.
+"""
+
+import math
+from pathlib import Path
+from typing import TypeVar
+
+import pandas as pd
+from pydantic import ValidationError
+
+from rapid.params import Params
+from rapid.records import Evaluation, Record, RunSummary
+from rapid.specs import BASE, Run, evaluations
+
+R = TypeVar("R", bound=Record)
+
+PHASES = ("sampling", "grading", "backpropagation", "sync", "other", "startup")
+MEASURES = ("staleness", "clip_fraction", "reward_first", "reward_last", "peak_memory_mb")
+
+
+class BadRun(ValueError):
+    """A file of a run is there but is not what its place says. The message begins with its path."""
+
+
+def collect(params: Params, root: Path | str = ".") -> pd.DataFrame:
+    """Read every run that the tables need.
+
+    Columns: benchmark, model, algorithm, seed, H (of RAPID, else NaN); from evaluation.json a
+    column `pass@k` for each k (shares of 1), problems, samples, temperature, top_p; from
+    summary.json runtime and `runtime.<phase>` (seconds), staleness, clip_fraction, ..., hardware
+    and commit; no_evaluation and no_summary ("" where the file was read).
+
+    Raises:
+        BadRun: a file cannot be read as its record, or describes another run.
+    """
+    ks = sorted({k for benchmark in params.benchmarks.values() for k in benchmark.pass_at})
+    return pd.DataFrame([_row(run, Path(root), ks) for run in evaluations(params)])
+
+
+def why_missing(row: pd.Series, metric: str) -> str:
+    """The reason that `row[metric]` is NaN, as a clause for a footnote."""
+    of_evaluation = metric.startswith("pass@")
+    file = "evaluation.json" if of_evaluation else "summary.json"
+    no_file = row["no_evaluation"] if of_evaluation else row["no_summary"]
+    return no_file or f"{file} has no finite {metric}"
+
+
+def _row(run: Run, root: Path, ks: list[int]) -> dict:
+    evaluation = _read(root / run.folder / "evaluation.json", Evaluation, run)
+    summary = None
+    if run.algorithm != BASE:
+        summary = _read(root / run.folder / "summary.json", RunSummary, run)
+    return {
+        **run.model_dump(),
+        "H": _batches(run.algorithm),
+        **_evaluation_columns(evaluation, ks),
+        **_summary_columns(summary),
+    }
+
+
+def _read(path: Path, record: type[R], run: Run) -> R | None:
+    """One JSON document, or `None` where there is no such file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRun(f"{path}: cannot be read: {error}") from None
+    try:
+        value = record.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise BadRun(f"{path}: {field}: {first['msg']}") from None
+    for name, expected in run.model_dump().items():
+        found = getattr(value, name)
+        if found != expected:
+            raise BadRun(f"{path}: {name}: {found!r} is in the file, its folder says {expected!r}")
+    return value
+
+
+def _evaluation_columns(evaluation: Evaluation | None, ks: list[int]) -> dict:
+    reason = ""
+    if evaluation is None:
+        reason = "not evaluated: evaluation.json is missing"
+    elif evaluation.status == "unavailable":
+        reason = f"not evaluated: {evaluation.note.strip() or 'evaluation.json gives no reason'}"
+    read = evaluation is not None and not reason
+    pass_at = evaluation.pass_at if read else {}
+    return {
+        "no_evaluation": reason,
+        **{f"pass@{k}": _finite(pass_at.get(k)) for k in ks},
+        **{
+            name: getattr(evaluation, name) if read else math.nan
+            for name in ("problems", "samples", "temperature", "top_p")
+        },
+    }
+
+
+def _summary_columns(summary: RunSummary | None) -> dict:
+    if summary is None:
+        names = ("runtime", *(f"runtime.{phase}" for phase in PHASES), *MEASURES)
+        return {
+            "no_summary": "not trained: summary.json is missing",
+            **dict.fromkeys(names, math.nan),
+            "hardware": "",
+            "commit": "",
+        }
+    return {
+        "no_summary": "",
+        "runtime": _finite(summary.runtime.total),
+        **{f"runtime.{phase}": _finite(getattr(summary.runtime, phase)) for phase in PHASES},
+        **{name: _finite(getattr(summary, name)) for name in MEASURES},
+        "hardware": summary.hardware,
+        "commit": summary.commit,
+    }
+
+
+def _finite(value: float | None) -> float:
+    """The value, with one spelling for all that is not a number: NaN, as pandas has it."""
+    return value if value is not None and math.isfinite(value) else math.nan
+
+
+def _batches(algorithm: str) -> float:
+    prefix = "rapid-H"
+    return float(algorithm.removeprefix(prefix)) if algorithm.startswith(prefix) else math.nan

@@ -1,0 +1,126 @@
+"""Plain tables become tables.tex: the paper's preamble is all that it needs."""
+
+import re
+import unicodedata
+
+import jinja2
+
+from reports.tables import Cell, Table
+
+# More columns than this and a table goes on in a second panel below the first.
+MAX_COLUMNS = 12
+# A word longer than this (a path, a digest) may be broken anywhere: TeX cannot hyphenate it.
+MAX_WORD = 24
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "\N{EM DASH}": "---",
+    "\N{EN DASH}": "--",
+    "\N{MINUS SIGN}": "$-$",
+    "\N{PLUS-MINUS SIGN}": r"$\pm$",
+    "\N{MULTIPLICATION SIGN}": r"$\times$",
+    "\N{REGISTERED SIGN}": "(R)",
+    "\N{COPYRIGHT SIGN}": "(C)",
+    "\N{LEFT SINGLE QUOTATION MARK}": "`",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
+    "\N{LEFT DOUBLE QUOTATION MARK}": "``",
+    "\N{RIGHT DOUBLE QUOTATION MARK}": "''",
+}
+
+
+def render(tables: list[Table]) -> str:
+    """The text of tables.tex."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("reports"),
+        # \VAR{x} and \BLOCK{for ...} would hide among TeX's own braces; these do not.
+        variable_start_string="<<",
+        variable_end_string=">>",
+        block_start_string="<%",
+        block_end_string="%>",
+        comment_start_string="<#",
+        comment_end_string="#>",
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+    )
+    environment.filters |= {"tex": escape, "symbols": symbols, "cell": cell}
+    template = environment.get_template("tables.tex.j2")
+    return template.render(tables=tables, panels=panels)
+
+
+def escape(text: str) -> str:
+    """Text as TeX that prints it, in ASCII: what the paper's fonts lack becomes `?`."""
+    return "".join(
+        _word(part) if not part.isspace() else " " for part in re.split(r"(\s+)", text) if part
+    )
+
+
+def symbols(text: str) -> str:
+    """Our own wording as TeX: escaped, with H, H=8 and r(H, Acc) as formulas."""
+
+    def formula(found: re.Match) -> str:
+        if found[1]:
+            return rf"$r(H,\mathrm{{{found[1]}}})$"
+        return f"$H{found[2] or ''}$"
+
+    return re.sub(r"\br\(H, (\w+)\)|\bH(=\d+)?\b", formula, escape(text))
+
+
+def cell(entry: Cell, footnotes: dict[str, str]) -> str:
+    """One entry: marked, with its footnote, its deviation under it."""
+    command = {"best": r"\textbf", "runner-up": r"\underline", "": ""}[entry.mark]
+    text = escape(entry.text)
+    if command:
+        text = f"{command}{{{text}}}"
+    if entry.reason:
+        # No width of its own: the figures of a column stay centred under each other.
+        text += rf"\rlap{{\textsuperscript{{{footnotes[entry.reason]}}}}}"
+    if not entry.deviation:
+        return text
+    return rf"\makecell{{{text}\\{{\scriptsize $\pm$ {escape(entry.deviation)}}}}}"
+
+
+def panels(table: Table) -> list[list[int]]:
+    """The positions of the groups, dealt out to panels of at most MAX_COLUMNS columns."""
+    dealt: list[list[int]] = []
+    width = 0
+    for position, group in enumerate(table.groups):
+        width += len(group.columns)
+        if not dealt or width > MAX_COLUMNS:
+            dealt.append([])
+            width = len(group.columns)
+        dealt[-1].append(position)
+    return dealt
+
+
+def _word(word: str) -> str:
+    pieces = [
+        # TeX joins --, '' and ?` to other signs; {} keeps them apart.
+        _character(this) + ("{}" if this in "-'`?!" and after in "-'`" else "")
+        for this, after in zip(word, word[1:] + " ", strict=True)
+    ]
+    return (r"\allowbreak " if len(word) > MAX_WORD else "").join(pieces)
+
+
+def _character(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isascii():
+        return character if character.isprintable() else "?"
+    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    return "".join(_ESCAPES.get(part, part) for part in plain) or "?"

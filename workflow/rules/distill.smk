@@ -1,0 +1,21 @@
+# The teacher's correct completions of the training problems, which sft imitates.
+
+
+rule distill:
+    input:
+        "data/{benchmark}/manifest.json",
+        f"models/{PARAMS.teacher}/manifest.json",
+    output:
+        "distilled/{benchmark}/manifest.json",
+    params:
+        spec=lambda wildcards: specs.distill_spec(PARAMS, wildcards.benchmark).model_dump_json(),
+        teacher=f"models/{PARAMS.teacher}",
+        folder=lambda wildcards, output: os.path.dirname(output[0]),
+    threads: PARAMS.threads
+    log:
+        "logs/distill/{benchmark}.log",
+    benchmark:
+        "benchmarks/distill/{benchmark}.tsv"
+    shell:
+        "rapid distill --spec {params.spec:q} --model {params.teacher}"
+        " --data data/{wildcards.benchmark}/train.jsonl --out {params.folder} > {log} 2>&1"

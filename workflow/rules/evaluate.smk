@@ -1,0 +1,37 @@
+# pass@k on the test problems, of each trained model and of each model before training.
+
+
+rule evaluate:
+    input:
+        "data/{benchmark}/manifest.json",
+        "runs/{benchmark}/{model}/{algorithm}/seed{seed}/manifest.json",
+    output:
+        "runs/{benchmark}/{model}/{algorithm}/seed{seed}/evaluation.json",
+    params:
+        spec=lambda wildcards: specs.evaluate_spec(PARAMS, run_of(wildcards)).model_dump_json(),
+        model=lambda wildcards, input: f"{os.path.dirname(input[1])}/model",
+    wildcard_constraints:
+        algorithm=r"sft|grpo|naive-grpo|pg|dapo|rapid-H\d+",
+    threads: PARAMS.threads
+    log:
+        "logs/evaluate/{benchmark}.{model}.{algorithm}.seed{seed}.log",
+    benchmark:
+        "benchmarks/evaluate/{benchmark}.{model}.{algorithm}.seed{seed}.tsv"
+    shell:
+        "rapid evaluate --spec {params.spec:q} --model {params.model}"
+        " --data data/{wildcards.benchmark}/test.jsonl --out {output} > {log} 2>&1"
+
+
+use rule evaluate as evaluate_base with:
+    input:
+        "data/{benchmark}/manifest.json",
+        "models/{model}/manifest.json",
+    output:
+        "runs/{benchmark}/{model}/base/seed{seed}/evaluation.json",
+    params:
+        spec=lambda wildcards: specs.evaluate_spec(PARAMS, run_of(wildcards)).model_dump_json(),
+        model=lambda wildcards: f"models/{wildcards.model}",
+    log:
+        "logs/evaluate/{benchmark}.{model}.base.seed{seed}.log",
+    benchmark:
+        "benchmarks/evaluate/{benchmark}.{model}.base.seed{seed}.tsv"

@@ -1,0 +1,40 @@
+# The embedded models: one tokenizer for all, then each model trained on demonstrations.
+
+
+rule tokenizer:
+    input:
+        expand("data/{benchmark}/manifest.json", benchmark=PARAMS.benchmarks),
+    output:
+        "models/tokenizer/manifest.json",
+    params:
+        spec=specs.tokenizer_spec(PARAMS).model_dump_json(),
+        folder=lambda wildcards, output: os.path.dirname(output[0]),
+    log:
+        "logs/tokenizer.log",
+    benchmark:
+        "benchmarks/tokenizer.tsv"
+    shell:
+        "rapid tokenizer --spec {params.spec:q} --data data --out {params.folder} > {log} 2>&1"
+
+
+rule pretrain:
+    input:
+        lambda wildcards: expand(
+            "data/{benchmark}/manifest.json", benchmark=PARAMS.models[wildcards.model].benchmarks
+        ),
+        tokenizer="models/tokenizer/manifest.json",
+    output:
+        "models/{model}/manifest.json",
+    params:
+        spec=lambda wildcards: specs.pretrain_spec(PARAMS, wildcards.model).model_dump_json(),
+        folder=lambda wildcards, output: os.path.dirname(output[0]),
+        tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
+    threads: PARAMS.threads
+    priority: 10  # everything else waits for models
+    log:
+        "logs/pretrain/{model}.log",
+    benchmark:
+        "benchmarks/pretrain/{model}.tsv"
+    shell:
+        "rapid pretrain --spec {params.spec:q} --data data --tokenizer {params.tokenizer}"
+        " --out {params.folder} > {log} 2>&1"

@@ -1,0 +1,16 @@
+# Problems: data/{benchmark}/train.jsonl, test.jsonl, pretrain.jsonl. The manifest carries their
+# digests, and is what other rules depend on.
+
+
+rule prepare:
+    output:
+        "data/{benchmark}/manifest.json",
+    params:
+        spec=lambda wildcards: specs.prepare_spec(PARAMS, wildcards.benchmark).model_dump_json(),
+        folder=lambda wildcards, output: os.path.dirname(output[0]),
+    log:
+        "logs/prepare/{benchmark}.log",
+    benchmark:
+        "benchmarks/prepare/{benchmark}.tsv"
+    shell:
+        "rapid prepare --spec {params.spec:q} --out {params.folder} > {log} 2>&1"

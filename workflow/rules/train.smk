@@ -1,0 +1,31 @@
+# One job for each benchmark, model, algorithm and seed. A job leases its cores (rapid/lease.py), so
+# that its runtime is its own however many jobs are started at once. The model is large and stays
+# undeclared; the manifest carries its digest.
+
+
+rule train:
+    input:
+        lambda wildcards: "distilled/{benchmark}/manifest.json"
+        if wildcards.algorithm == "sft"
+        else "data/{benchmark}/manifest.json",
+        "models/{model}/manifest.json",
+    output:
+        "runs/{benchmark}/{model}/{algorithm}/seed{seed}/manifest.json",
+        "runs/{benchmark}/{model}/{algorithm}/seed{seed}/summary.json",
+        "runs/{benchmark}/{model}/{algorithm}/seed{seed}/steps.jsonl",
+    params:
+        spec=lambda wildcards: specs.train_spec(PARAMS, run_of(wildcards)).model_dump_json(),
+        data=lambda wildcards: f"distilled/{wildcards.benchmark}/samples.jsonl"
+        if wildcards.algorithm == "sft"
+        else f"data/{wildcards.benchmark}/train.jsonl",
+        folder=lambda wildcards, output: os.path.dirname(output[0]),
+    wildcard_constraints:
+        algorithm=r"sft|grpo|naive-grpo|pg|dapo|rapid-H\d+",
+    threads: PARAMS.threads
+    log:
+        "logs/train/{benchmark}.{model}.{algorithm}.seed{seed}.log",
+    benchmark:
+        "benchmarks/train/{benchmark}.{model}.{algorithm}.seed{seed}.tsv"
+    shell:
+        "rapid train --spec {params.spec:q} --model models/{wildcards.model} --data {params.data}"
+        " --out {params.folder} > {log} 2>&1"
