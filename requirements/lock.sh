@@ -1,8 +1,8 @@
 #!/bin/sh
 # Resolve requirements/{cpu,gpu}.in into complete locks for Linux and Python 3.11, with uv, which is
 # installed into an environment of its own. uv does not read pip's find-links: they are passed on.
-# The CPU lock wants a CPU build of torch at hand (PIP_FIND_LINKS, or UV_EXTRA_INDEX_URL): resolved
-# with PyPI's build it would list the CUDA libraries too.
+# The CPU lock wants the CPU build of torch at hand (PIP_FIND_LINKS, or UV_EXTRA_INDEX_URL): with
+# PyPI's build it would list the CUDA libraries too.
 set -eu
 cd "$(dirname "$0")"
 tool=$(mktemp -d)
@@ -17,5 +17,5 @@ for kind in cpu gpu; do
         --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
         --quiet --output-file "$kind.txt"
 done
-# The local part of the version says which build was at hand, not which is needed.
+# install.py chooses the build of torch.
 sed -i 's/^torch==\([0-9.]*\)+cpu/torch==\1/' cpu.txt

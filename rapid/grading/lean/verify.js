@@ -189,7 +189,7 @@ class Verifier {
     return visit(root);
   }
 
-  /** The verdict: `{why, messages}`, with `why` one of the names in checker.py. */
+  /** The verdict: `{why, messages}`, with `why` a name in reasons.py, or 'bad statement'. */
   check({ name, statement, proof }) {
     const constantName = this.rt.makeName(name);
     const trusted = this.elaborate(`${statement} sorry`);
@@ -203,7 +203,7 @@ class Verifier {
     if (!this.isTheorem(proved.syntax)) return answer('unparsable', ['not a theorem']);
     if (proved.parserMessages.some(isError)) return answer('unparsable', messages);
     if (!proved.isWhole) return answer('unparsable', ['text after the theorem', ...messages]);
-    if (proved.messages.some(isError)) return answer('wrong', messages);
+    if (proved.messages.some(isError)) return answer('wrong_answer', messages);
     if (proved.messages.some((message) => message.kind === 'hasSorry')) {
       return answer('forbidden', ['sorry']);
     }

@@ -1,0 +1,149 @@
+"""Made questions of school mathematics, answered in written steps.
+
+Two-digit sums and differences are done in columns, units first, as a child writes them: each step
+is a fact about single digits. A solution may slip in one place: a carry, the operation, a last
+step that is left out.
+"""
+
+import random
+from collections.abc import Callable
+from math import gcd
+from typing import NamedTuple
+
+from rapid.records import MathProblem
+from rapid.tasks.embedded import Exercise
+
+CARRY, OPERATION, UNFINISHED = "carry", "operation", "unfinished"
+SLIPS = (CARRY, OPERATION, UNFINISHED)
+
+NAMES = ("Ann", "Ben", "Eve", "Sam")
+THINGS = ("pens", "books", "eggs", "cards")
+
+Solve = Callable[[str], str]
+
+
+class Question(NamedTuple):
+    """A question, its answer, and `solve`, which writes a solution with a slip ("" for none)."""
+
+    subject: str
+    level: int
+    text: str
+    answer: str
+    solve: Solve
+
+
+def draw(rng: random.Random, id: str) -> Exercise:
+    """Draw a question."""
+    question = rng.choice([_bought, _given, _packed, _chance, _equation])(rng)
+    correct = question.solve("")
+    wrong = (question.solve(slip) for slip in SLIPS)
+    mistakes = tuple(dict.fromkeys(text for text in wrong if text != correct))
+    problem = MathProblem(
+        unique_id=id,
+        problem=question.text,
+        answer=question.answer,
+        solution=correct,
+        subject=question.subject,
+        level=question.level,
+    )
+    return Exercise(problem, correct, mistakes)
+
+
+def _bought(rng: random.Random) -> Question:
+    a, b = _larger_and_smaller(rng)
+    name, things = rng.choice(NAMES), rng.choice(THINGS)
+
+    def solve(slip: str) -> str:
+        return _box(*(_subtract(a, b) if slip == OPERATION else _add(a, b, slip == CARRY)))
+
+    text = f"{name} has {a} {things} and buys {b}. How many {things} does {name} have now?"
+    return Question("Prealgebra", 1, text, str(a + b), solve)
+
+
+def _given(rng: random.Random) -> Question:
+    a, b = _larger_and_smaller(rng)
+    name, things = rng.choice(NAMES), rng.choice(THINGS)
+
+    def solve(slip: str) -> str:
+        return _box(*(_add(a, b) if slip == OPERATION else _subtract(a, b, slip == CARRY)))
+
+    text = f"{name} has {a} {things} and sells {b}. How many {things} does {name} have now?"
+    return Question("Prealgebra", 1, text, str(a - b), solve)
+
+
+def _packed(rng: random.Random) -> Question:
+    a, b = rng.randint(2, 9), rng.randint(2, 9)
+    c = rng.randint(10, 99 - a * b) if a * b < 89 else 10
+    name, things = rng.choice(NAMES), rng.choice(THINGS)
+
+    def solve(slip: str) -> str:
+        product = f"{a}*{b}={a * b}. "
+        if slip == UNFINISHED:
+            return _box(product, str(a * b))
+        steps, total = _add(a * b, c, slip == CARRY)
+        return _box(product + steps, total)
+
+    text = (
+        f"{name} has {a} boxes of {b} {things} and {c} more. How many {things} does {name} have?"
+    )
+    return Question("Prealgebra", 2, text, str(a * b + c), solve)
+
+
+def _chance(rng: random.Random) -> Question:
+    red, blue = 2, 2
+    while gcd(red, blue) > 1:
+        red, blue = rng.randint(10, 49), rng.randint(10, 49)
+
+    def solve(slip: str) -> str:
+        if slip == UNFINISHED:
+            return _box("", rf"\frac{{{red}}}{{{blue}}}")
+        steps, total = _add(red, blue, slip == CARRY)
+        return _box(steps, rf"\frac{{{red}}}{{{total}}}")
+
+    text = f"Of {red} red and {blue} blue balls one is drawn. What is the probability of red?"
+    answer = rf"\frac{{{red}}}{{{red + blue}}}"
+    return Question("Counting & Probability", 3, text, answer, solve)
+
+
+def _equation(rng: random.Random) -> Question:
+    m, x = rng.randint(2, 9), rng.randint(2, 9)
+    c = rng.randint(10, 99 - m * x) if m * x < 89 else 10
+
+    def solve(slip: str) -> str:
+        steps, rest = _subtract(m * x + c, c)
+        if slip == OPERATION:
+            return _box(f"{c}-{m}={c - m}. ", str(c - m))
+        if slip == UNFINISHED:
+            return _box(steps, rest)
+        return _box(f"{steps}{m * x}/{m}={x}. ", str(x))
+
+    return Question("Algebra", 3, f"Solve ${m}x+{c}={m * x + c}$ for $x$.", str(x), solve)
+
+
+def _larger_and_smaller(rng: random.Random) -> tuple[int, int]:
+    b = rng.randint(10, 44)
+    return rng.randint(b + 1, 99 - b), b
+
+
+def _add(a: int, b: int, slip: bool = False) -> tuple[str, str]:
+    """The steps of a + b < 100 in columns, and the sum; with a slip the carry is wrong."""
+    units = a % 10 + b % 10
+    carry = (units >= 10) != slip
+    tens = a // 10 + b // 10 + carry
+    steps = f"{a % 10}+{b % 10}={units}. {a // 10}+{b // 10}{'+1' if carry else ''}={tens}. "
+    return steps, str(10 * tens + units % 10)
+
+
+def _subtract(a: int, b: int, slip: bool = False) -> tuple[str, str]:
+    """The steps of a - b > 0 in columns, and the difference; with a slip the borrowing is wrong."""
+    borrow = a % 10 < b % 10
+    units = a % 10 + 10 * borrow - b % 10
+    borrow = borrow != slip
+    tens = a // 10 - b // 10 - borrow
+    steps = f"{a % 10 + 10 * (a % 10 < b % 10)}-{b % 10}={units}. "
+    steps += f"{a // 10}-{b // 10}{'-1' if borrow else ''}={tens}. "
+    return steps, str(10 * tens + units)
+
+
+def _box(steps: str, answer: str) -> str:
+    return rf"{steps}The answer is $\boxed{{{answer}}}$."
