@@ -192,7 +192,11 @@ class Params(Section):
         naive = self.naive_grpo.sampling_batch
         if naive % group:
             raise ValueError(
-                _message("naive_grpo.sampling_batch", naive, f"a multiple of training.group_size, {group}")
+                _message(
+                    "naive_grpo.sampling_batch",
+                    naive,
+                    f"a multiple of training.group_size, {group}",
+                )
             )
         if micro % group:
             raise ValueError(

@@ -139,7 +139,9 @@ class RunSummary(Record):
     completion_length: float | None = Field(None, description="mean tokens a completion")
     reward_first: float | None = Field(None, description="mean reward, first tenth of the steps")
     reward_last: float | None = Field(None, description="mean reward, last tenth of the steps")
-    peak_memory_mb: float = Field(0.0, description="largest resident size of the process, 1e6 bytes")
+    peak_memory_mb: float = Field(
+        0.0, description="largest resident size of the process, 1e6 bytes"
+    )
     hardware: str = Field("", description="processor or GPU and count, in words")
     commit: str = Field("", description="git commit of the code, with +dirty where it was")
 

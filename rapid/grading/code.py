@@ -94,7 +94,10 @@ class CodeGrader:
         return self._references[problem.id]
 
     def _run_reference(self, problem: CodeProblem) -> "_Reference":
-        inputs = [*problem.base_input, *problem.plus_input]
+        inputs = [
+            *oracle.restore_inputs(problem.task_id, problem.base_input),
+            *oracle.restore_inputs(problem.task_id, problem.plus_input),
+        ]
         if not inputs:
             raise BadProblem(f"{problem.id} has no inputs")
         calls = json.dumps(wire.encode(inputs))

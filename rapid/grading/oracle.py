@@ -16,6 +16,18 @@ RELATIVE_TOLERANCE = 1e-07
 FLOAT_TOLERANCE = 1e-6  # where the problem sets none and expects floats
 
 
+def restore_inputs(task_id: str, inputs: list[list[Any]]) -> list[list[Any]]:
+    """The inputs as the function takes them: MBPP+ stores tuples, sets and complex numbers as JSON.
+
+    Problems of other origin (a `task_id` that does not start with "Mbpp/") are left as they are.
+    """
+    if not task_id.startswith("Mbpp/"):
+        return inputs
+    from evalplus.data.mbpp import mbpp_deserialize_inputs  # imports datasets: one second
+
+    return [list(arguments) for arguments in mbpp_deserialize_inputs(task_id, inputs)]
+
+
 def expectation(entry_point: str, output: Any) -> Any:
     """What to compare with, given the reference solution's output."""
     if entry_point in special.MBPP_OUTPUT_NOT_NONE_TASKS:

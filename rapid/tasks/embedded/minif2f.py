@@ -23,12 +23,10 @@ class Theorem(NamedTuple):
 def draw(rng: random.Random, id: str) -> Exercise:
     """Draw a theorem. Its name is the id."""
     theorem = rng.choice([_witnesses, _values, _recurrence, _conjunction])(rng)
-    problem = LeanProblem(
-        name=id,
-        formal_statement=f"theorem {id} {theorem.statement} := by\n",
-        split=id.rpartition("_")[0],
-    )
-    return Exercise(problem, theorem.proof, tuple(theorem.failures))
+    statement = f"theorem {id} {theorem.statement} := by\n"
+    problem = LeanProblem(name=id, formal_statement=statement)
+    failures = tuple(failure for failure in theorem.failures if failure != theorem.proof)
+    return Exercise(problem, theorem.proof, failures)
 
 
 def _lines(*tactics: str) -> str:

@@ -1,0 +1,214 @@
+"""The stages that make the embedded models: one tokenizer, then each model from its architecture.
+
+1. The tokenizer is a byte-level BPE, so that any text has tokens; every digit is a token of its
+   own, whatever stands before it, for a model that computes must see the digits.
+2. A model is trained on demonstrations of the benchmarks it is for. A share of them, `error_rate`,
+   has one mistake: those make the base model's errors. Loss is on the completion's tokens only.
+3. The same parameters give the same model, to the bit, on one machine with one thread.
+"""
+
+import random
+import time
+from pathlib import Path
+
+from rapid.params import ModelParams
+from rapid.provenance import peak_memory_mb, write_manifest
+from rapid.records import read_jsonl, sha256_file, sha256_folder
+from rapid.specs import PretrainSpec, TokenizerSpec
+from rapid.tasks.embedded import Lesson
+
+PAD, EOS, BOS = "<pad>", "<eos>", "<bos>"
+HEAD_DIM = 64  # what vLLM's attention kernels want
+CONTEXT = 512  # tokens of prompt and completion
+# A digit alone; a word or a sign with the space before it; white space.
+PIECES = r"\d| ?\p{L}+| ?[^\s\p{L}\d]|\s+"
+
+
+def make_tokenizer(spec: TokenizerSpec, data: Path, folder: Path) -> None:
+    """Train the tokenizer on the pretraining problems and write it, with a manifest, into `folder`.
+
+    Args:
+        data: folder of the prepared benchmarks.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    files = {name: data / name / "pretrain.jsonl" for name in spec.benchmarks}
+    texts = [
+        text
+        for file in files.values()
+        for lesson in read_jsonl(file, Lesson)
+        for text in (lesson.prompt, lesson.correct, *lesson.mistakes)
+    ]
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=spec.vocabulary,
+        special_tokens=[PAD, EOS, BOS],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    core.train_from_iterator(texts, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token=PAD,
+        eos_token=EOS,
+        bos_token=BOS,
+        padding_side="left",
+        model_max_length=CONTEXT,
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.save_pretrained(folder)
+    write_manifest(
+        folder / "manifest.json",
+        "tokenizer",
+        spec,
+        inputs={f"{name}/pretrain.jsonl": sha256_file(file) for name, file in files.items()},
+        outputs={"tokenizer.json": sha256_file(folder / "tokenizer.json")},
+        vocabulary=len(tokenizer),
+    )
+
+
+def pretrain(spec: PretrainSpec, data: Path, tokenizer: Path, folder: Path) -> None:
+    """Train a model and write it, with its tokenizer and a manifest, into `folder`.
+
+    Args:
+        data: folder of the prepared benchmarks.
+        tokenizer: folder of the tokenizer.
+    """
+    began = time.perf_counter()
+    import torch
+    from transformers import AutoTokenizer
+
+    torch.set_num_threads(spec.threads)
+    torch.manual_seed(spec.data_seed)
+    files = {name: data / name / "pretrain.jsonl" for name in spec.params.benchmarks}
+    encode = AutoTokenizer.from_pretrained(tokenizer)
+    examples = demonstrations(spec, files, encode)
+    model = build_model(spec.params, encode)
+    trainer = _trainer(spec, model, encode, examples, folder)
+    result = trainer.train()
+    trainer.save_model(str(folder))
+    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody loads
+    write_manifest(
+        folder / "manifest.json",
+        "pretrain",
+        spec,
+        inputs={
+            "tokenizer.json": sha256_file(tokenizer / "tokenizer.json"),
+            **{f"{name}/pretrain.jsonl": sha256_file(file) for name, file in files.items()},
+        },
+        outputs={"model": sha256_folder(folder)},
+        parameters=model.num_parameters(),
+        loss=result.training_loss,
+        seconds=time.perf_counter() - began,
+        peak_memory_mb=peak_memory_mb(),
+    )
+
+
+def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> list[dict]:
+    """Tokenized demonstrations: `steps` batches of each benchmark, in a mixed order.
+
+    The lessons are gone through as often as it takes, and each time it is drawn anew whether one is
+    answered correctly.
+    """
+    rng = random.Random(f"{spec.model} {spec.data_seed}")
+    pairs = []
+    for file in files.values():
+        lessons = list(read_jsonl(file, Lesson))
+        for number in range(spec.params.steps * spec.pretraining.batch):
+            lesson = lessons[number % len(lessons)]
+            pairs.append((lesson.prompt, lesson.demonstration(rng, spec.params.error_rate)))
+    rng.shuffle(pairs)
+    prompts = tokenizer([prompt for prompt, _ in pairs])["input_ids"]
+    completions = tokenizer([completion for _, completion in pairs])["input_ids"]
+    return [
+        {
+            "input_ids": [*prompt, *completion, tokenizer.eos_token_id],
+            "labels": [-100] * len(prompt) + [*completion, tokenizer.eos_token_id],
+            "length": len(prompt) + len(completion) + 1,
+        }
+        for prompt, completion in zip(prompts, completions, strict=True)
+    ]
+
+
+def build_model(params: ModelParams, tokenizer):
+    """An untrained model of this architecture, with tied embeddings and heads of 64."""
+    import transformers
+
+    heads = params.hidden // HEAD_DIM
+    common = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": params.hidden,
+        "intermediate_size": 3 * params.hidden,
+        "num_hidden_layers": params.layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "head_dim": HEAD_DIM,
+        "max_position_embeddings": CONTEXT,
+        "tie_word_embeddings": True,
+        "initializer_range": 0.05,
+        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+    }
+    match params.architecture:
+        case "qwen2":
+            config = transformers.Qwen2Config(**common)
+        case "llama":
+            config = transformers.LlamaConfig(**common)
+        case "gemma3":
+            config = transformers.Gemma3TextConfig(
+                **common, query_pre_attn_scalar=HEAD_DIM, sliding_window=CONTEXT
+            )
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    model.generation_config = transformers.GenerationConfig(
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
+    )
+    return model
+
+
+def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder: Path):
+    import torch
+    from transformers import Trainer, TrainingArguments
+
+    pad = tokenizer.pad_token_id
+
+    def collate(batch: list[dict]) -> dict:
+        width = max(example["length"] for example in batch)
+
+        def padded(name: str, filler: int) -> torch.Tensor:  # (B, T)
+            rows = [[*e[name], *[filler] * (width - e["length"])] for e in batch]
+            return torch.tensor(rows)
+
+        labels = padded("labels", -100)
+        ids = padded("input_ids", pad)
+        return {"input_ids": ids, "attention_mask": (ids != pad).long(), "labels": labels}
+
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        seed=spec.data_seed,
+        num_train_epochs=1,
+        per_device_train_batch_size=spec.pretraining.batch,
+        learning_rate=spec.pretraining.learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=50,
+        adam_beta2=0.98,
+        weight_decay=0.0,
+        train_sampling_strategy="group_by_length",
+        remove_unused_columns=False,
+        logging_steps=100,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=not torch.cuda.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available(),
+    )
+    return Trainer(
+        model, arguments, data_collator=collate, train_dataset=examples, processing_class=tokenizer
+    )

@@ -1,0 +1,48 @@
+"""The benchmarks: what a problem is, how it is put to a policy, what grades the answer.
+
+`get_task(name)` gives one object a benchmark. A completion ends where the policy says so, with its
+end-of-text token; what it wrote up to there goes to the grader as it is.
+"""
+
+from importlib import import_module
+from typing import Protocol
+
+from rapid.grading.base import Grader
+from rapid.records import Problem
+
+
+class Task(Protocol):
+    """One benchmark."""
+
+    name: str
+    row_type: type[Problem]
+
+    def prompt(self, problem: Problem) -> str:
+        """The text that a completion continues, for a base model: no chat template, no examples."""
+        ...
+
+    def grader(self, timeout: float) -> Grader:
+        """A grader of raw completions, to be used as a context manager.
+
+        Args:
+            timeout: seconds of wall-clock time that a verdict may take.
+        """
+        ...
+
+    def unavailable(self) -> str | None:
+        """Why completions cannot be graded on this machine, or None where they can."""
+        ...
+
+
+TASKS = ("mbpp_plus", "math", "minif2f")
+
+
+def get_task(name: str) -> Task:
+    """The benchmark of this name.
+
+    Raises:
+        ValueError: there is none; the message lists those there are.
+    """
+    if name not in TASKS:
+        raise ValueError(f"no benchmark {name!r}; there are {', '.join(TASKS)}")
+    return import_module(f"rapid.tasks.{name}").TASK

@@ -1,0 +1,25 @@
+"""MBPP+: Python functions, graded by EvalPlus's inputs in a sandbox."""
+
+from rapid.grading.base import CachedGrader
+from rapid.records import CodeProblem
+
+
+class MbppPlus:
+    """The prompt is the published one: a docstring that describes the function and shows a call."""
+
+    name = "mbpp_plus"
+    row_type = CodeProblem
+
+    def prompt(self, problem: CodeProblem) -> str:
+        return problem.prompt
+
+    def grader(self, timeout: float) -> CachedGrader:
+        from rapid.grading.code import CodeGrader
+
+        return CachedGrader(CodeGrader(timeout))
+
+    def unavailable(self) -> str | None:
+        return None
+
+
+TASK = MbppPlus()

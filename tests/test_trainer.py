@@ -1,0 +1,187 @@
+"""RapidTrainer on a toy model: what is sampled, split, and learned from."""
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rapid import RapidConfig, RapidTrainer
+
+PROMPTS = [f"prompt {i}" for i in range(16)]
+
+
+def parity(completions, **_):
+    """A reward that an untrained byte model earns about half of the time."""
+    return [float(sum(map(ord, text)) % 2) for text in completions]
+
+
+def trainer(toy_model, tmp_path, reward=parity, **settings):
+    settings = {
+        "objective": "rapid",
+        "H": 2,
+        "n_step": 8,
+        "num_generations": 4,
+        "per_device_train_batch_size": 4,
+        "max_completion_length": 6,
+        "learning_rate": 0.3,
+        "max_grad_norm": 0.0,
+        "logging_steps": 1,
+        "optim": "sgd",  # Adam would blow rounding errors up where a gradient is zero
+        **settings,
+    }
+    config = RapidConfig(
+        str(tmp_path / "out"),
+        seed=0,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        save_strategy="no",
+        gradient_checkpointing=False,
+        disable_tqdm=True,
+        lr_scheduler_type="constant",
+        num_train_epochs=1,
+        **settings,
+    )
+    return RapidTrainer(
+        AutoModelForCausalLM.from_pretrained(toy_model, dtype=torch.float64),
+        reward,
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
+        processing_class=AutoTokenizer.from_pretrained(toy_model, padding_side="left"),
+    )
+
+
+def trained(*args, **settings):
+    """A trainer after training. Built and trained at once: building it sets the seed."""
+    run = trainer(*args, **settings)
+    run.train()
+    return run
+
+
+def weights(run):
+    return torch.cat([p.detach().flatten() for p in run.model.parameters()])
+
+
+def logged(run, name):
+    return [row[name] for row in run.state.log_history if name in row]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def test_the_number_of_steps_is_epochs_times_completions_over_n_step(toy_model, tmp_path):
+    run = trained(toy_model, tmp_path)
+    assert run.state.global_step == len(PROMPTS) * 4 / 8
+    assert run.completions_sampled == len(PROMPTS) * 4
+
+
+def test_prompts_of_a_pass_are_whole_groups(toy_model, tmp_path):
+    run = trainer(toy_model, tmp_path)
+    seen = []
+    compute_loss = run._compute_loss
+
+    def watch(model, inputs):
+        seen.append(
+            run.processing_class.batch_decode(inputs["prompt_ids"], skip_special_tokens=True)
+        )
+        return compute_loss(model, inputs)
+
+    run._compute_loss = watch
+    run.train()
+    assert all(len(set(prompts)) == 1 for prompts in seen)
+    assert sorted(prompts[0] for prompts in seen) == sorted(PROMPTS)
+
+
+def test_the_first_step_of_a_batch_is_on_policy_and_the_second_is_not(toy_model, tmp_path):
+    run = trained(toy_model, tmp_path)
+    staleness = logged(run, "rapid/staleness")
+    assert max(staleness[0::2]) < 1e-9
+    assert min(staleness[1::2]) > 1e-6
+
+
+def test_h_1_is_policy_gradient(toy_model, tmp_path):
+    rapid = trained(toy_model, tmp_path, H=1)
+    pg = trained(toy_model, tmp_path, H=1, objective="pg")
+    torch.testing.assert_close(weights(rapid), weights(pg), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"objective": "rapid"},
+        {"objective": "grpo", "beta": 0.04},
+        {"objective": "dapo", "epsilon_high": 0.28},
+    ],
+    ids=lambda settings: settings["objective"],
+)
+def test_the_size_of_a_pass_does_not_change_what_is_learned(toy_model, tmp_path, settings):
+    small = trained(toy_model, tmp_path, per_device_train_batch_size=4, **settings)
+    large = trained(toy_model, tmp_path, per_device_train_batch_size=8, **settings)
+    # TRL takes log-probabilities in float32.
+    torch.testing.assert_close(weights(small), weights(large), rtol=0, atol=1e-6)
+    untrained = AutoModelForCausalLM.from_pretrained(toy_model, dtype=torch.float64)
+    moved = torch.cat([p.flatten() for p in untrained.parameters()]) - weights(small)
+    assert moved.abs().max() > 1e-3
+
+
+def test_dynamic_sampling_leaves_no_group_without_signal_that_it_can_replace(toy_model, tmp_path):
+    dapo = {"objective": "dapo", "H": 1}
+    plain = trained(toy_model, tmp_path, **dapo)
+    dynamic = trained(toy_model, tmp_path, **dapo, dynamic_sampling_rounds=8)
+    assert min(logged(plain, "rapid/signal")) < 1
+    assert min(logged(dynamic, "rapid/signal")) == 1
+    assert dynamic.completions_sampled > plain.completions_sampled
+
+
+def test_dynamic_sampling_gives_up_after_its_rounds(toy_model, tmp_path):
+    run = trainer(
+        toy_model,
+        tmp_path,
+        reward=lambda completions, **_: [0.0] * len(completions),
+        objective="dapo",
+        H=1,
+        dynamic_sampling_rounds=3,
+    )
+    run.train()
+    assert run.completions_sampled == 3 * len(PROMPTS) * 4
+    assert max(logged(run, "rapid/signal")) == 0
+
+
+def test_sampling_in_smaller_batches_samples_as_many(toy_model, tmp_path):
+    run = trainer(toy_model, tmp_path, sampling_batch_size=4)
+    sizes = []
+    generate = run.model.generate
+
+    def watch(**inputs):
+        sizes.append(len(inputs["input_ids"]))
+        return generate(**inputs)
+
+    run.model.generate = watch
+    run.train()
+    assert set(sizes) == {4}
+    assert sum(sizes) == run.completions_sampled == len(PROMPTS) * 4
+
+
+def test_phases_are_measured_and_within_the_total(toy_model, tmp_path):
+    run = trainer(toy_model, tmp_path)
+    result = run.train()
+    phases = run.clock.seconds
+    assert set(phases) == {"sampling", "grading", "backpropagation", "other"}
+    assert 0.5 * result.metrics["train_runtime"] < sum(phases.values())
+    assert sum(phases.values()) <= result.metrics["train_runtime"] * 1.05
+
+
+def test_it_learns_what_is_rewarded(toy_model, tmp_path):
+    """The reward of a letter's share goes up by more than noise."""
+
+    def share(completions, **_):
+        return [text.count("e") / 6 for text in completions]
+
+    run = trainer(toy_model, tmp_path, reward=share, n_step=32, optim="adamw_torch")
+    run.args.learning_rate = 3e-2
+    run.args.num_train_epochs = 12
+    run.train()
+    rewards = logged(run, "rapid/accuracy")
+    assert sum(rewards[-4:]) / 4 > sum(rewards[:4]) / 4 + 0.1
