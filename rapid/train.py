@@ -134,6 +134,8 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     problems = {problem.id: problem for problem in read_jsonl(data, task.row_type)}
     rows = [{"prompt": task.prompt(problem), "id": id} for id, problem in problems.items()]
     grader = task.grader(spec.timeout).__enter__()  # lives as long as the process
+    # Its processes start with the first verdict: that is start-up, not training.
+    grader.grade(next(iter(problems.values())), "")
 
     def accuracy(completions: list[str], id: list[str], **_) -> list[float]:
         return [

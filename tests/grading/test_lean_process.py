@@ -104,8 +104,8 @@ def test_an_exception_in_the_caller_ends_the_process():
 
 def test_a_header_is_in_force():
     with LeanChecker(timeout=30, header="import Init\nopen Nat\n") as checker:
-        statement = "theorem p1 (n : Nat) : 0 + n = n := by\n  "
-        assert checker.check("p1", statement, "exact zero_add n").reason == reasons.PASSED
+        statement = "theorem p1 (a b : Nat) (h : a < b) : succ a ≤ b := by\n  "
+        assert checker.check("p1", statement, "exact succ_le_of_lt h").reason == reasons.PASSED
 
 
 def test_a_header_that_needs_mathlib_says_so():

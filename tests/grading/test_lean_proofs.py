@@ -37,7 +37,7 @@ PROOFS = {
         "exact ‹𝒮 x₁› -- ✓ 証明",
     ),
     "lines ended by CR LF": (
-        TRUE[:-7] + " ∧ True := by\n  ",
+        "theorem p1 : (1 : Nat) = 1 ∧ True := by\n  ",
         "constructor\r\n  · rfl\r\n  · trivial",
     ),
     "no space between": ("theorem p1 : (1 : Nat) = 1 := by", "rfl"),
@@ -87,7 +87,6 @@ FORBIDDEN = {
     "the kernel turned off": (FALSE, "set_option debug.skipKernelTC true in decide +kernel"),
     "compiled code for a truth": (TRUE, "native_decide"),
     "compiled code by option": (TRUE, "decide +native"),
-    "ofReduceBool": ("theorem p1 : true = true := by\n  ", "exact Lean.ofReduceBool true true rfl"),
     "NUL": (TRUE, "rfl\0"),
     "oversize": (TRUE, "rfl" + " " * 9000),
 }

@@ -1,0 +1,144 @@
+"""Grades mathematical answers: the last \\boxed{} of a completion against the known answer.
+
+math_verify decides whether two answers are the same, in a worker process that can be killed.
+"""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Self
+
+from rapid.grading import reasons
+from rapid.records import MathProblem, Verdict
+
+START_SECONDS = 120.0  # for sympy to be imported, from a cold disk on a busy machine
+GRACE_SECONDS = 2.0  # beyond its timeout, for a worker that should have been ended by its alarm
+MEMORY_BYTES = 4_000_000_000  # address space of the worker; 9^{9^9} asks for more
+
+_WORKER = Path(__file__).resolve().with_name("_boxed_worker.py")
+_BOX = re.compile(r"\\f?boxed\s*\{")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace is text
+
+
+def last_boxed(text: str) -> str | None:
+    """What the last \\boxed{} (or \\fbox-like \\fboxed{}) holds, stripped; None without one.
+
+    Braces nest. A last box that is never closed holds no answer: earlier ones do not count.
+    """
+    boxes = list(_BOX.finditer(text))
+    if not boxes:
+        return None
+    start = boxes[-1].end()
+    depth = 1
+    for brace in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
+        if depth == 0:
+            return text[start : brace.start()].strip()
+    return None
+
+
+class WorkerError(RuntimeError):
+    """The worker process does not start."""
+
+
+class MathGrader:
+    """Grades completions of `MathProblem`s. A context manager; threads that share it take turns.
+
+    Args:
+        timeout: seconds to read and compare one answer.
+    """
+
+    def __init__(self, timeout: float):
+        self.timeout = timeout
+        self._lock = threading.Lock()
+        self._worker: subprocess.Popen | None = None
+        self._connection: socket.socket | None = None
+
+    def __enter__(self) -> Self:
+        """Start the worker.
+
+        Raises:
+            WorkerError: it does not start.
+        """
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def grade(self, problem: MathProblem, completion: str) -> Verdict:
+        """Grade a completion by its last box.
+
+        A problem without an answer (MATH has two) is passed by nothing.
+        """
+        answer = last_boxed(completion)
+        if not answer:
+            return reasons.verdict(reasons.NO_ANSWER)
+        gold, answer = _plain(problem.answer), _plain(answer)
+        if gold and answer == gold:  # as good as equal, also where math_verify cannot read it
+            return reasons.verdict(reasons.PASSED)
+        if not gold:
+            return reasons.verdict(reasons.WRONG_ANSWER)
+        with self._lock:
+            return reasons.verdict(self._compare(gold, answer))
+
+    def _compare(self, gold: str, answer: str) -> str:
+        """Ask the worker; start another one when it does not survive the question."""
+        if self._worker is None or self._worker.poll() is not None:
+            self._stop()
+            self._start()
+        request = {"gold": gold, "answer": answer, "timeout": self.timeout}
+        self._connection.settimeout(self.timeout + GRACE_SECONDS)
+        try:
+            self._connection.sendall(json.dumps(request).encode() + b"\n")
+            reply = self._connection.recv(4096)
+        except (TimeoutError, ConnectionError):
+            reply = b""
+        if reply:
+            return json.loads(reply)["reason"]
+        self._worker.kill()  # no effect on the exit status of one that its alarm has ended
+        ended_by = -self._worker.wait()
+        self._stop()
+        return reasons.TIMEOUT if ended_by in _CLOCK else reasons.CRASHED
+
+    def _start(self) -> None:
+        self._connection, theirs = socket.socketpair()
+        with theirs:
+            self._worker = subprocess.Popen(
+                [sys.executable, "-P", str(_WORKER), str(theirs.fileno()), str(MEMORY_BYTES)],
+                env=os.environ | {"PYTHONHASHSEED": "0"},  # sympy's order of terms follows it
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        self._connection.settimeout(START_SECONDS)
+        try:
+            ready = self._connection.recv(4096)
+        except OSError:
+            ready = b""
+        if not ready:
+            self._stop()
+            raise WorkerError("the math worker did not start; its message is above")
+
+    def _stop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker.wait()
+            self._worker = None
+
+
+_CLOCK = (signal.SIGALRM, signal.SIGKILL)  # the worker's own alarm, or ours after it
+
+
+def _plain(answer: str) -> str:
+    """An answer on one line and without dollar signs, which would end the formula around it."""
+    return " ".join(answer.replace("\\$", "").replace("$", "").split())

@@ -1,0 +1,133 @@
+"""The whole DAG at experiments/ci.yaml size: the tables are made, and what a change plans again."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rapid import specs
+from rapid.params import load, read
+from tests.conftest import ROOT
+
+OVERLAY = "experiments/ci.yaml"
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory) -> Path:
+    """A copy of the tracked files, in which the DAG has been run once."""
+    folder = tmp_path_factory.mktemp("checkout")
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    result = snakemake(folder, "reports/tables.tex")
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-8000:]
+    return folder
+
+
+def snakemake(folder: Path, *arguments: str, cores: int = 4) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = [
+        sys.executable, "-m", "snakemake", "--cores", str(cores), "--nocolor",
+        "--configfile", "params.yaml", OVERLAY, "--", *arguments,
+    ]  # fmt: skip
+    if "-n" in arguments:
+        command = [part for part in command if part != "-n"]
+        command.insert(3, "-n")
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env=environment, check=False
+    )
+
+
+def planned(folder: Path) -> list[str]:
+    """The rules that a dry run would run, a name for each job."""
+    result = snakemake(folder, "-n", "reports/tables.tex")
+    assert result.returncode == 0, result.stderr[-4000:]
+    lines = (result.stdout + result.stderr).splitlines()
+    return [
+        line.split()[-1].removesuffix(":")
+        for line in lines
+        if line.startswith(("rule ", "localrule "))
+    ]
+
+
+def params():
+    return load(read(ROOT / "params.yaml", ROOT / OVERLAY))
+
+
+def test_every_run_leaves_its_small_files_and_a_model(checkout):
+    for run in specs.runs(params()):
+        folder = checkout / run.folder
+        summary = json.loads((folder / "summary.json").read_text())
+        manifest = json.loads((folder / "manifest.json").read_text())
+        evaluation = json.loads((folder / "evaluation.json").read_text())
+        assert summary["status"] == evaluation["status"] == "ok", summary["note"]
+        assert manifest["spec"]["run"] == run.model_dump()
+        assert manifest["outputs"]["model"] == evaluation["model_sha256"]
+        assert (folder / "model" / "config.json").is_file()
+        runtime = summary["runtime"]
+        phases = sum(
+            runtime[p] for p in ("sampling", "grading", "backpropagation", "sync", "other")
+        )
+        assert phases == pytest.approx(runtime["total"], rel=1e-6)
+        assert runtime["startup"] > 0
+        steps = (folder / "steps.jsonl").read_text().splitlines()
+        assert len(steps) == summary["optimizer_steps"] > 0
+
+
+def test_the_tables_have_the_figures_of_the_runs(checkout):
+    tables = (checkout / "reports/tables.tex").read_text()
+    assert tables.count(r"\begin{table}") == 4
+    assert "nan" not in tables.lower()
+    evaluation = checkout / "runs/mbpp_plus/tiny-qwen2/pg/seed1/evaluation.json"
+    figure = json.loads(evaluation.read_text())["pass_at"]["1"]
+    assert f"{100 * figure:.1f}\\%" in tables
+
+
+def test_nothing_is_planned_again(checkout):
+    assert planned(checkout) == []
+
+
+def test_a_changed_eta_plans_rapid_s_runs_their_evaluations_and_the_report(checkout):
+    overlay = checkout / OVERLAY
+    before = overlay.read_text()
+    try:
+        overlay.write_text(before + "rapid: {eta: 3.0}\n")
+        jobs = planned(checkout)
+    finally:
+        overlay.write_text(before)
+    rapid = [run for run in specs.runs(params()) if run.algorithm.startswith("rapid")]
+    assert sorted(jobs) == sorted(["train", "evaluate"] * len(rapid) + ["tables"])
+
+
+def test_a_deleted_evaluation_plans_itself_and_the_report(checkout):
+    evaluation = checkout / "runs/math/tiny-qwen2/pg/seed1/evaluation.json"
+    aside = evaluation.with_suffix(".aside")
+    evaluation.rename(aside)
+    try:
+        assert sorted(planned(checkout)) == ["evaluate", "tables"]
+    finally:
+        aside.rename(evaluation)
+
+
+def test_a_wrong_value_ends_before_any_job(checkout):
+    overlay = checkout / OVERLAY
+    before = overlay.read_text()
+    try:
+        overlay.write_text(before + "rapid: {eta: -1}\n")
+        result = snakemake(checkout, "reports/tables.tex")
+    finally:
+        overlay.write_text(before)
+    assert result.returncode != 0
+    output = result.stdout + result.stderr
+    assert "rapid.eta: -1 is not allowed; allowed: greater than 0" in output
+    assert "Building DAG" not in output
+    assert "Traceback" not in output
