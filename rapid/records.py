@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 Row = TypeVar("Row", bound=BaseModel)
 
@@ -38,6 +38,11 @@ class CodeProblem(Record):
     contract: str = ""
     assertion: str = ""
 
+    @field_validator("plus_input", mode="before")
+    @classmethod
+    def _no_plus_inputs(cls, value):
+        return value or []  # the release writes {} where there are none
+
     @property
     def id(self) -> str:
         return self.task_id
@@ -51,7 +56,7 @@ class MathProblem(Record):
     answer: str
     solution: str = ""
     subject: str = ""
-    level: int | str = ""
+    level: int | str | None = None
 
     @property
     def id(self) -> str:

@@ -91,9 +91,9 @@ def _means(steps: list[StepRecord]) -> dict:
 
 def _without_vllm() -> None:
     """Keep TRL from importing vLLM, which takes seconds, where transformers does the sampling."""
-    import trl.import_utils
+    import trl.import_utils as trl_imports
 
-    trl.import_utils.is_vllm_available = lambda *_, **__: False
+    trl_imports.is_vllm_available = lambda *_, **__: False
 
 
 def _arguments(spec: TrainSpec, folder: Path) -> dict:

@@ -39,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, BadRun) as error:
         return _fail(error, BAD_RUN)
     if options.text:
+        sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for a dash
         print(text.render(built))
     if options.output:
         print(f"{options.output}: {len(built)} tables from {_found(frame)}", file=sys.stderr)
@@ -57,7 +58,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--root", type=Path, default=Path("."), help="folder that holds runs/")
     parser.add_argument("--output", type=Path, help="where to write tables.tex")
-    parser.add_argument("--text", action="store_true", help="print the tables on the terminal")
+    parser.add_argument(
+        "--text",
+        action="store_true",
+        help="print the tables to standard output, messages go to standard error",
+    )
     return parser
 
 

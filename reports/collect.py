@@ -83,40 +83,36 @@ def _read(path: Path, record: type[R], run: Run) -> R | None:
 
 
 def _evaluation_columns(evaluation: Evaluation | None, ks: list[int]) -> dict:
-    reason = ""
-    if evaluation is None:
-        reason = "not evaluated: evaluation.json is missing"
-    elif evaluation.status == "unavailable":
-        reason = f"not evaluated: {evaluation.note.strip() or 'evaluation.json gives no reason'}"
-    read = evaluation is not None and not reason
-    pass_at = evaluation.pass_at if read else {}
+    reason = _why_not("evaluated", "evaluation.json", evaluation)
+    pass_at = {} if reason else evaluation.pass_at
+    settings = ("problems", "samples", "temperature", "top_p")
     return {
         "no_evaluation": reason,
         **{f"pass@{k}": _finite(pass_at.get(k)) for k in ks},
-        **{
-            name: getattr(evaluation, name) if read else math.nan
-            for name in ("problems", "samples", "temperature", "top_p")
-        },
+        **{name: math.nan if reason else getattr(evaluation, name) for name in settings},
     }
 
 
 def _summary_columns(summary: RunSummary | None) -> dict:
-    if summary is None:
-        names = ("runtime", *(f"runtime.{phase}" for phase in PHASES), *MEASURES)
-        return {
-            "no_summary": "not trained: summary.json is missing",
-            **dict.fromkeys(names, math.nan),
-            "hardware": "",
-            "commit": "",
-        }
+    reason = _why_not("trained", "summary.json", summary)
+    runtime = None if reason else summary.runtime
     return {
-        "no_summary": "",
-        "runtime": _finite(summary.runtime.total),
-        **{f"runtime.{phase}": _finite(getattr(summary.runtime, phase)) for phase in PHASES},
-        **{name: _finite(getattr(summary, name)) for name in MEASURES},
-        "hardware": summary.hardware,
-        "commit": summary.commit,
+        "no_summary": reason,
+        "runtime": _finite(runtime and runtime.total),
+        **{f"runtime.{phase}": _finite(runtime and getattr(runtime, phase)) for phase in PHASES},
+        **{name: math.nan if reason else _finite(getattr(summary, name)) for name in MEASURES},
+        "hardware": "" if reason else summary.hardware,
+        "commit": "" if reason else summary.commit,
     }
+
+
+def _why_not(done: str, file: str, record: Evaluation | RunSummary | None) -> str:
+    """Why a record has no figures, or "" where it has."""
+    if record is None:
+        return f"not {done}: {file} is missing"
+    if record.status == "unavailable":
+        return f"not {done}: {record.note.strip().rstrip('.') or f'{file} gives no reason'}"
+    return ""
 
 
 def _finite(value: float | None) -> float:

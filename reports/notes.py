@@ -36,7 +36,7 @@ def seeds(values: list[int]) -> str:
     if len(values) == 1:
         return f"One run a cell (n = 1, seed {values[0]}), and so no standard deviation."
     return (
-        f"Mean and sample standard deviation over n = {len(values)} runs "
+        f"Mean ± sample standard deviation over n = {len(values)} runs "
         f"(seeds {listing([str(value) for value in values])})."
     )
 
@@ -84,11 +84,11 @@ def provenance(runs: pd.DataFrame) -> list[str]:
     trained = runs[(runs.no_summary == "") & (runs.algorithm != BASE)]
     if trained.empty:
         return ["No model has been trained."]
-    machines = list(dict.fromkeys(trained.hardware))
+    machines = list(dict.fromkeys(trained.hardware.replace("", "not recorded")))
     hardware = f"Hardware: {'; '.join(machines)}."
     if len(machines) > 1:
         hardware += " Runtimes on different hardware do not compare."
-    commits = list(dict.fromkeys(_short(commit) for commit in trained.commit))
+    commits = list(dict.fromkeys(_short(commit) or "not recorded" for commit in trained.commit))
     return [hardware, f"Code: commit{'' if len(commits) == 1 else 's'} {listing(commits)}."]
 
 

@@ -3,10 +3,13 @@
     python _boxed_worker.py SOCKET_FD MEMORY_BYTES
 
 A process of its own, because sympy can take forever on a short answer and only a signal ends it.
+An answer is read as LaTeX, by a grammar. math_verify's other reader, for plain expressions, ends in
+sympy's `parse_expr`, which is `eval`: it is not used.
 In: {"gold", "answer", "timeout"}, the last in seconds. Out: {"reason"}. When the time is up the
 alarm kills the process, whatever it is doing and whether or not anybody still waits for it.
 """
 
+import contextlib
 import functools
 import json
 import logging
@@ -25,10 +28,8 @@ def main() -> None:
     fd, memory = map(int, sys.argv[1:])
     logging.disable()  # a remark on every answer that does not parse, and on disabled timeouts
     compare("\\frac{1}{2}", "0.5")  # builds parsers and tables: no answer's time should pay for it
-    try:
+    with contextlib.suppress(ValueError):  # macOS does not limit the address space
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    except ValueError:  # macOS does not limit the address space
-        pass
     with socket.socket(fileno=fd) as connection, connection.makefile("rw") as stream:
         print(json.dumps({"ready": True}), file=stream, flush=True)
         for line in stream:
@@ -43,7 +44,6 @@ def compare(gold: str, answer: str) -> str:
     """The reason of the verdict on an answer: both are what stood in the box."""
     try:
         expected, given = read(gold), read(answer)
-        # Not strict about the order in which math_verify was told: gold comes first.
         if verify(list(expected), list(given), timeout_seconds=None):
             return "passed"
     except RecursionError:
@@ -58,8 +58,11 @@ def compare(gold: str, answer: str) -> str:
 @functools.lru_cache(maxsize=4096)
 def read(text: str) -> tuple:
     """What math_verify makes of an answer: an expression, if it is one, and its text."""
+    # math_verify reads a percent sign behind a formula, and none inside of it.
+    number = text.removesuffix("%").removesuffix("\\")
+    formula = f"${number}$%" if text.endswith("%") else f"${text}$"
     # The whole answer or nothing: math_verify would go on to look for a fraction inside of it.
-    return tuple(parse(f"${text}$", READ_LATEX, extraction_mode="first_match", parsing_timeout=None))
+    return tuple(parse(formula, READ_LATEX, extraction_mode="first_match", parsing_timeout=None))
 
 
 def is_expression(parsed: tuple) -> bool:

@@ -22,12 +22,12 @@ GRACE_SECONDS = 2.0  # beyond its timeout, for a worker that should have been en
 MEMORY_BYTES = 4_000_000_000  # address space of the worker; 9^{9^9} asks for more
 
 _WORKER = Path(__file__).resolve().with_name("_boxed_worker.py")
-_BOX = re.compile(r"\\f?boxed\s*\{")
+_BOX = re.compile(r"\\boxed\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace is text
 
 
 def last_boxed(text: str) -> str | None:
-    """What the last \\boxed{} (or \\fbox-like \\fboxed{}) holds, stripped; None without one.
+    """What the last \\boxed{} holds, stripped; None without one.
 
     Braces nest. A last box that is never closed holds no answer: earlier ones do not count.
     """

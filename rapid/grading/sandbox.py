@@ -12,6 +12,7 @@ In every layer the child is limited in time, memory and output, and starts neith
 threads. `Sandbox.describe_walls` says what stands.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -31,7 +32,7 @@ from rapid.grading.inside import wire
 log = logging.getLogger(__name__)
 
 LAYERS = ("bwrap", "namespaces", "limits")  # strongest first
-START_SECONDS = 10.0  # for the runner to say hello; on an idle core it takes 0.1
+START_SECONDS = 60.0  # for the runner to say hello: too short, and a busy machine gets weaker walls
 GRACE_SECONDS = 2.0  # for the runner to report a child's end, beyond the time of the job
 
 # How a job ended: by its receiver, by itself, by the clock, or by a line that was too long.
@@ -146,7 +147,8 @@ class Sandbox:
         except (TimeoutError, ConnectionError):
             reply = b""
             ending = TIMED_OUT if time.monotonic() > deadline else ENDED
-        if len(reply) < wire.REPLY.size:  # the runner is dead, or does not respond
+        if len(reply) < wire.REPLY.size:
+            log.warning("the sandbox's runner died or does not respond: the next job gets another")
             self._stop()
             return ending
         timed_out, _status = wire.REPLY.unpack(reply)
@@ -212,10 +214,9 @@ class Sandbox:
 
 def _send(connection: socket.socket, data: bytes, deadline: float) -> None:
     connection.settimeout(max(0.001, deadline - time.monotonic()))
-    try:
+    # A child may die before it has read all; what it answered is still to be read.
+    with contextlib.suppress(ConnectionError):
         connection.sendall(data)
-    except ConnectionError:
-        pass  # the child died before it had read all; what it answered is still to be read
 
 
 def _read_lines(
@@ -282,7 +283,7 @@ def _command(layer: str, control_fd: int) -> list[str]:
 
 
 def _readable_paths(python: str) -> list[str]:
-    """What a Python program needs to run: the interpreter, its library, the C libraries, `inside`."""
+    """What Python needs to run: interpreter, its library, the C libraries, `inside`."""
     candidates = [
         python,
         f"{sys.base_prefix}/lib",

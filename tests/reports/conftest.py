@@ -9,63 +9,36 @@ from rapid.params import Params, load
 from rapid.records import Evaluation, RunSummary, Runtime, write_json
 from rapid.specs import evaluations
 
-BENCHMARK = {"train": 64, "test": 20, "n_step": 16, "max_completion_length": 64, "timeout": 5}
-MODEL = {"layers": 2, "hidden": 64, "benchmarks": ["mbpp_plus"], "steps": 10, "error_rate": 0.1}
-PARAMS = {
-    "data_seed": 0,
-    "threads": 1,
-    "benchmarks": {
-        "mbpp_plus": {**BENCHMARK, "pass_at": [1, 8]},
-        "math": {**BENCHMARK, "pass_at": [1]},
+TABLES = {
+    "main": {
+        "model": "tiny_qwen",
+        "algorithms": ["sft", "grpo", "naive-grpo", "pg", "dapo", "rapid-H4", "rapid-H2"],
+        "seeds": [0, 1],
     },
-    "models": {"tiny_qwen": MODEL, "tiny-llama": MODEL, "teacher": MODEL},
-    "teacher": "teacher",
-    "pretraining": {
-        "vocabulary": 512,
-        "demonstrations": 10,
-        "batch": 2,
-        "learning_rate": 0.001,
+    "families": {
+        "benchmark": "mbpp_plus",
+        "models": ["tiny_qwen", "tiny-llama"],
+        "algorithms": ["sft", "pg", "rapid-H2"],
+        "seeds": [0],
     },
-    "training": {
-        "learning_rate": 0.001,
-        "epochs": 1,
-        "group_size": 4,
-        "micro_batch": 8,
-        "temperature": 1.0,
-    },
-    "grpo": {"beta": 0.0, "epsilon": 0.2},
-    "dapo": {"epsilon_low": 0.2, "epsilon_high": 0.28, "rounds": 2, "overlong_buffer": 0.2},
-    "rapid": {"eta": 1.0, "clip": "advantage"},
-    "sft": {
-        "learning_rate": 0.001,
-        "epochs": 1,
-        "batch": 4,
-        "temperature": 1.0,
-        "top_p": 1.0,
-        "samples": 4,
-    },
-    "evaluation": {"samples": 8, "temperature": 1.0, "top_p": 0.95},
-    "tables": {
-        "main": {
-            "model": "tiny_qwen",
-            "algorithms": ["sft", "grpo", "naive-grpo", "pg", "dapo", "rapid-H4", "rapid-H2"],
-            "seeds": [0, 1],
-        },
-        "families": {
-            "benchmark": "mbpp_plus",
-            "models": ["tiny_qwen", "tiny-llama"],
-            "algorithms": ["sft", "pg", "rapid-H2"],
-            "seeds": [0],
-        },
-        "staleness": {"H": [2, 4]},
-    },
+    "staleness": {"H": [2, 4]},
 }
 
 
 @pytest.fixture
-def values() -> dict:
-    """Parameters as a plain dict that a test may change."""
-    return copy.deepcopy(PARAMS)
+def values(values) -> dict:
+    """params.yaml with smaller tables, and names that TeX must escape."""
+    benchmark = values["benchmarks"]["mbpp_plus"]
+    benchmark["train"] = 16 * benchmark["n_step"]  # whatever H a test asks for divides it
+    model = values["models"][values["teacher"]]
+    values["benchmarks"] = {
+        "mbpp_plus": benchmark | {"pass_at": [1, 8]},
+        "math": benchmark | {"pass_at": [1]},
+    }
+    values["models"] = dict.fromkeys(["tiny_qwen", "tiny-llama", "teacher"], model)
+    values["teacher"] = "teacher"
+    values["evaluation"]["samples"] = 8
+    return values | {"tables": copy.deepcopy(TABLES)}
 
 
 @pytest.fixture

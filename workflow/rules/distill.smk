@@ -4,12 +4,12 @@
 rule distill:
     input:
         "data/{benchmark}/manifest.json",
-        f"models/{PARAMS.teacher}/manifest.json",
+        teacher=f"models/{PARAMS.teacher}/manifest.json",
     output:
         "distilled/{benchmark}/manifest.json",
     params:
         spec=lambda wildcards: specs.distill_spec(PARAMS, wildcards.benchmark).model_dump_json(),
-        teacher=f"models/{PARAMS.teacher}",
+        teacher=lambda wildcards, input: os.path.dirname(input.teacher),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     threads: PARAMS.threads
     log:

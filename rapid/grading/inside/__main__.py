@@ -96,7 +96,7 @@ def be_child(
     memory: int,
     guarded: bool,
 ) -> None:
-    """Put up the inner walls, run the job, and end. Never returns, nor runs the job without them."""
+    """Put up the inner walls, run the job, and end. Without the walls there is no job."""
     try:
         os.setsid()
         os.dup2(1, 2)  # 0 and 1 are /dev/null already

@@ -183,13 +183,13 @@ def drop_rights(user: int | None) -> None:
     """
     if user is not None:
         os.setgroups([])
-        os.setresgid(user, user, user)
-        os.setresuid(user, user, user)
+        os.setgid(user)
+        os.setuid(user)
     if LINUX:
         header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
         _call("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
         _call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)  # after setresuid, which clears it
+        _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)  # after setuid, which clears it
 
 
 def limit(memory: int, cpu_seconds: int) -> None:

@@ -158,7 +158,7 @@ class LeanProcess:
         self.seconds: float | None = None  # from start to ready
         self._started = time.monotonic()
         self._unread = b""
-        how = launch(backend)
+        how = launch(backend, header)
         self._process = subprocess.Popen(
             how.command,
             stdin=subprocess.PIPE,

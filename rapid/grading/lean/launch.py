@@ -4,6 +4,8 @@ Both speak one protocol, JSON lines, which checker.js describes. Checker.lean el
 an error; it has not been run by a native Lean, since none was at hand.
 """
 
+import contextlib
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +29,13 @@ class Launch:
     folder: Path
 
 
-def launch(backend: Backend) -> Launch:
-    """How to start a checker on this Lean.
+def launch(backend: Backend, header: str) -> Launch:
+    """How to start a checker on this Lean, for proofs after `header`.
 
     Raises:
         LeanUnavailable: there is no node for the WebAssembly Lean.
     """
-    return native(backend) if backend.kind == "native" else wasm(backend)
+    return native(backend) if backend.kind == "native" else wasm(backend, header)
 
 
 def native(backend: Backend) -> Launch:
@@ -44,17 +46,40 @@ def native(backend: Backend) -> Launch:
     return Launch((*WITH_STACK, *command), environment, Path.cwd())
 
 
-def wasm(backend: Backend) -> Launch:
-    """Node may read the install and the checker, and may not write, nor start a process."""
+def wasm(backend: Backend, header: str) -> Launch:
+    """Node may read the install and the checker. It starts no process, and writes only the image of
+    Lean's memory, where there is none yet.
+    """
+    image = image_path(backend, header)
+    writable = () if image.exists() else (f"--allow-fs-write={image.parent}",)
     command = (
         find_node(),
-        "--wasm-lazy-compilation",  # 190,000 functions, of which a proof uses some thousand
+        # A proof uses some thousand of 190,000 functions; most of them too seldom to optimise.
+        "--wasm-lazy-compilation",
+        "--wasm-lazy-validation",
+        "--liftoff-only",
         "--stack-size=16000",  # kilobytes
         "--permission",
         f"--allow-fs-read={backend.folder}",
         f"--allow-fs-read={HERE}",
+        *writable,
         "--allow-worker",  # for the watchdog
         str(HERE / "checker.js"),
         str(backend.folder),
+        str(image),
     )
     return Launch((*WITH_STACK, *command), {"PATH": os.defpath}, backend.folder)
+
+
+def image_path(backend: Backend, header: str) -> Path:
+    """Where Lean's memory after this header is kept (see memory.js), in a folder that exists.
+
+    The name stands for all that decides the memory: the program, the checker and the header.
+    """
+    folder = backend.folder / "images"
+    with contextlib.suppress(OSError):  # an install that may only be read does without
+        folder.mkdir(exist_ok=True)
+    digest = hashlib.sha256(header.encode())
+    for script in sorted(HERE.glob("*.js")):
+        digest.update(script.read_bytes())
+    return folder / digest.hexdigest()[:16]

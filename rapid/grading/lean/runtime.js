@@ -5,18 +5,37 @@
  * Layout of a Lean object (32 bits): reference count (4 bytes), size (2), number of fields (1),
  * tag (1), then the fields (4 bytes each). An odd "pointer" is a small number or a constructor
  * without fields. Reference counts are never brought down from here: what a proof leaves behind
- * goes when the snapshot is put back.
+ * goes when the memory is put back.
  */
 const fs = require('node:fs');
 const path = require('node:path');
 const vm = require('node:vm');
 
-const MAX_PAGES = 32768; // of 64 KB, as the module declares
+const PAGE = 65536; // bytes
+const MAX_PAGES = 32768; // as the module declares
 const C_STACK = 64 << 20; // bytes; the module's own stack is too small for deep elaboration
 const MANY = 1 << 20; // references added to what must outlive the callee that consumes one
 const SYSROOT = '/sysroot'; // in Lean's own file system
 const MODULES = SYSROOT + '/lib/lean';
 const TAG = { string: 249, array: 246 };
+
+/** A small number, or the constructor of that index without fields. */
+const box = (number) => (number << 1) | 1;
+
+/** What a Lean IO action failed with. */
+class LeanError extends Error {}
+/** Lean tried to start a thread: it would run on in the memory of the next proof. */
+class NoThreads extends Error {}
+
+const threads = {
+  isMainThread: true,
+  Worker: class {
+    constructor() {
+      throw new NoThreads('this Lean starts no threads');
+    }
+  },
+};
+const requireForLean = (name) => (name === 'worker_threads' ? threads : require(name));
 
 /** Load lean.js and lean.wasm from `folder`; resolves to the emscripten module, with `exports`. */
 function instantiate(folder) {
@@ -37,38 +56,27 @@ function instantiate(folder) {
     };
     const parameters = ['Module', 'require', '__filename', '__dirname'];
     const load = vm.compileFunction(source, parameters, { filename: 'lean.js' });
-    load(module, require, path.join(folder, 'lean.js'), folder);
+    load(module, requireForLean, path.join(folder, 'lean.js'), folder);
   });
 }
 
-/** A small number, or the constructor of that index without fields. */
-const box = (number) => (number << 1) | 1;
-
-/** What a Lean IO action failed with. */
-class LeanError extends Error {}
-
 class Runtime {
+  /** Start the module in `folder`. Then either `initialize` it or load an image of one that was. */
+  static async start(folder) {
+    return new Runtime(await instantiate(folder));
+  }
+
   constructor(module) {
     this.module = module;
     this.x = module.exports;
     this.memory = module.wasmMemory;
-  }
-
-  static async start(folder) {
-    const runtime = new Runtime(await instantiate(folder));
-    runtime.useLargeStack();
-    runtime.initialize(path.join(folder, 'lib'));
-    return runtime;
-  }
-
-  useLargeStack() {
-    const bottom = (this.x.malloc(C_STACK) + 15) & ~15;
-    const top = bottom + C_STACK - 16;
-    this.x.emscripten_stack_set_limits(top, bottom);
-    this.x._emscripten_stack_restore(top);
+    this.table = module.exports.__indirect_function_table;
+    this.firstAddedFunction = this.table.length;
   }
 
   initialize(library) {
+    const bottom = (this.x.malloc(C_STACK) + 15) & ~15;
+    this.useStack({ bottom, top: bottom + C_STACK - 16 });
     const { FS, NODEFS } = this.module;
     FS.mkdirTree(MODULES);
     FS.mount(NODEFS, { root: library }, MODULES);
@@ -77,6 +85,12 @@ class Runtime {
     this.x.lean_enable_initializer_execution();
     this.x.lean_io_mark_end_initialization();
     this.x.lean_init_task_manager_using(1);
+  }
+
+  useStack(stack) {
+    this.stack = stack;
+    this.x.emscripten_stack_set_limits(stack.top, stack.bottom);
+    this.x._emscripten_stack_restore(stack.top);
   }
 
   /** From here on Lean sees no file of this machine. */
@@ -174,18 +188,6 @@ class Runtime {
     const isString = !this.isScalar(field) && this.tag(field) === TAG.string;
     return isString ? this.readString(field) : 'failed';
   }
-
-  saveSnapshot() {
-    this.snapshot = this.bytes.slice();
-    this.stackPointer = this.x.emscripten_stack_get_current();
-  }
-  /** Put every byte of Lean's memory back; memory grown since is cleared. */
-  restoreSnapshot() {
-    const { bytes } = this;
-    bytes.set(this.snapshot);
-    bytes.fill(0, this.snapshot.length);
-    this.x._emscripten_stack_restore(this.stackPointer);
-  }
 }
 
-module.exports = { Runtime, LeanError, box };
+module.exports = { Runtime, LeanError, NoThreads, PAGE, box };

@@ -30,12 +30,24 @@ class BadHeader extends Error {}
 
 class Verifier {
   /** Import the modules of `header` and elaborate its commands. Throws BadHeader. */
-  constructor(runtime, header) {
+  static import(runtime, header) {
+    const verifier = new Verifier(runtime, {});
+    verifier.options = runtime.keep(runtime.x.lean_internal_get_default_options(NONE));
+    const { environment, state, context } = verifier.importHeader(header);
+    verifier.base = verifier.elaborateHeader(context, environment, state);
+    return verifier;
+  }
+
+  /** `roots` are the addresses of what an import leaves: see the getter. */
+  constructor(runtime, { options, noMessages, base }) {
     this.rt = runtime;
     this.x = runtime.x;
-    this.options = runtime.keep(this.x.lean_internal_get_default_options(NONE));
-    const { environment, state, context } = this.importHeader(header);
-    this.base = this.elaborateHeader(context, environment, state);
+    this.options = options; // Options
+    this.noMessages = noMessages; // an empty MessageLog
+    this.base = base; // the Command.State after the header
+  }
+  get roots() {
+    return { options: this.options, noMessages: this.noMessages, base: this.base };
   }
 
   importHeader(header) {

@@ -1,8 +1,8 @@
 """Made questions of school mathematics, answered in written steps.
 
-Two-digit sums and differences are done in columns, units first, as a child writes them: each step
-is a fact about single digits. A solution may slip in one place: a carry, the operation, a last
-step that is left out.
+Two-digit sums and differences are written down and done in columns, units first, as a child does:
+each step is a fact about single digits. A solution may slip in one place: a carry, the operation, a
+last step that is left out.
 """
 
 import random
@@ -34,7 +34,7 @@ class Question(NamedTuple):
 
 def draw(rng: random.Random, id: str) -> Exercise:
     """Draw a question."""
-    question = rng.choice([_bought, _given, _packed, _chance, _equation])(rng)
+    question = rng.choice([_bought, _sold, _packed, _chance, _equation])(rng)
     correct = question.solve("")
     wrong = (question.solve(slip) for slip in SLIPS)
     mistakes = tuple(dict.fromkeys(text for text in wrong if text != correct))
@@ -50,30 +50,32 @@ def draw(rng: random.Random, id: str) -> Exercise:
 
 
 def _bought(rng: random.Random) -> Question:
-    a, b = _larger_and_smaller(rng)
+    a, b = _number(rng), _number(rng)
     name, things = rng.choice(NAMES), rng.choice(THINGS)
 
     def solve(slip: str) -> str:
-        return _box(*(_subtract(a, b) if slip == OPERATION else _add(a, b, slip == CARRY)))
+        if slip == OPERATION:
+            return _box(*_subtract(max(a, b), min(a, b)))
+        return _box(*_add(a, b, slip == CARRY))
 
     text = f"{name} has {a} {things} and buys {b}. How many {things} does {name} have now?"
     return Question("Prealgebra", 1, text, str(a + b), solve)
 
 
-def _given(rng: random.Random) -> Question:
-    a, b = _larger_and_smaller(rng)
+def _sold(rng: random.Random) -> Question:
+    left, b = _number(rng), _number(rng)
+    a = left + b
     name, things = rng.choice(NAMES), rng.choice(THINGS)
 
     def solve(slip: str) -> str:
         return _box(*(_add(a, b) if slip == OPERATION else _subtract(a, b, slip == CARRY)))
 
     text = f"{name} has {a} {things} and sells {b}. How many {things} does {name} have now?"
-    return Question("Prealgebra", 1, text, str(a - b), solve)
+    return Question("Prealgebra", 1, text, str(left), solve)
 
 
 def _packed(rng: random.Random) -> Question:
-    a, b = rng.randint(2, 9), rng.randint(2, 9)
-    c = rng.randint(10, 99 - a * b) if a * b < 89 else 10
+    a, b, c = rng.randint(2, 4), rng.randint(2, 6), _number(rng)
     name, things = rng.choice(NAMES), rng.choice(THINGS)
 
     def solve(slip: str) -> str:
@@ -83,14 +85,16 @@ def _packed(rng: random.Random) -> Question:
         steps, total = _add(a * b, c, slip == CARRY)
         return _box(product + steps, total)
 
-    text = f"{name} has {a} boxes of {b} {things} and {c} more. How many {things} does {name} have?"
+    text = (
+        f"{name} has {a} boxes of {b} {things} and {c} more. How many {things} does {name} have?"
+    )
     return Question("Prealgebra", 2, text, str(a * b + c), solve)
 
 
 def _chance(rng: random.Random) -> Question:
     red, blue = 2, 2
-    while gcd(red, blue) > 1:
-        red, blue = rng.randint(10, 49), rng.randint(10, 49)
+    while gcd(red, blue) > 1:  # until the fraction is in lowest terms
+        red, blue = _number(rng), _number(rng)
 
     def solve(slip: str) -> str:
         if slip == OPERATION:
@@ -104,23 +108,23 @@ def _chance(rng: random.Random) -> Question:
 
 
 def _equation(rng: random.Random) -> Question:
-    m, x = rng.randint(2, 9), rng.randint(2, 9)
-    c = rng.randint(10, 99 - m * x) if m * x < 89 else 10
+    m, x, c = rng.randint(2, 4), rng.randint(2, 6), _number(rng)
+    d = m * x + c
 
     def solve(slip: str) -> str:
-        steps, rest = _subtract(m * x + c, c)
         if slip == OPERATION:
-            return _box(f"{c}-{m}={c - m}. ", str(c - m))
+            return _box(*_subtract(d, m))
+        steps, rest = _subtract(d, c)
         if slip == UNFINISHED:
             return _box(steps, rest)
-        return _box(f"{steps}{m * x}/{m}={x}. ", str(x))
+        return _box(f"{steps}{rest}/{m}={x}. ", str(x))
 
-    return Question("Algebra", 3, f"Solve ${m}x+{c}={m * x + c}$ for $x$.", str(x), solve)
+    return Question("Algebra", 3, f"Solve ${m}x+{c}={d}$ for $x$.", str(x), solve)
 
 
-def _larger_and_smaller(rng: random.Random) -> tuple[int, int]:
-    b = rng.randint(10, 44)
-    return rng.randint(b + 1, 99 - b), b
+def _number(rng: random.Random) -> int:
+    """A two-digit number. Few digits make few facts to learn; the carries are about as many."""
+    return 10 * rng.randint(1, 4) + rng.randint(2, 7)
 
 
 def _add(a: int, b: int, slip: bool = False) -> tuple[str, str]:
@@ -128,18 +132,18 @@ def _add(a: int, b: int, slip: bool = False) -> tuple[str, str]:
     units = a % 10 + b % 10
     carry = (units >= 10) != slip
     tens = a // 10 + b // 10 + carry
-    steps = f"{a % 10}+{b % 10}={units}. {a // 10}+{b // 10}{'+1' if carry else ''}={tens}. "
+    steps = f"{a}+{b}: {a % 10}+{b % 10}={units}, {a // 10}+{b // 10}{'+1' * carry}={tens}. "
     return steps, str(10 * tens + units % 10)
 
 
 def _subtract(a: int, b: int, slip: bool = False) -> tuple[str, str]:
     """The steps of a - b > 0 in columns, and the difference; with a slip the borrowing is wrong."""
-    borrow = a % 10 < b % 10
-    units = a % 10 + 10 * borrow - b % 10
-    borrow = borrow != slip
+    from_units = a % 10 + 10 * (a % 10 < b % 10)
+    units = from_units - b % 10
+    borrow = (from_units >= 10) != slip
     tens = a // 10 - b // 10 - borrow
-    steps = f"{a % 10 + 10 * (a % 10 < b % 10)}-{b % 10}={units}. "
-    steps += f"{a // 10}-{b // 10}{'-1' if borrow else ''}={tens}. "
+    steps = f"{a}-{b}: {from_units}-{b % 10}={units}, "
+    steps += f"{a // 10}-{b // 10}{'-1' * borrow}={tens}. "
     return steps, str(10 * tens + units)
 
 

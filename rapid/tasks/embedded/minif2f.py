@@ -11,6 +11,9 @@ from typing import NamedTuple
 from rapid.records import LeanProblem
 from rapid.tasks.embedded import Exercise
 
+KINDS = ("Nat", "Int")
+VARIABLES = (("x", "y"), ("a", "b"), ("m", "n"))
+
 
 class Theorem(NamedTuple):
     """What follows the theorem's name, a proof of it, and attempts that fail."""
@@ -34,26 +37,28 @@ def _lines(*tactics: str) -> str:
 
 
 def _witnesses(rng: random.Random) -> Theorem:
-    kind = rng.choice(["Nat", "Int"])
-    x, a = rng.randint(1, 9), rng.randint(1, 9)
-    m, y = rng.randint(2, 9), rng.randint(2, 9)
+    kind, (u, v) = rng.choice(KINDS), rng.choice(VARIABLES)
+    x, a, m, y = rng.randint(1, 6), rng.randint(1, 6), rng.randint(2, 4), rng.randint(2, 6)
 
     def proof(x: int, y: int) -> str:
         return _lines(f"refine ⟨{x}, {y}, ?_, ?_⟩", "· decide", "· decide")
 
-    statement = f": ∃ x y : {kind}, x + {a} = {x + a} ∧ {m} * y = {m * y}"
+    statement = f": ∃ {u} {v} : {kind}, {u} + {a} = {x + a} ∧ {m} * {v} = {m * y}"
     return Theorem(statement, proof(x, y), [proof(x + 2 * a, y), proof(x, m * y - m)])
 
 
 def _values(rng: random.Random) -> Theorem:
-    kind = rng.choice(["Nat", "Int"])
-    x, a, m = rng.randint(1, 9), rng.randint(1, 9), rng.randint(2, 9)
+    kind, (u, v) = rng.choice(KINDS), rng.choice(VARIABLES)
+    x, a, m = rng.randint(1, 6), rng.randint(1, 6), rng.randint(2, 4)
     y = m * x
 
-    def proof(x: int, y: int, last: str = "rw [hx, hy]") -> str:
-        return _lines(f"have hx : x = {x} := by omega", f"have hy : y = {y} := by omega", last)
+    def proof(x: int, y: int, last: str = "rw [h₂, h₃]") -> str:
+        return _lines(f"have h₂ : {u} = {x} := by omega", f"have h₃ : {v} = {y} := by omega", last)
 
-    statement = f"(x y : {kind}) (h₀ : x + {a} = {x + a}) (h₁ : y = {m} * x) : x * y = {x * y}"
+    goal = rng.choice(
+        [f"{u} * {v} = {x * y}", f"{v} * {u} = {x * y}", f"{u} * {v} + {u} = {x * y + x}"]
+    )
+    statement = f"({u} {v} : {kind}) (h₀ : {u} + {a} = {x + a}) (h₁ : {v} = {m} * {u}) : {goal}"
     return Theorem(statement, proof(x, y), [proof(x + 2 * a, y), proof(x, y, "omega")])
 
 

@@ -1,0 +1,91 @@
+"""`python -m reports`: what it reads, prints and answers."""
+
+import json
+
+import pytest
+import yaml
+
+from rapid.specs import Run, evaluations
+from rapid.specs import runs as specs_runs
+from reports.__main__ import main
+
+
+@pytest.fixture
+def config(values, tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    return str(path)
+
+
+def test_config_is_a_file_or_a_json_text(values, config, runs, tmp_path):
+    outputs = []
+    for number, given in enumerate((config, json.dumps(values))):
+        output = tmp_path / f"{number}.tex"
+        assert main(["--config", given, "--root", str(tmp_path), "--output", str(output)]) == 0
+        outputs.append(output.read_text())
+    assert outputs[0] == outputs[1]
+
+
+def test_later_files_go_over_earlier(config, tmp_path, capsys):
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text("tables: {main: {model: tiny-llama}}")
+    assert main(["--config", config, str(overlay), "--root", str(tmp_path), "--text"]) == 0
+    assert "algorithms on tiny-llama." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_nothing_prints_nan(params, config, runs, tmp_path, capsys, complete):
+    if complete:
+        runs.all(params)
+    output = tmp_path / "tables.tex"
+    given = ["--config", config, "--root", str(tmp_path), "--output", str(output), "--text"]
+    assert main(given) == 0
+    printed = capsys.readouterr()
+    for text in (output.read_text(), printed.out):
+        assert "nan" not in text.lower()
+        assert "None" not in text
+    assert max(map(len, printed.out.splitlines())) <= 80
+    every, trained = len(evaluations(params)), len(specs_runs(params))
+    found = (every, trained) if complete else (0, 0)
+    assert f"4 tables from {found[0]} of {every} evaluations and {found[1]} of {trained} tr" in (
+        printed.err
+    )
+
+
+def test_the_same_runs_give_the_same_bytes(params, config, runs, tmp_path):
+    runs.all(params)
+    texts = set()
+    for name in ("one.tex", "two.tex"):
+        main(["--config", config, "--root", str(tmp_path), "--output", str(tmp_path / name)])
+        texts.add((tmp_path / name).read_bytes())
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("no-such.yaml", "no-such.yaml: there is no such file"),
+        ("{not json", "Expecting property name"),
+        ("{}", "data_seed: is missing"),
+    ],
+)
+def test_wrong_parameters_answer_2(config, message, tmp_path, capsys):
+    assert main(["--config", config, "--root", str(tmp_path), "--text"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_damaged_run_answers_1_and_writes_nothing(config, runs, tmp_path, capsys):
+    run = Run(benchmark="math", model="tiny_qwen", algorithm="pg", seed=0)
+    path = runs.evaluation(run)
+    path.write_text("[]")
+    output = tmp_path / "tables.tex"
+    assert main(["--config", config, "--root", str(tmp_path), "--output", str(output)]) == 1
+    assert str(path) in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_nothing_to_do_is_an_error(config, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--config", config])
+    assert stop.value.code == 2
+    assert "nothing to do" in capsys.readouterr().err
