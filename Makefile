@@ -13,7 +13,7 @@ help:
 	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
 	@echo "make test       the tests, with the pipeline at experiments/ci.yaml size"
 	@echo "make test-all   the slow tests too"
-	@echo "make lint       ruff and snakemake's linter"
+	@echo "make lint       ruff"
 	@echo "make setup      only the environment: .venv, from $(LOCK)"
 	@echo "make lock       resolve requirements/*.in anew"
 	@echo "make clean      delete what the pipeline made, not the environment"
@@ -39,7 +39,7 @@ test-all: setup
 	$(ACTIVATE) python -m pytest
 
 lint: setup
-	$(ACTIVATE) ruff check . && ruff format --check . && snakemake --lint
+	$(ACTIVATE) ruff check . && ruff format --check .
 
 lock:
 	./requirements/lock.sh

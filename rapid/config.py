@@ -1,6 +1,5 @@
 """RapidConfig: TRL's GRPOConfig with the paper's letters."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -112,4 +111,4 @@ class RapidConfig(GRPOConfig):
                 raise ValueError(message)
 
     def _truncates(self) -> bool:
-        return self.top_p < 1 or bool(self.top_k) or bool(self.min_p) and not math.isnan(self.min_p)
+        return self.top_p < 1 or bool(self.top_k) or bool(self.min_p)

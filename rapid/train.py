@@ -7,8 +7,8 @@ from statistics import fmean
 from rapid.provenance import commit, hardware, peak_memory_mb, write_manifest
 from rapid.records import (
     Demonstration,
-    Runtime,
     RunSummary,
+    Runtime,
     StepRecord,
     read_jsonl,
     sha256_file,

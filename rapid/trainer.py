@@ -30,7 +30,7 @@ class RapidTrainer(GRPOTrainer):
     grading, backpropagation (all forward passes outside sampling, backward, optimizer) and other.
     """
 
-    _tag_names = ["trl", "rapid"]
+    _tag_names = ["trl", "rapid"]  # noqa: RUF012 - as TRL has it
     _name = "RAPID"
 
     def __init__(self, model, reward_funcs, args: RapidConfig | None = None, **kwargs):

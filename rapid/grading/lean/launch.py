@@ -62,6 +62,7 @@ def wasm(backend: Backend, header: str) -> Launch:
         "--permission",
         f"--allow-fs-read={backend.folder}",
         f"--allow-fs-read={HERE}",
+        f"--allow-fs-read={image.parent}",
         *writable,
         "--allow-worker",  # for the watchdog
         str(HERE / "checker.js"),

@@ -85,9 +85,7 @@ def _packed(rng: random.Random) -> Question:
         steps, total = _add(a * b, c, slip == CARRY)
         return _box(product + steps, total)
 
-    text = (
-        f"{name} has {a} boxes of {b} {things} and {c} more. How many {things} does {name} have?"
-    )
+    text = f"{name} has {a} boxes of {b} {things} and {c} more. How many {things} does {name} have?"
     return Question("Prealgebra", 2, text, str(a * b + c), solve)
 
 
