@@ -10,16 +10,14 @@ def micro_batches(batch: Batch, steps: int, passes: int) -> list[Batch]:
     """Split an inference batch into `steps` mini-batches of `passes` micro-batches each, in order.
 
     The prompts of a batch are in random order already, so consecutive groups are a random mini-batch
-    (Algorithm 1) and no group is torn apart. Each micro-batch gets `sequence_share` and
-    `token_share`: the part of its mini-batch's completions and of their tokens that it holds. Losses
-    that are means over a micro-batch, times its share, sum to the mean over the mini-batch.
+    (Algorithm 1) and no group is torn apart. A micro-batch is as wide as its own longest prompt and
+    completion. It gets `sequence_share` and `token_share`: the part of its mini-batch's completions,
+    and of their tokens, that it holds. Losses that are means over a micro-batch, times its share, sum
+    to the mean over the mini-batch.
     """
     rows = len(batch["completion_ids"]) // (steps * passes)
     pieces = [
-        {
-            name: value[start : start + rows] if value.dim() else value
-            for name, value in batch.items()
-        }
+        _trimmed(_rows(batch, slice(start, start + rows)))
         for start in range(0, rows * steps * passes, rows)
     ]
     for step in range(steps):
@@ -30,6 +28,24 @@ def micro_batches(batch: Batch, steps: int, passes: int) -> list[Batch]:
             piece["sequence_share"] = torch.tensor(1 / passes)
             piece["token_share"] = count / total
     return pieces
+
+
+def _rows(batch: Batch, rows: slice) -> Batch:
+    return {name: value[rows] if value.dim() else value for name, value in batch.items()}
+
+
+def _trimmed(piece: Batch) -> Batch:
+    """Without the columns that are padding in every row: left of all prompts, right of all ends."""
+    prompt = int(piece["prompt_mask"].sum(1).max())
+    completion = int(piece["completion_mask"].sum(1).max())
+    return {
+        name: value
+        if value.dim() != 2
+        else value[:, value.size(1) - prompt :]
+        if name.startswith("prompt")
+        else value[:, :completion]
+        for name, value in piece.items()
+    }
 
 
 def without_signal(rewards: Tensor, group_size: int) -> Tensor:

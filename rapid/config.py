@@ -24,7 +24,7 @@ class RapidConfig(GRPOConfig):
         dynamic_sampling_rounds: 1 takes the sampled groups as they are; more resamples, with other
             prompts, the groups whose rewards are all equal, up to that many rounds (DAPO).
         sampling_batch_size: completions sampled at a time, by each process; None samples the whole
-            inference batch at once.
+            inference batch at once. With vLLM a multiple of `num_generations`.
 
     Raises:
         ValueError: settings that contradict each other; the message says what to change.
@@ -101,9 +101,13 @@ class RapidConfig(GRPOConfig):
                 "truncates sampling; set top_p=1, top_k=0 and min_p=None, or H=1",
             ),
             (
-                self.sampling_batch_size and self.sampling_batch_size % group,
-                f"sampling_batch_size={self.sampling_batch_size} is not a multiple of "
-                f"num_generations={group}; change one of them",
+                self.sampling_batch_size is not None and self.sampling_batch_size < 1,
+                f"sampling_batch_size={self.sampling_batch_size}: set it to at least 1, or to None",
+            ),
+            (
+                self.use_vllm and (self.sampling_batch_size or 0) % group,
+                f"sampling_batch_size={self.sampling_batch_size}: vLLM samples whole groups; make it "
+                f"a multiple of num_generations={group}",
             ),
         ]
         for is_wrong, message in wrong:

@@ -189,15 +189,6 @@ class Params(Section):
     @model_validator(mode="after")
     def _batches_divide(self):
         group, micro = self.training.group_size, self.training.micro_batch
-        naive = self.naive_grpo.sampling_batch
-        if naive % group:
-            raise ValueError(
-                _message(
-                    "naive_grpo.sampling_batch",
-                    naive,
-                    f"a multiple of training.group_size, {group}",
-                )
-            )
         if micro % group:
             raise ValueError(
                 _message(
@@ -281,21 +272,3 @@ def _explain(item: dict) -> str:
         )
     allowed = message.removeprefix("Input should be ")
     return f"params: {_message(key, item['input'], allowed)}"
-
-
-# TEMPORARY-SHIM: remove
-def __getattr__(name):
-    if name == "Run":
-        from rapid.specs import Run
-
-        return Run
-    raise AttributeError(name)
-
-
-def _evaluations(self):
-    from rapid.specs import evaluations
-
-    return evaluations(self)
-
-
-Params.evaluations = _evaluations

@@ -19,6 +19,9 @@ from rapid.config import RapidConfig
 from rapid.objectives import dapo_loss, grpo_loss, pg_loss, rapid_loss
 from rapid.objectives.groups import signal
 
+# Completions in a forward pass without gradient, for each that fits in one with gradient.
+NO_GRADIENT_FACTOR = 4
+
 __all__ = ["RapidConfig", "RapidTrainer"]
 
 
@@ -124,9 +127,13 @@ class RapidTrainer(GRPOTrainer):
         with self.clock.phase("backpropagation"):
             return super().training_step(model, inputs, num_items_in_batch)
 
-    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+    def _get_per_token_logps_and_entropies(self, *args, batch_size=None, **kwargs):
+        if batch_size:  # a pass without gradient, which keeps no activations
+            batch_size *= NO_GRADIENT_FACTOR
         with self.clock.phase("backpropagation"):
-            return super()._get_per_token_logps_and_entropies(*args, **kwargs)
+            return super()._get_per_token_logps_and_entropies(
+                *args, batch_size=batch_size, **kwargs
+            )
 
     def _compute_loss(self, model, inputs):
         prompt_mask, mask = inputs["prompt_mask"], inputs["completion_mask"]

@@ -9,7 +9,13 @@ from rapid.batches import micro_batches, replace_groups, without_signal
 def batch(rows=8, width=3):
     ids = torch.arange(rows)[:, None].expand(rows, width).clone()
     mask = torch.ones(rows, width, dtype=torch.long)
-    return {"completion_ids": ids, "completion_mask": mask, "total": torch.tensor(24)}
+    return {
+        "prompt_ids": ids,
+        "prompt_mask": mask.clone(),
+        "completion_ids": ids,
+        "completion_mask": mask,
+        "total": torch.tensor(24),
+    }
 
 
 def test_splitting_keeps_order_and_loses_nothing():
@@ -31,6 +37,18 @@ def test_shares_sum_to_one_in_each_mini_batch():
         assert sum(piece["sequence_share"].item() for piece in step) == 1
         assert sum(piece["token_share"].item() for piece in step) == pytest.approx(1)
     assert pieces[0]["token_share"].item() == pytest.approx(4 / 10)
+
+
+def test_a_micro_batch_is_as_wide_as_its_own_longest_rows():
+    whole = batch()
+    whole["prompt_mask"][:4, 0] = 0  # padded on the left
+    whole["completion_mask"][2:4, 1:] = 0  # padded on the right
+    whole["completion_ids"] = torch.arange(24).view(8, 3)
+    first, second, *_ = micro_batches(whole, steps=2, passes=2)
+    assert first["prompt_ids"].shape == second["prompt_mask"].shape == (2, 2)
+    assert first["completion_ids"].shape == (2, 3)
+    assert second["completion_ids"].tolist() == [[6], [9]]
+    assert second["completion_mask"].all()
 
 
 def test_groups_without_signal():

@@ -36,7 +36,8 @@ def test_batch_sizes_follow_from_h_and_n_step():
         ({"top_p": 0.9}, "set top_p=1"),
         ({"top_k": 50}, "set top_p=1"),
         ({"min_p": 0.1}, "set top_p=1"),
-        ({"sampling_batch_size": 6}, "not a multiple of num_generations=4"),
+        ({"sampling_batch_size": 0}, "set it to at least 1"),
+        ({"sampling_batch_size": 6, "use_vllm": True}, "a multiple of num_generations=4"),
     ],
 )
 def test_a_contradiction_is_refused(change, message):

@@ -45,7 +45,7 @@ def test_each_overlay_is_valid(overlay):
         ),
         ("benchmarks.mbpp_plus.pass_at", [1, 16], "at most evaluation.samples, 8"),
         ("training.micro_batch", 6, "a multiple of training.group_size, 4"),
-        ("naive_grpo.sampling_batch", 6, "a multiple of training.group_size, 4"),
+        ("naive_grpo.sampling_batch", 0, "greater than 0"),
         ("models.teacher.hidden", 100, "multiple of 64"),
     ],
 )

@@ -10,11 +10,13 @@ import time
 import pytest
 
 from rapid.grading import reasons
-from rapid.grading.lean import LeanChecker, LeanUnavailable
+from rapid.grading.lean import LeanChecker, LeanUnavailable, launch
 from rapid.grading.lean import checker as checker_module
 
 TRUE = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
 FALSE = ("p1", "theorem p1 : (1 : Nat) = 2 := by\n  ", "rfl")
+OMEGA = ("p1", "theorem p1 (a b : Nat) (h : a < b) : a + 1 ≤ b := by\n  ", "omega")
+KERNEL = (*FALSE[:2], "set_option debug.skipKernelTC true in decide +kernel")  # turned off
 ENDLESS = (
     "p1",
     "theorem p1 : ∀ n : Nat, n < 300 → (List.range n).length = n := by\n  ",
@@ -102,10 +104,31 @@ def test_an_exception_in_the_caller_ends_the_process():
     assert not is_alive(process)
 
 
-def test_a_header_is_in_force():
+def test_a_header_is_in_force(monkeypatch, tmp_path):
+    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
     with LeanChecker(timeout=30, header="import Init\nopen Nat\n") as checker:
         statement = "theorem p1 (a b : Nat) (h : a < b) : succ a ≤ b := by\n  "
         assert checker.check("p1", statement, "exact succ_le_of_lt h").reason == reasons.PASSED
+
+
+def test_a_process_from_the_image_judges_like_one_that_imports(monkeypatch, tmp_path):
+    image = tmp_path / "image"
+    monkeypatch.setattr(launch, "image_path", lambda *_: image)
+    verdicts = []
+    for _ in range(2):
+        with LeanChecker(timeout=30) as checker:
+            verdicts.append([checker.check(*text).reason for text in (TRUE, FALSE, OMEGA, KERNEL)])
+        assert image.exists()
+    assert verdicts[0] == verdicts[1]
+    assert verdicts[0][2:] == [reasons.PASSED, reasons.FORBIDDEN]
+
+
+def test_a_damaged_image_is_made_again(monkeypatch, tmp_path):
+    image = tmp_path / "image"
+    image.write_bytes(b"{}\nhalf of it")
+    monkeypatch.setattr(launch, "image_path", lambda *_: image)
+    with LeanChecker(timeout=30) as checker:
+        assert checker.check(*TRUE).reason == reasons.PASSED
 
 
 def test_a_header_that_needs_mathlib_says_so():

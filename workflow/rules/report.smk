@@ -6,7 +6,8 @@ rule tables:
         [f"{run.folder}/summary.json" for run in specs.runs(PARAMS)],
         [f"{run.folder}/evaluation.json" for run in specs.evaluations(PARAMS)],
     output:
-        "reports/tables.tex",
+        tex="reports/tables.tex",
+        text="reports/tables.txt",
     params:
         config=PARAMS.model_dump_json(),
     log:
@@ -14,4 +15,4 @@ rule tables:
     benchmark:
         "benchmarks/tables.tsv"
     shell:
-        "python -m reports --config {params.config:q} --output {output} > {log} 2>&1"
+        "python -m reports --config {params.config:q} --output {output.tex} --text > {output.text} 2> {log}"

@@ -125,7 +125,7 @@ def judge (base : Command.State) (request : Json) : IO Unit := do
   let (why, messages) ←
     try check base name (← fieldOf request "statement") (← fieldOf request "proof")
     catch error => pure ("crashed", [toString error])
-  let shown := (messages.take maxMessages).map fun message => (message.take maxCharacters : String)
+  let shown := (messages.take maxMessages).map fun message => s!"{message.take maxCharacters}"
   send <| Json.mkObj [
     ("id", toJson (← fieldOf request "id")), ("ok", toJson (why == "passed")),
     ("why", toJson why), ("messages", toJson shown)]

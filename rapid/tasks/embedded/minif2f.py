@@ -38,28 +38,31 @@ def _lines(*tactics: str) -> str:
 
 def _witnesses(rng: random.Random) -> Theorem:
     kind, (u, v) = rng.choice(KINDS), rng.choice(VARIABLES)
-    x, a, m, y = rng.randint(1, 6), rng.randint(1, 6), rng.randint(2, 4), rng.randint(2, 6)
+    x, a, m, y = rng.randint(1, 40), rng.randint(1, 40), rng.randint(2, 9), rng.randint(2, 9)
+    total, product = x + a, m * y
 
-    def proof(x: int, y: int) -> str:
-        return _lines(f"refine ⟨{x}, {y}, ?_, ?_⟩", "· decide", "· decide")
+    def proof(minus: str, over: str) -> str:
+        witnesses = f"⟨{total} {minus} {a}, {product} {over} {m}, ?_, ?_⟩"
+        return _lines(f"refine {witnesses}", "· decide", "· decide")
 
-    statement = f": ∃ {u} {v} : {kind}, {u} + {a} = {x + a} ∧ {m} * {v} = {m * y}"
-    return Theorem(statement, proof(x, y), [proof(x + 2 * a, y), proof(x, m * y - m)])
+    statement = f": ∃ {u} {v} : {kind}, {u} + {a} = {total} ∧ {m} * {v} = {product}"
+    return Theorem(statement, proof("-", "/"), [proof("+", "/"), proof("-", "-")])
 
 
 def _values(rng: random.Random) -> Theorem:
     kind, (u, v) = rng.choice(KINDS), rng.choice(VARIABLES)
-    x, a, m = rng.randint(1, 6), rng.randint(1, 6), rng.randint(2, 4)
-    y = m * x
+    x, a, m = rng.randint(1, 40), rng.randint(1, 40), rng.randint(2, 9)
+    total, y = x + a, m * x
 
-    def proof(x: int, y: int, last: str = "rw [h₂, h₃]") -> str:
-        return _lines(f"have h₂ : {u} = {x} := by omega", f"have h₃ : {v} = {y} := by omega", last)
+    def proof(minus: str, last: str) -> str:
+        return _lines(f"have h₂ : {u} = {total} {minus} {a} := by omega", last)
 
-    goal = rng.choice(
-        [f"{u} * {v} = {x * y}", f"{v} * {u} = {x * y}", f"{u} * {v} + {u} = {x * y + x}"]
+    statement = (
+        f"({u} {v} : {kind}) (h₀ : {u} + {a} = {total}) (h₁ : {v} = {m} * {u}) : "
+        f"{u} * {v} = {x * y}"
     )
-    statement = f"({u} {v} : {kind}) (h₀ : {u} + {a} = {x + a}) (h₁ : {v} = {m} * {u}) : {goal}"
-    return Theorem(statement, proof(x, y), [proof(x + 2 * a, y), proof(x, y, "omega")])
+    simp = "simp [h₁, h₂]"
+    return Theorem(statement, proof("-", simp), [proof("+", simp), proof("-", "omega")])
 
 
 def _recurrence(rng: random.Random) -> Theorem:
@@ -84,11 +87,11 @@ def _conjunction(rng: random.Random) -> Theorem:
     k, bound = rng.randint(2, 9), rng.randint(3, 9)
     goals = [
         (f"a < b + {k}", "omega", "decide"),
-        (f"∀ n, n < {bound} → n * n < {bound * bound + k}", "decide", "omega"),
+        (f"(∀ n, n < {bound} → n * n < {bound * bound})", "decide", "omega"),
         ("a * b = b * a", "exact Nat.mul_comm a b", "omega"),
         (f"a + {k} ≤ b + {k}", "omega", "decide"),
         (f"(a + b) * {k} = (b + a) * {k}", "rw [Nat.add_comm]", "decide"),
-        (f"∃ n : Nat, n * n = {bound * bound}", f"exact ⟨{bound}, rfl⟩", "omega"),
+        (f"(∃ n : Nat, n + {k} = {bound + k})", f"exact ⟨{bound + k} - {k}, rfl⟩", "omega"),
     ]
     (p, p_tactic, p_wrong), (q, q_tactic, q_wrong) = rng.sample(goals, 2)
 
