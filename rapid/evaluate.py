@@ -6,7 +6,14 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from rapid.records import Evaluation, ProblemScore, read_jsonl, sha256_folder, write_json
+from rapid.records import (
+    Evaluation,
+    ProblemScore,
+    RunSummary,
+    read_jsonl,
+    sha256_folder,
+    write_json,
+)
 from rapid.specs import EvaluateSpec
 
 
@@ -27,11 +34,23 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     return 1 - comb(samples - correct, k) / comb(samples, k)
 
 
+def _not_trained(model: Path) -> str:
+    """Why the run whose model this would be was not trained; "" where it was, or is no run."""
+    summary = model.with_name("summary.json")
+    if not summary.is_file():
+        return ""
+    return RunSummary.model_validate_json(summary.read_text(encoding="utf-8")).note
+
+
 def evaluate(spec: EvaluateSpec, model: Path, test: Path, output: Path) -> Evaluation:
     """Evaluate the model in a folder on a file of problems, and write an `Evaluation` to `output`.
 
-    Where the benchmark's grader cannot be had on this machine, the evaluation says so and why; no
-    figure is made up for it.
+    Where the benchmark's grader cannot be had on this machine, or the run was not trained, the
+    evaluation says so and why; no figure is made up for it.
+
+    Args:
+        model: the model's folder; a run's has the run's summary.json beside it.
+        test: problems, test.jsonl.
     """
     from rapid.sampling import TransformersSampler
     from rapid.tasks import get_task
@@ -44,7 +63,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, output: Path) -> Evalu
         "top_p": settings.top_p,
         "max_completion_length": spec.max_completion_length,
     }
-    if missing := task.unavailable():
+    if missing := task.unavailable() or _not_trained(model):
         evaluation = Evaluation(**header, status="unavailable", note=missing)
         write_json(output, evaluation)
         return evaluation

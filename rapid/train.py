@@ -26,15 +26,15 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         model: folder of the model to start from.
         data: training problems (train.jsonl); for sft the teacher's samples (samples.jsonl).
 
-    Where the benchmark's grader cannot be had on this machine, nothing is trained and the summary
-    says why.
+    Where the benchmark's grader cannot be had on this machine, or sft has nothing to imitate, nothing
+    is trained and the summary says why.
     """
     entered = time.perf_counter()
     from rapid.tasks import get_task
 
     task = get_task(spec.run.benchmark)
     identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
-    if missing := task.unavailable():
+    if missing := task.unavailable() or _nothing_to_imitate(spec, data):
         summary = RunSummary(**identity, status="unavailable", note=missing)
         return _write(spec, folder, summary, [], {}, {})
 
@@ -63,6 +63,11 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     inputs = {"model": sha256_folder(model), data.name: sha256_file(data)}
     outputs = {"model": sha256_folder(folder / "model")}
     return _write(spec, folder, summary, recorder.steps, inputs, outputs)
+
+
+def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
+    empty = spec.run.algorithm == "sft" and not data.stat().st_size
+    return "the teacher solved none of the training problems" if empty else ""
 
 
 def _write(spec, folder: Path, summary: RunSummary, steps, inputs: dict, outputs: dict):

@@ -74,7 +74,8 @@ class Verifier {
 
   elaborateHeader(context, environment, state) {
     const { rt, x } = this;
-    let command = rt.keep(x.l_Lean_Elab_Command_mkState(environment, this.noMessages, this.options));
+    let command = x.l_Lean_Elab_Command_mkState(environment, this.noMessages, this.options);
+    rt.keep(command);
     for (;;) {
       const step = this.runCommand(context, command, state);
       const error = step.messages.find(isError);
@@ -94,7 +95,8 @@ class Verifier {
   runCommand(context, command, state) {
     const { rt, x } = this;
     const parserMessages = this.parserMessages(context, command, state);
-    const frontend = rt.makeObject(0, [rt.keep(command), rt.keep(state), NONE, rt.makeEmptyArray()]);
+    const commands = rt.makeEmptyArray();
+    const frontend = rt.makeObject(0, [rt.keep(command), rt.keep(state), NONE, commands]);
     const reference = rt.keep(x.lean_st_mk_ref(frontend));
     const done = rt.io(x.l_Lean_Elab_Frontend_processCommand(context, reference), 'elaborate');
     const after = rt.keep(x.lean_st_ref_get(reference));
@@ -143,7 +145,7 @@ class Verifier {
 
   isTheorem(syntax) {
     const { rt } = this;
-    if (rt.isScalar(syntax) || this.kindOf(syntax) !== 'Lean.Parser.Command.declaration') return false;
+    if (this.kindOf(syntax) !== 'Lean.Parser.Command.declaration') return false;
     return this.kindOf(rt.readArray(rt.field(syntax, 2))[1]) === 'Lean.Parser.Command.theorem';
   }
   kindOf(syntax) {

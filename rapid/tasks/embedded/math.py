@@ -18,6 +18,8 @@ SLIPS = (CARRY, OPERATION, UNFINISHED)
 
 NAMES = ("Ann", "Ben", "Eve", "Sam")
 THINGS = ("pens", "books", "eggs", "cards")
+COLORS = ("red", "blue", "green", "white")
+UNKNOWNS = ("x", "y", "n", "t")
 
 Solve = Callable[[str], str]
 
@@ -90,24 +92,26 @@ def _packed(rng: random.Random) -> Question:
 
 
 def _chance(rng: random.Random) -> Question:
-    red, blue = 2, 2
-    while gcd(red, blue) > 1:  # until the fraction is in lowest terms
-        red, blue = _number(rng), _number(rng)
+    one, other = rng.sample(COLORS, 2)
+    a, b = 2, 2
+    while gcd(a, b) > 1:  # until the fraction is in lowest terms
+        a, b = _number(rng), _number(rng)
 
     def solve(slip: str) -> str:
         if slip == OPERATION:
-            return _box("", rf"\frac{{{red}}}{{{blue}}}")
-        steps, total = _add(red, blue, slip == CARRY)
-        return _box(steps, rf"\frac{{{red}}}{{{total}}}")
+            return _box("", rf"\frac{{{a}}}{{{b}}}")
+        steps, total = _add(a, b, slip == CARRY)
+        return _box(steps, rf"\frac{{{a}}}{{{total}}}")
 
-    text = f"Of {red} red and {blue} blue balls one is drawn. What is the probability of red?"
-    answer = rf"\frac{{{red}}}{{{red + blue}}}"
+    text = f"Of {a} {one} and {b} {other} balls one is drawn. What is the probability of {one}?"
+    answer = rf"\frac{{{a}}}{{{a + b}}}"
     return Question("Counting & Probability", 3, text, answer, solve)
 
 
 def _equation(rng: random.Random) -> Question:
     m, x, c = rng.randint(2, 4), rng.randint(2, 6), _number(rng)
     d = m * x + c
+    unknown = rng.choice(UNKNOWNS)
 
     def solve(slip: str) -> str:
         if slip == OPERATION:
@@ -117,12 +121,13 @@ def _equation(rng: random.Random) -> Question:
             return _box(steps, rest)
         return _box(f"{steps}{rest}/{m}={x}. ", str(x))
 
-    return Question("Algebra", 3, f"Solve ${m}x+{c}={d}$ for $x$.", str(x), solve)
+    text = f"Solve ${m}{unknown}+{c}={d}$ for ${unknown}$."
+    return Question("Algebra", 3, text, str(x), solve)
 
 
 def _number(rng: random.Random) -> int:
     """A two-digit number. Few digits make few facts to learn; the carries are about as many."""
-    return 10 * rng.randint(1, 4) + rng.randint(2, 7)
+    return 10 * rng.randint(1, 4) + rng.randint(3, 7)
 
 
 def _add(a: int, b: int, slip: bool = False) -> tuple[str, str]:
