@@ -25,6 +25,8 @@ class RapidConfig(GRPOConfig):
             prompts, the groups whose rewards are all equal, up to that many rounds (DAPO).
         sampling_batch_size: completions sampled at a time, by each process; None samples the whole
             inference batch at once. With vLLM a multiple of `num_generations`.
+        sampler_logp: take log mu from transformers' sampler, which has computed it, instead of from
+            another forward pass. Only in float32, where the two agree.
 
     Raises:
         ValueError: settings that contradict each other; the message says what to change.
@@ -42,6 +44,9 @@ class RapidConfig(GRPOConfig):
     )
     sampling_batch_size: int | None = field(
         default=None, metadata={"help": "Completions sampled at a time; None: all at once."}
+    )
+    sampler_logp: bool = field(
+        default=True, metadata={"help": "Take log mu from the sampler where it is exact."}
     )
     # GRPOConfig's defaults that would change the paper's algorithms.
     scale_rewards: str = field(default="none", metadata={"help": "Advantages are the objective's."})

@@ -227,12 +227,11 @@ def build_optimizer(model, learning_rate: float):
             adamw = torch.optim.AdamW(others, lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.0)
             super().__init__([*muon.param_groups, *adamw.param_groups], {})
             self.parts = (muon, adamw)
-            for part, group in zip(self.parts, self.param_groups, strict=True):
-                part.param_groups = [group]
 
         @torch.no_grad()
         def step(self, closure=None):
-            for part in self.parts:
+            for part, group in zip(self.parts, self.param_groups, strict=True):
+                part.param_groups = [group]  # accelerate replaces them with copies, once
                 part.step()
 
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]

@@ -8,14 +8,20 @@ from rapid.records import StepRecord
 
 
 class StepRecorder(TrainerCallback):
-    """Keeps the optimizer steps of a training run in `steps`; needs `logging_steps=1`."""
+    """Keeps the optimizer steps of a training run in `steps`; needs `logging_steps=1`.
+
+    `began` and `ended` bound the training loop, on the clock of `time.perf_counter`.
+    """
 
     def __init__(self):
         self.steps: list[StepRecord] = []
-        self._began = 0.0
+        self.began = self.ended = 0.0
 
     def on_train_begin(self, args, state, control, **kwargs):
-        self._began = time.perf_counter()
+        self.began = time.perf_counter()
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self.ended = time.perf_counter()
 
     def on_log(self, args, state, control, logs, **kwargs):
         if "grad_norm" not in logs:  # the closing summary
@@ -23,7 +29,7 @@ class StepRecorder(TrainerCallback):
         self.steps.append(
             StepRecord(
                 step=state.global_step,
-                seconds=time.perf_counter() - self._began,
+                seconds=time.perf_counter() - self.began,
                 loss=logs["loss"],
                 gradient_norm=logs["grad_norm"],
                 reward=logs.get("rapid/accuracy"),

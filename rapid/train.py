@@ -45,9 +45,8 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     trainer, completions = (_sft if spec.run.algorithm == "sft" else _rl)(
         spec, task, model, data, folder, recorder
     )
-    began = time.perf_counter()
     trainer.train()
-    total = time.perf_counter() - began
+    total = recorder.ended - recorder.began
 
     trainer.save_model(str(folder / "model"))
     phases = getattr(trainer, "clock", None)
@@ -55,7 +54,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
     summary = RunSummary(
         **identity,
-        runtime=Runtime(total=total, startup=began - entered, **phases),
+        runtime=Runtime(total=total, startup=recorder.began - entered, **phases),
         completions=completions(),
         peak_memory_mb=peak_memory_mb(),
         **_means(recorder.steps),

@@ -4,16 +4,22 @@ TRL samples an inference batch, grades it and keeps it for several optimizer ste
 1. keeps groups whole: a mini-batch, and each forward and backward pass, is made of whole groups, as
    the importance-weighted baseline needs (TRL shuffles single completions);
 2. computes the loss with the pure functions of `rapid.objectives`, from raw rewards;
-3. takes log mu from the policy right after sampling, wherever H > 1;
+3. takes log mu, wherever H > 1, from the sampler where that computes as the policy does, else from
+   a forward pass right after sampling;
 4. can resample the groups without signal (DAPO) and sample in smaller batches (naive GRPO);
 5. knows where its time goes (`clock`).
 """
 
+from contextlib import contextmanager
+
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import RandomSampler
+from transformers import LogitsProcessorList
 from trl import GRPOTrainer
 
 from rapid.batches import Batch, micro_batches, replace_groups, without_signal
+from rapid.behaviour import BehaviourRecorder
 from rapid.clock import PhaseClock
 from rapid.config import RapidConfig
 from rapid.objectives import dapo_loss, grpo_loss, pg_loss, rapid_loss
@@ -42,6 +48,7 @@ class RapidTrainer(GRPOTrainer):
         self.completions_sampled = 0  # by this process
         self._rewards_per_func: torch.Tensor | None = None
         self._spare_prompts = iter(())
+        self._sampled_logp: list[torch.Tensor] = []  # (T,) for each completion just sampled
 
     # Sample, grade, split into mini-batches -------------------------------------------------------
 
@@ -71,7 +78,7 @@ class RapidTrainer(GRPOTrainer):
     def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, *args):
         size = self.args.sampling_batch_size or len(prompt_ids)
         completion_ids, logps = [], []
-        with self.clock.phase("sampling"):
+        with self.clock.phase("sampling"), self._recording():
             for start in range(0, len(prompt_ids), size):
                 ids, chunk_logps = super()._generate_single_turn(
                     prompt_ids[start : start + size],
@@ -83,6 +90,31 @@ class RapidTrainer(GRPOTrainer):
                 completion_ids += ids
                 logps += chunk_logps or []
         return completion_ids, logps or None
+
+    @contextmanager
+    def _recording(self):
+        """Keep log mu of what transformers samples meanwhile, where it will be needed and is exact."""
+        self._sampled_logp = []
+        args, model = self.args, self.accelerator.unwrap_model(self.model)
+        if args.H == 1 or args.use_vllm or not args.sampler_logp or args.bf16 or args.fp16:
+            yield
+            return
+        generate, patched = model.generate, "generate" in vars(model)
+
+        def recording_generate(**inputs):
+            recorder = BehaviourRecorder(args.temperature)
+            output = generate(**inputs, logits_processor=LogitsProcessorList([recorder]))
+            self._sampled_logp += recorder.finish(output)
+            return output
+
+        model.generate = recording_generate
+        try:
+            yield
+        finally:
+            if patched:
+                model.generate = generate
+            else:
+                del model.generate
 
     def _calculate_rewards(self, *args):
         with self.clock.phase("grading"):
@@ -127,12 +159,19 @@ class RapidTrainer(GRPOTrainer):
         with self.clock.phase("backpropagation"):
             return super().training_step(model, inputs, num_items_in_batch)
 
-    def _get_per_token_logps_and_entropies(self, *args, batch_size=None, **kwargs):
+    def _get_per_token_logps_and_entropies(
+        self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **kwargs
+    ):
+        if self._sampled_logp and not torch.is_grad_enabled():
+            # TRL asks for log mu first, once; the sampler has given it already.
+            logp = pad_sequence(self._sampled_logp, batch_first=True)[:, :logits_to_keep]
+            self._sampled_logp = []
+            return logp, None, None
         if batch_size:  # a pass without gradient, which keeps no activations
             batch_size *= NO_GRADIENT_FACTOR
         with self.clock.phase("backpropagation"):
             return super()._get_per_token_logps_and_entropies(
-                *args, batch_size=batch_size, **kwargs
+                model, input_ids, attention_mask, logits_to_keep, batch_size, **kwargs
             )
 
     def _compute_loss(self, model, inputs):

@@ -39,7 +39,8 @@ def draw(rng: random.Random, id: str) -> Exercise:
     question = rng.choice([_bought, _sold, _packed, _chance, _equation])(rng)
     correct = question.solve("")
     wrong = (question.solve(slip) for slip in SLIPS)
-    mistakes = tuple(dict.fromkeys(text for text in wrong if text != correct))
+    right = _box("", question.answer)  # some slips happen to end well
+    mistakes = tuple(dict.fromkeys(text for text in wrong if not text.endswith(right)))
     problem = MathProblem(
         unique_id=id,
         problem=question.text,
@@ -58,7 +59,7 @@ def _bought(rng: random.Random) -> Question:
     def solve(slip: str) -> str:
         if slip == OPERATION:
             return _box(*_subtract(max(a, b), min(a, b)))
-        return _box(*_add(a, b, slip == CARRY))
+        return _box(*_add(a, b, slip))
 
     text = f"{name} has {a} {things} and buys {b}. How many {things} does {name} have now?"
     return Question("Prealgebra", 1, text, str(a + b), solve)
@@ -70,21 +71,23 @@ def _sold(rng: random.Random) -> Question:
     name, things = rng.choice(NAMES), rng.choice(THINGS)
 
     def solve(slip: str) -> str:
-        return _box(*(_add(a, b) if slip == OPERATION else _subtract(a, b, slip == CARRY)))
+        return _box(*(_add(a, b) if slip == OPERATION else _subtract(a, b, slip)))
 
     text = f"{name} has {a} {things} and sells {b}. How many {things} does {name} have now?"
     return Question("Prealgebra", 1, text, str(left), solve)
 
 
 def _packed(rng: random.Random) -> Question:
-    a, b, c = rng.randint(2, 4), rng.randint(2, 6), _number(rng)
+    a, b, c = rng.randint(2, 3), rng.randint(2, 5), _number(rng)
     name, things = rng.choice(NAMES), rng.choice(THINGS)
 
     def solve(slip: str) -> str:
         product = f"{a}*{b}={a * b}. "
         if slip == UNFINISHED:
             return _box(product, str(a * b))
-        steps, total = _add(a * b, c, slip == CARRY)
+        if slip == OPERATION:
+            return _box(*_add(a + b, c))
+        steps, total = _add(a * b, c, slip)
         return _box(product + steps, total)
 
     text = f"{name} has {a} boxes of {b} {things} and {c} more. How many {things} does {name} have?"
@@ -100,7 +103,7 @@ def _chance(rng: random.Random) -> Question:
     def solve(slip: str) -> str:
         if slip == OPERATION:
             return _box("", rf"\frac{{{a}}}{{{b}}}")
-        steps, total = _add(a, b, slip == CARRY)
+        steps, total = _add(a, b, slip)
         return _box(steps, rf"\frac{{{a}}}{{{total}}}")
 
     text = f"Of {a} {one} and {b} {other} balls one is drawn. What is the probability of {one}?"
@@ -109,7 +112,7 @@ def _chance(rng: random.Random) -> Question:
 
 
 def _equation(rng: random.Random) -> Question:
-    m, x, c = rng.randint(2, 4), rng.randint(2, 6), _number(rng)
+    m, x, c = rng.randint(2, 3), rng.randint(2, 5), _number(rng)
     d = m * x + c
     unknown = rng.choice(UNKNOWNS)
 
@@ -130,22 +133,27 @@ def _number(rng: random.Random) -> int:
     return 10 * rng.randint(1, 4) + rng.randint(3, 7)
 
 
-def _add(a: int, b: int, slip: bool = False) -> tuple[str, str]:
-    """The steps of a + b < 100 in columns, and the sum; with a slip the carry is wrong."""
+def _add(a: int, b: int, slip: str = "") -> tuple[str, str]:
+    """The steps of a + b < 100 in columns, and the sum."""
     units = a % 10 + b % 10
-    carry = (units >= 10) != slip
+    carry = (units >= 10) != (slip == CARRY)
     tens = a // 10 + b // 10 + carry
-    steps = f"{a}+{b}: {a % 10}+{b % 10}={units}, {a // 10}+{b // 10}{'+1' * carry}={tens}. "
+    steps = f"{a}+{b}: {a % 10}+{b % 10}={units}, "
+    if slip == UNFINISHED:
+        return steps, str(units)
+    steps += f"{a // 10}+{b // 10}{'+1' * carry}={tens}. "
     return steps, str(10 * tens + units % 10)
 
 
-def _subtract(a: int, b: int, slip: bool = False) -> tuple[str, str]:
-    """The steps of a - b > 0 in columns, and the difference; with a slip the borrowing is wrong."""
-    from_units = a % 10 + 10 * (a % 10 < b % 10)
-    units = from_units - b % 10
-    borrow = (from_units >= 10) != slip
+def _subtract(a: int, b: int, slip: str = "") -> tuple[str, str]:
+    """The steps of a - b > 0 in columns, and the difference."""
+    minuend = a % 10 + 10 * (a % 10 < b % 10)
+    units = minuend - b % 10
+    borrow = (minuend >= 10) != (slip == CARRY)
     tens = a // 10 - b // 10 - borrow
-    steps = f"{a}-{b}: {from_units}-{b % 10}={units}, "
+    steps = f"{a}-{b}: {minuend}-{b % 10}={units}, "
+    if slip == UNFINISHED:
+        return steps, str(units)
     steps += f"{a // 10}-{b // 10}{'-1' * borrow}={tens}. "
     return steps, str(10 * tens + units)
 

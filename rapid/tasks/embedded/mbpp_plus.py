@@ -32,7 +32,7 @@ class Domain(NamedTuple):
 
 NUMBERS = Domain("numbers", "xs", "x", "xs")
 WORDS = Domain("words", "text", "w", "text.split()")
-LETTERS = "abcdeilmnorst"
+LETTERS = "aeinrst"
 
 
 def _number_filters(k: int) -> list[Clause]:
@@ -45,12 +45,12 @@ def _number_filters(k: int) -> list[Clause]:
     ]
 
 
-def _word_filters(k: int, letter: str) -> list[Clause]:
+def _word_filters(k: int) -> list[Clause]:
     return [
-        Clause(f"longer than {k}", "longer", f"len(w) > {k}", f"len(w) >= {k}"),
-        Clause(f"shorter than {k}", "shorter", f"len(w) < {k}", f"len(w) <= {k}"),
-        Clause(f"that start with {letter}", "start", f"w[0] == '{letter}'", f"'{letter}' in w"),
-        Clause(f"that end with {letter}", "end", f"w[-1] == '{letter}'", f"'{letter}' in w"),
+        Clause(f"longer than {k}", "above", f"len(w) > {k}", f"len(w) >= {k}"),
+        Clause(f"of length at least {k}", "from", f"len(w) >= {k}", f"len(w) > {k}"),
+        Clause(f"shorter than {k}", "below", f"len(w) < {k}", f"len(w) <= {k}"),
+        Clause(f"of length at most {k}", "to", f"len(w) <= {k}", f"len(w) < {k}"),
     ]
 
 
@@ -71,17 +71,17 @@ WORD_CHANGES = [
 ]
 
 NUMBER_RESULTS = [
-    Clause("find the sum of", "sum", "sum(found)"),
+    Clause("find the sum of", "sum", "sum(found)", "sum(set(found))"),
     Clause("find the largest, or 0, of", "max", "max(found, default=0)", "max(found)"),
     Clause("find the smallest, or 0, of", "min", "min(found, default=0)", "min(found)"),
     Clause("count, without repeats,", "count", "len(set(found))", "len(found)"),
-    Clause("list", "list", "found"),
+    Clause("list", "list", "found", "sorted(found)"),
     Clause("sort", "sort", "sorted(found)", "found"),
     Clause("sort downwards", "down", "sorted(found, reverse=True)", "sorted(found)"),
 ]
 
 WORD_RESULTS = [
-    Clause("list", "list", "found"),
+    Clause("list", "list", "found", "sorted(found)"),
     Clause("count, without repeats,", "count", "len(set(found))", "len(found)"),
     Clause("sort", "sort", "sorted(found)", "found"),
     Clause("sort downwards", "down", "sorted(found, reverse=True)", "sorted(found)"),
@@ -91,11 +91,8 @@ WORD_RESULTS = [
 def draw(rng: random.Random, id: str) -> Exercise:
     """Draw a function to write."""
     while True:
-        if rng.random() < 0.8:
-            exercise = _draw_numbers(rng, id)
-        else:
-            exercise = _draw_words(rng, id)
-        if exercise is not None:
+        about_numbers = rng.random() < 0.9
+        if exercise := (_draw_numbers if about_numbers else _draw_words)(rng, id):
             return exercise
 
 
@@ -117,9 +114,9 @@ def _draw_numbers(rng: random.Random, id: str) -> Exercise | None:
 
 
 def _draw_words(rng: random.Random, id: str) -> Exercise | None:
-    k, letter = rng.randint(1, 9), rng.choice(LETTERS)
+    k = rng.randint(2, 12)
     clauses = (
-        rng.choice(_word_filters(k, letter)),
+        rng.choice(_word_filters(k)),
         rng.choice(WORD_CHANGES),
         rng.choice(WORD_RESULTS),
     )
@@ -128,13 +125,11 @@ def _draw_words(rng: random.Random, id: str) -> Exercise | None:
         return "".join(rng.choices(LETTERS, k=size))
 
     def text(size: int) -> str:
-        words = [word(max(1, k + rng.randint(-1, 1))) for _ in range(size)]
-        words += [letter + word(k), word(k) + letter]
-        return " ".join(rng.sample(words, len(words)))
+        return " ".join(word(max(1, k + rng.randint(-1, 1))) for _ in range(size))
 
-    base = [text(1) for _ in range(3)]
+    base = [text(2) for _ in range(3)]
     repeated = text(2)
-    plus = ["", letter, f"{repeated} {repeated}", word(k), word(k + 1) + " " + word(k)]
+    plus = ["", word(k), f"{repeated} {repeated}", f"{word(k + 1)} {word(k)} {word(k - 1)}"]
     plus += [text(rng.randint(3, 8)) for _ in range(6)]
     return _exercise(id, WORDS, clauses, base, plus)
 
