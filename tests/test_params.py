@@ -37,11 +37,11 @@ def test_each_overlay_is_valid(overlay):
         ("tables.main.seeds", [], "at least 1 item"),
         ("tables.main.model", "gpt", "a model of models: "),
         ("teacher", "nobody", "a model of models: "),
-        ("benchmarks.math.n_step", 24, "a multiple of training.micro_batch, 16"),
+        ("benchmarks.math.n_step", 6, "a multiple of training.micro_batch, 4"),
         (
             "benchmarks.math.train",
             100,
-            "a multiple of 64, the prompts of the largest inference batch",
+            "a multiple of 16, the prompts of the largest inference batch",
         ),
         ("benchmarks.mbpp_plus.pass_at", [1, 16], "at most evaluation.samples, 8"),
         ("training.micro_batch", 6, "a multiple of training.group_size, 4"),
