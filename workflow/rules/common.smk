@@ -3,6 +3,7 @@
 from snakemake.exceptions import WorkflowError
 
 from rapid import specs
+from rapid.lease import usable_cores
 from rapid.params import BadParams, load
 
 try:
@@ -25,3 +26,12 @@ def run_of(wildcards):
         algorithm=wildcards.get("algorithm", specs.BASE),
         seed=int(wildcards.seed),
     )
+
+
+def slots(threads):
+    """How many of --cores a job takes that leases so many cores.
+
+    --cores may be more than the machine has. A job takes its part of them, so that Snakemake starts
+    no job that would only wait for a lease.
+    """
+    return threads * max(1, -(-workflow.cores // len(usable_cores())))

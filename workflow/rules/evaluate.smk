@@ -12,7 +12,7 @@ rule evaluate:
         model=lambda wildcards, input: f"{os.path.dirname(input[1])}/model",
     wildcard_constraints:
         algorithm=r"sft|grpo|naive-grpo|pg|dapo|rapid-H\d+",
-    threads: PARAMS.threads
+    threads: slots(PARAMS.threads)
     log:
         "logs/evaluate/{benchmark}.{model}.{algorithm}.seed{seed}.log",
     benchmark:

@@ -9,6 +9,7 @@ rule tokenizer:
     params:
         spec=specs.tokenizer_spec(PARAMS).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
+    threads: slots(1)
     log:
         "logs/tokenizer.log",
     benchmark:
@@ -29,7 +30,7 @@ rule pretrain:
         spec=lambda wildcards: specs.pretrain_spec(PARAMS, wildcards.model).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
         tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
-    threads: PARAMS.threads
+    threads: slots(PARAMS.threads)
     priority: 10  # everything else waits for models
     log:
         "logs/pretrain/{model}.log",

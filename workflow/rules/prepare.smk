@@ -8,6 +8,7 @@ rule prepare:
     params:
         spec=lambda wildcards: specs.prepare_spec(PARAMS, wildcards.benchmark).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
+    threads: slots(1)
     log:
         "logs/prepare/{benchmark}.log",
     benchmark:

@@ -21,7 +21,7 @@ rule train:
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     wildcard_constraints:
         algorithm=r"sft|grpo|naive-grpo|pg|dapo|rapid-H\d+",
-    threads: PARAMS.threads
+    threads: slots(PARAMS.threads)
     log:
         "logs/train/{benchmark}.{model}.{algorithm}.seed{seed}.log",
     benchmark:

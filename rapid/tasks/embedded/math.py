@@ -59,7 +59,7 @@ def _bought(rng: random.Random) -> Question:
     def solve(slip: str) -> str:
         if slip == OPERATION:
             return _box(*_subtract(max(a, b), min(a, b)))
-        return _box(*_add(a, b, slip))
+        return _box(*_add(a, b, slip == CARRY))
 
     text = f"{name} has {a} {things} and buys {b}. How many {things} does {name} have now?"
     return Question("Prealgebra", 1, text, str(a + b), solve)
@@ -71,7 +71,7 @@ def _sold(rng: random.Random) -> Question:
     name, things = rng.choice(NAMES), rng.choice(THINGS)
 
     def solve(slip: str) -> str:
-        return _box(*(_add(a, b) if slip == OPERATION else _subtract(a, b, slip)))
+        return _box(*(_add(a, b) if slip == OPERATION else _subtract(a, b, slip == CARRY)))
 
     text = f"{name} has {a} {things} and sells {b}. How many {things} does {name} have now?"
     return Question("Prealgebra", 1, text, str(left), solve)
@@ -85,9 +85,7 @@ def _packed(rng: random.Random) -> Question:
         product = f"{a}*{b}={a * b}. "
         if slip == UNFINISHED:
             return _box(product, str(a * b))
-        if slip == OPERATION:
-            return _box(*_add(a + b, c))
-        steps, total = _add(a * b, c, slip)
+        steps, total = _add(a * b, c, slip == CARRY)
         return _box(product + steps, total)
 
     text = f"{name} has {a} boxes of {b} {things} and {c} more. How many {things} does {name} have?"
@@ -103,7 +101,7 @@ def _chance(rng: random.Random) -> Question:
     def solve(slip: str) -> str:
         if slip == OPERATION:
             return _box("", rf"\frac{{{a}}}{{{b}}}")
-        steps, total = _add(a, b, slip)
+        steps, total = _add(a, b, slip == CARRY)
         return _box(steps, rf"\frac{{{a}}}{{{total}}}")
 
     text = f"Of {a} {one} and {b} {other} balls one is drawn. What is the probability of {one}?"
@@ -117,8 +115,6 @@ def _equation(rng: random.Random) -> Question:
     unknown = rng.choice(UNKNOWNS)
 
     def solve(slip: str) -> str:
-        if slip == OPERATION:
-            return _box(*_subtract(d, m))
         steps, rest = _subtract(d, c)
         if slip == UNFINISHED:
             return _box(steps, rest)
@@ -133,27 +129,23 @@ def _number(rng: random.Random) -> int:
     return 10 * rng.randint(1, 4) + rng.randint(3, 7)
 
 
-def _add(a: int, b: int, slip: str = "") -> tuple[str, str]:
-    """The steps of a + b < 100 in columns, and the sum."""
+def _add(a: int, b: int, slip: bool = False) -> tuple[str, str]:
+    """The steps of a + b < 100 in columns, and the sum; with a slip the carry is wrong."""
     units = a % 10 + b % 10
-    carry = (units >= 10) != (slip == CARRY)
+    carry = (units >= 10) != slip
     tens = a // 10 + b // 10 + carry
     steps = f"{a}+{b}: {a % 10}+{b % 10}={units}, "
-    if slip == UNFINISHED:
-        return steps, str(units)
     steps += f"{a // 10}+{b // 10}{'+1' * carry}={tens}. "
     return steps, str(10 * tens + units % 10)
 
 
-def _subtract(a: int, b: int, slip: str = "") -> tuple[str, str]:
-    """The steps of a - b > 0 in columns, and the difference."""
+def _subtract(a: int, b: int, slip: bool = False) -> tuple[str, str]:
+    """The steps of a - b > 0 in columns, and the difference; with a slip the borrowing is wrong."""
     minuend = a % 10 + 10 * (a % 10 < b % 10)
     units = minuend - b % 10
-    borrow = (minuend >= 10) != (slip == CARRY)
+    borrow = (minuend >= 10) != slip
     tens = a // 10 - b // 10 - borrow
     steps = f"{a}-{b}: {minuend}-{b % 10}={units}, "
-    if slip == UNFINISHED:
-        return steps, str(units)
     steps += f"{a // 10}-{b // 10}{'-1' * borrow}={tens}. "
     return steps, str(10 * tens + units)
 

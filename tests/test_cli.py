@@ -1,0 +1,55 @@
+"""The `rapid` command: what it refuses, and how."""
+
+import json
+
+import pytest
+
+from rapid import __version__
+from rapid.cli import main
+
+
+def test_help_names_every_stage(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    for stage in ("prepare", "tokenizer", "pretrain", "distill", "train", "evaluate", "lean-setup"):
+        assert stage in text
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert __version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("{", "--spec: not JSON"),
+        ('{"benchmark": "gsm8k"}', "Input should be 'mbpp_plus', 'math' or 'minif2f'"),
+        ("no/such/file.json", "No such file"),
+    ],
+)
+def test_a_wrong_spec_is_refused_with_status_2(capsys, tmp_path, spec, message):
+    assert main(["prepare", "--spec", spec, "--out", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_manifest_is_a_spec(tmp_path):
+    """A job is repeated from its manifest, with the same result."""
+    spec = {"benchmark": "math", "data_seed": 0, "train": 8, "test": 4, "demonstrations": 50}
+    first, second = tmp_path / "first", tmp_path / "second"
+    run_prepare(json.dumps(spec), first)
+    run_prepare(str(first / "manifest.json"), second)
+    for name in ("train.jsonl", "test.jsonl", "pretrain.jsonl"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def run_prepare(spec, out):
+    """In a process of its own: the command leases a core until its process ends."""
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "rapid.cli", "prepare", "--spec", spec, "--out", str(out)]
+    subprocess.run(command, check=True, capture_output=True)

@@ -1,0 +1,83 @@
+"""The preparation stage: files that a seed decides, and no problem in two of them."""
+
+import json
+
+import pytest
+
+from rapid.prepare import Leak, prepare, refuse_leaks
+from rapid.records import MathProblem, read_jsonl, sha256_file
+from rapid.specs import PrepareSpec
+from rapid.tasks import TASKS, get_task
+from rapid.tasks.embedded import Lesson
+
+FILES = ("train.jsonl", "test.jsonl", "pretrain.jsonl")
+
+
+def spec(benchmark: str, **changes) -> PrepareSpec:
+    sizes = {"data_seed": 0, "train": 12, "test": 8, "demonstrations": 20}
+    return PrepareSpec(benchmark=benchmark, **{**sizes, **changes})
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_rows_are_as_many_as_asked_for_and_readable(name, tmp_path):
+    prepare(spec(name), tmp_path)
+    task = get_task(name)
+    assert len(list(read_jsonl(tmp_path / "train.jsonl", task.row_type))) == 12
+    assert len(list(read_jsonl(tmp_path / "test.jsonl", task.row_type))) == 8
+    assert len(list(read_jsonl(tmp_path / "pretrain.jsonl", Lesson))) == 20
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_same_seed_writes_the_same_files(name, tmp_path):
+    for folder in ("a", "b"):
+        prepare(spec(name), tmp_path / folder)
+    assert all(
+        (tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in FILES
+    )
+
+
+def test_another_seed_writes_other_files(tmp_path):
+    prepare(spec("math", data_seed=0), tmp_path / "a")
+    prepare(spec("math", data_seed=1), tmp_path / "b")
+    assert (tmp_path / "a/test.jsonl").read_bytes() != (tmp_path / "b/test.jsonl").read_bytes()
+
+
+def test_test_problems_do_not_depend_on_how_many_are_trained_on(tmp_path):
+    prepare(spec("math", train=12), tmp_path / "a")
+    prepare(spec("math", train=24), tmp_path / "b")
+    assert (tmp_path / "a/test.jsonl").read_bytes() == (tmp_path / "b/test.jsonl").read_bytes()
+
+
+def test_manifest_has_the_digest_of_each_file(tmp_path):
+    prepare(spec("math"), tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["outputs"] == {file: sha256_file(tmp_path / file) for file in FILES}
+    assert manifest["rows"] == dict(zip(FILES, (12, 8, 20), strict=True))
+    assert manifest["spec"]["data_seed"] == 0
+
+
+def test_prompts_of_pretraining_look_like_those_of_the_task(tmp_path):
+    """An id in the prompt must not say which part it is from."""
+    prepare(spec("minif2f"), tmp_path)
+    lessons = read_jsonl(tmp_path / "pretrain.jsonl", Lesson)
+    assert all(lesson.prompt.startswith("theorem made_") for lesson in lessons)
+
+
+def question(id: str, text: str) -> MathProblem:
+    return MathProblem(unique_id=id, problem=text, answer="1")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"train": [question("a", "1?")], "test": [question("b", "1?")]},
+        {"train": [question("a", "1?"), question("b", "1?")], "test": []},
+    ],
+)
+def test_a_leak_is_refused_whatever_the_ids(parts):
+    with pytest.raises(Leak, match="train a and"):
+        refuse_leaks(parts)
+
+
+def test_parts_without_a_common_problem_are_accepted():
+    refuse_leaks({"train": [question("a", "1?")], "test": [question("a", "2?")]})
