@@ -2,7 +2,7 @@
 
 import pytest
 
-from rapid.grading.lean import LeanUnavailable, find_lean
+from rapid.grading.lean import LeanUnavailable
 from rapid.records import CodeProblem, LeanProblem, MathProblem
 from rapid.tasks import TASKS, get_task, minif2f
 from rapid.tasks.minif2f import extract_proof
@@ -105,7 +105,6 @@ def test_raw_completions_are_graded(name, problem, right, wrong):
         assert grader.grade(problem, wrong).reward == 0
 
 
-@pytest.mark.skipif(find_lean() is None, reason="no Lean here; `rapid lean-setup` installs one")
 class TestLean:
     problem = THEOREM.model_copy(update={"header": ""})
 
