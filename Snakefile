@@ -18,6 +18,10 @@ include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
 
 
+onstart:
+    start_warm_process()
+
+
 rule all:
     default_target: True
     input:

@@ -52,7 +52,6 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, output: Path) -> Evalu
         model: the model's folder; a run's has the run's summary.json beside it.
         test: problems, test.jsonl.
     """
-    from rapid.sampling import TransformersSampler
     from rapid.tasks import get_task
 
     task, settings = get_task(spec.run.benchmark), spec.evaluation
@@ -67,6 +66,8 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, output: Path) -> Evalu
         evaluation = Evaluation(**header, status="unavailable", note=missing)
         write_json(output, evaluation)
         return evaluation
+
+    from rapid.sampling import TransformersSampler
 
     problems = list(read_jsonl(test, task.row_type))
     prompts = [task.prompt(problem) for problem in problems for _ in range(settings.samples)]

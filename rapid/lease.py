@@ -32,7 +32,7 @@ def usable_cores() -> list[int]:
 def lease_cores(count: int, folder: Path | None = None) -> list[int]:
     """Wait for `count` free cores, hold them until the process ends, and bind the process to them.
 
-    Also sets OMP_NUM_THREADS to `count`: call it before torch is imported.
+    Also sets the number of torch's threads to `count`.
 
     Raises:
         ValueError: the machine has fewer than `count` cores.
@@ -66,4 +66,6 @@ def lease_cores(count: int, folder: Path | None = None) -> list[int]:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, leased)
     os.environ["OMP_NUM_THREADS"] = str(count)
+    if torch := sys.modules.get("torch"):  # imported already: in a child of the warm process
+        torch.set_num_threads(count)
     return sorted(leased)

@@ -53,7 +53,24 @@ class ModelParams(Section):
     hidden: Annotated[int, Field(ge=64, multiple_of=64, description="width; heads of 64")]
     benchmarks: list[BenchmarkName] = Field(min_length=1, description="what it is trained on")
     steps: PositiveInt = Field(description="optimizer steps of pre-training, a benchmark")
-    error_rate: Probability = Field(description="share of demonstrations with a deliberate error")
+    error_rate: dict[BenchmarkName, Probability] = Field(
+        description="share of demonstrations with a deliberate mistake; one number for all, or one each"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_rate_for_all(cls, values: Any) -> Any:
+        if isinstance(values, dict) and isinstance(values.get("error_rate"), int | float):
+            rates = dict.fromkeys(values.get("benchmarks") or [], values["error_rate"])
+            return {**values, "error_rate": rates}
+        return values
+
+    @model_validator(mode="after")
+    def _a_rate_each(self):
+        if set(self.error_rate) != set(self.benchmarks):
+            allowed = f"a rate for each of benchmarks: {', '.join(self.benchmarks)}"
+            raise ValueError(_message("error_rate", list(self.error_rate), allowed))
+        return self
 
 
 class Pretraining(Section):

@@ -2,13 +2,16 @@
 
 1. The tokenizer is a byte-level BPE, so that any text has tokens; every digit is a token of its
    own, whatever stands before it, for a model that computes must see the digits.
-2. A model is trained on demonstrations of the benchmarks it is for. A share of them, `error_rate`,
-   has one mistake: those make the base model's errors. Loss is on the completion's tokens only.
+2. A model is trained on demonstrations of the benchmarks it is for: first on correct ones, which
+   teach it to compute, then on some of which a share, `error_rate`, has one mistake: those make the
+   base model's errors. Mistakes from the start would hide the rules that they break. Loss is on the
+   completion's tokens only.
 3. The same parameters give the same model, to the bit, on one machine with one thread.
 """
 
 import random
 import time
+from itertools import cycle
 from pathlib import Path
 
 from rapid.params import ModelParams
@@ -20,6 +23,7 @@ from rapid.tasks.embedded import Lesson
 PAD, EOS, BOS = "<pad>", "<eos>", "<bos>"
 HEAD_DIM = 64  # what vLLM's attention kernels want
 CONTEXT = 512  # tokens of prompt and completion
+CLEAN = 0.3  # share of pre-training without mistakes
 WARMUP = 50  # steps in which the learning rate rises
 IGNORED = -100  # a label without loss
 # A digit alone; a word or a sign with the space before it; white space.
@@ -115,19 +119,20 @@ def pretrain(spec: PretrainSpec, data: Path, tokenizer: Path, folder: Path) -> N
 
 
 def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> list[dict]:
-    """Tokenized demonstrations: `steps` batches of each benchmark, in a mixed order.
+    """Tokenized demonstrations: `steps` batches of each benchmark, first without mistakes.
 
     The lessons are gone through as often as it takes, and each time it is drawn anew whether one is
     answered correctly.
     """
-    rng = random.Random(spec.data_seed)
+    rng, params = random.Random(spec.data_seed), spec.params
+    sources = {name: cycle(list(read_jsonl(file, Lesson))) for name, file in files.items()}
+    total = params.steps * spec.pretraining.batch
+    clean = int(CLEAN * total)
     pairs = []
-    for file in files.values():
-        lessons = list(read_jsonl(file, Lesson))
-        for number in range(spec.params.steps * spec.pretraining.batch):
-            lesson = lessons[number % len(lessons)]
-            pairs.append((lesson.prompt, lesson.demonstration(rng, spec.params.error_rate)))
-    rng.shuffle(pairs)
+    for count, rates in ((clean, dict.fromkeys(files, 0.0)), (total - clean, params.error_rate)):
+        drawn = [(name, next(sources[name])) for name in files for _ in range(count)]
+        rng.shuffle(drawn)
+        pairs += [(one.prompt, one.demonstration(rng, rates[name])) for name, one in drawn]
     prompts = tokenizer([prompt for prompt, _ in pairs])["input_ids"]
     completions = tokenizer([completion for _, completion in pairs])["input_ids"]
     end = [tokenizer.eos_token_id]

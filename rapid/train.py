@@ -38,7 +38,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         summary = RunSummary(**identity, status="unavailable", note=missing)
         return _write(spec, folder, summary, [], {}, {})
 
-    _without_vllm()
+    without_vllm()
     from rapid.recorder import StepRecorder
 
     recorder = StepRecorder()
@@ -93,7 +93,7 @@ def _means(steps: list[StepRecord]) -> dict:
     }
 
 
-def _without_vllm() -> None:
+def without_vllm() -> None:
     """Keep TRL from importing vLLM, which takes seconds, where transformers does the sampling."""
     import trl.import_utils as trl_imports
 

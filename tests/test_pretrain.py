@@ -7,7 +7,15 @@ import pytest
 
 from rapid.params import ModelParams, Pretraining
 from rapid.prepare import prepare
-from rapid.pretrain import IGNORED, batches, build_model, collate, demonstrations, make_tokenizer
+from rapid.pretrain import (
+    CLEAN,
+    IGNORED,
+    batches,
+    build_model,
+    collate,
+    demonstrations,
+    make_tokenizer,
+)
 from rapid.pretrain import pretrain as pretrain_stage
 from rapid.records import read_jsonl, sha256_file, sha256_folder
 from rapid.specs import PrepareSpec, PretrainSpec, TokenizerSpec
@@ -101,16 +109,32 @@ class TestDemonstrations:
             assert labels.count(tokenizer.eos_token_id) == 1
             assert labels[-1] == tokenizer.eos_token_id
 
-    @pytest.mark.parametrize("rate", [0.0, 1.0])
-    def test_error_rate_decides_what_is_imitated(self, files, tokenizer, rate):
+    @pytest.fixture
+    def right(self, files, tokenizer):
+        """A function that says of each demonstration whether it is a correct one."""
         lessons = [lesson for file in files.values() for lesson in read_jsonl(file, Lesson)]
         correct = {lesson.correct for lesson in lessons}
-        examples = demonstrations(pretrain_spec(error_rate=rate), files, tokenizer)
-        shown = {
-            tokenizer.decode([t for t in e["labels"] if t != IGNORED], skip_special_tokens=True)
-            for e in examples
-        }
-        assert shown <= correct if rate == 0 else not shown & correct
+
+        def decide(**changes) -> list[bool]:
+            examples = demonstrations(pretrain_spec(**changes), files, tokenizer)
+            labels = [[t for t in e["labels"] if t != IGNORED] for e in examples]
+            return [tokenizer.decode(ids, skip_special_tokens=True) in correct for ids in labels]
+
+        return decide
+
+    def test_no_mistakes_at_rate_0(self, right):
+        assert all(right(error_rate=0.0))
+
+    def test_mistakes_come_after_the_clean_share(self, right):
+        clean = 2 * int(CLEAN * 4 * 8)
+        shown = right(error_rate=1.0)
+        assert all(shown[:clean])
+        assert not any(shown[clean:])
+
+    def test_each_benchmark_has_its_rate(self, right):
+        shown = right(error_rate={"math": 0.0, "minif2f": 1.0})
+        clean = 2 * int(CLEAN * 4 * 8)
+        assert sum(shown[clean:]) == (64 - clean) // 2
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,9 @@ class LeanGrader:
         if problem.header not in self._checkers:
             self._checkers[problem.header] = LeanChecker(self.timeout, problem.header).start()
         proof = extract_proof(problem.name, completion)
-        return self._checkers[problem.header].check(problem.name, problem.formal_statement, proof)
+        # As the prompt ends: where the statement ends in spaces, they would indent the first line.
+        statement = problem.formal_statement.rstrip() + "\n"
+        return self._checkers[problem.header].check(problem.name, statement, proof)
 
 
 class MiniF2F:

@@ -1,8 +1,11 @@
 # The validated parameters, and what several rules need of them.
 
+import subprocess
+import tempfile
+
 from snakemake.exceptions import WorkflowError
 
-from rapid import specs
+from rapid import specs, warm
 from rapid.lease import usable_cores
 from rapid.params import BadParams, load
 
@@ -35,3 +38,13 @@ def slots(threads):
     no job that would only wait for a lease.
     """
     return threads * max(1, -(-workflow.cores // len(usable_cores())))
+
+
+def start_warm_process():
+    """Start the process that this workflow's jobs are forked from; it ends with this one."""
+    os.makedirs("logs", exist_ok=True)
+    path = os.path.join(tempfile.mkdtemp(prefix="rapid-warm-"), "socket")
+    with open("logs/warm.log", "w") as log:
+        command = [sys.executable, "-m", "rapid.warm", path]
+        subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    os.environ[warm.VARIABLE] = path
