@@ -148,8 +148,8 @@ def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> lis
 def batches(examples: list[dict], size: int, seed: int) -> list[list[dict]]:
     """Batches of examples of like length, in a mixed order.
 
-    Only stretches of 50 batches are sorted by length: sorting all examples would make the batches
-    the same in every pass, and a stretch is enough to save the padding.
+    Only stretches of 50 batches are sorted by length: the demonstrations without mistakes stay first,
+    and a stretch is enough to save the padding.
     """
     rng, made = random.Random(seed), []
     for start in range(0, len(examples), 50 * size):
@@ -217,8 +217,8 @@ def build_model(params: ModelParams, tokenizer):
 def build_optimizer(model, learning_rate: float):
     """Muon for the layers' matrices, AdamW for embeddings, norms and biases.
 
-    In the same 1,000 steps a model of two layers learns to solve 4 of 5 held-out problems, with
-    AdamW alone 1 of 3.
+    In as many steps a model of two layers then completes far more held-out demonstrations without a
+    mistake than with AdamW alone.
     """
     import torch
 
