@@ -17,14 +17,6 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from rapid import __version__, specs
-from rapid.warm import run_in_child
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """The command's entry point; the job itself runs in the warm process's child where there is one."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    status = run_in_child(arguments)
-    return run(arguments) if status is None else status
 
 
 def run(arguments: list[str]) -> int:
@@ -154,7 +146,3 @@ def _lean_setup(args) -> int:
     from rapid.grading.lean.install import setup
 
     return setup(sys.stdout)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -23,11 +23,13 @@ class TransformersSampler:
         batch_size: completions sampled at a time.
     """
 
-    def __init__(self, model: Path | str, batch_size: int = 256):
+    def __init__(self, model: Path | str, batch_size: int = 512):
         self.tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.model = AutoModelForCausalLM.from_pretrained(model).to(self.device).eval()
         self.batch_size = batch_size
+        ends = self.model.generation_config.eos_token_id or self.tokenizer.eos_token_id
+        self.ends = torch.tensor([ends] if isinstance(ends, int) else ends, device=self.device)
 
     @torch.inference_mode()
     def sample(
@@ -57,7 +59,7 @@ class TransformersSampler:
             top_p=top_p,
             top_k=0,
             pad_token_id=self.tokenizer.pad_token_id,
-            eos_token_id=self.model.generation_config.eos_token_id or self.tokenizer.eos_token_id,
+            eos_token_id=self.ends.tolist(),
         )
         samples = []
         for start in range(0, len(prompts), self.batch_size):
@@ -71,5 +73,5 @@ class TransformersSampler:
 
     def _sample(self, ids: torch.Tensor) -> Sample:
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
-        tokens = int((ids != self.tokenizer.pad_token_id).sum())
-        return Sample(text=text, tokens=tokens)
+        ends = torch.isin(ids, self.ends).nonzero()  # what follows the first end is padding
+        return Sample(text=text, tokens=int(ends[0]) + 1 if len(ends) else len(ids))

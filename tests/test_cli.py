@@ -5,12 +5,12 @@ import json
 import pytest
 
 from rapid import __version__
-from rapid.cli import main
+from rapid.cli import run
 
 
 def test_help_names_every_stage(capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["--help"])
+        run(["--help"])
     assert stop.value.code == 0
     text = capsys.readouterr().out
     for stage in ("prepare", "tokenizer", "pretrain", "distill", "train", "evaluate", "lean-setup"):
@@ -19,7 +19,7 @@ def test_help_names_every_stage(capsys):
 
 def test_version(capsys):
     with pytest.raises(SystemExit):
-        main(["--version"])
+        run(["--version"])
     assert __version__ in capsys.readouterr().out
 
 
@@ -32,7 +32,7 @@ def test_version(capsys):
     ],
 )
 def test_a_wrong_spec_is_refused_with_status_2(capsys, tmp_path, spec, message):
-    assert main(["prepare", "--spec", spec, "--out", str(tmp_path)]) == 2
+    assert run(["prepare", "--spec", spec, "--out", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -51,5 +51,5 @@ def run_prepare(spec, out):
     import subprocess
     import sys
 
-    command = [sys.executable, "-m", "rapid.cli", "prepare", "--spec", spec, "--out", str(out)]
+    command = [sys.executable, "-m", "rapid", "prepare", "--spec", spec, "--out", str(out)]
     subprocess.run(command, check=True, capture_output=True)

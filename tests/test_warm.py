@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-RAPID = [sys.executable, "-m", "rapid.cli"]
+RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
 # A job that says which process it is and then takes its time.
 SLOW = """
