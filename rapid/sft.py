@@ -15,20 +15,35 @@ def sft_trainer(
 ) -> SFTTrainer:
     """A trainer that imitates the demonstrations; the loss is on completion tokens only.
 
+    Prompt and completion are tokenized apart, as they are when a policy samples: tokenized as one
+    text, the end of the prompt and the start of the completion can merge into a token that a policy
+    is never asked for.
+
     Args:
         common: training arguments that all trainers of the pipeline share.
     """
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    prompts = tokenizer([d.prompt for d in demonstrations])["input_ids"]
+    completions = tokenizer([d.completion for d in demonstrations])["input_ids"]
+    end = [tokenizer.eos_token_id]
+    rows = [
+        {
+            "input_ids": prompt + completion + end,
+            "completion_mask": [0] * len(prompt) + [1] * (len(completion) + 1),
+        }
+        for prompt, completion in zip(prompts, completions, strict=True)
+    ]
     config = SFTConfig(
         **common,
         learning_rate=params.learning_rate,
         num_train_epochs=params.epochs,
         per_device_train_batch_size=params.batch,
         max_length=None,
+        completion_only_loss=True,
     )
-    rows = [{"prompt": d.prompt, "completion": d.completion} for d in demonstrations]
     return SFTTrainer(
         str(model),
         config,
         train_dataset=Dataset.from_list(rows),
-        processing_class=AutoTokenizer.from_pretrained(model),
+        processing_class=tokenizer,
     )
