@@ -2,6 +2,7 @@
 
 import subprocess
 import tempfile
+import time
 
 from snakemake.exceptions import WorkflowError
 
