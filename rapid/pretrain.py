@@ -1,7 +1,8 @@
 """The stages that make the embedded models: one tokenizer, then each model from its architecture.
 
-1. The tokenizer is a byte-level BPE, so that any text has tokens; every digit is a token of its
-   own, whatever stands before it, for a model that computes must see the digits.
+1. The tokenizer is a byte-level BPE that splits text as Qwen2's does: any text has tokens, and every
+   digit is one of its own, for a model that computes must see the digits. It has Qwen2's class,
+   because transformers gives every folder with a Qwen2 model that class, and with it that splitting.
 2. A model is trained on demonstrations of the benchmarks it is for: first on correct ones, which
    teach it to compute, then on some of which a share, `error_rate`, has one mistake: those make the
    base model's errors. Mistakes from the start would hide the rules that they break. Loss is on the
@@ -26,8 +27,6 @@ CONTEXT = 512  # tokens of prompt and completion
 CLEAN = 0.3  # share of pre-training without mistakes
 WARMUP = 50  # steps in which the learning rate rises
 IGNORED = -100  # a label without loss
-# A digit alone; a word or a sign with the space before it; white space.
-PIECES = r"\d| ?\p{L}+| ?[^\s\p{L}\d]|\s+"
 
 
 def make_tokenizer(spec: TokenizerSpec, data: Path, folder: Path) -> None:
@@ -36,8 +35,8 @@ def make_tokenizer(spec: TokenizerSpec, data: Path, folder: Path) -> None:
     Args:
         data: folder of the prepared benchmarks.
     """
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers.pre_tokenizers import ByteLevel
+    from transformers import Qwen2Tokenizer
 
     files = {name: data / name / "pretrain.jsonl" for name in spec.benchmarks}
     texts = [
@@ -46,29 +45,16 @@ def make_tokenizer(spec: TokenizerSpec, data: Path, folder: Path) -> None:
         for lesson in read_jsonl(file, Lesson)
         for text in (lesson.prompt, lesson.correct, *lesson.mistakes)
     ]
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    core.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=spec.vocabulary,
-        special_tokens=[PAD, EOS, BOS],
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    core.train_from_iterator(texts, trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core,
+    untrained = Qwen2Tokenizer(
+        unk_token=None,
         pad_token=PAD,
         eos_token=EOS,
         bos_token=BOS,
         padding_side="left",
         model_max_length=CONTEXT,
-        clean_up_tokenization_spaces=False,
+    )
+    tokenizer = untrained.train_new_from_iterator(
+        texts, spec.vocabulary, initial_alphabet=sorted(ByteLevel.alphabet()), show_progress=False
     )
     tokenizer.save_pretrained(folder)
     write_manifest(
@@ -96,8 +82,12 @@ def pretrain(spec: PretrainSpec, data: Path, tokenizer: Path, folder: Path) -> N
     torch.manual_seed(spec.data_seed)
     files = {name: data / name / "pretrain.jsonl" for name in spec.params.benchmarks}
     encode = AutoTokenizer.from_pretrained(tokenizer)
-    examples = demonstrations(spec, files, encode)
     model = build_model(spec.params, encode)
+    # What transformers makes of a tokenizer depends on the model beside it: take what users will get.
+    encode.save_pretrained(folder)
+    model.config.save_pretrained(folder)
+    encode = AutoTokenizer.from_pretrained(folder)
+    examples = demonstrations(spec, files, encode)
     trainer = _trainer(spec, model, encode, examples, folder)
     result = trainer.train()
     trainer.save_model(str(folder))

@@ -183,6 +183,20 @@ class TestArchitectures:
         with torch.no_grad():
             torch.testing.assert_close(loaded(ids).logits, model(ids).logits)
 
+    def test_beside_the_model_the_tokenizer_makes_the_same_tokens(
+        self, architecture, tokenizer, files, tmp_path
+    ):
+        """transformers chooses a tokenizer's class, and how it splits, by the model's type."""
+        from transformers import AutoTokenizer
+
+        params = pretrain_spec(architecture=architecture, hidden=128).params
+        build_model(params, tokenizer).save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        loaded = AutoTokenizer.from_pretrained(tmp_path)
+        lessons = [lesson for file in files.values() for lesson in read_jsonl(file, Lesson)]
+        texts = [text for lesson in lessons for text in (lesson.prompt, lesson.correct)]
+        assert loaded(texts)["input_ids"] == tokenizer(texts)["input_ids"]
+
     def test_heads_of_64_and_tied_embeddings(self, architecture, tokenizer):
         model = build_model(pretrain_spec(architecture=architecture, hidden=128).params, tokenizer)
         width = model.model.layers[0].self_attn.q_proj.out_features
@@ -238,6 +252,25 @@ class TestPretrain:
             ["Problem: 1+1?\n"] * 3, max_tokens=5, temperature=1.0, top_p=1.0, seed=0
         )
         assert all(1 <= sample.tokens <= 5 for sample in samples)
+
+    def test_the_folder_s_own_tokenizer_encodes_the_demonstrations(
+        self, data, files, tokenizer_folder, tmp_path, monkeypatch
+    ):
+        """Whatever class transformers gives the folder, training and sampling agree on tokens."""
+        from transformers import AutoTokenizer
+
+        from rapid import pretrain as module
+
+        given = []
+
+        def spy(spec, files, tokenizer):
+            given.append(demonstrations(spec, files, tokenizer))
+            return given[0]
+
+        monkeypatch.setattr(module, "demonstrations", spy)
+        pretrain_stage(pretrain_spec(), data, tokenizer_folder, tmp_path)
+        loaded = AutoTokenizer.from_pretrained(tmp_path)
+        assert given == [demonstrations(pretrain_spec(), files, loaded)]
 
     def test_generation_stops_at_the_tokenizer_s_end(self, model_folder, tokenizer):
         config = json.loads((model_folder / "generation_config.json").read_text())
