@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str):
     # torch and TRL take seconds to import: only who asks for the trainer pays for them.
     if name in ("RapidConfig", "RapidTrainer"):
-        from rapid import trainer
+        from rapid import training
 
-        return getattr(trainer, name)
+        return getattr(training, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -132,7 +132,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     from transformers import AutoTokenizer
     from trl.rewards import get_soft_overlong_punishment
 
-    from rapid.trainer import RapidConfig, RapidTrainer
+    from rapid.training import RapidConfig, RapidTrainer
 
     training, objective = spec.training, spec.objective
     problems = {problem.id: problem for problem in read_jsonl(data, task.row_type)}
@@ -172,7 +172,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         H=spec.H,
         n_step=spec.n_step,
         num_generations=training.group_size,
-        per_device_train_batch_size=training.micro_batch,
+        micro_batch_size=training.micro_batch,
         max_completion_length=spec.max_completion_length,
         temperature=training.temperature,
         learning_rate=training.learning_rate,

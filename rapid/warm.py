@@ -89,7 +89,7 @@ def _import() -> None:
     import rapid.evaluate
     import rapid.sampling
     import rapid.sft
-    import rapid.trainer  # noqa: F401
+    import rapid.training.trainer  # noqa: F401
 
 
 def _fork(connection: socket.socket, others: list[socket.socket]) -> int:

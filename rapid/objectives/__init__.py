@@ -8,11 +8,14 @@ tensors). Shapes: N completions, T tokens; the completions of a group are contig
     pg     group-relative policy gradient, on-policy (paper, section 3.3)
     grpo   clipped token ratios, advantages over the group's standard deviation, KL to a reference
     dapo   clipped higher than lower, averaged over tokens, no KL
+
+`contributes` says which groups have a gradient at all.
 """
 
 from rapid.objectives.dapo import dapo_loss
 from rapid.objectives.grpo import grpo_loss
 from rapid.objectives.pg import pg_loss
 from rapid.objectives.rapid import rapid_loss
+from rapid.objectives.zero import contributes
 
-__all__ = ["dapo_loss", "grpo_loss", "pg_loss", "rapid_loss"]
+__all__ = ["contributes", "dapo_loss", "grpo_loss", "pg_loss", "rapid_loss"]

@@ -9,7 +9,7 @@ def group_mean(values: Tensor, group_size: int) -> Tensor:
     Raises:
         ValueError: N is not a whole number of groups.
     """
-    return _groups(values, group_size).mean(1).repeat_interleave(group_size)
+    return in_groups(values, group_size).mean(1).repeat_interleave(group_size)
 
 
 def group_std(values: Tensor, group_size: int) -> Tensor:
@@ -18,16 +18,21 @@ def group_std(values: Tensor, group_size: int) -> Tensor:
     Raises:
         ValueError: N is not a whole number of groups.
     """
-    return _groups(values, group_size).std(1).repeat_interleave(group_size)
+    return in_groups(values, group_size).std(1).repeat_interleave(group_size)
 
 
 def signal(rewards: Tensor, group_size: int) -> Tensor:
     """The share of groups whose rewards differ: the others have no advantage on-policy. 0-d."""
-    groups = _groups(rewards, group_size)
+    groups = in_groups(rewards, group_size)
     return (groups != groups[:, :1]).any(1).to(rewards.dtype).mean()
 
 
-def _groups(values: Tensor, group_size: int) -> Tensor:
+def in_groups(values: Tensor, group_size: int) -> Tensor:
+    """One row a group. (N,) -> (K, N_k)
+
+    Raises:
+        ValueError: N is not a whole number of groups.
+    """
     if len(values) % group_size:
         raise ValueError(f"{len(values)} completions are not whole groups of {group_size}")
     return values.view(-1, group_size)  # (K, N_k)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rapid.clock import PhaseClock
+from rapid.training.clock import PhaseClock
 
 
 @pytest.fixture

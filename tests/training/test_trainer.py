@@ -21,7 +21,7 @@ def trainer(toy_model, tmp_path, reward=parity, **settings):
         "H": 2,
         "n_step": 8,
         "num_generations": 4,
-        "per_device_train_batch_size": 4,
+        "micro_batch_size": 4,
         "max_completion_length": 6,
         "learning_rate": 0.3,
         "max_grad_norm": 0.0,
@@ -78,7 +78,7 @@ def test_the_number_of_steps_is_epochs_times_completions_over_n_step(toy_model, 
 
 
 def test_prompts_of_a_pass_are_whole_groups(toy_model, tmp_path):
-    run = trainer(toy_model, tmp_path)
+    run = trainer(toy_model, tmp_path, skip_zero_groups=False)
     seen = []
     compute_loss = run._compute_loss
 
@@ -90,8 +90,9 @@ def test_prompts_of_a_pass_are_whole_groups(toy_model, tmp_path):
 
     run._compute_loss = watch
     run.train()
-    assert all(len(set(prompts)) == 1 for prompts in seen)
-    assert sorted(prompts[0] for prompts in seen) == sorted(PROMPTS)
+    groups = [prompts[i : i + 4] for prompts in seen for i in range(0, len(prompts), 4)]
+    assert all(len(set(group)) == 1 for group in groups)
+    assert sorted(group[0] for group in groups) == sorted(PROMPTS)
 
 
 def test_the_first_step_of_a_batch_is_on_policy_and_the_second_is_not(toy_model, tmp_path):
@@ -105,28 +106,27 @@ def test_the_first_step_of_a_batch_is_on_policy_and_the_second_is_not(toy_model,
 def test_log_mu_of_the_sampler_is_what_a_forward_pass_finds(toy_model, tmp_path, temperature):
     known = trained(toy_model, tmp_path, temperature=temperature, sampling_batch_size=8)
     found = trained(
-        toy_model, tmp_path, temperature=temperature, sampling_batch_size=8, sampler_logp=False
+        toy_model, tmp_path, temperature=temperature, sampling_batch_size=8, reuse_logp=False
     )
     torch.testing.assert_close(weights(known), weights(found), rtol=0, atol=1e-5)
-    a, b = (
-        batch["old_per_token_logps"]
-        for batch in (known._buffered_inputs[-1], found._buffered_inputs[-1])
-    )
-    mask = known._buffered_inputs[-1]["completion_mask"].bool()
-    torch.testing.assert_close(a[mask], b[mask], rtol=0, atol=1e-4)
+    for one, other in zip(known._steps[-1], found._steps[-1], strict=True):
+        mask = one["completion_mask"].bool()
+        a, b = one["behavior_logp"][mask], other["behavior_logp"][mask]
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-4)
 
 
 def test_no_forward_pass_finds_log_mu_again(toy_model, tmp_path):
     passes = {}
     for known in (True, False):
-        run = trainer(toy_model, tmp_path, sampler_logp=known)
+        plain = {"skip_zero_groups": False, "share_prefill": False}
+        run = trainer(toy_model, tmp_path, reuse_logp=known, **plain)
         without_gradient = []
         run.model.model.register_forward_hook(
             lambda *_, seen=without_gradient: seen.append(torch.is_grad_enabled())
         )
         run.train()
         passes[known] = without_gradient.count(False)
-    assert passes[True] == passes[False] - len(PROMPTS) * 4 // 16
+    assert passes[True] == passes[False] - len(PROMPTS)  # of a group each
 
 
 def test_h_1_is_policy_gradient(toy_model, tmp_path):
@@ -145,8 +145,8 @@ def test_h_1_is_policy_gradient(toy_model, tmp_path):
     ids=lambda settings: settings["objective"],
 )
 def test_the_size_of_a_pass_does_not_change_what_is_learned(toy_model, tmp_path, settings):
-    small = trained(toy_model, tmp_path, per_device_train_batch_size=4, **settings)
-    large = trained(toy_model, tmp_path, per_device_train_batch_size=8, **settings)
+    small = trained(toy_model, tmp_path, micro_batch_size=4, **settings)
+    large = trained(toy_model, tmp_path, micro_batch_size=8, **settings)
     # TRL takes log-probabilities in float32.
     torch.testing.assert_close(weights(small), weights(large), rtol=0, atol=1e-6)
     untrained = AutoModelForCausalLM.from_pretrained(toy_model, dtype=torch.float64)

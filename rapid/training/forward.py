@@ -1,0 +1,77 @@
+"""Log-probabilities of a pass, (N, T), with the gradient of the policy.
+
+Both ways give the same numbers, up to rounding. The model's forward is the one that TRL patched: with
+`fused_lm_head` it returns log-probabilities at the sampling temperature and never holds the logits.
+"""
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from rapid.training.batches import Batch
+
+IGNORED = -100  # a label that is not scored
+
+
+def completion_logp(
+    model, piece: Batch, group_size: int, temperature: float, share_prefill: bool
+) -> Tensor:
+    """log pi of each completion token, (N, T), nats; what stands at padding has no meaning.
+
+    Args:
+        piece: `prompt_ids`, `prompt_mask` (N, P), `completion_ids`, `completion_mask` (N, T); the
+            rows of a group are contiguous and have one prompt.
+        share_prefill: compute each prompt once for its whole group.
+    """
+    if share_prefill and group_size > 1:
+        return _with_shared_prompts(model, piece, group_size, temperature)
+    ids = torch.cat([piece["prompt_ids"], piece["completion_ids"]], dim=1)  # (N, P + T)
+    mask = torch.cat([piece["prompt_mask"], piece["completion_mask"]], dim=1)
+    labels = ids.masked_fill(mask == 0, IGNORED)
+    width = piece["completion_ids"].size(1)
+    labels[:, :-width] = IGNORED
+    output = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+    return output.log_probs[:, -width:]
+
+
+def _with_shared_prompts(model, piece: Batch, group_size: int, temperature: float) -> Tensor:
+    prompts = piece["prompt_ids"][::group_size]  # (K, P)
+    prompt_mask = piece["prompt_mask"][::group_size]
+    ids, mask = piece["completion_ids"], piece["completion_mask"]  # (N, T)
+    cache = DynamicCache(config=model_config(model))
+    prompt = model(
+        input_ids=prompts,
+        attention_mask=prompt_mask,
+        position_ids=positions(prompt_mask),
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    cache.batch_repeat_interleave(group_size)
+    logits = prompt.logits[:, -1].float() / temperature  # (K, V)
+    first = torch.log_softmax(logits, dim=-1).repeat_interleave(group_size, dim=0)
+    logp = first.gather(1, ids[:, :1])  # (N, 1)
+    if ids.size(1) == 1:
+        return logp
+    full_mask = torch.cat([piece["prompt_mask"], mask[:, :-1]], dim=1)
+    rest = model(
+        input_ids=ids[:, :-1],
+        attention_mask=full_mask,
+        position_ids=positions(full_mask)[:, -(ids.size(1) - 1) :],
+        past_key_values=cache,
+        shift_labels=ids[:, 1:].masked_fill(mask[:, 1:] == 0, IGNORED),
+        fused_lm_head=True,
+    )
+    return torch.cat([logp, rest.log_probs], dim=1)
+
+
+def positions(mask: Tensor) -> Tensor:
+    """Positions of the tokens that a mask shows, counted from 0; padding on the left has 0."""
+    return (mask.cumsum(1) - 1).clamp(min=0)
+
+
+def model_config(model):
+    """The text model's configuration, however the model is wrapped."""
+    while not hasattr(model, "config"):
+        model = model.module
+    return model.config.get_text_config()

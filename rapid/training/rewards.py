@@ -1,0 +1,74 @@
+"""Reward functions called beside sampling, one completion at a time."""
+
+import inspect
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+
+NOT_ARGUMENTS = ("prompt", "completion", "completion_ids")  # columns that TRL passes by other names
+
+
+class StreamedRewards:
+    """Threads that grade completions as they come, and the rewards when all are wanted.
+
+    A reward function is called as TRL calls it, with lists of one. It waits for its answer in a
+    thread: one that computes in Python only would slow sampling down.
+
+    Args:
+        functions: reward functions as `GRPOTrainer` takes them.
+        workers: how many completions are graded at a time.
+        extra: further keyword arguments of every call.
+
+    Raises:
+        ValueError: a reward that cannot be had for one completion by a plain call.
+    """
+
+    def __init__(self, functions: list[Callable], workers: int, extra: dict):
+        for function in functions:
+            name = getattr(function, "__name__", type(function).__name__)
+            if isinstance(function, torch.nn.Module):
+                raise ValueError(
+                    f"{name} is a reward model, which wants batches: set grading_workers=0"
+                )
+            if inspect.iscoroutinefunction(function):
+                raise ValueError(f"{name} is async, and waits beside others: set grading_workers=0")
+            if "log_extra" in inspect.signature(function).parameters:
+                raise ValueError(f"{name} logs columns in a batch's order: set grading_workers=0")
+        self._functions = functions
+        self._extra = extra
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="grading")
+        self._futures: dict[int, Future] = {}
+
+    def submit(self, row: int, example: dict, completion, completion_ids: list[int]) -> None:
+        """Start to grade a completion, unless that was done.
+
+        Args:
+            row: its place in the batch.
+            example: the dataset's row it was sampled for.
+        """
+        if row not in self._futures:
+            self._futures[row] = self._pool.submit(self._grade, example, completion, completion_ids)
+
+    def collect(
+        self, examples: list[dict], completions: list, ids: list[list[int]]
+    ) -> torch.Tensor:
+        """The rewards of a whole batch, (N, functions), NaN where a function gives None."""
+        for row, one in enumerate(zip(examples, completions, ids, strict=True)):
+            self.submit(row, *one)
+        futures, self._futures = self._futures, {}
+        return torch.tensor([futures[row].result() for row in range(len(examples))])
+
+    def _grade(self, example: dict, completion, completion_ids: list[int]) -> list[float]:
+        columns = {name: [value] for name, value in example.items() if name not in NOT_ARGUMENTS}
+        rewards = []
+        for function in self._functions:
+            (reward,) = function(
+                prompts=[example["prompt"]],
+                completions=[completion],
+                completion_ids=[completion_ids],
+                **columns,
+                **self._extra,
+            )
+            rewards.append(float("nan") if reward is None else float(reward))
+        return rewards

@@ -1,0 +1,429 @@
+"""RapidTrainer: Algorithm 1 of the paper, and its baselines, on TRL's GRPOTrainer.
+
+Sample an inference batch, grade it, split it into H mini-batches, take an optimizer step on each.
+Where it departs from TRL's loop:
+1. Groups stay whole: in a mini-batch, and in each forward and backward pass, as the importance-weighted
+   baseline needs (TRL shuffles single completions).
+2. The loss is one of the pure functions of `rapid.objectives`, from raw rewards.
+3. An optimizer step is one `training_step`, which makes its own passes: as many as there is something to
+   learn from, none of them wider than its longest completion.
+4. Processes see the whole inference batch and divide what is to be run.
+5. It can resample the groups without signal (DAPO) and sample in smaller batches (naive GRPO).
+6. It knows where its time goes (`clock`).
+"""
+
+import time
+from contextlib import contextmanager, nullcontext
+
+import torch
+from accelerate.utils import DistributedType
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import RandomSampler
+from trl import GRPOTrainer
+from trl.data_utils import is_conversational
+
+from rapid.objectives import contributes, dapo_loss, grpo_loss, pg_loss, rapid_loss
+from rapid.objectives.groups import signal
+from rapid.training import batches
+from rapid.training.batches import Batch
+from rapid.training.clock import PhaseClock
+from rapid.training.config import RapidConfig
+from rapid.training.forward import completion_logp
+from rapid.training.generation import instrumented
+from rapid.training.rewards import StreamedRewards
+
+# Padded tokens of a pass without gradient, which keeps no activations, for each of one with.
+NO_GRADIENT_FACTOR = 4
+# What of TRL's batch is used. Log-probabilities have the names of their policies in the objectives.
+KEPT = {
+    "prompt_ids": "prompt_ids",
+    "prompt_mask": "prompt_mask",
+    "completion_ids": "completion_ids",
+    "completion_mask": "completion_mask",
+    "ref_per_token_logps": "reference_logp",
+    "sampling_per_token_logps": "sampler_logp",
+}
+
+
+class RapidTrainer(GRPOTrainer):
+    """Train a policy with RAPID. Arguments are those of TRL's `GRPOTrainer`, `args` a `RapidConfig`.
+
+    The reward of a completion is the weighted sum of the reward functions; the first of them is what
+    dynamic sampling looks at. A completion that no function grades has a reward of 0. Policies are
+    text models and completions a single turn: no tools, no images.
+
+    After `train`, `clock.seconds` has the wall-clock seconds in sampling, grading, sync (of weights to
+    vLLM), backpropagation (all forward passes outside sampling, backward) and other; the
+    optimizer's own step is in none of them.
+
+    Raises:
+        ValueError: what this trainer does not do was asked for.
+    """
+
+    _tag_names = ["trl", "rapid"]  # noqa: RUF012 - as TRL has it
+    _name = "RAPID"
+
+    def __init__(self, model, reward_funcs, args: RapidConfig | None = None, **kwargs):
+        if kwargs.get("tools") or kwargs.get("environment_factory"):
+            raise ValueError(
+                "RapidTrainer trains on single turns: leave tools and environments out"
+            )
+        super().__init__(model, reward_funcs, args=args or RapidConfig("rapid"), **kwargs)
+        self.clock = PhaseClock()
+        self.completions_sampled = 0  # by this process
+        self._steps: list[list[Batch]] = []  # the passes of each optimizer step to come
+        self._mini_batches: list[Batch] = []
+        self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
+        self._rewards_per_func: torch.Tensor | None = None
+        self._spare_prompts = iter(())
+        self._sampled_logp: list[torch.Tensor] = []  # (T,) for each completion just sampled
+        self._metric_names: list[str] = []
+        self._metric_sums: torch.Tensor | None = (
+            None  # of the step's passes; the last is of weights
+        )
+        self._streamed = self._start_grading()
+        if self.use_vllm:
+            from rapid.training.vllm import mend_weight_sync
+
+            mend_weight_sync(self.vllm_generation, self.args.sync_in_one_call, self.clock)
+
+    # Sample and grade -----------------------------------------------------------------------------
+
+    def _prepare_inputs(self, inputs):
+        if not self.model.training:
+            return super()._prepare_inputs(inputs)
+        args = self.args
+        if self._step % args.H == 0 or not self._steps:
+            with self.clock.phase("other"):
+                batch = self._generate_and_score_completions(inputs)
+                batch = self._gathered(self._resample(batch))
+                self._mini_batches = batches.mini_batches(batch, args.H)
+                self._steps = [self._passes(step) for step in range(args.H)]
+                self._find_behavior_logp()
+        return self._steps[self._step % args.H]
+
+    def _generate_and_score_completions(self, inputs) -> Batch:
+        self._examples, self._sampled_logp = inputs, []
+        with self.clock.phase("other"), self._no_logp_of_trl():
+            sampled = super()._generate_and_score_completions(inputs)
+        if "tool_mask" in sampled or "pixel_values" in sampled:
+            raise ValueError(
+                "RapidTrainer trains on text: leave tools, environments and images out"
+            )
+        batch = {ours: sampled[name] for name, ours in KEPT.items() if name in sampled}
+        if self._sampled_logp:
+            batch["sampler_logp"] = pad_sequence(self._sampled_logp, batch_first=True)[
+                :, : batch["completion_ids"].size(1)
+            ]
+        first = self.accelerator.process_index * len(inputs)
+        rewards = self._rewards_per_func[first : first + len(inputs)]  # (N, functions)
+        batch["rewards"] = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
+        batch["accuracy"] = rewards[:, 0].nan_to_num()
+        self.completions_sampled += len(inputs)
+        return batch
+
+    @contextmanager
+    def _no_logp_of_trl(self):
+        """TRL finds log mu unless it samples for each optimizer step: let it think so."""
+        self.args.gradient_accumulation_steps = self.args.steps_per_generation
+        try:
+            yield
+        finally:
+            self.args.gradient_accumulation_steps = 1
+
+    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, *args):
+        size = self.args.sampling_batch_size or len(prompt_ids)
+        completion_ids, logps = [], []
+        for start in range(0, len(prompt_ids), size):
+            with self.clock.phase("sampling"), self._watching(start) as recorded:
+                ids, chunk_logps = super()._generate_single_turn(
+                    prompt_ids[start : start + size],
+                    images,
+                    multimodal_fields,
+                    num_generations,
+                    *args,
+                )
+            for row, completion in enumerate(ids, start):
+                self._grade_early(row, completion)
+            completion_ids += ids
+            logps += chunk_logps or []
+            self._sampled_logp += recorded
+        return completion_ids, logps or None
+
+    @contextmanager
+    def _watching(self, start: int):
+        """Share prompts, record log mu and grade early in what transformers samples from row `start`."""
+        args = self.args
+        if self.use_vllm or not self.model.training:
+            yield []
+            return
+        with instrumented(
+            self.accelerator.unwrap_model(self.model),
+            share_prefill=args.share_prefill,
+            record_at=args.temperature if args.H > 1 and self._sampler_is_exact() else None,
+            ends=torch.tensor(self.eos_token_ids),
+            on_end=(lambda row, ids: self._grade_early(start + row, ids))
+            if self._streamed
+            else None,
+        ) as recorded:
+            yield recorded
+
+    def _sampler_is_exact(self) -> bool:
+        """Whether the sampler's log-probabilities are the policy's up to float32's rounding."""
+        args = self.args
+        if not args.reuse_logp or args.bf16 or args.fp16:
+            return False
+        if self.use_vllm:
+            from rapid.training.vllm import dtype
+
+            return dtype(self.vllm_generation) == torch.float32
+        return True
+
+    def _start_grading(self) -> StreamedRewards | None:
+        if not self.args.grading_workers:
+            return None
+        extra = {"trainer_state": self.state, "log_metric": self._log_metric}
+        return StreamedRewards(self.reward_funcs, self.args.grading_workers, extra)
+
+    def _grade_early(self, row: int, ids: list[int]) -> None:
+        if not self._streamed or not self.model.training:
+            return
+        example = self._examples[row]
+        text = self.processing_class.decode(ids, skip_special_tokens=True)
+        if is_conversational(example):
+            if getattr(self._tokenizer, "response_template", None) is not None:
+                return  # TRL parses what the model says: graded when all are sampled
+            text = [{"role": "assistant", "content": text}]
+        self._streamed.submit(row, example, text, ids)
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        with self.clock.phase("grading"):
+            if self._streamed and self.model.training:
+                rewards = self._streamed.collect(inputs, completions, completion_ids_list)
+                self._rewards_per_func = self.accelerator.gather(
+                    rewards.to(self.accelerator.device)
+                )
+            else:
+                self._rewards_per_func = super()._calculate_rewards(
+                    inputs, prompts, completions, completion_ids_list
+                )
+        return self._rewards_per_func
+
+    def _resample(self, batch: Batch) -> Batch:
+        """Replace groups without signal by groups of other prompts, for a bounded number of rounds."""
+        group = self.num_generations
+        for _ in range(1, self.args.dynamic_sampling_rounds):
+            dead = batches.without_signal(batch["accuracy"], group)
+            count = torch.tensor(len(dead), device=self.accelerator.device)
+            count = int(self.accelerator.gather(count).max())  # all processes sample alike
+            if not count:
+                break
+            inputs = [prompt for prompt in self._draw(count) for _ in range(group)]
+            fresh = self._generate_and_score_completions(inputs)
+            # Only groups with signal are taken over, so that no round makes a batch poorer.
+            is_dead = torch.zeros(count, dtype=torch.bool, device=dead.device)
+            is_dead[batches.without_signal(fresh["accuracy"], group)] = True
+            alive = (~is_dead).nonzero().flatten()[: len(dead)]
+            fresh = batches.take(fresh, alive.tolist(), group, trim=False)
+            dead = dead[: len(alive)]
+            pad_id = self._tokenizer.pad_token_id
+            batch = batches.replace_groups(batch, fresh, dead, group, pad_id)
+        return batch
+
+    def _draw(self, count: int) -> list[dict]:
+        """`count` further prompts: endless passes over the training set, in an order of their own."""
+        drawn = []
+        while len(drawn) < count:
+            index = next(self._spare_prompts, None)
+            if index is None:
+                self._spare_prompts = iter(RandomSampler(self.train_dataset))
+            else:
+                drawn.append(self.train_dataset[index])
+        return drawn
+
+    # Split into mini-batches, and these into passes -----------------------------------------------
+
+    def _gathered(self, batch: Batch) -> Batch:
+        """The inference batch of all processes, whose groups any of them can run."""
+        if self.accelerator.num_processes == 1:
+            return batch
+        gathered = {}
+        for name, value in batch.items():
+            if value.dim() == 2:
+                width = torch.tensor(value.size(1), device=value.device)
+                width = int(self.accelerator.gather(width).max())
+                value = batches.widen(value, width, name, self._tokenizer.pad_token_id)
+            gathered[name] = self.accelerator.gather(value)
+        return gathered
+
+    def _passes(self, step: int) -> list[Batch]:
+        """What this process runs in a step: the same number of passes as the others."""
+        args, group, mini_batch = self.args, self.num_generations, self._mini_batches[step]
+        processes = self.accelerator.num_processes
+        groups = list(range(len(mini_batch["rewards"]) // group))
+        if args.skip_zero_groups:
+            alive = contributes(
+                args.objective,
+                mini_batch["rewards"],
+                group,
+                on_policy=step == 0,
+                eta=args.eta,
+                beta=args.beta,
+            )
+            groups = alive.nonzero().flatten().tolist()
+        widths = batches.group_widths(mini_batch, group)
+        costs = [sum(width) for width in widths]
+        shares = batches.share_out(groups, costs, processes)
+        if args.pack:
+            budget = args.token_budget or args.micro_batch_size * self._width()
+            plans = [batches.pack(share, widths, group, budget) for share in shares]
+        else:
+            plans = [batches.chunks(share, args.micro_batch_size // group) for share in shares]
+        # DeepSpeed steps in a backward pass, and all processes must make as many of them.
+        least = 1 if self.accelerator.distributed_type == DistributedType.DEEPSPEED else 0
+        count = max(least, *map(len, plans))
+        plan = plans[self.accelerator.process_index]
+        passes = [
+            batches.with_shares(
+                batches.take(mini_batch, some, group, trim=args.pack), mini_batch, processes
+            )
+            for some in plan
+        ]
+        idle = batches.take(mini_batch, [costs.index(min(costs))], group, trim=True)
+        return passes + [batches.without_weight(idle)] * (count - len(plan))
+
+    def _width(self) -> int:
+        """Tokens of the longest prompt and the longest completion of the inference batch together."""
+        one = self._mini_batches[0]  # all are as wide: none is trimmed
+        return one["prompt_ids"].size(1) + one["completion_ids"].size(1)
+
+    def _find_behavior_logp(self) -> None:
+        """log mu, from the second step on: in the first the policy is mu."""
+        first = 1 if self.args.reuse_logp else 0
+        for passes in self._steps[first:]:
+            for piece in passes:
+                if self._sampler_is_exact() and "sampler_logp" in piece:
+                    piece["behavior_logp"] = piece["sampler_logp"]
+                else:
+                    with torch.no_grad(), self.clock.phase("backpropagation"):
+                        piece["behavior_logp"] = self._logp(self.model, piece)
+
+    # Step -----------------------------------------------------------------------------------------
+
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        model.train()
+        if callable(getattr(self.optimizer, "train", None)):
+            self.optimizer.train()
+        began = time.perf_counter()
+        passes = self._prepare_inputs(inputs)
+        mini_batch = self._mini_batches[self._step % self.args.H]
+        self._step += 1
+        with self.clock.phase("backpropagation"):
+            loss = torch.zeros((), device=self.accelerator.device)
+            for number, piece in enumerate(passes, 1):
+                with self._accumulating(model, last=number == len(passes)):
+                    with self.compute_loss_context_manager():
+                        part = self._compute_loss(model, piece)
+                    self._backward(part)
+                loss = loss + part.detach()
+            if not passes:  # the optimizer steps all the same: its momentum moves
+                for parameter in model.parameters():
+                    if parameter.requires_grad and parameter.grad is None:
+                        parameter.grad = torch.zeros_like(parameter)
+        self._record_step(mini_batch, time.perf_counter() - began)
+        return loss
+
+    @contextmanager
+    def _accumulating(self, model, last: bool):
+        """Processes exchange gradients in the last pass only (DeepSpeed: its own way)."""
+        deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
+        self.accelerator.gradient_state._set_sync_gradients(last)
+        with nullcontext() if last or deepspeed else self.accelerator.no_sync(model):
+            yield
+
+    def _backward(self, loss: torch.Tensor) -> None:
+        deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
+        self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
+
+    def _logp(self, model, piece: Batch) -> torch.Tensor:
+        share = self.args.share_prefill and not self.args.gradient_checkpointing
+        with self.accelerator.autocast():
+            return completion_logp(model, piece, self._group(), self.temperature, share)
+
+    def _group(self) -> int:
+        return self.num_generations if self.model.training else self.num_generations_eval
+
+    def _compute_loss(self, model, inputs):
+        """The loss of a pass, times the share of its mini-batch that it is."""
+        logp = self._logp(model, inputs)  # (N, T)
+        mask, rewards = inputs["completion_mask"], inputs["rewards"]
+        behavior_logp = inputs.get("behavior_logp", logp.detach())
+        args, group, share = self.args, self._group(), "sequence_share"
+        match args.objective:
+            case "rapid":
+                loss, metrics = rapid_loss(
+                    logp, behavior_logp, mask, rewards, group, args.eta, args.clip
+                )
+            case "pg":
+                loss, metrics = pg_loss(logp, mask, rewards, group)
+            case "grpo":
+                reference_logp = inputs.get("reference_logp", logp.detach())
+                loss, metrics = grpo_loss(
+                    logp,
+                    behavior_logp,
+                    reference_logp,
+                    mask,
+                    rewards,
+                    group,
+                    args.beta,
+                    args.epsilon,
+                )
+            case "dapo":
+                loss, metrics = dapo_loss(
+                    logp, behavior_logp, mask, rewards, group, args.epsilon, self.epsilon_high
+                )
+                share = "token_share"
+        if "sampler_logp" in inputs and "behavior_logp" not in inputs:
+            off = (inputs["sampler_logp"] - logp.detach()).abs() * mask
+            metrics["sampler_mismatch"] = off.sum() / mask.sum().clamp(min=1)
+        weight = inputs.get(share, torch.ones((), device=loss.device))
+        self._keep(metrics, weight)
+        return loss * weight
+
+    # Metrics --------------------------------------------------------------------------------------
+
+    def _keep(self, metrics: dict[str, torch.Tensor], weight: torch.Tensor) -> None:
+        """Add up a pass's metrics, and its weight among the passes."""
+        sums = torch.stack([*(value * weight for value in metrics.values()), weight]).float()
+        self._metric_names = list(metrics)
+        if not self.args.reduce_metrics_once:
+            sums = self.accelerator.reduce(sums, "mean").cpu()
+        self._metric_sums = sums if self._metric_sums is None else self._metric_sums + sums
+        if not self.model.training:
+            self._log_sums("eval")
+
+    def _record_step(self, mini_batch: Batch, seconds: float) -> None:
+        """Metrics of an optimizer step: of what was run, and of its whole mini-batch."""
+        log, accuracy = self._metrics["train"], mini_batch["accuracy"]
+        log["step_time"].append(seconds)
+        log["rapid/run"].append(0.0)  # share of the mini-batch; unless something was run
+        if self._metric_sums is not None:
+            log["rapid/run"][-1] = self._log_sums("train")
+        whole = {
+            "accuracy": accuracy.mean(),
+            "length": mini_batch["completion_mask"].sum(1).float().mean(),
+            "signal": signal(accuracy, self.num_generations),
+        }
+        for name, value in zip(whole, torch.stack(list(whole.values())).tolist(), strict=True):
+            log[f"rapid/{name}"].append(value)
+
+    def _log_sums(self, mode: str) -> float:
+        """Log the weighted means of what was kept; returns the weight, of all processes together."""
+        sums, self._metric_sums = self._metric_sums, None
+        if self.args.reduce_metrics_once:
+            sums = self.accelerator.reduce(sums, "mean")
+        *values, weight = sums.tolist()
+        for name, value in zip(self._metric_names, values, strict=True):
+            if weight:
+                self._metrics[mode][f"rapid/{name}"].append(value / weight)
+        return weight

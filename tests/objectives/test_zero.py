@@ -1,0 +1,60 @@
+"""Groups said to contribute nothing have a gradient of exactly zero, and no others are said to."""
+
+import pytest
+import torch
+
+from rapid.objectives import contributes, dapo_loss, grpo_loss, pg_loss, rapid_loss
+
+REWARDS = torch.tensor([0.0, 0, 0, 1, 1, 1, 1, 0, 1], dtype=torch.float64)  # three groups
+MASK = torch.ones(9, 4, dtype=torch.float64)
+
+
+def gradients(objective, on_policy, beta=0.0, eta=2.0):
+    """The gradient's size in each group, (3,)."""
+    torch.manual_seed(0)
+    logp = -torch.rand(9, 4, dtype=torch.float64)
+    mu = logp.clone() if on_policy else -torch.rand(9, 4, dtype=torch.float64)
+    reference = -torch.rand(9, 4, dtype=torch.float64)
+    logp.requires_grad_()
+    match objective:
+        case "rapid":
+            loss, _ = rapid_loss(logp, mu, MASK, REWARDS, 3, eta)
+        case "pg":
+            loss, _ = pg_loss(logp, MASK, REWARDS, 3)
+        case "grpo":
+            loss, _ = grpo_loss(logp, mu, reference, MASK, REWARDS, 3, beta, 0.2)
+        case "dapo":
+            loss, _ = dapo_loss(logp, mu, MASK, REWARDS, 3, 0.2, 0.28)
+    loss.backward()
+    return logp.grad.abs().view(3, -1).amax(1)
+
+
+@pytest.mark.parametrize("on_policy", [True, False])
+@pytest.mark.parametrize(
+    ("objective", "settings"),
+    [
+        ("rapid", {}),
+        ("rapid", {"eta": 0.5}),
+        ("pg", {}),
+        ("grpo", {}),
+        ("grpo", {"beta": 0.04}),
+        ("dapo", {}),
+    ],
+)
+def test_what_is_skipped_has_no_gradient_and_what_is_run_has(objective, settings, on_policy):
+    said = contributes(objective, REWARDS, 3, on_policy=on_policy, **settings)
+    found = gradients(objective, on_policy, **settings) > 0
+    assert said.tolist() == found.tolist()
+
+
+def test_all_one_groups_are_run_off_policy():
+    assert contributes("rapid", REWARDS, 3, on_policy=False).tolist() == [False, True, True]
+
+
+def test_all_one_groups_have_no_advantage_on_policy():
+    assert contributes("rapid", REWARDS, 3, on_policy=True).tolist() == [False, False, True]
+
+
+def test_torn_groups_are_refused():
+    with pytest.raises(ValueError, match="not whole groups"):
+        contributes("pg", REWARDS, 4, on_policy=True)

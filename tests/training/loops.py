@@ -1,0 +1,89 @@
+"""Training loops on the toy model, plain and with each saving, for tests in one and two processes."""
+
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rapid import RapidConfig, RapidTrainer
+
+# Nothing saved: all groups, passes of a fixed size padded to the inference batch, log mu found anew.
+PLAIN = {
+    "skip_zero_groups": False,
+    "pack": False,
+    "reuse_logp": False,
+    "share_prefill": False,
+    "reduce_metrics_once": False,
+    "grading_workers": 0,
+}
+SAVINGS = {
+    "skip_zero_groups": {"skip_zero_groups": True},
+    "pack": {"pack": True, "token_budget": 150},
+    "reuse_logp": {"reuse_logp": True},
+    "share_prefill": {"share_prefill": True},
+    "reduce_metrics_once": {"reduce_metrics_once": True},
+    "grading_workers": {"grading_workers": 2},
+}
+OBJECTIVES = {
+    "rapid": {"objective": "rapid", "H": 4},
+    "pg": {"objective": "pg", "H": 1},
+    "grpo": {"objective": "grpo", "H": 2, "beta": 0.04},
+    "dapo": {"objective": "dapo", "H": 2, "epsilon_high": 0.28},
+}
+
+
+def digits_sum(prompts, completions, **_):
+    """A reward that an untrained byte model earns now and then; some groups all, some never."""
+    return [
+        float((sum(map(ord, text)) + len(prompt)) % 3 == 0)
+        for prompt, text in zip(prompts, completions, strict=True)
+    ]
+
+
+def run(*args, **settings) -> RapidTrainer:
+    """A trainer after training. Built and trained at once: building it sets the seed."""
+    trainer = build(*args, **settings)
+    trainer.train()
+    return trainer
+
+
+def build(model, folder, objective, reward=digits_sum, **settings) -> RapidTrainer:
+    """A trainer for 20 optimizer steps of 16 completions."""
+    torch.set_num_threads(1)
+    settings = {
+        "n_step": 16,
+        "num_generations": 4,
+        "micro_batch_size": 8,
+        "max_completion_length": 6,
+        "learning_rate": 0.05,
+        "max_grad_norm": 0.0,
+        "optim": "sgd",  # Adam would blow rounding errors up where a gradient is zero
+        "max_steps": 20,
+        "logging_steps": 1,
+        **OBJECTIVES[objective],
+        **settings,
+    }
+    config = RapidConfig(
+        str(folder),
+        seed=0,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        save_strategy="no",
+        gradient_checkpointing=False,
+        disable_tqdm=True,
+        lr_scheduler_type="constant",
+        **settings,
+    )
+    prompts = [f"{'long ' * (i % 4)}prompt {i}" for i in range(32)]
+    return RapidTrainer(
+        AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64),
+        reward,
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),
+        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
+    )
+
+
+def weights(trainer) -> torch.Tensor:
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    return torch.cat([p.detach().flatten() for p in model.parameters()])

@@ -1,0 +1,140 @@
+"""Splitting, and replacing groups of, a sampled batch."""
+
+import random
+from itertools import pairwise
+
+import pytest
+import torch
+
+from rapid.training.batches import (
+    group_widths,
+    mini_batches,
+    pack,
+    replace_groups,
+    share_out,
+    take,
+    with_shares,
+    without_signal,
+    without_weight,
+)
+
+
+def batch(rows=8, width=3):
+    ids = torch.arange(rows)[:, None].expand(rows, width).clone()
+    mask = torch.ones(rows, width, dtype=torch.long)
+    return {
+        "prompt_ids": ids,
+        "prompt_mask": mask.clone(),
+        "completion_ids": ids,
+        "completion_mask": mask,
+        "total": torch.tensor(24),
+    }
+
+
+def test_mini_batches_keep_order_and_lose_nothing():
+    pieces = mini_batches(batch(), 2)
+    assert [piece["completion_ids"][:, 0].tolist() for piece in pieces] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+    ]
+    assert all(piece["total"] == 24 for piece in pieces)
+
+
+def test_shares_sum_to_one_over_everything_that_could_be_run():
+    whole = batch()
+    whole["completion_mask"][0, 1:] = 0
+    whole["completion_mask"][5] = 0
+    pieces = [with_shares(take(whole, groups, 2, True), whole, 1) for groups in ([0], [1, 2], [3])]
+    assert sum(piece["sequence_share"].item() for piece in pieces) == 1
+    assert sum(piece["token_share"].item() for piece in pieces) == pytest.approx(1)
+    assert pieces[0]["token_share"].item() == pytest.approx(4 / 19)
+
+
+def test_shares_make_up_for_the_mean_over_processes():
+    piece = with_shares(take(batch(), [0], 2, True), batch(), processes=2)
+    assert piece["sequence_share"] == piece["token_share"] == 0.5
+
+
+def test_an_idle_pass_has_no_weight():
+    piece = without_weight(take(batch(), [0], 2, True))
+    assert piece["sequence_share"] == piece["token_share"] == 0
+
+
+def test_a_trimmed_pass_is_as_wide_as_its_own_longest_rows():
+    whole = batch()
+    whole["prompt_mask"][:4, 0] = 0  # padded on the left
+    whole["completion_mask"][2:4, 1:] = 0  # padded on the right
+    whole["completion_ids"] = torch.arange(24).view(8, 3)
+    first, second = take(whole, [0], 2, True), take(whole, [1], 2, True)
+    assert first["prompt_ids"].shape == second["prompt_mask"].shape == (2, 2)
+    assert first["completion_ids"].shape == (2, 3)
+    assert second["completion_ids"].tolist() == [[6], [9]]
+    assert second["completion_mask"].all()
+    assert take(whole, [1], 2, False)["completion_ids"].shape == (2, 3)
+
+
+def test_widths_are_of_the_longest_in_each_group():
+    whole = batch(4)
+    whole["completion_mask"][0, 1:] = 0
+    whole["completion_mask"][2:, 2:] = 0
+    assert group_widths(whole, 2) == [(3, 3), (3, 2)]
+
+
+WIDTHS = [(10, random.Random(i).randint(1, 50)) for i in range(40)]
+
+
+class TestPack:
+    def test_every_group_is_in_one_pass(self):
+        packed = pack(range(40), WIDTHS, 4, 400)
+        assert sorted(group for one in packed for group in one) == list(range(40))
+
+    def test_no_pass_of_several_groups_exceeds_the_budget(self):
+        for one in pack(range(40), WIDTHS, 4, 400):
+            prompt, completion = (max(WIDTHS[g][i] for g in one) for i in (0, 1))
+            assert len(one) == 1 or len(one) * 4 * (prompt + completion) <= 400
+
+    def test_the_next_group_would_not_have_fitted(self):
+        passes = pack(range(40), WIDTHS, 4, 400)
+        for one, after in pairwise(passes):
+            width = max(sum(WIDTHS[g]) for g in one)
+            assert (len(one) + 1) * 4 * width > 400 or after == []
+
+    def test_a_group_wider_than_the_budget_has_a_pass_of_its_own(self):
+        assert pack([0, 1], [(5, 100), (5, 5)], 2, 30) == [[0], [1]]
+
+    def test_padding_is_little(self):
+        passes = pack(range(40), WIDTHS, 4, 400)
+        padded = sum(len(one) * max(sum(WIDTHS[g]) for g in one) for one in passes)
+        assert sum(map(sum, WIDTHS)) / padded > 0.9
+
+
+class TestShareOut:
+    def test_every_group_has_one_process(self):
+        shares = share_out(range(1, 40), [sum(width) for width in WIDTHS], 3)
+        assert sorted(group for share in shares for group in share) == list(range(1, 40))
+
+    def test_loads_differ_by_less_than_one_group(self):
+        costs = [sum(width) for width in WIDTHS]
+        loads = [sum(costs[g] for g in share) for share in share_out(range(40), costs, 4)]
+        assert max(loads) - min(loads) <= max(costs)
+
+    def test_fewer_groups_than_processes(self):
+        assert share_out([5], [1] * 6, 3) == [[5], [], []]
+
+
+def test_groups_without_signal():
+    rewards = torch.tensor([0.0, 0, 1, 0, 1, 1, 0.5, 0])
+    assert without_signal(rewards, 2).tolist() == [0, 2]
+    assert without_signal(torch.tensor([1.0, 0, 0, 0]), 2).tolist() == [1]
+
+
+def test_replaced_groups_are_padded_on_their_own_side():
+    old = {"prompt_ids": torch.full((4, 2), 5), "completion_ids": torch.full((4, 2), 6)}
+    new = {"prompt_ids": torch.full((2, 3), 7), "completion_ids": torch.full((2, 1), 8)}
+    old |= {"prompt_mask": torch.ones(4, 2), "rewards": torch.zeros(4)}
+    new |= {"prompt_mask": torch.ones(2, 3), "rewards": torch.ones(2)}
+    both = replace_groups(old, new, torch.tensor([1]), group_size=2, pad_id=9)
+    assert both["prompt_ids"].tolist() == [[9, 5, 5]] * 2 + [[7, 7, 7]] * 2
+    assert both["prompt_mask"].tolist() == [[0, 1, 1]] * 2 + [[1, 1, 1]] * 2
+    assert both["completion_ids"].tolist() == [[6, 6]] * 2 + [[8, 9]] * 2
+    assert both["rewards"].tolist() == [0, 0, 1, 1]

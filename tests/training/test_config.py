@@ -1,0 +1,69 @@
+"""Settings that contradict each other are refused, with what to change."""
+
+from dataclasses import replace
+
+import pytest
+
+from rapid.training import RapidConfig
+
+GOOD = {
+    "output_dir": "unused",
+    "use_cpu": True,
+    "bf16": False,
+    "report_to": [],
+    "H": 2,
+    "n_step": 8,
+    "num_generations": 4,
+    "micro_batch_size": 4,
+}
+
+
+def test_batch_sizes_follow_from_h_and_n_step():
+    config = RapidConfig(**GOOD)
+    assert config.generation_batch_size == 16
+    assert config.steps_per_generation == 2
+    assert config.gradient_accumulation_steps == 1
+    assert config.per_device_train_batch_size == 8
+
+
+def test_a_config_can_be_made_from_another():
+    config = RapidConfig(**GOOD)
+    assert replace(config, learning_rate=0.1).generation_batch_size == 16
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"H": 0}, "set H >= 1"),
+        ({"eta": 0.0}, "set eta > 0"),
+        ({"micro_batch_size": 2}, "make it a multiple of 4"),
+        ({"micro_batch_size": 0}, "make it a multiple of 4"),
+        ({"per_device_train_batch_size": 2}, "leave it unset"),
+        ({"gradient_accumulation_steps": 2}, "leave it unset"),
+        ({"steps_per_generation": 4}, "leave it unset"),
+        ({"generation_batch_size": 64}, "leave it unset"),
+        ({"n_step": 10}, "n_step=10 completions are not whole groups of num_generations=4"),
+        ({"n_step": 2}, "make it a multiple of 4"),
+        ({"num_iterations": 2}, "raise H instead"),
+        ({"objective": "pg"}, "set H=1 or objective='rapid'"),
+        ({"beta": 0.1}, "set beta=0"),
+        ({"top_p": 0.9}, "set top_p=1"),
+        ({"top_k": 50}, "set top_p=1"),
+        ({"min_p": 0.1}, "set top_p=1"),
+        ({"repetition_penalty": 1.1}, "repetition_penalty=1"),
+        ({"grading_workers": -1}, "set it to 0 or more"),
+        ({"token_budget": 0}, "set it to at least 1"),
+        ({"loss_type": "grpo"}, "objective='rapid' decides"),
+        ({"scale_rewards": "group"}, "objective='rapid' decides"),
+        ({"vllm_importance_sampling_correction": True}, "a second time"),
+        ({"sampling_batch_size": 0}, "set it to at least 1"),
+        ({"sampling_batch_size": 6, "use_vllm": True}, "a multiple of num_generations=4"),
+    ],
+)
+def test_a_contradiction_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        RapidConfig(**{**GOOD, **change})
+
+
+def test_on_policy_may_truncate_sampling():
+    RapidConfig(**{**GOOD, "H": 1, "objective": "pg", "top_p": 0.9})
