@@ -71,7 +71,7 @@ def positions(mask: Tensor) -> Tensor:
 
 
 def model_config(model):
-    """The text model's configuration, however the model is wrapped."""
-    while not hasattr(model, "config"):
+    """The text model's configuration, also of a model that DDP or DeepSpeed has wrapped."""
+    while hasattr(model, "module"):
         model = model.module
     return model.config.get_text_config()

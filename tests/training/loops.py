@@ -1,5 +1,8 @@
 """Training loops on the toy model, plain and with each saving, for tests in one and two processes."""
 
+import random
+from collections import Counter
+
 import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -39,6 +42,20 @@ def digits_sum(prompts, completions, **_):
     ]
 
 
+class ScriptedTrainer(RapidTrainer):
+    """Samples what the prompt, the place in its group and the step say: alike in any number of processes."""
+
+    def _generate_single_turn(self, prompt_ids, *_):
+        seen, completions = Counter(), []
+        for ids in map(tuple, prompt_ids):
+            rng = random.Random(repr((ids, seen[ids], self.state.global_step)))
+            seen[ids] += 1
+            completions.append([rng.randrange(2, 258) for _ in range(rng.randint(1, 8))])
+        for row, ids in enumerate(completions):
+            self._grade_early(row, ids)
+        return completions, None
+
+
 def run(*args, **settings) -> RapidTrainer:
     """A trainer after training. Built and trained at once: building it sets the seed."""
     trainer = build(*args, **settings)
@@ -46,7 +63,15 @@ def run(*args, **settings) -> RapidTrainer:
     return trainer
 
 
-def build(model, folder, objective, reward=digits_sum, **settings) -> RapidTrainer:
+def build(
+    model,
+    folder,
+    objective,
+    reward=digits_sum,
+    trainer=RapidTrainer,
+    dtype=torch.float64,
+    **settings,
+) -> RapidTrainer:
     """A trainer for 20 optimizer steps of 16 completions."""
     torch.set_num_threads(1)
     settings = {
@@ -75,8 +100,8 @@ def build(model, folder, objective, reward=digits_sum, **settings) -> RapidTrain
         **settings,
     )
     prompts = [f"{'long ' * (i % 4)}prompt {i}" for i in range(32)]
-    return RapidTrainer(
-        AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64),
+    return trainer(
+        AutoModelForCausalLM.from_pretrained(model, dtype=dtype),
         reward,
         args=config,
         train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),

@@ -1,0 +1,56 @@
+"""What one of several processes runs for test_processes.py: loops on the toy model, from JSON to JSON.
+
+The first process writes, for each loop asked for, its final weights and what its steps logged.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from rapid.train import without_vllm
+
+without_vllm()
+
+from tests.training.loops import ScriptedTrainer, build, weights  # noqa: E402
+
+
+def count_rows(trainer) -> list[list[int]]:
+    """Collects, for each optimizer step, the completions of each pass."""
+    steps: list[list[int]] = []
+    step, loss = trainer.training_step, trainer._compute_loss
+
+    def watched_step(*args):
+        steps.append([])
+        return step(*args)
+
+    def watched_loss(model, inputs):
+        steps[-1].append(len(inputs["completion_ids"]) if inputs["sequence_share"] else 0)
+        return loss(model, inputs)
+
+    trainer.training_step, trainer._compute_loss = watched_step, watched_loss
+    return steps
+
+
+def main(asked: Path, model: Path, out: Path) -> None:
+    for name, settings in json.loads(asked.read_text()).items():
+        trainer = build(model, out / name, trainer=ScriptedTrainer, dtype=torch.float32, **settings)
+        rows = count_rows(trainer)
+        trainer.train()
+        process = trainer.accelerator.process_index
+        torch.save(
+            {
+                "weights": weights(trainer),
+                "log": [row for row in trainer.state.log_history if "rapid/run" in row],
+                "rows": rows,
+                "kind": str(trainer.accelerator.distributed_type),
+                "processes": trainer.accelerator.num_processes,
+            },
+            out / f"{name}.{process}.pt",
+        )
+        print(name, process, "done", flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
