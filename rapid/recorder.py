@@ -39,5 +39,6 @@ class StepRecorder(TrainerCallback):
                 clip_fraction=logs.get("rapid/clip_fraction"),
                 weight=logs.get("rapid/weight"),
                 kl=logs.get("rapid/kl"),
+                run=logs.get("rapid/run"),
             )
         )

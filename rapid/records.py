@@ -109,6 +109,9 @@ class StepRecord(Record):
     clip_fraction: float | None = Field(None, description="share of weights, or ratios, clipped")
     weight: float | None = Field(None, description="mean importance weight before clipping")
     kl: float | None = Field(None, description="nats a token, to the model before training")
+    run: float | None = Field(
+        None, description="share of the mini-batch with a gradient, which ran"
+    )
 
 
 class Runtime(Record):
@@ -141,6 +144,7 @@ class RunSummary(Record):
     completions: int = Field(0, description="completions sampled, resampled ones too")
     staleness: float | None = None
     clip_fraction: float | None = None
+    run: float | None = Field(None, description="mean share of a mini-batch that was run")
     completion_length: float | None = Field(None, description="mean tokens a completion")
     reward_first: float | None = Field(None, description="mean reward, first tenth of the steps")
     reward_last: float | None = Field(None, description="mean reward, last tenth of the steps")

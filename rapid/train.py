@@ -87,6 +87,7 @@ def _means(steps: list[StepRecord]) -> dict:
         "optimizer_steps": len(steps),
         "staleness": mean("staleness", steps),
         "clip_fraction": mean("clip_fraction", steps),
+        "run": mean("run", steps),
         "completion_length": mean("completion_length", steps),
         "reward_first": mean("reward", steps[:tenth]),
         "reward_last": mean("reward", steps[-tenth:]),
@@ -175,6 +176,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         micro_batch_size=training.micro_batch,
         max_completion_length=spec.max_completion_length,
         temperature=training.temperature,
+        grading_workers=1 if spec.threads > 1 else 0,
         learning_rate=training.learning_rate,
         num_train_epochs=training.epochs,
     )

@@ -50,8 +50,13 @@ def rapid_loss(
         `weight` (mean w), each 0-d.
 
     Raises:
-        ValueError: N is not a whole number of groups.
+        ValueError: N is not a whole number of groups, or leave_one_out leaves nobody in a group.
     """
+    if leave_one_out and group_size < 2:
+        raise ValueError(
+            f"leave_one_out takes the baseline from the others of a group, but group_size={group_size}: "
+            "make groups of at least 2"
+        )
     completion_logp = (logp * mask).sum(1)  # (N,) log pi(y_n | x_n)
     log_weight = (completion_logp - (behavior_logp * mask).sum(1)).detach()  # (N,)
     weight = log_weight.exp()

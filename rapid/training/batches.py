@@ -35,6 +35,41 @@ def group_widths(batch: Batch, group_size: int) -> list[tuple[int, int]]:
     return list(zip(prompts, completions, strict=True))
 
 
+def passes(
+    mini_batch: Batch,
+    groups: Sequence[int],
+    group_size: int,
+    *,
+    processes: int,
+    process: int,
+    size: int,
+    budget: int | None,
+    least: int = 0,
+) -> list[Batch]:
+    """The passes of one process, as many as of any other.
+
+    Args:
+        groups: those of the mini-batch to be run.
+        size: groups of a pass, in order and untrimmed, if there is no budget.
+        budget: padded tokens of a pass.
+        least: passes to make even if there is nothing to run.
+    """
+    widths = group_widths(mini_batch, group_size)
+    costs = [sum(width) for width in widths]
+    shares = share_out(groups, costs, processes)
+    if budget is None:
+        plans = [[share[i : i + size] for i in range(0, len(share), size)] for share in shares]
+    else:
+        plans = [pack(share, widths, group_size, budget) for share in shares]
+    trim = budget is not None
+    made = [
+        with_shares(take(mini_batch, some, group_size, trim), mini_batch, processes)
+        for some in plans[process]
+    ]
+    idle = without_weight(take(mini_batch, [costs.index(min(costs))], group_size, trim=True))
+    return made + [idle] * (max(least, *map(len, plans)) - len(made))
+
+
 def share_out(groups: Sequence[int], costs: Sequence[int], processes: int) -> list[list[int]]:
     """Divide groups among processes, so that the costs of all are about equal.
 
@@ -70,11 +105,6 @@ def pack(
             passes.append([group])
             prompt, completion = widths[group]
     return passes
-
-
-def chunks(groups: Sequence[int], size: int) -> Passes:
-    """Passes of `size` groups, in order."""
-    return [list(groups[start : start + size]) for start in range(0, len(groups), size)]
 
 
 def take(mini_batch: Batch, groups: Sequence[int], group_size: int, trim: bool) -> Batch:

@@ -3,6 +3,7 @@
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Literal
 
+import torch
 from trl import GRPOConfig
 
 Objective = Literal["rapid", "pg", "grpo", "dapo"]
@@ -103,6 +104,8 @@ class RapidConfig(GRPOConfig):
 
     def __post_init__(self):
         self._check()
+        if self.bf16 is None and not self.fp16:  # TRL's default is bf16, which a laptop cannot do
+            self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
         processes = self.device and self.world_size  # the device's set-up says how many there are
         if self.n_step % (self.num_generations * processes):
             raise ValueError(

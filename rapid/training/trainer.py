@@ -17,12 +17,13 @@ from contextlib import contextmanager, nullcontext
 
 import torch
 from accelerate.utils import DistributedType
+from datasets import Dataset
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import RandomSampler
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
 
-from rapid.objectives import contributes, dapo_loss, grpo_loss, pg_loss, rapid_loss
+from rapid.objectives import contributes
 from rapid.objectives.groups import signal
 from rapid.training import batches
 from rapid.training.batches import Batch
@@ -30,6 +31,8 @@ from rapid.training.clock import PhaseClock
 from rapid.training.config import RapidConfig
 from rapid.training.forward import completion_logp
 from rapid.training.generation import instrumented
+from rapid.training.loss import pass_loss
+from rapid.training.metrics import WeightedMeans
 from rapid.training.rewards import StreamedRewards
 
 # Padded tokens of a pass without gradient, which keeps no activations, for each of one with.
@@ -69,6 +72,7 @@ class RapidTrainer(GRPOTrainer):
                 "RapidTrainer trains on single turns: leave tools and environments out"
             )
         super().__init__(model, reward_funcs, args=args or RapidConfig("rapid"), **kwargs)
+        self._refuse_too_few_prompts()
         self.clock = PhaseClock()
         self.completions_sampled = 0  # by this process
         self._steps: list[list[Batch]] = []  # the passes of each optimizer step to come
@@ -77,15 +81,23 @@ class RapidTrainer(GRPOTrainer):
         self._rewards_per_func: torch.Tensor | None = None
         self._spare_prompts = iter(())
         self._sampled_logp: list[torch.Tensor] = []  # (T,) for each completion just sampled
-        self._metric_names: list[str] = []
-        self._metric_sums: torch.Tensor | None = (
-            None  # of the step's passes; the last is of weights
+        self._means = WeightedMeans(
+            lambda values: self.accelerator.reduce(values, "mean"), self.args.reduce_metrics_once
         )
         self._streamed = self._start_grading()
         if self.use_vllm:
             from rapid.training.vllm import mend_weight_sync
 
             mend_weight_sync(self.vllm_generation, self.args.sync_in_one_call, self.clock)
+
+    def _refuse_too_few_prompts(self) -> None:
+        needed = self.args.H * self.args.n_step // self.num_generations
+        if isinstance(self.train_dataset, Dataset) and len(self.train_dataset) < needed:
+            raise ValueError(
+                f"train_dataset has {len(self.train_dataset)} prompts, but one inference batch takes "
+                f"{needed} (H={self.args.H} * n_step={self.args.n_step} / num_generations="
+                f"{self.num_generations}): lower H or n_step, or repeat the dataset"
+            )
 
     # Sample and grade -----------------------------------------------------------------------------
 
@@ -259,7 +271,6 @@ class RapidTrainer(GRPOTrainer):
     def _passes(self, step: int) -> list[Batch]:
         """What this process runs in a step: the same number of passes as the others."""
         args, group, mini_batch = self.args, self.num_generations, self._mini_batches[step]
-        processes = self.accelerator.num_processes
         groups = list(range(len(mini_batch["rewards"]) // group))
         if args.skip_zero_groups:
             alive = contributes(
@@ -271,26 +282,19 @@ class RapidTrainer(GRPOTrainer):
                 beta=args.beta,
             )
             groups = alive.nonzero().flatten().tolist()
-        widths = batches.group_widths(mini_batch, group)
-        costs = [sum(width) for width in widths]
-        shares = batches.share_out(groups, costs, processes)
-        if args.pack:
-            budget = args.token_budget or args.micro_batch_size * self._width()
-            plans = [batches.pack(share, widths, group, budget) for share in shares]
-        else:
-            plans = [batches.chunks(share, args.micro_batch_size // group) for share in shares]
-        # DeepSpeed steps in a backward pass, and all processes must make as many of them.
+        budget = (args.token_budget or args.micro_batch_size * self._width()) if args.pack else None
+        # DeepSpeed steps in a backward pass: there has to be one.
         least = 1 if self.accelerator.distributed_type == DistributedType.DEEPSPEED else 0
-        count = max(least, *map(len, plans))
-        plan = plans[self.accelerator.process_index]
-        passes = [
-            batches.with_shares(
-                batches.take(mini_batch, some, group, trim=args.pack), mini_batch, processes
-            )
-            for some in plan
-        ]
-        idle = batches.take(mini_batch, [costs.index(min(costs))], group, trim=True)
-        return passes + [batches.without_weight(idle)] * (count - len(plan))
+        return batches.passes(
+            mini_batch,
+            groups,
+            group,
+            processes=self.accelerator.num_processes,
+            process=self.accelerator.process_index,
+            size=args.micro_batch_size // group,
+            budget=budget,
+            least=least,
+        )
 
     def _width(self) -> int:
         """Tokens of the longest prompt and the longest completion of the inference batch together."""
@@ -356,74 +360,23 @@ class RapidTrainer(GRPOTrainer):
     def _compute_loss(self, model, inputs):
         """The loss of a pass, times the share of its mini-batch that it is."""
         logp = self._logp(model, inputs)  # (N, T)
-        mask, rewards = inputs["completion_mask"], inputs["rewards"]
-        behavior_logp = inputs.get("behavior_logp", logp.detach())
-        args, group, share = self.args, self._group(), "sequence_share"
-        match args.objective:
-            case "rapid":
-                loss, metrics = rapid_loss(
-                    logp, behavior_logp, mask, rewards, group, args.eta, args.clip
-                )
-            case "pg":
-                loss, metrics = pg_loss(logp, mask, rewards, group)
-            case "grpo":
-                reference_logp = inputs.get("reference_logp", logp.detach())
-                loss, metrics = grpo_loss(
-                    logp,
-                    behavior_logp,
-                    reference_logp,
-                    mask,
-                    rewards,
-                    group,
-                    args.beta,
-                    args.epsilon,
-                )
-            case "dapo":
-                loss, metrics = dapo_loss(
-                    logp, behavior_logp, mask, rewards, group, args.epsilon, self.epsilon_high
-                )
-                share = "token_share"
-        if "sampler_logp" in inputs and "behavior_logp" not in inputs:
-            off = (inputs["sampler_logp"] - logp.detach()).abs() * mask
-            metrics["sampler_mismatch"] = off.sum() / mask.sum().clamp(min=1)
-        weight = inputs.get(share, torch.ones((), device=loss.device))
-        self._keep(metrics, weight)
-        return loss * weight
-
-    # Metrics --------------------------------------------------------------------------------------
-
-    def _keep(self, metrics: dict[str, torch.Tensor], weight: torch.Tensor) -> None:
-        """Add up a pass's metrics, and its weight among the passes."""
-        sums = torch.stack([*(value * weight for value in metrics.values()), weight]).float()
-        self._metric_names = list(metrics)
-        if not self.args.reduce_metrics_once:
-            sums = self.accelerator.reduce(sums, "mean").cpu()
-        self._metric_sums = sums if self._metric_sums is None else self._metric_sums + sums
+        loss, metrics, weight = pass_loss(self.args, logp, inputs, self._group())
+        self._means.add(metrics, weight)
         if not self.model.training:
-            self._log_sums("eval")
+            for name, value in self._means.take()[0].items():
+                self._metrics["eval"][f"rapid/{name}"].append(value)
+        return loss * weight
 
     def _record_step(self, mini_batch: Batch, seconds: float) -> None:
         """Metrics of an optimizer step: of what was run, and of its whole mini-batch."""
         log, accuracy = self._metrics["train"], mini_batch["accuracy"]
-        log["step_time"].append(seconds)
-        log["rapid/run"].append(0.0)  # share of the mini-batch; unless something was run
-        if self._metric_sums is not None:
-            log["rapid/run"][-1] = self._log_sums("train")
+        means, run = self._means.take()
         whole = {
             "accuracy": accuracy.mean(),
             "length": mini_batch["completion_mask"].sum(1).float().mean(),
             "signal": signal(accuracy, self.num_generations),
         }
-        for name, value in zip(whole, torch.stack(list(whole.values())).tolist(), strict=True):
+        means |= zip(whole, torch.stack(list(whole.values())).tolist(), strict=True)
+        for name, value in (means | {"run": run}).items():
             log[f"rapid/{name}"].append(value)
-
-    def _log_sums(self, mode: str) -> float:
-        """Log the weighted means of what was kept; returns the weight, of all processes together."""
-        sums, self._metric_sums = self._metric_sums, None
-        if self.args.reduce_metrics_once:
-            sums = self.accelerator.reduce(sums, "mean")
-        *values, weight = sums.tolist()
-        for name, value in zip(self._metric_names, values, strict=True):
-            if weight:
-                self._metrics[mode][f"rapid/{name}"].append(value / weight)
-        return weight
+        log["step_time"].append(seconds)

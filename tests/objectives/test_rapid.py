@@ -7,6 +7,9 @@ import torch
 
 from rapid.objectives import pg_loss, rapid_loss
 
+clip = pytest.mark.parametrize("clip", ["advantage", "both"])
+leave_one_out = pytest.mark.parametrize("leave_one_out", [False, True], ids=["plain", "others"])
+
 
 def batch(n=6, t=5, seed=0):
     """(logp, behavior_logp, mask, rewards) in float64: N completions of up to T tokens."""
@@ -56,31 +59,117 @@ def test_leave_one_out_by_hand():
     assert logp.grad.flatten().tolist() == pytest.approx([-4 * 0.5 / 2, 0.5 * 3 / 2])
 
 
-@pytest.mark.parametrize("clip", ["advantage", "both"])
-def test_gradient_is_the_closed_form(clip):
-    logp, behavior_logp, mask, rewards = batch()
-    loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, 3, eta=1.2, clip=clip)
+@clip
+@leave_one_out
+@pytest.mark.parametrize("eta", [0.7, 1.2, math.inf])
+@pytest.mark.parametrize(("n", "group"), [(6, 3), (8, 2), (8, 4), (8, 8)])
+def test_gradient_is_the_closed_form(clip, leave_one_out, eta, n, group):
+    logp, behavior_logp, mask, rewards = batch(n, seed=n + group)
+    rewards = torch.rand(n, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
+    loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, group, eta, clip, leave_one_out)
     loss.backward()
-    expected = torch.zeros_like(logp)
-    for n in range(6):
-        group = range(n // 3 * 3, n // 3 * 3 + 3)
-        w = {i: math.exp(((logp - behavior_logp) * mask)[i].sum().item()) for i in [n, *group]}
-        advantage = rewards[n] - sum(min(w[i], 1.2) * rewards[i] for i in group) / 3
-        weight = min(w[n], 1.2) if clip == "both" else w[n]
-        expected[n] = -weight * advantage / 6 * mask[n]
+    fronts = constants(logp, behavior_logp, mask, rewards, group, eta, clip, leave_one_out)
+    expected = -torch.tensor(fronts, dtype=torch.float64)[:, None] / n * mask
     torch.testing.assert_close(logp.grad, expected, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("clip", ["advantage", "both"])
-def test_on_policy_it_is_the_policy_gradient(clip):
+def constants(logp, behavior_logp, mask, rewards, group, eta, clip, leave_one_out):
+    """w_n A_n of each completion, in plain Python, by the definitions of rapid_loss's docstring."""
+    log_ratio = (logp - behavior_logp).tolist()
+    w = [
+        math.exp(sum(x for x, m in zip(row, kept, strict=True) if m))
+        for row, kept in zip(log_ratio, mask.tolist(), strict=True)
+    ]
+    rewards, fronts = rewards.tolist(), []
+    for n in range(len(w)):
+        others = range(n // group * group, n // group * group + group)
+        others = [i for i in others if i != n or not leave_one_out]
+        value = sum(min(w[i], eta) * rewards[i] for i in others) / len(others)
+        fronts.append((min(w[n], eta) if clip == "both" else w[n]) * (rewards[n] - value))
+    return fronts
+
+
+def bigrams():
+    """A policy whose completions share parameters: (logits, ids, log mu, mask, rewards)."""
+    generator = torch.Generator().manual_seed(4)
+    logits = torch.randn(5, 5, generator=generator, dtype=torch.float64, requires_grad=True)
+    ids = torch.randint(0, 5, (8, 7), generator=generator)
+    mask = (torch.arange(6) < torch.tensor([6, 1, 3, 4, 2, 6, 5, 1])[:, None]).double()
+    noise = torch.randn(5, 5, generator=generator, dtype=torch.float64)
+    rewards = torch.rand(8, generator=generator, dtype=torch.float64)
+    return logits, ids, bigram_logp(logits.detach() + 0.4 * noise, ids), mask, rewards
+
+
+def bigram_logp(logits, ids):
+    """log-probability of each token of ids but the first, given the one before. (N, T)"""
+    return logits.log_softmax(-1)[ids[:, :-1], ids[:, 1:]]
+
+
+@clip
+@leave_one_out
+def test_the_parameters_gradient_is_the_sum_over_completions(clip, leave_one_out):
+    """-1/N sum_n w_n A_n grad log pi(y_n), each grad log pi(y_n) found alone."""
+    logits, ids, behavior_logp, mask, rewards = bigrams()
+    logp = bigram_logp(logits, ids)
+    settings = (4, 1.3, clip, leave_one_out)
+    loss, metrics = rapid_loss(logp, behavior_logp, mask, rewards, *settings)
+    assert 0 < metrics["clip_fraction"] < 1
+    (gradient,) = torch.autograd.grad(loss, logits)
+    expected = torch.zeros_like(gradient)
+    for n, front in enumerate(constants(logp, behavior_logp, mask, rewards, *settings)):
+        alone = ids[n : n + 1, : int(mask[n].sum()) + 1]
+        expected -= front / 8 * torch.autograd.grad(bigram_logp(logits, alone).sum(), logits)[0]
+    torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-14)
+
+
+@clip
+@leave_one_out
+def test_the_parameters_gradient_is_that_of_finite_differences(clip, leave_one_out):
+    """Weights and advantages are held, as the estimator holds them constant."""
+    logits, ids, behavior_logp, mask, rewards = bigrams()
+    logp = bigram_logp(logits, ids)
+    settings = (4, 1.3, clip, leave_one_out)
+    loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, *settings)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    fronts = constants(logp, behavior_logp, mask, rewards, *settings)
+    fronts, held, step = torch.tensor(fronts, dtype=torch.float64), logits.detach(), 1e-5
+
+    def objective(x):
+        return -(fronts * (bigram_logp(x, ids) * mask).sum(1)).mean()
+
+    for i in range(held.numel()):
+        move = torch.zeros_like(held)
+        move.view(-1)[i] = step
+        slope = (objective(held + move) - objective(held - move)) / (2 * step)
+        assert gradient.view(-1)[i].item() == pytest.approx(slope.item(), abs=1e-9)
+
+
+@clip
+@pytest.mark.parametrize("eta", [1.0, 1.5, 2.0, math.inf])
+def test_on_policy_it_is_the_policy_gradient(clip, eta):
+    """H = 1, bit for bit: a weight of 1 is not clipped by eta >= 1."""
     logp, _, mask, rewards = batch(seed=1)
-    loss, metrics = rapid_loss(logp, logp.detach(), mask, rewards, 3, eta=2.0, clip=clip)
+    loss, metrics = rapid_loss(logp, logp.detach(), mask, rewards, 3, eta, clip)
     loss.backward()
     rapid_gradient, logp.grad = logp.grad, None
-    pg_loss(logp, mask, rewards, 3)[0].backward()
-    torch.testing.assert_close(rapid_gradient, logp.grad, rtol=0, atol=1e-15)
+    pg, _ = pg_loss(logp, mask, rewards, 3)
+    pg.backward()
+    assert torch.equal(loss, pg)
+    assert torch.equal(rapid_gradient, logp.grad)
+    assert rapid_gradient.any()
     assert metrics["staleness"].item() == 0
     assert metrics["clip_fraction"].item() == 0
+    assert metrics["weight"].item() == 1
+
+
+@clip
+def test_on_policy_leave_one_out_is_the_policy_gradient_scaled(clip):
+    """R_n - mean of the others = N_k / (N_k - 1) (R_n - mean of all)."""
+    logp, _, mask, rewards = batch(seed=1)
+    rapid_loss(logp, logp.detach(), mask, rewards, 3, 2.0, clip, leave_one_out=True)[0].backward()
+    rapid_gradient, logp.grad = logp.grad, None
+    pg_loss(logp, mask, rewards, 3)[0].backward()
+    torch.testing.assert_close(rapid_gradient, logp.grad * 3 / 2, rtol=0, atol=1e-15)
 
 
 def test_masked_tokens_do_not_count():

@@ -213,3 +213,13 @@ def test_it_learns_what_is_rewarded(toy_model, tmp_path):
     run.train()
     rewards = logged(run, "rapid/accuracy")
     assert sum(rewards[-4:]) / 4 > sum(rewards[:4]) / 4 + 0.1
+
+
+def test_fewer_prompts_than_an_inference_batch_takes_are_refused(toy_model, tmp_path):
+    with pytest.raises(ValueError, match=r"16 prompts, but one inference batch takes 32"):
+        trainer(toy_model, tmp_path, H=4, n_step=32)
+
+
+def test_tools_are_refused(toy_model, tmp_path):
+    with pytest.raises(ValueError, match="single turns"):
+        RapidTrainer(str(toy_model), parity, tools=[parity])

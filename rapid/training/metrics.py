@@ -1,0 +1,40 @@
+"""Metrics of an optimizer step, from those of its passes in all processes."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+class WeightedMeans:
+    """Means over passes, each weighted by its share of the mini-batch.
+
+    Args:
+        reduce: the mean of a tensor over processes.
+        at_once: reduce once, when the means are taken; else at every pass, as a plain loop does.
+    """
+
+    def __init__(self, reduce: Callable[[Tensor], Tensor], at_once: bool):
+        self._reduce = reduce
+        self._at_once = at_once
+        self._names: list[str] = []
+        self._sums: Tensor | None = None  # of the weighted metrics, and of the weights
+
+    def add(self, metrics: dict[str, Tensor], weight: Tensor) -> None:
+        """Add a pass's metrics, 0-d each. The passes of a step have the same ones."""
+        sums = torch.stack([*(value * weight for value in metrics.values()), weight]).float()
+        if not self._at_once:
+            sums = self._reduce(sums).cpu()
+        self._names = list(metrics)
+        self._sums = sums if self._sums is None else self._sums + sums
+
+    def take(self) -> tuple[dict[str, float], float]:
+        """The means since the last call, and the sum of the weights; ({}, 0) of nothing."""
+        if self._sums is None:
+            return {}, 0.0
+        sums = self._reduce(self._sums) if self._at_once else self._sums
+        self._sums = None
+        *values, weight = sums.tolist()
+        if not weight:
+            return {}, 0.0
+        return {n: v / weight for n, v in zip(self._names, values, strict=True)}, weight

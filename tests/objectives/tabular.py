@@ -1,0 +1,143 @@
+"""A policy small enough to enumerate: what an estimator's mean is, exactly, by `rapid_loss` itself.
+
+Two prompts; completions are two tokens of an alphabet of three, autoregressive: nine outcomes each.
+
+    python -m tests.objectives.tabular      the bias of each estimator
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rapid.objectives import rapid_loss
+
+PROMPTS, SYMBOLS = 2, 3
+OUTCOMES = SYMBOLS**2
+PARAMETERS = SYMBOLS + SYMBOLS**2  # of each prompt: logits of the first token, and of the second
+DEGREES = {"on-policy": 0.0, "stale": 0.4, "very stale": 1.0}
+ETAS = (1.0, 1.5, 2.0, 4.0)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Prompts, a policy pi, the policy mu that samples, and a reward for each outcome."""
+
+    pi: Tensor  # (PROMPTS, PARAMETERS) logits
+    mu: Tensor
+    rewards: Tensor  # (PROMPTS, OUTCOMES) in [0, 1]
+
+    @property
+    def probability(self) -> Tensor:
+        """mu of each outcome, (PROMPTS, OUTCOMES)."""
+        return outcome_logp(self.mu).sum(-1).exp()
+
+    @property
+    def log_weight(self) -> Tensor:
+        """log pi / mu of each outcome, (PROMPTS, OUTCOMES)."""
+        return (outcome_logp(self.pi) - outcome_logp(self.mu)).sum(-1)
+
+    @property
+    def weight(self) -> Tensor:
+        return self.log_weight.exp()
+
+
+def problem(staleness: float, seed: int = 0) -> Problem:
+    """Logits of pi and rewards are random; mu's logits are pi's plus `staleness` times noise."""
+    generator = torch.Generator().manual_seed(seed)
+    pi, noise = torch.randn(
+        2, PROMPTS, PARAMETERS, generator=generator, dtype=torch.float64
+    ).unbind()
+    rewards = torch.rand(PROMPTS, OUTCOMES, generator=generator, dtype=torch.float64)
+    return Problem(pi, pi + staleness * noise, rewards)
+
+
+def outcome_logp(logits: Tensor) -> Tensor:
+    """log-probability of each token of each outcome, (PROMPTS, OUTCOMES, 2)."""
+    first = logits[:, :SYMBOLS].log_softmax(-1)
+    second = logits[:, SYMBOLS:].view(PROMPTS, SYMBOLS, SYMBOLS).log_softmax(-1)
+    return torch.stack([first.repeat_interleave(SYMBOLS, 1), second.flatten(1)], dim=-1)
+
+
+def true_gradient(p: Problem) -> Tensor:
+    """grad of J = mean over prompts of E_pi[R], (PROMPTS, PARAMETERS)."""
+    pi = p.pi.clone().requires_grad_()
+    value = (outcome_logp(pi).sum(-1).exp() * p.rewards).sum(1).mean()
+    return torch.autograd.grad(value, pi)[0]
+
+
+def score_mean(p: Problem, values: Tensor) -> Tensor:
+    """Mean over prompts of E_mu[values * grad log pi]; values are (PROMPTS, OUTCOMES)."""
+    pi = p.pi.clone().requires_grad_()
+    total = (p.probability * values * outcome_logp(pi).sum(-1)).sum(1).mean()
+    return torch.autograd.grad(total, pi)[0]
+
+
+def rows_gradient(p: Problem, prompts: Tensor, outcomes: Tensor, group_size: int, **settings):
+    """d J_estimate / d log pi of each completion, (N, 2), by one call of rapid_loss."""
+    logp = outcome_logp(p.pi)[prompts, outcomes].requires_grad_()
+    behavior_logp = outcome_logp(p.mu)[prompts, outcomes]
+    mask = torch.ones_like(behavior_logp)
+    rewards = p.rewards[prompts, outcomes]
+    loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, group_size, **settings)
+    return -torch.autograd.grad(loss, logp)[0]
+
+
+def expected_gradient(p: Problem, group_size: int, **settings) -> Tensor:
+    """The mean of rapid_loss's estimate over all groups that mu can sample, (PROMPTS, PARAMETERS)."""
+    groups = torch.cartesian_prod(*[torch.arange(OUTCOMES)] * group_size)  # (groups, N_k)
+    count = PROMPTS * len(groups)
+    prompts = torch.arange(PROMPTS).repeat_interleave(len(groups) * group_size)
+    outcomes = groups.flatten().repeat(PROMPTS)
+    chance = p.probability[prompts, outcomes].view(count, group_size).prod(1) / PROMPTS
+    # rapid_loss gives each group a share of 1 / count: its probability takes that share's place.
+    share = (chance * count).repeat_interleave(group_size)
+    pi = p.pi.clone().requires_grad_()
+    logp = outcome_logp(pi)[prompts, outcomes]
+    rows = rows_gradient(p, prompts, outcomes, group_size, **settings) * share[:, None]
+    return torch.autograd.grad(logp, pi, rows)[0]
+
+
+def bias(p: Problem, group_size: int, **settings) -> tuple[float, float]:
+    """(|mean estimate - true gradient| / |true gradient|, cosine of the angle between them)."""
+    true, mean = true_gradient(p).flatten(), expected_gradient(p, group_size, **settings).flatten()
+    return (
+        ((mean - true).norm() / true.norm()).item(),
+        torch.cosine_similarity(mean, true, dim=0).item(),
+    )
+
+
+def settings() -> Iterator[dict]:
+    """Unclipped, then either way to clip at each eta."""
+    yield {"eta": math.inf, "clip": "both"}
+    for clip in ("advantage", "both"):
+        for eta in ETAS:
+            yield {"eta": eta, "clip": clip}
+
+
+def table() -> str:
+    """Bias relative to the true gradient, and cosine, of the plain and the leave-one-out estimate."""
+    lines = []
+    for name, staleness in DEGREES.items():
+        p = problem(staleness)
+        stale = (p.probability * p.log_weight.abs()).sum(1).mean()
+        lines.append(f"{name}: E|log w| = {stale:.2f}, largest w = {p.weight.max():.2f}")
+        lines.append(f"{'':>25}{'plain':>16}{'leave-one-out':>18}")
+        lines.append(f"{'N_k':>5}  {'clip':9}{'eta':>5}" + "".join(f"{'bias':>12}{'cos':>7}" * 2))
+        for group_size in (2, 3):
+            for one in settings():
+                plain = bias(p, group_size, **one)
+                without = bias(p, group_size, **one, leave_one_out=True)
+                clip = "none" if math.isinf(one["eta"]) else one["clip"]
+                lines.append(
+                    f"{group_size:5}  {clip:9}{one['eta']:5}"
+                    + "".join(f"{size:12.4f}{cosine:7.3f}" for size, cosine in (plain, without))
+                )
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())

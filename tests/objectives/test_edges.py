@@ -1,0 +1,191 @@
+"""rapid_loss where something is empty, equal, alone or extreme. What it gets wrong is an xfail."""
+
+import math
+
+import pytest
+import torch
+
+from rapid.objectives import dapo_loss, grpo_loss, rapid_loss
+
+clip = pytest.mark.parametrize("clip", ["advantage", "both"])
+leave_one_out = pytest.mark.parametrize("leave_one_out", [False, True], ids=["plain", "others"])
+REWARDS = [[1.0, 0.0, 0.5, 1.0], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
+
+
+def run(log_weights, rewards, group_size, eta, *settings, lengths=None, dtype=torch.float64):
+    """(loss, gradient of each completion's log-probability, metrics) of completions of two tokens."""
+    n = len(log_weights)
+    logp = torch.full((n, 2), -1.5, dtype=dtype, requires_grad=True)
+    behavior_logp = logp.detach() - torch.tensor(log_weights, dtype=dtype)[:, None] / 2
+    mask = (torch.arange(2) < torch.tensor(lengths or [2] * n)[:, None]).to(dtype)
+    rewards = torch.tensor(rewards, dtype=dtype)
+    loss, metrics = rapid_loss(logp, behavior_logp, mask, rewards, group_size, eta, *settings)
+    loss.backward()
+    return loss.detach(), logp.grad, metrics
+
+
+# Empty and equal ----------------------------------------------------------------------------------
+
+
+@clip
+@leave_one_out
+def test_a_completion_without_tokens_has_no_gradient_and_counts_in_the_baseline(
+    clip, leave_one_out
+):
+    """Its probability is 1 under any policy, so its weight is 1."""
+    log_weights, rewards = [0.4, 9.9, -0.4], [0.25, 1.0, 0.5]
+    _, gradient, metrics = run(
+        log_weights, rewards, 3, 1.2, clip, leave_one_out, lengths=[2, 0, 2]
+    )
+    w = [math.exp(0.4), 1.0, math.exp(-0.4)]
+    c = [min(x, 1.2) for x in w]
+    for n in range(3):
+        others = [i for i in range(3) if i != n or not leave_one_out]
+        value = sum(c[i] * rewards[i] for i in others) / len(others)
+        expected = -(c if clip == "both" else w)[n] * (rewards[n] - value) / 3
+        assert gradient[n].tolist() == pytest.approx([expected] * 2 if n != 1 else [0, 0])
+    assert metrics["weight"].item() == pytest.approx(sum(w) / 3)
+
+
+@leave_one_out
+def test_a_batch_without_tokens_has_a_loss_and_a_gradient_of_zero(leave_one_out):
+    loss, gradient, metrics = run(
+        [0.3, -0.3], [1.0, 0.0], 2, 2.0, "both", leave_one_out, lengths=[0, 0]
+    )
+    assert loss.item() == 0
+    assert not gradient.any()
+    assert (metrics["staleness"].item(), metrics["weight"].item()) == (0, 1)
+
+
+@leave_one_out
+def test_an_eta_of_infinity_clips_nothing_either_way(leave_one_out):
+    one, other = (
+        run([3.0, -1.0, 0.0, 2.0], REWARDS[0], 4, math.inf, clip, leave_one_out)
+        for clip in ("advantage", "both")
+    )
+    assert torch.equal(one[1], other[1])
+    metrics = one[2]
+    assert metrics["clip_fraction"].item() == 0
+    assert metrics["staleness"].item() == pytest.approx(6 / 4)
+
+
+@clip
+@leave_one_out
+@pytest.mark.parametrize("reward", [0.0, 1.0, 0.3])
+def test_equal_rewards_have_no_gradient_on_policy(clip, leave_one_out, reward):
+    """Up to rounding of their mean where the reward is no power of two."""
+    _, gradient, _ = run([0.0] * 3, [reward] * 3, 3, 2.0, clip, leave_one_out)
+    assert gradient.abs().max() <= (0 if reward in (0, 1) else 1e-16)
+
+
+@clip
+def test_equal_rewards_off_policy_weigh_a_completion_against_the_mean_weight(clip):
+    _, gradient, _ = run([0.5, -0.5], [1.0, 1.0], 2, 10.0, clip)
+    w = [math.exp(0.5), math.exp(-0.5)]
+    expected = [-x * (1 - sum(w) / 2) / 2 for x in w]
+    assert gradient[:, 0].tolist() == pytest.approx(expected, rel=1e-13)
+
+
+# Alone --------------------------------------------------------------------------------------------
+
+
+@clip
+def test_leaving_one_out_of_a_group_of_one_is_refused(clip):
+    with pytest.raises(ValueError, match=r"group_size=1: make groups of at least 2"):
+        run([0.1, 0.2], [1.0, 0.0], 1, 2.0, clip, True)
+
+
+@clip
+def test_a_group_of_one_is_its_own_baseline(clip):
+    _, gradient, _ = run([0.5, 0.0], [1.0, 1.0], 1, 10.0, clip)
+    w = math.exp(0.5)
+    assert gradient[:, 0].tolist() == pytest.approx([-w * (1 - w) / 2, 0])
+
+
+@pytest.mark.xfail(strict=True, reason="the standard deviation of one reward is NaN; TRL takes 0")
+@pytest.mark.filterwarnings("ignore:std")
+@pytest.mark.parametrize("objective", ["grpo", "dapo"])
+def test_a_group_of_one_has_no_advantage_in_grpo_and_dapo(objective):
+    """num_generations_eval may be 1."""
+    logp, ones = torch.full((2, 2), -1.5, dtype=torch.float64), torch.ones(2, 2)
+    rewards = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    if objective == "grpo":
+        loss, _ = grpo_loss(logp, logp, logp, ones, rewards, 1, 0.0, 0.2)
+    else:
+        loss, _ = dapo_loss(logp, logp, ones, rewards, 1, 0.2, 0.28)
+    assert loss.item() == 0
+
+
+# Extreme ------------------------------------------------------------------------------------------
+
+
+@clip
+@leave_one_out
+@pytest.mark.parametrize("rewards", REWARDS)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_log_weights_of_200_stay_finite(clip, leave_one_out, rewards, sign):
+    """exp(200) is far within float64."""
+    loss, gradient, metrics = run(
+        [sign * 200.0, 0.1, -0.1, -sign * 200.0], rewards, 4, 2.0, clip, leave_one_out
+    )
+    for value in (loss, gradient, *metrics.values()):
+        assert torch.isfinite(value).all()
+
+
+@leave_one_out
+@pytest.mark.parametrize("rewards", REWARDS)
+@pytest.mark.parametrize(
+    ("size", "dtype"),
+    [(200.0, torch.float32), (800.0, torch.float64)],
+    ids=["float32", "float64"],
+)
+def test_weights_that_overflow_are_clipped_in_both(leave_one_out, rewards, size, dtype):
+    """Loss and gradient are those of weights of eta; the mean weight that is reported is inf."""
+    extreme, large = (
+        run([x, 0.1, -0.1, -x], rewards, 4, 2.0, "both", leave_one_out, dtype=dtype)
+        for x in (size, 80.0)
+    )
+    # -x leaves a weight of 0 or of 1e-35.
+    torch.testing.assert_close(extreme[1], large[1], rtol=0, atol=1e-15)
+    assert torch.isfinite(extreme[0])
+    assert not any(torch.isnan(value) for value in extreme[2].values())
+    assert extreme[2]["staleness"] < size
+    assert math.isinf(extreme[2]["weight"])
+
+
+@leave_one_out
+def test_a_weight_that_overflows_in_front_is_seen_in_the_loss(leave_one_out):
+    """clip="advantage" leaves the front weight alone: inf, not NaN, where there is an advantage."""
+    loss, gradient, _ = run(
+        [800.0, 0.1, -0.1, 0.0], REWARDS[0], 4, 2.0, "advantage", leave_one_out
+    )
+    assert math.isinf(loss)
+    assert torch.isinf(gradient[0]).all()
+    assert torch.isfinite(gradient[1:]).all()
+
+
+@pytest.mark.xfail(strict=True, reason='clip="advantage": a weight of inf times an advantage of 0')
+@leave_one_out
+def test_a_weight_that_overflows_gives_no_nan_where_all_rewards_are_zero(leave_one_out):
+    """`contributes` says that such a group has a gradient of exactly zero."""
+    loss, gradient, _ = run(
+        [800.0, 0.1, -0.1, 0.0], REWARDS[2], 4, 2.0, "advantage", leave_one_out
+    )
+    assert loss.item() == 0
+    assert not gradient.any()
+
+
+@pytest.mark.xfail(strict=True, reason="the sum less its largest term: nothing is left of the rest")
+def test_leave_one_out_survives_a_weight_beyond_the_others_precision():
+    """w = (e^40, 1, 1), eta = inf: the first one's baseline is the mean of the others, 1."""
+    _, gradient, _ = run([40.0, 0.0, 0.0], [0.5, 1.0, 1.0], 3, math.inf, "both", True)
+    assert gradient[0, 0].item() == pytest.approx(-math.exp(40) * (0.5 - 1) / 3)
+
+
+# Metrics ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="log eta is taken in float32", raises=AssertionError)
+def test_staleness_is_exact_in_float64():
+    _, _, metrics = run([5.0, 6.0], [1.0, 0.0], 2, 1.7)
+    assert metrics["staleness"].item() == pytest.approx(math.log(1.7), rel=1e-12)

@@ -1,0 +1,255 @@
+"""What the mean of rapid_loss's estimate is: by enumeration of all groups, and by sampling many.
+
+Facts are asserted to 1e-12; `pytest -s`, or `python -m tests.objectives.tabular`, shows the biases.
+"""
+
+import math
+
+import pytest
+import torch
+
+from tests.objectives.tabular import (
+    DEGREES,
+    ETAS,
+    OUTCOMES,
+    PROMPTS,
+    expected_gradient,
+    outcome_logp,
+    problem,
+    rows_gradient,
+    score_mean,
+    table,
+    true_gradient,
+)
+
+STALE = [DEGREES["stale"], DEGREES["very stale"]]
+CLIPS = ["advantage", "both"]
+staleness = pytest.mark.parametrize("staleness", STALE)
+group_size = pytest.mark.parametrize("group_size", [2, 3])
+clip = pytest.mark.parametrize("clip", CLIPS)
+seed = pytest.mark.parametrize("seed", [0, 1, 2])
+eta = pytest.mark.parametrize("eta", ETAS)
+
+
+def assert_same(found, expected):
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def distance(found, expected):
+    return (found - expected).norm().item()
+
+
+def test_the_table_of_biases_is_printed():
+    print("\n" + table())
+
+
+def test_the_true_gradient_is_that_of_finite_differences():
+    """The yardstick itself: J is summed over outcomes, not estimated."""
+    p, step = problem(0.0), 1e-6
+    gradient = true_gradient(p)
+
+    def value(pi):
+        return (outcome_logp(pi).sum(-1).exp() * p.rewards).sum(1).mean()
+
+    for i in range(p.pi.numel()):
+        move = torch.zeros_like(p.pi)
+        move.view(-1)[i] = step
+        slope = (value(p.pi + move) - value(p.pi - move)) / (2 * step)
+        assert gradient.view(-1)[i].item() == pytest.approx(slope.item(), abs=1e-9)
+
+
+# Unbiased -----------------------------------------------------------------------------------------
+
+
+@staleness
+@group_size
+@clip
+@seed
+def test_leave_one_out_unclipped_is_unbiased(staleness, group_size, clip, seed):
+    p = problem(staleness, seed)
+    mean = expected_gradient(p, group_size, eta=math.inf, clip=clip, leave_one_out=True)
+    assert_same(mean, true_gradient(p))
+
+
+@staleness
+@group_size
+@eta
+@seed
+def test_leave_one_out_clipped_in_the_advantage_is_unbiased_at_any_eta(
+    staleness, group_size, eta, seed
+):
+    """A baseline of other completions, clipped or not, multiplies E[w grad log pi] = 0."""
+    p = problem(staleness, seed)
+    mean = expected_gradient(p, group_size, eta=eta, clip="advantage", leave_one_out=True)
+    assert_same(mean, true_gradient(p))
+
+
+# Biased, by exactly this much ---------------------------------------------------------------------
+
+
+@staleness
+@group_size
+@seed
+def test_plain_unclipped_lacks_the_own_term(staleness, group_size, seed):
+    """E = grad J - 1/N_k E_mu[w^2 R grad log pi]: n's own share of its baseline."""
+    p = problem(staleness, seed)
+    own = score_mean(p, p.weight**2 * p.rewards) / group_size
+    assert own.norm() > 0.1 * true_gradient(p).norm()
+    mean = expected_gradient(p, group_size, eta=math.inf)
+    assert_same(mean, true_gradient(p) - own)
+
+
+@staleness
+@group_size
+@eta
+@seed
+def test_plain_clipped_in_the_advantage_lacks_the_clipped_own_term(
+    staleness, group_size, eta, seed
+):
+    """E = grad J - 1/N_k E_mu[w min(w, eta) R grad log pi]."""
+    p = problem(staleness, seed)
+    own = score_mean(p, p.weight * p.weight.clamp(max=eta) * p.rewards) / group_size
+    mean = expected_gradient(p, group_size, eta=eta, clip="advantage")
+    assert_same(mean, true_gradient(p) - own)
+
+
+@staleness
+@group_size
+@eta
+@seed
+@pytest.mark.parametrize("leave_one_out", [False, True])
+def test_clipped_in_both_is_the_gradient_of_the_clipped_weights(
+    staleness, group_size, eta, seed, leave_one_out
+):
+    """c = min(w, eta), V = E_mu[c R]:
+
+    leave-one-out  E = E_mu[c (R - V) grad log pi]
+    plain          E = E_mu[c (R - (N_k - 1) / N_k V - c R / N_k) grad log pi]
+    """
+    p = problem(staleness, seed)
+    c = p.weight.clamp(max=eta)
+    value = (p.probability * c * p.rewards).sum(1, keepdim=True)
+    if not leave_one_out:
+        value = ((group_size - 1) * value + c * p.rewards) / group_size
+    mean = expected_gradient(p, group_size, eta=eta, clip="both", leave_one_out=leave_one_out)
+    assert_same(mean, score_mean(p, c * (p.rewards - value)))
+
+
+@group_size
+@clip
+@eta
+@seed
+def test_on_policy_the_plain_estimate_is_shrunk_and_leave_one_out_is_not(
+    group_size, clip, eta, seed
+):
+    """E = (1 - 1/N_k) grad J: its direction is right, and no weight of 1 is clipped at eta >= 1."""
+    p = problem(0.0, seed)
+    plain = expected_gradient(p, group_size, eta=eta, clip=clip)
+    assert_same(plain, (1 - 1 / group_size) * true_gradient(p))
+    without = expected_gradient(p, group_size, eta=eta, clip=clip, leave_one_out=True)
+    assert_same(without, true_gradient(p))
+
+
+# How the bias changes -----------------------------------------------------------------------------
+
+
+@staleness
+@seed
+def test_the_bias_of_clipping_both_goes_to_zero_as_eta_grows(staleness, seed):
+    p = problem(staleness, seed)
+    top = p.weight.max().item()
+
+    def bias(eta):
+        mean = expected_gradient(p, 2, eta=eta, clip="both", leave_one_out=True)
+        return distance(mean, true_gradient(p))
+
+    assert bias(0.25) > 0.1 * true_gradient(p).norm()
+    assert bias(0.999 * top) < 1e-3
+    assert bias(top * (1 - 1e-9)) < 1e-9
+    assert max(bias(top), bias(2 * top)) < 1e-12
+
+
+@staleness
+@group_size
+@clip
+@pytest.mark.parametrize("leave_one_out", [False, True])
+def test_an_eta_above_the_largest_weight_clips_nothing(staleness, group_size, clip, leave_one_out):
+    p = problem(staleness)
+    options = {"clip": clip, "leave_one_out": leave_one_out}
+    beyond = expected_gradient(p, group_size, eta=1.01 * p.weight.max().item(), **options)
+    assert torch.equal(beyond, expected_gradient(p, group_size, eta=math.inf, **options))
+
+
+@staleness
+@seed
+def test_the_plain_estimates_bias_is_inverse_to_the_group_size(staleness, seed):
+    p = problem(staleness, seed)
+    two, three = (expected_gradient(p, n, eta=math.inf) - true_gradient(p) for n in (2, 3))
+    assert_same(two * 2, three * 3)
+
+
+# Sampled ------------------------------------------------------------------------------------------
+
+SAMPLED, SIZE = 204_800, 4  # groups, completions of each
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    """A problem, and the estimate of each of many groups of four that mu samples, (SAMPLED, D)."""
+    p = problem(DEGREES["stale"])
+    generator = torch.Generator().manual_seed(0)
+    prompts = (torch.arange(SAMPLED) % PROMPTS).repeat_interleave(SIZE)
+    draws = [
+        torch.multinomial(chances, SAMPLED // PROMPTS * SIZE, True, generator=generator)
+        for chances in p.probability
+    ]
+    outcomes = torch.stack([draw.view(-1, SIZE) for draw in draws], 1).flatten()
+
+    # The gradient by backpropagation through the policy, of one loss: the mean over all groups.
+    pi = p.pi.clone().requires_grad_()
+    logp = outcome_logp(pi)[prompts, outcomes]
+    rows = rows_gradient(p, prompts, outcomes, SIZE, eta=math.inf, leave_one_out=True)
+    mean = torch.autograd.grad(logp, pi, rows)[0].flatten()
+
+    # The estimate of each group, whose mean it is: by the gradient of each outcome.
+    pi = p.pi.clone().requires_grad_()
+    total = outcome_logp(pi).sum(-1).flatten()
+    scores = torch.stack(
+        [torch.autograd.grad(x, pi, retain_graph=True)[0].flatten() for x in total]
+    )
+    which = torch.arange(SAMPLED).repeat_interleave(SIZE) * len(scores)
+    which = which + prompts * OUTCOMES + outcomes
+    shares = torch.zeros(SAMPLED * len(scores), dtype=torch.float64)
+    shares.index_add_(0, which, rows[:, 0] * SAMPLED)
+    estimates = shares.view(SAMPLED, -1) @ scores
+    torch.testing.assert_close(estimates.mean(0), mean, rtol=0, atol=1e-12)
+    return p, estimates
+
+
+def test_the_mean_of_many_sampled_groups_is_the_true_gradient(sampled):
+    """Within four standard errors in every coordinate, and these are small."""
+    p, estimates = sampled
+    true = true_gradient(p).flatten()
+    error = estimates.mean(0) - true
+    standard_error = estimates.std(0) / math.sqrt(SAMPLED)
+    assert (error.abs() <= 4 * standard_error).all()
+    assert standard_error.max() < 0.03 * true.abs().max()
+
+
+def test_the_plain_estimate_of_the_same_groups_would_be_told_apart(sampled):
+    """The test above has the power to see a bias: the own term is many standard errors."""
+    p, estimates = sampled
+    standard_error = estimates.std(0) / math.sqrt(SAMPLED)
+    own = score_mean(p, p.weight**2 * p.rewards).flatten() / SIZE
+    assert (own.abs() / standard_error).max() > 20
+
+
+def test_the_error_shrinks_with_the_square_root_of_the_number_of_groups(sampled):
+    """Over many disjoint batches; 16 times the groups, a quarter of the error."""
+    p, estimates = sampled
+    true = true_gradient(p).flatten()
+
+    def root_mean_square(size):
+        return (estimates.view(-1, size, len(true)).mean(1) - true).square().mean().sqrt().item()
+
+    assert root_mean_square(200) / root_mean_square(3200) == pytest.approx(4, rel=0.15)
