@@ -34,9 +34,7 @@ def test_a_completion_without_tokens_has_no_gradient_and_counts_in_the_baseline(
 ):
     """Its probability is 1 under any policy, so its weight is 1."""
     log_weights, rewards = [0.4, 9.9, -0.4], [0.25, 1.0, 0.5]
-    _, gradient, metrics = run(
-        log_weights, rewards, 3, 1.2, clip, leave_one_out, lengths=[2, 0, 2]
-    )
+    _, gradient, metrics = run(log_weights, rewards, 3, 1.2, clip, leave_one_out, lengths=[2, 0, 2])
     w = [math.exp(0.4), 1.0, math.exp(-0.4)]
     c = [min(x, 1.2) for x in w]
     for n in range(3):
@@ -156,9 +154,7 @@ def test_weights_that_overflow_are_clipped_in_both(leave_one_out, rewards, size,
 @leave_one_out
 def test_a_weight_that_overflows_in_front_is_seen_in_the_loss(leave_one_out):
     """clip="advantage" leaves the front weight alone: inf, not NaN, where there is an advantage."""
-    loss, gradient, _ = run(
-        [800.0, 0.1, -0.1, 0.0], REWARDS[0], 4, 2.0, "advantage", leave_one_out
-    )
+    loss, gradient, _ = run([800.0, 0.1, -0.1, 0.0], REWARDS[0], 4, 2.0, "advantage", leave_one_out)
     assert math.isinf(loss)
     assert torch.isinf(gradient[0]).all()
     assert torch.isfinite(gradient[1:]).all()
@@ -168,9 +164,7 @@ def test_a_weight_that_overflows_in_front_is_seen_in_the_loss(leave_one_out):
 @leave_one_out
 def test_a_weight_that_overflows_gives_no_nan_where_all_rewards_are_zero(leave_one_out):
     """`contributes` says that such a group has a gradient of exactly zero."""
-    loss, gradient, _ = run(
-        [800.0, 0.1, -0.1, 0.0], REWARDS[2], 4, 2.0, "advantage", leave_one_out
-    )
+    loss, gradient, _ = run([800.0, 0.1, -0.1, 0.0], REWARDS[2], 4, 2.0, "advantage", leave_one_out)
     assert loss.item() == 0
     assert not gradient.any()
 

@@ -10,6 +10,7 @@ from rapid.training.batches import (
     group_widths,
     mini_batches,
     pack,
+    passes,
     replace_groups,
     share_out,
     take,
@@ -94,8 +95,8 @@ class TestPack:
             assert len(one) == 1 or len(one) * 4 * (prompt + completion) <= 400
 
     def test_the_next_group_would_not_have_fitted(self):
-        passes = pack(range(40), WIDTHS, 4, 400)
-        for one, after in pairwise(passes):
+        packed = pack(range(40), WIDTHS, 4, 400)
+        for one, after in pairwise(packed):
             width = max(sum(WIDTHS[g]) for g in one)
             assert (len(one) + 1) * 4 * width > 400 or after == []
 
@@ -103,8 +104,8 @@ class TestPack:
         assert pack([0, 1], [(5, 100), (5, 5)], 2, 30) == [[0], [1]]
 
     def test_padding_is_little(self):
-        passes = pack(range(40), WIDTHS, 4, 400)
-        padded = sum(len(one) * max(sum(WIDTHS[g]) for g in one) for one in passes)
+        packed = pack(range(40), WIDTHS, 4, 400)
+        padded = sum(len(one) * max(sum(WIDTHS[g]) for g in one) for one in packed)
         assert sum(map(sum, WIDTHS)) / padded > 0.9
 
 
@@ -120,6 +121,43 @@ class TestShareOut:
 
     def test_fewer_groups_than_processes(self):
         assert share_out([5], [1] * 6, 3) == [[5], [], []]
+
+
+class TestPasses:
+    def whole(self):
+        made = batch(24)
+        made["completion_mask"][::3, 1:] = 0
+        return made
+
+    def of(self, groups, processes=2, **settings):
+        settings = {"size": 2, "budget": 30, **settings}
+        return [
+            passes(self.whole(), groups, 2, processes=processes, process=process, **settings)
+            for process in range(processes)
+        ]
+
+    def test_processes_make_as_many(self):
+        first, second = self.of([0, 1, 4])
+        assert len(first) == len(second)
+
+    def test_shares_average_to_the_part_that_is_run(self):
+        for settings in ({}, {"budget": None}):
+            both = self.of([0, 1, 4, 7, 9], **settings)
+            shares = [sum(p["sequence_share"].item() for p in process) for process in both]
+            assert sum(shares) / 2 == pytest.approx(5 / 12)
+
+    def test_a_process_without_work_takes_part_without_weight(self):
+        _, idle = self.of([3])
+        assert [piece["sequence_share"].item() for piece in idle] == [0]
+
+    def test_without_anything_to_run_there_is_no_pass_unless_one_is_needed(self):
+        assert self.of([]) == [[], []]
+        assert [len(process) for process in self.of([], least=1)] == [1, 1]
+
+    def test_without_a_budget_passes_are_in_order_and_as_wide_as_the_batch(self):
+        (made,) = self.of([0, 1, 2], processes=1, budget=None)
+        assert [piece["completion_ids"][:, 0].tolist() for piece in made] == [[0, 1, 2, 3], [4, 5]]
+        assert {piece["completion_ids"].size(1) for piece in made} == {3}
 
 
 def test_groups_without_signal():

@@ -1,0 +1,92 @@
+"""Rewards graded beside sampling are those of the batch, whatever the order they come in."""
+
+import threading
+import time
+
+import pytest
+import torch
+
+from rapid.training.rewards import StreamedRewards
+
+EXAMPLES = [{"prompt": f"p{i}", "answer": i} for i in range(8)]
+COMPLETIONS = [f"text {i % 3}" for i in range(8)]
+IDS = [[i] * (i + 1) for i in range(8)]
+
+
+def by_answer(prompts, completions, completion_ids, answer, **_):
+    return [a + len(ids) / 100 for a, ids in zip(answer, completion_ids, strict=True)]
+
+
+def slow_first(answer, **_):
+    time.sleep(0.05 if answer == [0] else 0)
+    return [None if answer == [3] else -1.0]
+
+
+def test_rewards_are_in_the_order_of_the_batch():
+    rewards = StreamedRewards([by_answer, slow_first], 3, {})
+    rewards.submit(5, EXAMPLES[5], COMPLETIONS[5], IDS[5])
+    found = rewards.collect(EXAMPLES, COMPLETIONS, IDS)
+    assert found[:, 0].tolist() == pytest.approx([i + (i + 1) / 100 for i in range(8)])
+    assert found[3, 1].isnan()
+    assert (found[[0, 1, 7], 1] == -1).all()
+
+
+def test_grading_goes_on_before_it_is_asked_for():
+    graded = threading.Event()
+
+    def reward(**_):
+        graded.set()
+        return [1.0]
+
+    StreamedRewards([reward], 1, {}).submit(0, EXAMPLES[0], COMPLETIONS[0], IDS[0])
+    assert graded.wait(5)
+
+
+def test_a_completion_is_graded_once():
+    calls = []
+
+    def reward(completions, **_):
+        calls.append(completions)
+        return [1.0]
+
+    rewards = StreamedRewards([reward], 2, {})
+    for _ in range(2):
+        rewards.submit(0, EXAMPLES[0], COMPLETIONS[0], IDS[0])
+    rewards.collect(EXAMPLES[:1], COMPLETIONS[:1], IDS[:1])
+    assert len(calls) == 1
+
+
+def test_the_next_batch_is_graded_anew():
+    rewards = StreamedRewards([by_answer], 2, {})
+    rewards.collect(EXAMPLES, COMPLETIONS, IDS)
+    again = rewards.collect(EXAMPLES[::-1], COMPLETIONS, IDS)
+    assert again[0, 0] == pytest.approx(7.01)
+
+
+def test_what_a_reward_raises_is_raised_when_rewards_are_asked_for():
+    def broken(**_):
+        raise RuntimeError("no server")
+
+    with pytest.raises(RuntimeError, match="no server"):
+        StreamedRewards([broken], 1, {}).collect(EXAMPLES, COMPLETIONS, IDS)
+
+
+def test_further_arguments_reach_the_function():
+    def reward(extra, **_):
+        return [extra]
+
+    assert StreamedRewards([reward], 1, {"extra": 7.0}).collect(EXAMPLES, COMPLETIONS, IDS)[0] == 7
+
+
+async def waits(**_):
+    return [1.0]
+
+
+def logs_columns(log_extra, **_):
+    return [1.0]
+
+
+@pytest.mark.parametrize("function", [waits, logs_columns, torch.nn.Linear(1, 1)])
+def test_what_cannot_be_graded_one_by_one_is_refused(function):
+    with pytest.raises(ValueError, match="grading_workers=0"):
+        StreamedRewards([function], 1, {})
