@@ -13,13 +13,14 @@ Where it departs from TRL's loop:
 """
 
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import RandomSampler
+from transformers import TrainerCallback
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
 
@@ -48,6 +49,16 @@ KEPT = {
 }
 
 
+class _AfterOptimizer(TrainerCallback):
+    """Calls something after each step of the optimizer."""
+
+    def __init__(self, then):
+        self._then = then
+
+    def on_optimizer_step(self, args, state, control, **_):
+        self._then()
+
+
 class RapidTrainer(GRPOTrainer):
     """Train a policy with RAPID. Arguments are those of TRL's `GRPOTrainer`, `args` a `RapidConfig`.
 
@@ -56,8 +67,8 @@ class RapidTrainer(GRPOTrainer):
     text models and completions a single turn: no tools, no images.
 
     After `train`, `clock.seconds` has the wall-clock seconds in sampling, grading, sync (of weights to
-    vLLM), backpropagation (all forward passes outside sampling, backward) and other; the
-    optimizer's own step is in none of them.
+    vLLM), backpropagation (all forward passes outside sampling, backward, the optimizer's step) and
+    other.
 
     Raises:
         ValueError: what this trainer does not do was asked for.
@@ -85,6 +96,8 @@ class RapidTrainer(GRPOTrainer):
             lambda values: self.accelerator.reduce(values, "mean"), self.args.reduce_metrics_once
         )
         self._streamed = self._start_grading()
+        self._optimizer_phase = ExitStack()  # from the last pass to the end of the optimizer's step
+        self.add_callback(_AfterOptimizer(self._optimizer_phase.close))
         if self.use_vllm:
             from rapid.training.vllm import mend_weight_sync
 
@@ -335,6 +348,7 @@ class RapidTrainer(GRPOTrainer):
                     if parameter.requires_grad and parameter.grad is None:
                         parameter.grad = torch.zeros_like(parameter)
         self._record_step(mini_batch, time.perf_counter() - began)
+        self._optimizer_phase.enter_context(self.clock.phase("backpropagation"))
         return loss
 
     @contextmanager

@@ -1,0 +1,356 @@
+"""The baselines against stock TRL: the same loss and the same gradient on the same batch.
+
+TRL takes log-probabilities in float32 even of a float64 model. Where its own are used, gradients agree
+to float32's rounding (SINGLE); with float64 log-probabilities in their place, to DOUBLE.
+"""
+
+import random
+from collections import Counter
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOConfig, GRPOTrainer
+
+from rapid import RapidConfig, RapidTrainer
+from rapid.objectives import dapo_loss, grpo_loss, pg_loss
+
+GROUP = 4
+SINGLE, DOUBLE = 2e-6, 1e-13  # of the largest entry of the gradient
+BETA, EPSILON, EPSILON_HIGH = 0.04, 0.2, 0.28
+# The settings of TRL with which it is the baseline.
+STOCK = {
+    "pg": {
+        "loss_type": "luspo",
+        "importance_sampling_level": "sequence",
+        "scale_rewards": "none",
+        "beta": 0.0,
+    },
+    "grpo": {
+        "loss_type": "grpo",
+        "scale_rewards": "group",
+        "beta": BETA,
+        "epsilon": EPSILON,
+        "use_bias_correction_kl": False,
+    },
+    "dapo": {
+        "loss_type": "dapo",
+        "scale_rewards": "group",
+        "beta": 0.0,
+        "epsilon": EPSILON,
+        "epsilon_high": EPSILON_HIGH,
+    },
+}
+OURS = {
+    "pg": {},
+    "grpo": {"beta": BETA, "epsilon": EPSILON},
+    "dapo": {"epsilon": EPSILON, "epsilon_high": EPSILON_HIGH},
+}
+
+
+class Float64:
+    """TRL's loss of log-probabilities in float64."""
+
+    def _get_per_token_logps_and_entropies(self, model, ids, mask, keep, *_, **__):
+        logp = model(input_ids=ids, attention_mask=mask).logits[:, -keep - 1 : -1].log_softmax(-1)
+        entropy = -(logp.exp() * logp).sum(-1).detach()
+        return logp.gather(2, ids[:, -keep:, None]).squeeze(2), entropy, None
+
+
+class Scripted:
+    """Samples what the prompt and the place in its group say; keeps the gradient of each step."""
+
+    equal_lengths = False
+
+    def _generate_single_turn(self, prompt_ids, *_, **__):
+        seen, completions = Counter(), []
+        for ids in map(tuple, prompt_ids):
+            rng = random.Random(repr((ids, seen[ids])))
+            seen[ids] += 1
+            length = 4 if self.equal_lengths else rng.randint(1, 8)
+            completions.append([rng.randrange(2, 258) for _ in range(length)])
+        return completions, None
+
+    def training_step(self, *args):
+        loss = super().training_step(*args)
+        self.__dict__.setdefault("gradients", []).append(
+            torch.cat([p.grad.flatten() for p in self.model.parameters()])
+        )
+        self.__dict__.setdefault("losses", []).append(loss.item())
+        return loss
+
+
+class StockFloat64(Float64, GRPOTrainer):
+    pass
+
+
+class StockScripted(Scripted, GRPOTrainer):
+    pass
+
+
+class RapidScripted(Scripted, RapidTrainer):
+    pass
+
+
+def thirds(completion_ids, **_):
+    """Rewards whose groups are now and then all 0."""
+    return [float(sum(ids) % 3 == 0) for ids in completion_ids]
+
+
+def build(kind, config, model, folder, **settings):
+    torch.set_num_threads(1)
+    config = config(
+        str(folder),
+        seed=0,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        save_strategy="no",
+        gradient_checkpointing=False,
+        disable_tqdm=True,
+        lr_scheduler_type="constant",
+        optim="sgd",
+        learning_rate=1.0,
+        max_grad_norm=0.0,
+        logging_steps=1,
+        max_completion_length=8,
+        num_generations=GROUP,
+        **settings,
+    )
+    prompts = [f"{'long ' * (i % 4)}prompt {i}" for i in range(16)]
+    return kind(
+        AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64),
+        thirds,
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),
+        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
+    )
+
+
+def stock(kind, objective, model, folder, n_step=16, H=1, **settings):
+    """TRL's trainer, as a baseline."""
+    trainer = build(
+        kind,
+        GRPOConfig,
+        model,
+        folder,
+        per_device_train_batch_size=n_step,
+        gradient_accumulation_steps=1,
+        steps_per_generation=H,
+        **STOCK[objective],
+        **settings,
+    )
+    trainer.current_gradient_accumulation_steps = 1  # as `train` sets it
+    return trainer
+
+
+def assert_close(found, expected, tolerance):
+    bound = tolerance * expected.abs().max().item()
+    torch.testing.assert_close(found.double(), expected.double(), rtol=0, atol=bound)
+
+
+# One batch by hand --------------------------------------------------------------------------------
+
+
+def fixed_batch():
+    """Three groups of four: prompts padded left, completions of 1 to 6 tokens padded right."""
+    generator = torch.Generator().manual_seed(0)
+    prompts = torch.randint(2, 258, (3, 5), generator=generator).repeat_interleave(GROUP, 0)
+    prompt_mask = torch.arange(5) >= 5 - torch.tensor([5, 2, 3]).repeat_interleave(GROUP)[:, None]
+    lengths = torch.tensor([6, 1, 3, 4, 2, 2, 5, 1, 1, 1, 4, 2])
+    completion_mask = torch.arange(6) < lengths[:, None]
+    completions = torch.randint(2, 258, (12, 6), generator=generator)
+    batch = {
+        "prompt_ids": prompts * prompt_mask,  # the pad token is 0
+        "prompt_mask": prompt_mask.long(),
+        "completion_ids": completions * completion_mask,
+        "completion_mask": completion_mask.long(),
+        "num_items_in_batch": lengths.sum(),
+    }
+    rewards = torch.tensor([1.0, 0, 0, 1, 0.3, 0.9, 0, 0.5, 1, 1, 1, 1], dtype=torch.float64)
+    return batch, rewards
+
+
+def advantages_of_trl(rewards, scale):
+    """As `_generate_and_score_completions` finds them, whose std is a sample's."""
+    groups = rewards.view(-1, GROUP)
+    advantages = groups - groups.mean(1, keepdim=True)
+    if scale == "group":
+        advantages = advantages / (groups.std(1, keepdim=True) + 1e-4)
+    return advantages.flatten()
+
+
+def ours(objective, logp, batch, rewards):
+    mask = batch["completion_mask"]
+    match objective:
+        case "pg":
+            return pg_loss(logp, mask, rewards, GROUP)
+        case "grpo":
+            old, reference = batch["old_per_token_logps"], batch["ref_per_token_logps"]
+            return grpo_loss(logp, old, reference, mask, rewards, GROUP, BETA, EPSILON)
+        case "dapo":
+            old = batch["old_per_token_logps"]
+            return dapo_loss(logp, old, mask, rewards, GROUP, EPSILON, EPSILON_HIGH)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tolerance"),
+    [(GRPOTrainer, SINGLE), (StockFloat64, DOUBLE)],
+    ids=["stock", "float64"],
+)
+@pytest.mark.parametrize("objective", ["pg", "grpo", "dapo"])
+def test_loss_and_gradient_are_those_of_stock_trl(toy_model, tmp_path, objective, kind, tolerance):
+    trainer = stock(kind, objective, toy_model, tmp_path)
+    model = trainer.model.train()
+    batch, rewards = fixed_batch()
+
+    def logp():
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+        width = batch["completion_ids"].size(1)
+        return trainer._get_per_token_logps_and_entropies(
+            model, ids, mask, width, compute_entropy=True
+        )[0]
+
+    def gradient(loss):
+        return torch.cat([g.flatten() for g in torch.autograd.grad(loss, [*model.parameters()])])
+
+    now = logp().detach()
+    if objective != "pg":  # off-policy, as far as clips some tokens at either end
+        generator = torch.Generator().manual_seed(1)
+        noise = torch.randn(2, *now.shape, generator=generator).to(now)
+        batch["old_per_token_logps"] = now - 0.6 * noise[0]
+        batch["ref_per_token_logps"] = now + 0.5 * noise[1]
+    batch["advantages"] = advantages_of_trl(rewards, STOCK[objective]["scale_rewards"])
+
+    theirs = trainer._compute_loss(model, batch)
+    loss, metrics = ours(objective, logp(), batch, rewards)
+    expected = gradient(theirs)
+    assert_close(gradient(loss), expected, tolerance)
+    assert expected.norm() > 0.1
+
+    if objective == "pg":
+        # The gradients are one; the loss is not. TRL's is that of ratios, which are 1.
+        lengths = batch["completion_mask"].sum(1)
+        value = -(batch["advantages"] * lengths).mean()
+        assert theirs.item() == pytest.approx(value.item(), rel=1e-6)
+        return
+    assert loss.item() == pytest.approx(theirs.item(), rel=max(tolerance, 1e-12))
+    logged = trainer._metrics["train"]
+    assert 0.1 < logged["clip_ratio/region_mean"][-1] < 0.9
+    assert logged["clip_ratio/low_mean"][-1] > 0 < logged["clip_ratio/high_mean"][-1]
+    assert metrics["clip_fraction"].item() == pytest.approx(
+        logged["clip_ratio/region_mean"][-1], rel=1e-6
+    )
+    if objective == "grpo":
+        assert metrics["kl"].item() == pytest.approx(logged["kl"][-1], rel=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["pg", "grpo", "dapo"])
+def test_advantages_that_trl_finds_itself_give_the_same_gradient(toy_model, tmp_path, objective):
+    """TRL tokenizes, pads, grades and normalizes; we take the raw rewards of the same completions."""
+    trainer = stock(StockScripted, objective, toy_model, tmp_path)
+    model = trainer.model.train()
+    prompts = [{"prompt": f"{'very ' * i}good"} for i in range(6) for _ in range(GROUP)]
+    batch = trainer._generate_and_score_completions(prompts)
+    texts = zip(batch["completion_ids"], batch["completion_mask"], strict=True)
+    rewards = torch.tensor(thirds([ids[mask.bool()].tolist() for ids, mask in texts]))
+    equal = (rewards.view(-1, GROUP) == rewards[::GROUP, None]).all(1)
+    assert equal.any() and not equal.all()
+
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+    logp, _, _ = trainer._get_per_token_logps_and_entropies(
+        model, ids, mask, batch["completion_ids"].size(1), compute_entropy=True
+    )
+    batch.setdefault("old_per_token_logps", logp.detach())
+    loss, _ = ours(objective, logp, batch, rewards)
+    parameters = [*model.parameters()]
+    found = torch.autograd.grad(loss, parameters)
+    expected = torch.autograd.grad(trainer._compute_loss(model, batch), parameters)
+    flat = (torch.cat([g.flatten() for g in side]) for side in (found, expected))
+    assert_close(*flat, SINGLE)
+
+
+# Whole training steps -----------------------------------------------------------------------------
+
+STEPS = [
+    ("pg", 1, {}),
+    ("grpo", 1, {}),
+    ("grpo", 2, {}),
+    ("grpo", 2, {"beta": 0.0}),
+    ("dapo", 1, {}),
+]
+
+
+@pytest.fixture
+def in_order(monkeypatch):
+    """Without the shuffle with which TRL tears groups apart, its mini-batches are ours."""
+    monkeypatch.setattr("trl.trainer.grpo_trainer.shuffle_sequence_dict", lambda batch: batch)
+
+
+def trained(objective, H, model, folder, *, skip=True, equal_lengths=False, **settings):
+    """(stock TRL, RapidTrainer) after the optimizer steps of two inference batches."""
+    settings = {"max_steps": 2 * H, **settings}
+    theirs = stock(StockScripted, objective, model, folder, n_step=16, H=H, **settings)
+    mine = build(
+        RapidScripted,
+        RapidConfig,
+        model,
+        folder,
+        objective=objective,
+        H=H,
+        n_step=16,
+        micro_batch_size=8,
+        skip_zero_groups=skip,
+        **OURS[objective] | settings,
+    )
+    for trainer in (theirs, mine):
+        trainer.equal_lengths = equal_lengths
+        trainer.train()
+        assert len(trainer.gradients) == settings["max_steps"]
+    return theirs, mine
+
+
+def logged(trainer, name):
+    return [row[name] for row in trainer.state.log_history if name in row]
+
+
+def assert_same_steps(theirs, mine, objective):
+    for found, expected in zip(mine.gradients, theirs.gradients, strict=True):
+        assert_close(found, expected, SINGLE)
+    if objective != "pg":
+        assert mine.losses == pytest.approx(theirs.losses, rel=0, abs=1e-6)
+        clipped = logged(theirs, "clip_ratio/region_mean")
+        assert logged(mine, "rapid/clip_fraction") == pytest.approx(clipped, rel=1e-5)
+        assert all(share > 0 for share in clipped[1::2]) or mine.args.H == 1
+
+
+@pytest.mark.parametrize("skip", [False, True], ids=["all groups", "zero groups skipped"])
+@pytest.mark.parametrize(("objective", "H", "settings"), STEPS)
+def test_the_trainer_takes_the_steps_of_stock_trl(
+    toy_model, tmp_path, in_order, objective, H, settings, skip
+):
+    """With its passes, savings and raw rewards; the second step of a batch is off-policy."""
+    theirs, mine = trained(objective, H, toy_model, tmp_path, skip=skip, **settings)
+    assert_same_steps(theirs, mine, objective)
+    assert (min(logged(mine, "rapid/run")) < 1) == (skip and not mine.args.beta)
+
+
+@pytest.mark.parametrize("skip", [False, True], ids=["all groups", "zero groups skipped"])
+def test_dapo_takes_the_steps_of_stock_trl_off_policy_if_mini_batches_are_as_long(
+    toy_model, tmp_path, in_order, skip
+):
+    theirs, mine = trained("dapo", 2, toy_model, tmp_path, skip=skip, equal_lengths=True)
+    assert_same_steps(theirs, mine, "dapo")
+
+
+def test_dapo_divides_by_a_mini_batchs_own_tokens_and_trl_by_their_mean(
+    toy_model, tmp_path, in_order
+):
+    """TRL's divisor is the inference batch's tokens over H; ours is a mean over what is learned from."""
+    theirs, mine = trained("dapo", 2, toy_model, tmp_path, max_steps=1)
+    tokens = [batch["completion_mask"].sum().item() for batch in mine._mini_batches]
+    assert tokens[0] != tokens[1]
+    assert_close(mine.gradients[0] * tokens[0], theirs.gradients[0] * sum(tokens) / 2, SINGLE)
