@@ -3,6 +3,7 @@
 import pytest
 import torch
 from datasets import Dataset
+from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rapid import RapidConfig, RapidTrainer
@@ -15,7 +16,7 @@ def parity(completions, **_):
     return [float(sum(map(ord, text)) % 2) for text in completions]
 
 
-def trainer(toy_model, tmp_path, reward=parity, **settings):
+def trainer(toy_model, tmp_path, reward=parity, peft_config=None, **settings):
     settings = {
         "objective": "rapid",
         "H": 2,
@@ -48,6 +49,7 @@ def trainer(toy_model, tmp_path, reward=parity, **settings):
         args=config,
         train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
         processing_class=AutoTokenizer.from_pretrained(toy_model, padding_side="left"),
+        peft_config=peft_config,
     )
 
 
@@ -223,3 +225,17 @@ def test_fewer_prompts_than_an_inference_batch_takes_are_refused(toy_model, tmp_
 def test_tools_are_refused(toy_model, tmp_path):
     with pytest.raises(ValueError, match="single turns"):
         RapidTrainer(str(toy_model), parity, tools=[parity])
+
+
+def test_an_adapter_is_trained_and_the_model_under_it_is_not(toy_model, tmp_path):
+    run = trainer(
+        toy_model,
+        tmp_path,
+        peft_config=LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM"),
+    )
+    before = {name: p.detach().clone() for name, p in run.model.named_parameters()}
+    run.train()
+    moved = {name for name, p in run.model.named_parameters() if (p != before[name]).any()}
+    assert moved
+    assert all("lora" in name for name in moved)
+    assert max(logged(run, "rapid/sampler_mismatch")) < 1e-5
