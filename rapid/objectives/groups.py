@@ -1,5 +1,6 @@
 """Group statistics that the objectives share."""
 
+import torch
 from torch import Tensor
 
 
@@ -12,12 +13,30 @@ def group_mean(values: Tensor, group_size: int) -> Tensor:
     return in_groups(values, group_size).mean(1).repeat_interleave(group_size)
 
 
+def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
+    """At each row the mean of the others of its group. (N,) -> (N,)
+
+    Raises:
+        ValueError: N is not a whole number of groups, or a group has no others.
+    """
+    if group_size < 2:
+        raise ValueError(
+            f"leave_one_out takes the baseline from the others of a group, but group_size={group_size}: "
+            "make groups of at least 2"
+        )
+    # The others are summed without the row: subtracting it from all would lose them beside a huge one.
+    others = 1 - torch.eye(group_size, dtype=values.dtype, device=values.device)
+    return (in_groups(values, group_size) @ others).flatten() / (group_size - 1)
+
+
 def group_std(values: Tensor, group_size: int) -> Tensor:
-    """The sample standard deviation of each group, at each of its rows. (N,) -> (N,)
+    """The sample standard deviation of each group, at each of its rows; 0 of one alone. (N,) -> (N,)
 
     Raises:
         ValueError: N is not a whole number of groups.
     """
+    if group_size == 1:
+        return torch.zeros_like(values)
     return in_groups(values, group_size).std(1).repeat_interleave(group_size)
 
 

@@ -7,12 +7,14 @@ Two departures from the paper's text, both forced:
    prints N_k, which shrinks V by (N_k - 1) / N_k; the gradient is unbiased with either.
 """
 
+import math
 from typing import Literal
 
-import torch
 from torch import Tensor
 
-from rapid.objectives.groups import group_mean
+from rapid.objectives.groups import group_mean, group_mean_of_others
+
+MAX_LOG_WEIGHT = 60.0  # a weight of 1e26: beyond it only overflows, and a NaN where a reward is 0
 
 
 def rapid_loss(
@@ -52,24 +54,17 @@ def rapid_loss(
     Raises:
         ValueError: N is not a whole number of groups, or leave_one_out leaves nobody in a group.
     """
-    if leave_one_out and group_size < 2:
-        raise ValueError(
-            f"leave_one_out takes the baseline from the others of a group, but group_size={group_size}: "
-            "make groups of at least 2"
-        )
     completion_logp = (logp * mask).sum(1)  # (N,) log pi(y_n | x_n)
     log_weight = (completion_logp - (behavior_logp * mask).sum(1)).detach()  # (N,)
-    weight = log_weight.exp()
+    weight = log_weight.clamp(max=MAX_LOG_WEIGHT).exp()
     clipped = weight.clamp(max=eta)
 
     weighted = clipped * rewards
-    value = group_mean(weighted, group_size)
-    if leave_one_out:
-        value = (value * group_size - weighted) / (group_size - 1)
+    value = (group_mean_of_others if leave_one_out else group_mean)(weighted, group_size)
     advantages = rewards - value
     loss = -((clipped if clip == "both" else weight) * advantages * completion_logp).mean()
     metrics = {
-        "staleness": log_weight.clamp(max=torch.tensor(eta).log().item()).abs().mean(),
+        "staleness": log_weight.clamp(max=math.log(eta)).abs().mean(),
         "clip_fraction": (weight > eta).to(weight.dtype).mean(),
         "weight": weight.mean(),
     }

@@ -17,7 +17,8 @@ def contributes(
 ) -> Tensor:
     """Which groups have a gradient that may differ from zero. (N,) -> (K,) bool
 
-    1. Rewards that are all equal have no advantage in pg, grpo and dapo; a KL term is never zero.
+    1. Rewards that are all equal have no advantage in pg, grpo and dapo (run, they would get the rounding
+       of their mean for one); a KL term is never zero.
     2. rapid weighs its baseline: off-policy only rewards that are all 0 give advantages of 0. On the
        policy's own completions (w = 1, not clipped) rewards that are all equal do.
 

@@ -11,7 +11,9 @@ from rapid.training.config import RapidConfig
 def pass_loss(
     args: RapidConfig, logp: Tensor, piece: Batch, group_size: int
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-    """The loss of a pass, its metrics and its share of the mini-batch, 0-d each.
+    """The loss of a pass, times the share of its mini-batch that it is; its metrics; their weight.
+
+    All are 0-d. Metrics of grpo and dapo are of tokens, rapid's of completions, and weigh accordingly.
 
     Args:
         logp: (N, T) log pi, with the gradient.
@@ -19,7 +21,7 @@ def pass_loss(
     """
     mask, rewards = piece["completion_mask"], piece["rewards"]
     behavior_logp = piece.get("behavior_logp", logp.detach())
-    share = piece.get("sequence_share")
+    share, weight = piece.get("sequence_share"), piece.get("sequence_share")
     match args.objective:
         case "rapid":
             loss, metrics = rapid_loss(
@@ -39,13 +41,16 @@ def pass_loss(
                 args.beta,
                 args.epsilon,
             )
+            weight = piece.get("token_share")
         case "dapo":
             high = args.epsilon if args.epsilon_high is None else args.epsilon_high
             loss, metrics = dapo_loss(
                 logp, behavior_logp, mask, rewards, group_size, args.epsilon, high
             )
-            share = piece.get("token_share")
+            share = weight = piece.get("token_share")
     if "sampler_logp" in piece and "behavior_logp" not in piece:
-        off = (piece["sampler_logp"] - logp.detach()).abs() * mask
+        off = (piece["sampler_logp"] - logp.detach()).abs().nan_to_num() * mask
         metrics["sampler_mismatch"] = off.sum() / mask.sum().clamp(min=1)
-    return loss, metrics, torch.ones_like(loss) if share is None else share
+    if share is None:  # not a part of anything: an evaluation's batch
+        return loss, metrics, torch.ones_like(loss)
+    return loss * share, metrics, weight

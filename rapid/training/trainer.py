@@ -319,8 +319,9 @@ class RapidTrainer(GRPOTrainer):
         first = 1 if self.args.reuse_logp else 0
         for passes in self._steps[first:]:
             for piece in passes:
-                if self._sampler_is_exact() and "sampler_logp" in piece:
-                    piece["behavior_logp"] = piece["sampler_logp"]
+                known = piece.get("sampler_logp")
+                if known is not None and self._sampler_is_exact() and not known.isnan().any():
+                    piece["behavior_logp"] = known
                 else:
                     with torch.no_grad(), self.clock.phase("backpropagation"):
                         piece["behavior_logp"] = self._logp(self.model, piece)
@@ -379,7 +380,7 @@ class RapidTrainer(GRPOTrainer):
         if not self.model.training:
             for name, value in self._means.take()[0].items():
                 self._metrics["eval"][f"rapid/{name}"].append(value)
-        return loss * weight
+        return loss
 
     def _record_step(self, mini_batch: Batch, seconds: float) -> None:
         """Metrics of an optimizer step: of what was run, and of its whole mini-batch."""

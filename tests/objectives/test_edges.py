@@ -1,4 +1,4 @@
-"""rapid_loss where something is empty, equal, alone or extreme. What it gets wrong is an xfail."""
+"""rapid_loss where something is empty, equal, alone or extreme.."""
 
 import math
 
@@ -100,7 +100,6 @@ def test_a_group_of_one_is_its_own_baseline(clip):
     assert gradient[:, 0].tolist() == pytest.approx([-w * (1 - w) / 2, 0])
 
 
-@pytest.mark.xfail(strict=True, reason="the standard deviation of one reward is NaN; TRL takes 0")
 @pytest.mark.filterwarnings("ignore:std")
 @pytest.mark.parametrize("objective", ["grpo", "dapo"])
 def test_a_group_of_one_has_no_advantage_in_grpo_and_dapo(objective):
@@ -138,7 +137,7 @@ def test_log_weights_of_200_stay_finite(clip, leave_one_out, rewards, sign):
     ids=["float32", "float64"],
 )
 def test_weights_that_overflow_are_clipped_in_both(leave_one_out, rewards, size, dtype):
-    """Loss and gradient are those of weights of eta; the mean weight that is reported is inf."""
+    """Loss and gradient are those of weights of eta; the mean weight that is reported is huge."""
     extreme, large = (
         run([x, 0.1, -0.1, -x], rewards, 4, 2.0, "both", leave_one_out, dtype=dtype)
         for x in (size, 80.0)
@@ -148,19 +147,19 @@ def test_weights_that_overflow_are_clipped_in_both(leave_one_out, rewards, size,
     assert torch.isfinite(extreme[0])
     assert not any(torch.isnan(value) for value in extreme[2].values())
     assert extreme[2]["staleness"] < size
-    assert math.isinf(extreme[2]["weight"])
+    assert math.isfinite(extreme[2]["weight"])
+    assert extreme[2]["weight"] > 1e25
 
 
 @leave_one_out
 def test_a_weight_that_overflows_in_front_is_seen_in_the_loss(leave_one_out):
-    """clip="advantage" leaves the front weight alone: inf, not NaN, where there is an advantage."""
+    """clip="advantage" leaves the front weight alone: huge, but a number, so that a norm can clip it."""
     loss, gradient, _ = run([800.0, 0.1, -0.1, 0.0], REWARDS[0], 4, 2.0, "advantage", leave_one_out)
-    assert math.isinf(loss)
-    assert torch.isinf(gradient[0]).all()
-    assert torch.isfinite(gradient[1:]).all()
+    assert 1e24 < abs(loss) < math.inf
+    assert (gradient[0].abs() > 1e24).all()
+    assert torch.isfinite(gradient).all()
 
 
-@pytest.mark.xfail(strict=True, reason='clip="advantage": a weight of inf times an advantage of 0')
 @leave_one_out
 def test_a_weight_that_overflows_gives_no_nan_where_all_rewards_are_zero(leave_one_out):
     """`contributes` says that such a group has a gradient of exactly zero."""
@@ -169,7 +168,6 @@ def test_a_weight_that_overflows_gives_no_nan_where_all_rewards_are_zero(leave_o
     assert not gradient.any()
 
 
-@pytest.mark.xfail(strict=True, reason="the sum less its largest term: nothing is left of the rest")
 def test_leave_one_out_survives_a_weight_beyond_the_others_precision():
     """w = (e^40, 1, 1), eta = inf: the first one's baseline is the mean of the others, 1."""
     _, gradient, _ = run([40.0, 0.0, 0.0], [0.5, 1.0, 1.0], 3, math.inf, "both", True)
@@ -179,7 +177,6 @@ def test_leave_one_out_survives_a_weight_beyond_the_others_precision():
 # Metrics ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="log eta is taken in float32", raises=AssertionError)
 def test_staleness_is_exact_in_float64():
     _, _, metrics = run([5.0, 6.0], [1.0, 0.0], 2, 1.7)
     assert metrics["staleness"].item() == pytest.approx(math.log(1.7), rel=1e-12)
