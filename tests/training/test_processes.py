@@ -15,11 +15,11 @@ import yaml
 from tests.conftest import ROOT
 from tests.training.loops import PLAIN, SAVINGS, ScriptedTrainer, run, weights
 
-SAVED = {name: value for saving in SAVINGS.values() for name, value in saving.items()}
+ALL = {name: value for saving in SAVINGS.values() for name, value in saving.items()}
 LOOPS = {
-    f"{objective}-{kind}": {"objective": objective, **PLAIN, **settings}
-    for objective in ("rapid", "dapo")
-    for kind, settings in (("plain", {}), ("saved", SAVED))
+    f"{objective}-{name}": {"objective": objective, **PLAIN, **settings}
+    for objective, savings in (("rapid", SAVINGS), ("dapo", {}))
+    for name, settings in {"plain": {}, "saved": ALL, **savings}.items()
 }
 
 

@@ -23,8 +23,11 @@ def plain(toy_model, tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize("saving", [*SAVINGS, "all"])
-@pytest.mark.parametrize("objective", ["rapid", "grpo", "dapo", "pg"])
+@pytest.mark.parametrize(
+    ("objective", "saving"),
+    [("rapid", saving) for saving in SAVINGS]
+    + [(objective, "all") for objective in ("rapid", "grpo", "dapo", "pg")],
+)
 def test_the_same_parameters_as_the_plain_loop(toy_model, tmp_path, plain, objective, saving):
     settings = (
         SAVINGS[saving]
