@@ -35,6 +35,7 @@ from rapid.training.generation import instrumented
 from rapid.training.loss import pass_loss
 from rapid.training.metrics import WeightedMeans
 from rapid.training.rewards import StreamedRewards
+from rapid.training.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
 
 # Padded tokens of a pass without gradient, which keeps no activations, for each of one with.
 NO_GRADIENT_FACTOR = 4
@@ -82,7 +83,9 @@ class RapidTrainer(GRPOTrainer):
             raise ValueError(
                 "RapidTrainer trains on single turns: leave tools and environments out"
             )
-        super().__init__(model, reward_funcs, args=args or RapidConfig("rapid"), **kwargs)
+        args = args or RapidConfig("rapid")
+        with engine_like_the_policy(args.seed):
+            super().__init__(model, reward_funcs, args=args, **kwargs)
         self._refuse_too_few_prompts()
         self.clock = PhaseClock()
         self.completions_sampled = 0  # by this process
@@ -99,8 +102,6 @@ class RapidTrainer(GRPOTrainer):
         self._optimizer_phase = ExitStack()  # from the last pass to the end of the optimizer's step
         self.add_callback(_AfterOptimizer(self._optimizer_phase.close))
         if self.use_vllm:
-            from rapid.training.vllm import mend_weight_sync
-
             mend_weight_sync(self.vllm_generation, self.args.sync_in_one_call, self.clock)
 
     def _refuse_too_few_prompts(self) -> None:
@@ -195,14 +196,10 @@ class RapidTrainer(GRPOTrainer):
 
     def _sampler_is_exact(self) -> bool:
         """Whether the sampler's log-probabilities are the policy's up to float32's rounding."""
-        args = self.args
-        if not args.reuse_logp or args.bf16 or args.fp16:
+        precise = self.model.dtype in (torch.float32, torch.float64)
+        if not (self.args.reuse_logp and precise) or self.args.bf16 or self.args.fp16:
             return False
-        if self.use_vllm:
-            from rapid.training.vllm import dtype
-
-            return dtype(self.vllm_generation) == torch.float32
-        return True
+        return not self.use_vllm or engine_dtype(self.vllm_generation) == torch.float32
 
     def _start_grading(self) -> StreamedRewards | None:
         if not self.args.grading_workers:

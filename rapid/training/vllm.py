@@ -14,13 +14,13 @@ from trl.generation import vllm_generation
 from trl.generation.vllm_generation import VLLMGeneration
 
 from rapid.training.clock import PhaseClock
-from rapid.training.config import RapidConfig
 
 MIXED = {"bf16": torch.bfloat16, "fp16": torch.float16}  # accelerate's names
-CPU_KVCACHE_GIB = 2  # without it vLLM takes a share of the machine's memory, free or not
+# Else vLLM takes a share of the machine's memory, or fails where that is not free.
+CPU_KVCACHE_GIB = 2
 
 
-def dtype(generation: VLLMGeneration) -> torch.dtype | None:
+def engine_dtype(generation: VLLMGeneration) -> torch.dtype | None:
     """What the engine computes in; None of an engine on another server, which does not say."""
     if generation.mode != "colocate":
         return None
@@ -31,15 +31,14 @@ def dtype(generation: VLLMGeneration) -> torch.dtype | None:
 
 
 @contextmanager
-def engine_like_the_policy(args: RapidConfig) -> Iterator[None]:
-    """Meanwhile, TRL builds its engine to compute in what the policy computes in, from `args.seed`.
+def engine_like_the_policy(seed: int) -> Iterator[None]:
+    """Meanwhile, TRL builds its engine to compute in what the policy computes in, and from `seed`.
 
     TRL asks for neither. Of a model saved in float32 vLLM by itself makes bfloat16, and its
-    log-probabilities are some hundredths of a nat off at every token. And vLLM seeds all generators
-    of the process, with the same number whatever `args.seed` is: all runs would sample with the same
-    noise.
+    log-probabilities are some hundredths of a nat off at every token. And vLLM seeds all random
+    generators of the process, with the same number in every run: all would sample with one noise.
 
-    Does nothing where no engine is built in this process.
+    Changes nothing where no engine is built in this process.
     """
     initialize = VLLMGeneration._init_vllm
 
@@ -50,7 +49,7 @@ def engine_like_the_policy(args: RapidConfig) -> Iterator[None]:
         # Ranks that share a tensor-parallel engine have to sample alike.
         rank = generation.accelerator.process_index // generation.tensor_parallel_size
         llm = vllm_generation.LLM
-        alike = {"dtype": _policy_dtype(generation), "seed": args.seed + rank}
+        alike = {"dtype": _policy_dtype(generation), "seed": seed + rank}
         prepare_environment()
         with _replaced(vllm_generation, "LLM", lambda **asked: llm(**asked | alike)):
             initialize(generation)
@@ -66,14 +65,9 @@ def _policy_dtype(generation: VLLMGeneration) -> torch.dtype:
 
 
 def prepare_environment() -> None:
-    """Set what vLLM reads from the environment when it starts on CPUs. Values of the user's stay."""
-    if torch.cuda.is_available():
-        return
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(CPU_KVCACHE_GIB))
-    # accelerate gives every run without a launcher port 29500: a second one on the machine would fail.
-    # A process that is alone meets nobody there; TRL makes a free port of 0.
-    if os.environ.get("WORLD_SIZE", "1") == "1":
-        os.environ["MASTER_PORT"] = "0"
+    """Say how much memory vLLM may cache keys and values in on CPUs, unless the user has said it."""
+    if not torch.cuda.is_available():
+        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(CPU_KVCACHE_GIB))
 
 
 @contextmanager

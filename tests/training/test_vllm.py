@@ -1,0 +1,215 @@
+"""An engine of vLLM in the trainer's process computes what the policy computes."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from rapid.training import vllm
+from rapid.training.clock import PhaseClock
+from tests.conftest import ROOT
+
+# vLLM compiles models before it runs them. What they compute is the same without.
+NOT_COMPILED = {
+    "VLLM_CPU_CI_ENV": "1",
+    "VLLM_USE_AOT_COMPILE": "0",
+    "TORCHDYNAMO_DISABLE": "1",
+}
+
+
+# On the CPU, with vLLM --------------------------------------------------------------------------------
+
+
+@pytest.fixture(
+    scope="module",
+    params=[NOT_COMPILED, pytest.param({}, marks=pytest.mark.slow)],
+    ids=["not compiled", "compiled"],
+)
+def found(request, toy_model, tmp_path_factory) -> dict:
+    """What tests/training/vllm_worker.py finds in a process of its own."""
+    pytest.importorskip("vllm")
+    folder = tmp_path_factory.mktemp("vllm")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.training.vllm_worker", str(toy_model), str(folder)],
+        cwd=ROOT,
+        env=os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1", **request.param},
+        text=True,
+        capture_output=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    return json.loads((folder / "found.json").read_text())
+
+
+def test_the_engine_computes_in_what_the_policy_computes_in(found):
+    assert found["dtype"] == "torch.float32"
+
+
+def test_the_engine_samples_from_the_seed_of_the_run(found):
+    assert found["seed"] == 3
+
+
+def test_a_trainer_with_vllm_samples_from_its_own_policy(found):
+    assert len(found["trained"]["mismatch"]) == 2
+    assert max(found["trained"]["mismatch"]) < 1e-4
+
+
+def test_log_mu_is_what_vllm_says_that_it_sampled_with(found):
+    assert found["trained"]["mu is the sampler's"]
+
+
+def test_weights_are_synced_once_for_an_inference_batch_sampled_in_parts(found):
+    assert found["trained"]["syncs"] == 2
+
+
+def test_the_sync_has_its_time(found):
+    assert 0 < found["trained"]["seconds"]["sync"] < found["trained"]["seconds"]["sampling"]
+
+
+@pytest.mark.parametrize("embeddings", ["tied", "untied"])
+def test_a_sync_gives_vllm_all_weights(found, embeddings):
+    assert found[embeddings]["stale"] > 1e-2
+    assert found[embeddings]["after"] < 1e-4
+
+
+def test_a_sync_gives_vllm_a_policy_with_its_adapter(found):
+    assert found["adapted"]["stale"] > 1e-2
+    assert found["adapted"]["after"] < 1e-4
+
+
+def test_a_sync_without_packing_the_head_again_would_leave_a_tied_head_stale(found):
+    assert found["without the head"]["stale"] > 1e-2
+    assert found["without the head"]["after"] < 1e-4
+
+
+@pytest.mark.parametrize("embeddings", ["tied", "untied"])
+def test_a_sync_is_one_call(found, embeddings):
+    assert found[embeddings]["tensors of each call"] == [found[embeddings]["tensors"]]
+
+
+def test_it_is_one_call_on_cpus_even_if_it_is_not_asked_for(found):
+    case = found["not in one call"]
+    assert case["tensors of each call"][-1] == case["tensors"]
+    assert case["stale"] > 1e-2
+    assert case["after"] < 1e-4
+
+
+def test_prompts_of_a_group_are_computed_once(found):
+    assert found["cached"] == [0, 128, 0, 128]  # whole blocks only
+
+
+def test_a_trained_model_is_loaded_again_by_transformers_and_by_vllm(found):
+    assert found["saved"]["equal"]
+    assert found["saved"]["mismatch"] < 1e-4
+
+
+# Elsewhere, with engines that only take notes ---------------------------------------------------------
+
+
+class NotedEngine:
+    """Stands for TRL's VLLMGeneration: `noted` says what was done to it, and in which phase."""
+
+    def __init__(self, mode="colocate", sleeps=False):
+        self.mode, self.enable_sleep_mode, self._llm_weights_sleeping = mode, sleeps, sleeps
+        self.noted: list[str] = []
+        self.clock = SimpleNamespace(phase=self._phase)
+        runner = SimpleNamespace(model=SimpleNamespace(load_weights=self._load_weights))
+        executor = SimpleNamespace(driver_worker=SimpleNamespace(model_runner=runner))
+        self.llm = SimpleNamespace(
+            llm_engine=SimpleNamespace(model_executor=executor),
+            wake_up=lambda tags: self.noted.append(f"wake up {tags}"),
+            reset_prefix_cache=lambda: self.noted.append("reset cache"),
+        )
+
+    @contextmanager
+    def _phase(self, name):
+        self.noted.append(f"begin {name}")
+        yield
+        self.noted.append(f"end {name}")
+
+    def _iter_named_params(self):
+        yield from {"a": torch.zeros(1), "b": torch.ones(1)}.items()
+
+    def _load_weights(self, weights):
+        self.noted.append(f"load {[name for name, _ in weights]}")
+
+    def sync_weights(self):
+        self.noted.append("TRL's sync")
+
+
+def noted(monkeypatch, in_one_call=True, **settings) -> list[str]:
+    """What a sync does to an engine that is not on a CPU."""
+    monkeypatch.setattr(vllm, "_on_cpu", lambda: False)
+    engine = NotedEngine(**settings)
+    vllm.mend_weight_sync(engine, in_one_call, engine.clock)
+    engine.sync_weights()
+    return engine.noted
+
+
+def test_elsewhere_all_weights_are_loaded_in_one_call(monkeypatch):
+    assert noted(monkeypatch) == ["begin sync", "load ['a', 'b']", "reset cache", "end sync"]
+
+
+def test_elsewhere_it_is_trls_sync_if_one_call_is_not_asked_for(monkeypatch):
+    assert noted(monkeypatch, in_one_call=False) == ["begin sync", "TRL's sync", "end sync"]
+
+
+@pytest.mark.parametrize("in_one_call", [True, False])
+def test_a_server_gets_its_weights_from_trl(monkeypatch, in_one_call):
+    steps = noted(monkeypatch, in_one_call, mode="server")
+    assert steps == ["begin sync", "TRL's sync", "end sync"]
+
+
+def test_an_engine_that_sleeps_is_woken_first(monkeypatch):
+    assert noted(monkeypatch, sleeps=True)[1:3] == ["wake up ['weights']", "load ['a', 'b']"]
+
+
+def test_a_server_does_not_say_what_it_computes_in():
+    assert vllm.engine_dtype(NotedEngine(mode="server")) is None
+
+
+@pytest.mark.parametrize(
+    ("mixed", "stored", "computed"),
+    [
+        ("no", torch.float32, torch.float32),
+        ("no", torch.bfloat16, torch.bfloat16),
+        ("bf16", torch.float32, torch.bfloat16),
+        ("fp16", torch.float32, torch.float16),
+        ("no", torch.float64, torch.float32),
+    ],
+)
+def test_the_engine_is_asked_for_the_precision_of_the_policys_forward(mixed, stored, computed):
+    engine = SimpleNamespace(
+        accelerator=SimpleNamespace(mixed_precision=mixed), model=SimpleNamespace(dtype=stored)
+    )
+    assert vllm._policy_dtype(engine) == computed
+
+
+def test_the_users_environment_comes_first(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(os, "environ", {"VLLM_CPU_KVCACHE_SPACE": "7"})
+    vllm.prepare_environment()
+    assert os.environ["VLLM_CPU_KVCACHE_SPACE"] == "7"
+
+
+def test_with_a_gpu_the_environment_is_left_alone(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(os, "environ", {})
+    vllm.prepare_environment()
+    assert os.environ == {}
+
+
+def test_a_phase_clock_counts_the_sync_and_not_what_it_interrupts(monkeypatch):
+    times = iter([0.0, 1.0, 2.0, 5.0, 6.0])
+    clock = PhaseClock(now=lambda: next(times))
+    monkeypatch.setattr(vllm, "_on_cpu", lambda: False)
+    engine = NotedEngine()
+    vllm.mend_weight_sync(engine, True, clock)
+    with clock.phase("sampling"):
+        engine.sync_weights()
+    assert clock.seconds == {"sync": 3.0, "sampling": 2.0}
