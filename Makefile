@@ -7,12 +7,13 @@ LOCK := requirements/$(if $(GPU),gpu,cpu).txt
 STAMP := .venv/installed-$(if $(GPU),gpu,cpu)
 ACTIVATE := . .venv/bin/activate &&
 
-.PHONY: help setup tables test test-all lint lock clean
+.PHONY: help setup tables test test-all bench lint lock clean
 
 help:
 	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
 	@echo "make test       the tests, with the pipeline at experiments/ci.yaml size"
 	@echo "make test-all   the slow tests too"
+	@echo "make bench      speed and memory, against TRL too: performance/results/  (BENCH=--quick)"
 	@echo "make lint       ruff"
 	@echo "make setup      only the environment: .venv, from $(LOCK)"
 	@echo "make lock       resolve requirements/*.in anew"
@@ -37,6 +38,11 @@ test: setup
 
 test-all: setup
 	$(ACTIVATE) python -m pytest
+
+# Alone on the machine: what else runs is measured too. BENCH has options: python -m performance.bench -h
+bench: setup
+	$(ACTIVATE) snakemake --cores $(CORES) models/tiny-qwen2/manifest.json
+	$(ACTIVATE) python -m performance.bench $(BENCH)
 
 lint: setup
 	$(ACTIVATE) ruff check . && ruff format --check .

@@ -14,6 +14,22 @@ Batch = dict[str, Tensor]
 Passes = list[list[int]]  # the groups of each pass
 
 
+class Kept(torch.utils.data.Dataset):
+    """A dataset whose rows are decoded once, not at each time that they are asked for."""
+
+    def __init__(self, dataset):
+        self._dataset = dataset
+        self._rows: dict[int, dict] = {}
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: int) -> dict:
+        if index not in self._rows:
+            self._rows[index] = self._dataset[index]
+        return self._rows[index]
+
+
 def mini_batches(batch: Batch, steps: int) -> list[Batch]:
     """Split an inference batch into `steps` mini-batches, in order.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
+from transformers import TrainerCallback
 
 
 def _now() -> float:
@@ -39,3 +40,13 @@ class PhaseClock:
         if self._running:
             self.seconds[self._running[-1]] += now - self._since
         self._since = now
+
+
+class AfterOptimizer(TrainerCallback):
+    """Calls something after each step of the optimizer."""
+
+    def __init__(self, then: Callable[[], None]):
+        self._then = then
+
+    def on_optimizer_step(self, args, state, control, **_):
+        self._then()

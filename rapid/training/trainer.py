@@ -20,7 +20,6 @@ from accelerate.utils import DistributedType
 from datasets import Dataset
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import RandomSampler
-from transformers import TrainerCallback
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
 
@@ -28,7 +27,7 @@ from rapid.objectives import contributes
 from rapid.objectives.groups import signal
 from rapid.training import batches
 from rapid.training.batches import Batch
-from rapid.training.clock import PhaseClock
+from rapid.training.clock import AfterOptimizer, PhaseClock
 from rapid.training.config import RapidConfig
 from rapid.training.forward import completion_logp
 from rapid.training.generation import instrumented
@@ -48,16 +47,6 @@ KEPT = {
     "ref_per_token_logps": "reference_logp",
     "sampling_per_token_logps": "sampler_logp",
 }
-
-
-class _AfterOptimizer(TrainerCallback):
-    """Calls something after each step of the optimizer."""
-
-    def __init__(self, then):
-        self._then = then
-
-    def on_optimizer_step(self, args, state, control, **_):
-        self._then()
 
 
 class RapidTrainer(GRPOTrainer):
@@ -100,7 +89,7 @@ class RapidTrainer(GRPOTrainer):
         )
         self._streamed = self._start_grading()
         self._optimizer_phase = ExitStack()  # from the last pass to the end of the optimizer's step
-        self.add_callback(_AfterOptimizer(self._optimizer_phase.close))
+        self.add_callback(AfterOptimizer(self._optimizer_phase.close))
         if self.use_vllm:
             mend_weight_sync(self.vllm_generation, self.args.sync_in_one_call, self.clock)
 
@@ -112,6 +101,15 @@ class RapidTrainer(GRPOTrainer):
                 f"{needed} (H={self.args.H} * n_step={self.args.n_step} / num_generations="
                 f"{self.num_generations}): lower H or n_step, or repeat the dataset"
             )
+
+    def get_train_dataloader(self):
+        """TRL's, which yields an inference batch anew at each of its H steps: its rows are kept."""
+        whole = self.train_dataset
+        self.train_dataset = batches.Kept(whole) if isinstance(whole, Dataset) else whole
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.train_dataset = whole
 
     # Sample and grade -----------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ def test_problems_are_read_from_a_file(tmp_path, workload):
 def test_the_command_writes_a_part_and_the_page(toy_model, tmp_path, monkeypatch):
     one = parts.Experiment("b", "one", 1.0, lambda advance: [])
     monkeypatch.setattr(parts, "experiments", lambda *_: [one])
-    monkeypatch.setattr("rapid.lease.lease_cores", lambda count: [0])
+    monkeypatch.setattr(bench, "_prepare", lambda: None)
     arguments = ["--part", "b", "--models", "tiny", "--model", str(toy_model)]
     assert bench.main([*arguments, "--quick", "--out", str(tmp_path)]) == 0
     document = json.loads((tmp_path / "b.json").read_text())

@@ -1,0 +1,53 @@
+"""Result files: the raw samples of a part, and where they come from."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rapid.provenance import commit, hardware, versions
+from rapid.records import write_json
+
+FOLDER = Path(__file__).parent / "results"
+PARTS = {
+    "a": "RapidTrainer against TRL's GRPOTrainer",
+    "b": "Where the time goes",
+    "c": "Each saving over the plain loop",
+    "d": "Cost against completion length and against N_inference",
+    "e": "Distance to the floor",
+    "f": "Peak memory",
+}
+
+
+def write(folder: Path, part: str, rows: list[dict], missing: list[str], options: dict) -> Path:
+    """Write a part's file.
+
+    Args:
+        rows: one for each row of the part's tables, with its raw samples.
+        missing: what could not be measured, and why.
+        options: those of the command.
+    """
+    path = folder / f"{part}.json"
+    document = {
+        "part": part,
+        "title": PARTS[part],
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "hardware": hardware(),
+        "threads": 1,
+        "versions": versions(),
+        "options": options,
+        "missing": missing,
+        "rows": rows,
+    }
+    write_json(path, document)
+    return path
+
+
+def read(folder: Path) -> dict[str, dict]:
+    """The documents of a folder by part; parts that were not measured are left out."""
+    files = {part: folder / f"{part}.json" for part in PARTS}
+    return {
+        part: json.loads(file.read_text(encoding="utf-8"))
+        for part, file in files.items()
+        if file.exists()
+    }

@@ -1,0 +1,78 @@
+"""Rewards for measurements: of a set solve rate at no cost, that wait, or real ones.
+
+A reward also counts what it is asked about: completions, their tokens, their prompts and verdicts.
+"""
+
+import time
+import zlib
+from collections.abc import Sequence
+
+from rapid.grading.base import Grader
+from rapid.records import CodeProblem
+
+TIMEOUT = 2.0  # seconds for a verdict, as params.yaml has it for MBPP+
+
+
+class Counted:
+    """What a reward function was asked about since `clear`."""
+
+    __name__ = "reward"  # TRL names metrics after it
+
+    def __init__(self):
+        self.clear()
+
+    def clear(self) -> None:
+        self.prompts: list[str] = []
+        self.lengths: list[int] = []
+        self.verdicts: list[float] = []
+
+    def __call__(self, prompts, completions, completion_ids, **columns) -> list[float]:
+        rewards = self.judge(prompts, completions, **columns)
+        self.prompts += prompts
+        self.lengths += [len(ids) for ids in completion_ids]
+        self.verdicts += rewards
+        return rewards
+
+    def judge(self, prompts: list[str], completions: list[str], **columns) -> list[float]:
+        raise NotImplementedError
+
+
+class SolveRate(Counted):
+    """Right with a set probability, which the prompt and the completion decide: on both sides alike.
+
+    Args:
+        rate: the share of different completions that is right; can be changed while it runs.
+        wait: seconds that each verdict takes, as one of a server would.
+    """
+
+    def __init__(self, rate: float, wait: float = 0.0, seed: int = 0):
+        super().__init__()
+        self.rate, self.wait, self.seed = rate, wait, seed
+
+    def judge(self, prompts, completions, **_):
+        if self.wait:
+            time.sleep(self.wait * len(prompts))
+        return [
+            float(zlib.crc32(f"{self.seed}|{prompt}|{completion}".encode()) < self.rate * 2**32)
+            for prompt, completion in zip(prompts, completions, strict=True)
+        ]
+
+
+class Graded(Counted):
+    """The real verdicts of a benchmark's grader.
+
+    Args:
+        grader: entered already; its processes start with a first verdict, here and now.
+    """
+
+    def __init__(self, grader: Grader, problems: Sequence[CodeProblem]):
+        super().__init__()
+        self._grader = grader
+        self._problems = {problem.id: problem for problem in problems}
+        grader.grade(problems[0], "")
+
+    def judge(self, prompts, completions, *, id, **_):
+        return [
+            self._grader.grade(self._problems[one], completion).reward
+            for one, completion in zip(id, completions, strict=True)
+        ]

@@ -1,0 +1,113 @@
+"""RapidTrainer and TRL's GRPOTrainer, set alike in everything that they have in common.
+
+Both sample with transformers, in float32, the same prompts in the same order with the same seeds;
+neither uses gradient checkpointing. GRPOTrainer gets its sequence-level importance weights, without
+KL, which costs nothing: its closest to RAPID.
+"""
+
+import tempfile
+from dataclasses import dataclass
+
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from performance.models import Workload
+from performance.rewards import Counted
+from rapid import RapidConfig, RapidTrainer
+
+ENDLESS = 10**6  # optimizer steps: measurements stop the loop
+LEARNING_RATE = 1e-6  # so small that all steps sample from about the same policy
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What both sides of a comparison have in common.
+
+    Args:
+        H: optimizer steps on an inference batch.
+        n_step: completions of an optimizer step.
+        group: completions of a prompt.
+        micro_batch: completions of a forward and backward pass.
+        length: tokens that a completion may have.
+        fixed_length: make all completions as long as that.
+    """
+
+    H: int = 4
+    n_step: int = 16
+    group: int = 4
+    micro_batch: int = 8
+    length: int = 80
+    fixed_length: bool = False
+
+    @property
+    def inference_batch(self) -> int:
+        """Completions that are sampled at once."""
+        return self.H * self.n_step
+
+
+def rapid(workload: Workload, setting: Setting, reward: Counted, **more) -> RapidTrainer:
+    """RapidTrainer; `more` are further arguments of its configuration."""
+    settings = _common(setting) | {
+        "H": setting.H,
+        "n_step": setting.n_step,
+        "micro_batch_size": setting.micro_batch,
+    }
+    config = RapidConfig(**settings | more)
+    return _build(RapidTrainer, workload, setting, reward, config)
+
+
+def stock(workload: Workload, setting: Setting, reward: Counted, **more) -> GRPOTrainer:
+    """TRL's GRPOTrainer; `more` are further arguments of its configuration."""
+    accumulation = setting.n_step // setting.micro_batch
+    settings = _common(setting) | {
+        "per_device_train_batch_size": setting.micro_batch,
+        "gradient_accumulation_steps": accumulation,
+        "steps_per_generation": setting.H * accumulation,
+        "importance_sampling_level": "sequence",
+        "loss_type": "luspo",
+        "scale_rewards": "none",
+        "beta": 0.0,
+    }
+    config = GRPOConfig(**settings | more)
+    return _build(GRPOTrainer, workload, setting, reward, config)
+
+
+SIDES = {"rapid": rapid, "stock": stock}
+
+
+def _common(setting: Setting) -> dict:
+    lengths = {"min_new_tokens": setting.length} if setting.fixed_length else None
+    return {
+        "output_dir": tempfile.gettempdir(),  # nothing is written
+        "seed": 0,
+        "num_generations": setting.group,
+        "max_completion_length": setting.length,
+        "generation_kwargs": lengths,
+        "temperature": 1.0,
+        "learning_rate": LEARNING_RATE,
+        "lr_scheduler_type": "constant",
+        "max_steps": ENDLESS,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": [],
+        "disable_tqdm": True,
+        "gradient_checkpointing": False,
+        "bf16": False,
+        "use_cpu": not torch.cuda.is_available(),
+        "dataloader_pin_memory": torch.cuda.is_available(),
+    }
+
+
+def _build(kind, workload: Workload, setting: Setting, reward: Counted, config):
+    torch.set_num_threads(1)
+    trainer = kind(
+        AutoModelForCausalLM.from_pretrained(workload.model, dtype=torch.float32),
+        reward,
+        args=config,
+        train_dataset=Dataset.from_list(workload.rows(setting.inference_batch // setting.group)),
+        processing_class=AutoTokenizer.from_pretrained(workload.model, padding_side="left"),
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
