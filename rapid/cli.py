@@ -17,6 +17,9 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from rapid import __version__, specs
+from rapid.grading.base import BadProblem
+from rapid.records import BadRow
+from rapid.tasks import TASKS, get_task
 
 
 def run(arguments: list[str]) -> int:
@@ -26,7 +29,7 @@ def run(arguments: list[str]) -> int:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
         return args.run(args) or 0
-    except (BadSpec, FileNotFoundError) as error:
+    except (BadSpec, BadRow, BadProblem, FileNotFoundError) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 2
 
@@ -70,9 +73,37 @@ def _parser() -> argparse.ArgumentParser:
         "evaluate", _evaluate, "evaluate a model on a benchmark's test problems",
         model="folder of the model", data="test.jsonl", out="evaluation.json to write",
     )  # fmt: skip
+    _add_grade(commands)
     lean = commands.add_parser("lean-setup", help="install and check the Lean that grades proofs")
     lean.set_defaults(run=_lean_setup)
     return parser
+
+
+def _add_grade(commands) -> None:
+    help = "grade completions; verdicts go to standard output, a JSON line each, in order"
+    grade = commands.add_parser("grade", help=help, description=help)
+    grade.add_argument("--benchmark", required=True, choices=TASKS)
+    grade.add_argument(
+        "--problems", required=True, type=Path, help="as published: JSON lines, plain or gzip"
+    )
+    grade.add_argument(
+        "--completions", required=True, type=Path, help='JSON lines: {"id": ..., "completion": ...}'
+    )
+    grade.add_argument(
+        "--workers", type=_positive(int), help="graders side by side; default: cores"
+    )
+    grade.add_argument("--timeout", type=_positive(float), help="seconds a completion")
+    grade.set_defaults(run=_grade)
+
+
+def _positive(kind: type):
+    def number(text: str):
+        if not 0 < (value := kind(text)) < float("inf"):
+            raise ValueError
+        return value
+
+    number.__name__ = f"positive {kind.__name__}"
+    return number
 
 
 def _read_spec(text: str, spec_type: type[BaseModel]) -> BaseModel:
@@ -140,6 +171,32 @@ def _evaluate(args) -> None:
     evaluation = evaluate(spec, args.model, args.data, args.out)
     figures = [f"pass@{k} {value:.1%}" for k, value in evaluation.pass_at.items()]
     print(f"{args.out}: {', '.join(figures) or evaluation.note}", file=sys.stderr)
+
+
+def _grade(args) -> int:
+    from tqdm import tqdm
+
+    from rapid.grade import grade, read_problems, read_submissions
+    from rapid.lease import usable_cores
+
+    task = get_task(args.benchmark)
+    problems = read_problems(args.problems, task)
+    submissions = read_submissions(args.completions, problems)
+    if missing := task.unavailable():
+        print(f"rapid grade: {missing}", file=sys.stderr)
+        return 1
+    with tqdm(total=len(submissions), desc="grading", unit="completion") as bar:
+        verdicts = grade(
+            task,
+            problems,
+            submissions,
+            workers=args.workers or len(usable_cores()),
+            timeout=args.timeout or task.usual_timeout,
+            progress=bar.update,
+        )
+    for submission, verdict in zip(submissions, verdicts, strict=True):
+        print(json.dumps({"id": submission.id, **verdict.model_dump()}))
+    return 0
 
 
 def _lean_setup(args) -> int:

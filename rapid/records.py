@@ -9,16 +9,19 @@ problem and a real one are the same record:
 - `LeanProblem`: a Lean 4 theorem without its proof, core Lean or Mathlib.
 """
 
+import gzip
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 Row = TypeVar("Row", bound=BaseModel)
+GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Record(BaseModel):
@@ -67,7 +70,10 @@ class LeanProblem(Record):
     """A theorem to prove. `formal_statement` ends in `:= by`; `header` is what stands before it."""
 
     name: str
-    formal_statement: str
+    formal_statement: str = Field(
+        validation_alias=AliasChoices("formal_statement", "statement"),
+        description="core-Lean rows call it statement",
+    )
     header: str = ""
     split: str = ""
     informal_prefix: str = ""
@@ -189,21 +195,30 @@ class BadRow(ValueError):
 
 
 def read_jsonl(path: Path | str, row_type: type[Row]) -> Iterator[Row]:
-    """Yield the rows of a JSON-lines file.
+    """Yield the rows of a JSON-lines file, plain or gzip.
 
     Raises:
         BadRow: with the file, the line number and what is wrong with it.
     """
-    with open(path, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                yield row_type.model_validate_json(line)
-            except ValidationError as error:
-                first = error.errors()[0]
-                field = ".".join(str(part) for part in first["loc"]) or "the line"
-                raise BadRow(f"{path}:{number}: {field}: {first['msg']}") from None
+    for _, row in numbered_rows(path, row_type):
+        yield row
+
+
+def numbered_rows(path: Path | str, row_type: type[Row]) -> Iterator[tuple[int, Row]]:
+    """`read_jsonl`, with each row's line number."""
+    with open(path, "rb") as plain:
+        lines = gzip.GzipFile(fileobj=plain) if plain.peek(2)[:2] == GZIP_MAGIC else plain
+        number = 0
+        try:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, row_type.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"]) or "the line"
+            raise BadRow(f"{path}:{number}: {field}: {first['msg']}") from None
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise BadRow(f"{path}:{number + 1}: not readable as gzip: {error}") from None
 
 
 def write_jsonl(path: Path | str, rows: Iterable[BaseModel]) -> None:

@@ -1,10 +1,17 @@
-"""What every grader offers, and a cache in front of one."""
+"""What every grader offers, several of them side by side, and a cache in front."""
 
+from collections.abc import Callable
+from contextlib import ExitStack
+from queue import SimpleQueue
 from typing import Protocol, Self, TypeVar
 
 from rapid.records import Problem, Verdict
 
 AProblem = TypeVar("AProblem", bound=Problem, contravariant=True)
+
+
+class BadProblem(ValueError):
+    """No completion of this problem can be graded: the problem is at fault, not the completion."""
 
 
 class Grader(Protocol[AProblem]):
@@ -20,6 +27,37 @@ class Grader(Protocol[AProblem]):
     def grade(self, problem: AProblem, completion: str) -> Verdict:
         """Grade one completion. Whatever a completion does, this returns a verdict."""
         ...
+
+
+class GraderPool:
+    """Graders side by side, each with its own processes. A call gets one that is free, or waits.
+
+    Args:
+        make: makes a grader.
+        size: how many.
+    """
+
+    def __init__(self, make: Callable[[], Grader], size: int):
+        self._graders = [make() for _ in range(size)]
+        self._free: SimpleQueue[Grader] = SimpleQueue()
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            for grader in self._graders:
+                self._free.put(opening.enter_context(grader))
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.__exit__(*error)
+
+    def grade(self, problem: Problem, completion: str) -> Verdict:
+        grader = self._free.get()
+        try:
+            return grader.grade(problem, completion)
+        finally:
+            self._free.put(grader)
 
 
 class CachedGrader:

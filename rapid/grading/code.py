@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from rapid.grading import oracle, reasons
+from rapid.grading.base import BadProblem
 from rapid.grading.inside import wire
 from rapid.grading.sandbox import ENDED, FLOODED, STOPPED, TIMED_OUT, Sandbox, encode_job
 from rapid.records import CodeProblem, Verdict
@@ -21,10 +22,6 @@ LINE_ALLOWANCE = 65_536  # bytes of one output, beyond a multiple of the longest
 
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 _DEFINITION = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]|\blambda\b", re.MULTILINE)
-
-
-class BadProblem(ValueError):
-    """The reference solution of a problem does not run to its end."""
 
 
 def extract_code(completion: str) -> str:

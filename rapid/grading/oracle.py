@@ -5,6 +5,7 @@ The lists of special problems and their formulas are EvalPlus's own. The order o
 process that runs the completion.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,9 +20,9 @@ FLOAT_TOLERANCE = 1e-6  # where the problem sets none and expects floats
 def restore_inputs(task_id: str, inputs: list[list[Any]]) -> list[list[Any]]:
     """The inputs as the function takes them: MBPP+ stores tuples, sets and complex numbers as JSON.
 
-    Problems of other origin (a `task_id` that does not start with "Mbpp/") are left as they are.
+    Problems of other origin (a `task_id` that is not "Mbpp/" and a number) are left as they are.
     """
-    if not task_id.startswith("Mbpp/"):
+    if not re.fullmatch(r"Mbpp/\d+", task_id):
         return inputs
     from evalplus.data.mbpp import mbpp_deserialize_inputs  # imports datasets: one second
 

@@ -16,16 +16,18 @@ class Task(Protocol):
 
     name: str
     row_type: type[Problem]
+    usual_timeout: float  # seconds, for real problems
 
     def prompt(self, problem: Problem) -> str:
         """The text that a completion continues, for a base model: no chat template, no examples."""
         ...
 
-    def grader(self, timeout: float) -> Grader:
+    def grader(self, timeout: float, workers: int = 1) -> Grader:
         """A grader of raw completions, to be used as a context manager.
 
         Args:
             timeout: seconds of wall-clock time that a verdict may take.
+            workers: verdicts that can be made at a time, if as many threads ask for them.
         """
         ...
 

@@ -1,6 +1,6 @@
 r"""MATH: questions whose answer stands in the last \boxed{} of the completion."""
 
-from rapid.grading.base import CachedGrader
+from rapid.grading.base import CachedGrader, GraderPool
 from rapid.records import MathProblem
 
 
@@ -8,15 +8,16 @@ class Math:
     """The prompt says where the answer goes: a base model has not been told."""
 
     name = "math"
+    usual_timeout = 10.0
     row_type = MathProblem
 
     def prompt(self, problem: MathProblem) -> str:
         return f"Problem: {problem.problem}\nSolution, ending in \\boxed{{}}:\n"
 
-    def grader(self, timeout: float) -> CachedGrader:
+    def grader(self, timeout: float, workers: int = 1) -> CachedGrader:
         from rapid.grading.boxed import MathGrader
 
-        return CachedGrader(MathGrader(timeout))
+        return CachedGrader(GraderPool(lambda: MathGrader(timeout), workers))
 
     def unavailable(self) -> str | None:
         return None

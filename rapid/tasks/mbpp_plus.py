@@ -1,6 +1,6 @@
 """MBPP+: Python functions, graded by EvalPlus's inputs in a sandbox."""
 
-from rapid.grading.base import CachedGrader
+from rapid.grading.base import CachedGrader, GraderPool
 from rapid.records import CodeProblem
 
 
@@ -8,15 +8,16 @@ class MbppPlus:
     """The prompt is the published one: a docstring that describes the function and shows a call."""
 
     name = "mbpp_plus"
+    usual_timeout = 20.0
     row_type = CodeProblem
 
     def prompt(self, problem: CodeProblem) -> str:
         return problem.prompt
 
-    def grader(self, timeout: float) -> CachedGrader:
+    def grader(self, timeout: float, workers: int = 1) -> CachedGrader:
         from rapid.grading.code import CodeGrader
 
-        return CachedGrader(CodeGrader(timeout))
+        return CachedGrader(GraderPool(lambda: CodeGrader(timeout), workers))
 
     def unavailable(self) -> str | None:
         return None

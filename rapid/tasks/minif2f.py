@@ -3,7 +3,7 @@
 import re
 from typing import Self
 
-from rapid.grading.base import CachedGrader
+from rapid.grading.base import CachedGrader, GraderPool
 from rapid.grading.lean import LeanChecker, LeanUnavailable, ensure_lean
 from rapid.records import LeanProblem, Verdict
 
@@ -55,14 +55,15 @@ class MiniF2F:
     """The prompt is header, informal statement and formal statement, as the benchmark has them."""
 
     name = "minif2f"
+    usual_timeout = 20.0
     row_type = LeanProblem
 
     def prompt(self, problem: LeanProblem) -> str:
         text = problem.header + problem.informal_prefix + problem.formal_statement
         return text.rstrip() + "\n"
 
-    def grader(self, timeout: float) -> CachedGrader:
-        return CachedGrader(LeanGrader(timeout))
+    def grader(self, timeout: float, workers: int = 1) -> CachedGrader:
+        return CachedGrader(GraderPool(lambda: LeanGrader(timeout), workers))
 
     def unavailable(self) -> str | None:
         try:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Self
 
 from rapid.grading import reasons
+from rapid.grading.base import BadProblem
 from rapid.grading.lean.install import Backend, LeanUnavailable, ensure_lean
 from rapid.grading.lean.launch import launch
 from rapid.records import Verdict
@@ -29,7 +30,7 @@ START_SECONDS = 300.0  # for importing the header: seconds for core Lean, a minu
 MAX_UNREAD = 1 << 20  # bytes without a line's end; an answer has some thousand
 
 
-class BadStatement(ValueError):
+class BadStatement(BadProblem):
     """Lean does not accept the statement to be proved: the problem is at fault, not the proof."""
 
 

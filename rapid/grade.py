@@ -1,0 +1,73 @@
+"""Grading from outside the pipeline: `rapid grade`.
+
+Problems and completions are read and checked as a whole before the first completion is graded, and
+verdicts are printed when all of them are there: what is printed is never a part that looks like a whole.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pydantic import ConfigDict
+
+from rapid.records import BadRow, Problem, Record, Verdict, numbered_rows
+from rapid.tasks import Task
+
+
+class Submission(Record):
+    """A completion to grade, and the id of its problem."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    id: str
+    completion: str
+
+
+def read_problems(path: Path, task: Task) -> dict[str, Problem]:
+    """A benchmark's problems by id, from JSON lines as it is published, plain or gzip.
+
+    Raises:
+        BadRow: a line is not a problem, or has the id of an earlier one.
+    """
+    problems: dict[str, Problem] = {}
+    for number, problem in numbered_rows(path, task.row_type):
+        if problem.id in problems:
+            raise BadRow(f"{path}:{number}: a second problem with the id {problem.id!r}")
+        problems[problem.id] = problem
+    if not problems:
+        raise BadRow(f"{path}: no problems in it")
+    return problems
+
+
+def read_submissions(path: Path, problems: dict[str, Problem]) -> list[Submission]:
+    """Completions to grade, in order.
+
+    Raises:
+        BadRow: a line is not one, or its problem is unknown.
+    """
+    submissions = []
+    for number, submission in numbered_rows(path, Submission):
+        if submission.id not in problems:
+            raise BadRow(f"{path}:{number}: id: no problem {submission.id!r}")
+        submissions.append(submission)
+    return submissions
+
+
+def grade(
+    task: Task,
+    problems: dict[str, Problem],
+    submissions: list[Submission],
+    *,
+    workers: int,
+    timeout: float,
+    progress: Callable[[], None] = lambda: None,
+) -> list[Verdict]:
+    """Verdicts of completions, in order, by `workers` graders side by side."""
+    with task.grader(timeout, workers) as grader, ThreadPoolExecutor(workers) as pool:
+
+        def one(submission: Submission) -> Verdict:
+            verdict = grader.grade(problems[submission.id], submission.completion)
+            progress()
+            return verdict
+
+        return list(pool.map(one, submissions))

@@ -1,0 +1,81 @@
+"""Graders side by side: none is shared, none is lost."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rapid.grading.base import GraderPool
+from rapid.grading.reasons import verdict
+
+
+class Fake:
+    """A grader that passes what is "right", fails to start on demand, and notices being shared."""
+
+    def __init__(self, log, starts=True):
+        self.log, self.starts = log, starts
+        self.busy = threading.Lock()
+
+    def __enter__(self):
+        if not self.starts:
+            raise OSError("no sandbox")
+        self.log.append("started")
+        return self
+
+    def __exit__(self, *_):
+        self.log.append("ended")
+
+    def grade(self, problem, completion):
+        assert self.busy.acquire(blocking=False), "two threads in one grader"
+        try:
+            if completion == "broken":
+                raise ValueError("broken")
+            if isinstance(completion, threading.Barrier):
+                completion.wait(5)
+            return verdict("passed")
+        finally:
+            self.busy.release()
+
+
+def pool(size, **settings):
+    log = []
+    return GraderPool(lambda: Fake(log, **settings), size), log
+
+
+def test_as_many_grade_at_a_time_as_there_are_graders():
+    graders, _ = pool(3)
+    everyone = threading.Barrier(3)
+    with graders, ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(lambda _: graders.grade(None, everyone), range(3)))
+    assert [one.reward for one in found] == [1.0] * 3
+
+
+def test_more_threads_than_graders_wait_for_one():
+    graders, _ = pool(2)
+    with graders, ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: graders.grade(None, "right"), range(200)))
+    assert len(found) == 200
+
+
+def test_a_grader_that_raised_grades_again():
+    graders, _ = pool(1)
+    with graders:
+        for _ in range(3):
+            with pytest.raises(ValueError, match="broken"):
+                graders.grade(None, "broken")
+        assert graders.grade(None, "right").reward == 1
+
+
+def test_all_are_ended():
+    graders, log = pool(3)
+    with graders:
+        assert log == ["started"] * 3
+    assert log == ["started"] * 3 + ["ended"] * 3
+
+
+def test_those_that_started_are_ended_if_one_does_not_start():
+    log = []
+    made = iter([Fake(log), Fake(log), Fake(log, starts=False)])
+    with pytest.raises(OSError, match="no sandbox"), GraderPool(lambda: next(made), 3):
+        pass
+    assert log == ["started", "started", "ended", "ended"]
