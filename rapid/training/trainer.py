@@ -56,9 +56,9 @@ class RapidTrainer(GRPOTrainer):
     dynamic sampling looks at. A completion that no function grades has a reward of 0. Policies are
     text models and completions a single turn: no tools, no images.
 
-    After `train`, `clock.seconds` has the wall-clock seconds in sampling, grading, sync (of weights to
-    vLLM), backpropagation (all forward passes outside sampling, backward, the optimizer's step) and
-    other.
+    After `train`, `clock.seconds` has the wall-clock seconds in sampling (from prompts to completions, as
+    texts), grading, sync (of weights to vLLM), backpropagation (making passes, all forward passes outside
+    sampling, backward, the optimizer's step) and other.
 
     Raises:
         ValueError: what this trainer does not do was asked for.
@@ -122,8 +122,9 @@ class RapidTrainer(GRPOTrainer):
                 batch = self._generate_and_score_completions(inputs)
                 batch = self._gathered(self._resample(batch))
                 self._mini_batches = batches.mini_batches(batch, args.H)
-                self._steps = [self._passes(step) for step in range(args.H)]
-                self._find_behavior_logp()
+                with self.clock.phase("backpropagation"):
+                    self._steps = [self._passes(step) for step in range(args.H)]
+                    self._find_behavior_logp()
         return self._steps[self._step % args.H]
 
     def _generate_and_score_completions(self, inputs) -> Batch:
@@ -155,11 +156,15 @@ class RapidTrainer(GRPOTrainer):
         finally:
             self.args.gradient_accumulation_steps = 1
 
+    def _generate(self, prompts):
+        with self.clock.phase("sampling"):  # with the prompts' tokens and the completions' texts
+            return super()._generate(prompts)
+
     def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, *args):
         size = self.args.sampling_batch_size or len(prompt_ids)
         completion_ids, logps = [], []
         for start in range(0, len(prompt_ids), size):
-            with self.clock.phase("sampling"), self._watching(start) as recorded:
+            with self._watching(start) as recorded:
                 ids, chunk_logps = super()._generate_single_turn(
                     prompt_ids[start : start + size],
                     images,
@@ -318,7 +323,7 @@ class RapidTrainer(GRPOTrainer):
                 if known is not None and self._sampler_is_exact() and not known.isnan().any():
                     piece["behavior_logp"] = known
                 else:
-                    with torch.no_grad(), self.clock.phase("backpropagation"):
+                    with torch.no_grad():
                         piece["behavior_logp"] = self._logp(self.model, piece)
 
     # Step -----------------------------------------------------------------------------------------
