@@ -7,6 +7,7 @@ from pathlib import Path
 from rapid.provenance import commit, hardware, versions
 from rapid.records import write_json
 
+COMMIT = commit()  # of the code that is imported now; the tree may move on while it is measured
 FOLDER = Path(__file__).parent / "results"
 PARTS = {
     "a": "RapidTrainer against TRL's GRPOTrainer",
@@ -31,7 +32,7 @@ def write(folder: Path, part: str, rows: list[dict], missing: list[str], options
         "part": part,
         "title": PARTS[part],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
+        "commit": COMMIT,
         "hardware": hardware(),
         "threads": 1,
         "versions": versions(),
