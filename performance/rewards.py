@@ -5,6 +5,7 @@ A reward also counts what it is asked about: completions, their tokens, their pr
 
 import time
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from rapid.grading.base import Grader
@@ -13,7 +14,7 @@ from rapid.records import CodeProblem
 TIMEOUT = 2.0  # seconds for a verdict, as params.yaml has it for MBPP+
 
 
-class Counted:
+class Counted(ABC):
     """What a reward function was asked about since `clear`."""
 
     __name__ = "reward"  # TRL names metrics after it
@@ -33,8 +34,9 @@ class Counted:
         self.verdicts += rewards
         return rewards
 
+    @abstractmethod
     def judge(self, prompts: list[str], completions: list[str], **columns) -> list[float]:
-        raise NotImplementedError
+        """The rewards."""
 
 
 class SolveRate(Counted):

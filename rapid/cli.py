@@ -270,7 +270,7 @@ def _restore(args) -> int:
         print("rapid restore: dvc pull failed; see above", file=sys.stderr)
         return 1
     found = _examine(args, hashed=True)
-    if found.changed:
+    if found.changed or not found.current:
         return 1
     reconcile(found)
     # Snakemake also plans what it has no record of having run with the present parameters.

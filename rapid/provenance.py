@@ -87,14 +87,15 @@ def write_manifest(
 
     Args:
         folder: where the manifest goes.
-        inputs, outputs: files, or folders for all files in them.
+        inputs, outputs: files, or folders for all files in them. An input that is not there is noted
+            with an empty digest: once it is, what was made without it is out of date.
     """
     write_json(
         folder / MANIFEST,
         {
             "stage": stage,
             "spec": spec.model_dump(mode="json"),
-            "inputs": digests(*inputs),
+            "inputs": {p.as_posix(): "" for p in inputs if not p.exists()} | digests(*inputs),
             "outputs": digests(*outputs),
             "commit": commit(),
             "hardware": hardware(),

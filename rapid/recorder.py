@@ -12,7 +12,8 @@ PHASES = ("sampling", "grading", "backpropagation", "sync")
 class StepRecorder(TrainerCallback):
     """Keeps the optimizer steps of a training run in `steps`; needs `logging_steps=1`.
 
-    `clock` is a `PhaseClock`'s seconds by phase, where there is one; `began` and `ended` bound the training loop, on the clock of `time.perf_counter`.
+    `clock` is a `PhaseClock`'s seconds by phase, where there is one. `began` and `ended` bound the
+    training loop, on the clock of `time.perf_counter`.
     """
 
     def __init__(self):

@@ -15,6 +15,7 @@ import json
 import os
 import re
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -38,15 +39,15 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class BenchmarkRow(Record):
+class BenchmarkRow(Record, ABC):
     """A benchmark's problem."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")  # MBPP+ has an infinite input
 
     @property
+    @abstractmethod
     def content(self) -> str:
         """What makes two problems the same, whatever their ids."""
-        raise NotImplementedError
 
     @cached_property
     def digest(self) -> str:

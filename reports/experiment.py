@@ -12,6 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 
+import pandas as pd
 from dvclive import Live
 
 from rapid.params import Params, load
@@ -57,10 +58,8 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
 def metrics(params: Params, root: Path) -> dict[str, float]:
     """Means over the seeds that have the figure: pass@k in %, runtime in seconds. What no run has is
     left out."""
-    names = {run.path for run in compared(params)}
-    frame = collect(params, root)
-    frame = frame[[f"{r.benchmark}/{r.model}/{r.algorithm}/seed{r.seed}" in names
-                   for r in frame.itertuples()]]  # fmt: skip
+    wanted = pd.DataFrame([run.model_dump() for run in compared(params)])
+    frame = collect(params, root).merge(wanted)  # on benchmark, model, algorithm and seed
     ks = params.benchmarks[params.experiment.benchmark].pass_at
     found = {f"pass@{k}": 100 * frame[f"pass@{k}"].mean() for k in ks}
     found |= {name: frame[name].mean() for name in FIGURES}

@@ -125,6 +125,13 @@ def test_reconciling_deletes_the_manifests_of_stale_jobs_and_nothing_else(line):
     assert not Path("b/manifest.json").exists() and not Path("c/d/manifest.json").exists()
 
 
+def test_what_was_made_without_an_input_is_stale(line):
+    report = Job("report", "reports", spec())
+    make(report, "b/out", "c/d/later")
+    found = examine([*line, report])
+    assert found.stale[report] == "what it read is not up to date: c/d/later"
+
+
 def test_a_stage_without_jobs_has_its_folder(line):
     reconcile(examine(line))
     assert Path("distilled").is_dir()

@@ -1,6 +1,7 @@
 """Manifests: what went in and came out, file by file."""
 
 import json
+from pathlib import Path
 
 from rapid.provenance import digests, write_manifest
 from rapid.records import sha256_file
@@ -25,8 +26,6 @@ def test_what_is_not_there_has_no_digest(tmp_path):
 def test_paths_are_as_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a").write_text("1")
-    from pathlib import Path
-
     assert list(digests(Path("a"))) == ["a"]
 
 

@@ -1,7 +1,7 @@
 """What every grader offers, several of them side by side, and a cache in front."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 from typing import Protocol, Self, TypeVar
 
@@ -23,6 +23,10 @@ class Grader(Protocol[AProblem]):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
+
+    def prepare(self, problem: AProblem) -> None:
+        """Do what a problem's first verdict would wait for; `grade` does it where nobody has."""
+        ...
 
     def grade(self, problem: AProblem, completion: str) -> Verdict:
         """Grade one completion. Whatever a completion does, this returns a verdict."""
@@ -52,10 +56,19 @@ class GraderPool:
     def __exit__(self, *error: object) -> None:
         self._open.__exit__(*error)
 
+    def prepare(self, problem: Problem) -> None:
+        with self._one() as grader:
+            grader.prepare(problem)
+
     def grade(self, problem: Problem, completion: str) -> Verdict:
+        with self._one() as grader:
+            return grader.grade(problem, completion)
+
+    @contextmanager
+    def _one(self) -> Iterator[Grader]:
         grader = self._free.get()
         try:
-            return grader.grade(problem, completion)
+            yield grader
         finally:
             self._free.put(grader)
 
@@ -80,6 +93,9 @@ class CachedGrader:
 
     def __exit__(self, *error: object) -> None:
         self.grader.__exit__(*error)
+
+    def prepare(self, problem: Problem) -> None:
+        self.grader.prepare(problem)
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
         key = (problem.digest, completion)

@@ -111,6 +111,9 @@ class MathGrader:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
+    def prepare(self, problem: MathProblem) -> None:
+        """Nothing: a known answer is read in no time."""
+
     def grade(self, problem: MathProblem, completion: str) -> Verdict:
         """Grade a completion by its last box.
 

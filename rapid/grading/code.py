@@ -73,6 +73,14 @@ class CodeGrader:
         """The walls that stand around a completion, in words."""
         return self._sandbox.describe_walls()
 
+    def prepare(self, problem: CodeProblem) -> None:
+        """Find the reference solution's outputs.
+
+        Raises:
+            BadProblem: as `grade`.
+        """
+        self._references.find(problem, self._sandbox)
+
     def grade(self, problem: CodeProblem, completion: str) -> Verdict:
         """Grade a program, or a text with one in a fenced block (see `extract_code`).
 

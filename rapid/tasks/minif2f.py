@@ -33,6 +33,10 @@ class LeanGrader:
             checker.stop()
         self._checkers.clear()
 
+    def prepare(self, problem: LeanProblem) -> None:
+        """Start a Lean with the problem's header in it."""
+        self._checker(problem.header)
+
     def grade(self, problem: LeanProblem, completion: str) -> Verdict:
         """The verdict on the first reading that is a proof, else on the first; all in one time."""
         checker = self._checker(problem.header)

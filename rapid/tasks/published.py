@@ -15,14 +15,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from rapid.records import (
-    BadInput,
-    BadRow,
-    CodeProblem,
-    MathProblem,
-    Problem,
-    numbered_rows,
-)
+from rapid.records import BadInput, BadRow, CodeProblem, MathProblem, Problem, numbered_rows
 from rapid.tasks import get_task
 from rapid.tasks.hub_mbpp import NotARow, from_hub
 
@@ -43,12 +36,10 @@ class BadSource(BadInput):
 class Published:
     """What a source holds: problems by part ("train" and "test", or one of any name)."""
 
-    source: str = ""  # a path, or a dataset and its commit
+    source: str  # a path, or a dataset and its commit
     parts: dict[str, list[Problem]] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)  # id: why
-    renamed: dict[str, str] = field(
-        default_factory=dict
-    )  # id in the source's second row of it: ours
+    renamed: dict[str, str] = field(default_factory=dict)  # our id: the source's, a second time
 
 
 def load(benchmark: str, source: str) -> Published:
@@ -151,7 +142,7 @@ def _with_its_own_id(problem: Problem, seen: set[str], found: Published) -> Prob
     seen.add(name)
     if name == problem.id:
         return problem
-    found.renamed[problem.id] = name
+    found.renamed[name] = problem.id
     [field] = [f for f in ("task_id", "unique_id", "name") if f in type(problem).model_fields]
     return problem.model_copy(update={field: name})
 

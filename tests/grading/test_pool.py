@@ -25,6 +25,9 @@ class Fake:
     def __exit__(self, *_):
         self.log.append("ended")
 
+    def prepare(self, problem):
+        self.log.append(f"prepared {problem}")
+
     def grade(self, problem, completion):
         assert self.busy.acquire(blocking=False), "two threads in one grader"
         try:
@@ -79,3 +82,12 @@ def test_those_that_started_are_ended_if_one_does_not_start():
     with pytest.raises(OSError, match="no sandbox"), GraderPool(lambda: next(made), 3):
         pass
     assert log == ["started", "started", "ended", "ended"]
+
+
+def test_a_problem_is_prepared_by_one_that_is_free():
+    log = []
+    with GraderPool(lambda: Fake(log), 2) as graders:
+        graders.prepare("problem")
+        assert log.count("prepared problem") == 1
+        assert graders.grade("problem", "right").reward == 1  # and it is free again
+        assert graders.grade("problem", "right").reward == 1

@@ -36,6 +36,14 @@ def test_graders_of_a_pool_share_references(double, runs):
     assert runs == ["double"]
 
 
+def test_what_is_prepared_is_not_run_again(double, runs):
+    with CodeGrader(5.0) as grader:
+        grader.prepare(double)
+        assert runs == ["double"]
+        assert grader.grade(double, double.canonical_solution).reward == 1
+    assert runs == ["double"]
+
+
 def test_different_problems_are_found_side_by_side(double, monkeypatch):
     """Neither waits for the other: each run ends only when both have begun."""
     both = threading.Barrier(2, timeout=10.0)

@@ -1,5 +1,7 @@
 """Prompts: one template a benchmark, in two forms, each saying which form the answer is wanted in."""
 
+from pathlib import Path
+
 import pytest
 from jinja2 import UndefinedError
 
@@ -86,7 +88,5 @@ def test_a_field_that_a_problem_lacks_is_an_error():
 
 
 def test_every_benchmark_has_its_template():
-    folder = prompts.__path__[0]
-    from pathlib import Path
-
-    assert {path.name for path in Path(folder).glob("*.j2")} == {f"{n}.txt.j2" for n in TASKS}
+    folder = Path(prompts.__path__[0])
+    assert {path.name for path in folder.glob("*.j2")} == {f"{n}.txt.j2" for n in TASKS}

@@ -6,11 +6,10 @@ REPORTED = [f"{run.folder}/summary.json" for run in specs.runs(PARAMS)] + [
 
 # Snakemake does not miss a file that was deleted while what it went into is there. This note is an
 # input that changes when one is.
-MISSING = "logs/missing.txt"
 missing = [path for path in REPORTED if not os.path.exists(path)]
-if not os.path.exists(MISSING) or (missing and os.path.exists("reports/tables.tex")):
+if not os.path.exists(NOTE) or (missing and os.path.exists("reports/tables.tex")):
     os.makedirs("logs", exist_ok=True)
-    with open(MISSING, "w") as note:
+    with open(NOTE, "w") as note:
         note.write("\n".join([f"missing at {time.time()}:", *missing]))
 
 
@@ -29,7 +28,7 @@ rule report:
     input:
         REPORTED,
         [job.manifest for job in JOBS if job.stage in ("distill", "train", "evaluate")],
-        note=MISSING,
+        note=NOTE,
     output:
         "reports/manifest.json",
         "reports/appendix.tex",
