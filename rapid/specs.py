@@ -4,16 +4,20 @@ The workflow hands a job its spec and nothing else, so that a change of one numb
 that it reaches and no others; the job writes the spec into its manifest.
 """
 
+from rapid.algorithms import OF_RAPID, RAPID, parse
 from rapid.params import (
     BenchmarkName,
     BenchmarkParams,
+    Compute,
     Dapo,
     EvaluationParams,
     Grpo,
     ModelName,
     ModelParams,
     Params,
+    Precision,
     Pretraining,
+    PublishedModel,
     Rapid,
     Section,
     Seed,
@@ -69,11 +73,18 @@ class PretrainSpec(Section):
     pretraining: Pretraining
 
 
+class FetchSpec(Section):
+    model: ModelName
+    params: PublishedModel
+
+
 class DistillSpec(Section):
     benchmark: BenchmarkName
     teacher: ModelName
     data_seed: Seed
-    threads: int
+    compute: Compute
+    tensor_parallel: int
+    precision: Precision
     max_completion_length: int
     timeout: float
     temperature: float
@@ -83,7 +94,7 @@ class DistillSpec(Section):
 
 class TrainSpec(Section):
     run: Run
-    threads: int
+    compute: Compute
     max_completion_length: int
     timeout: float
     n_step: int
@@ -91,21 +102,23 @@ class TrainSpec(Section):
     training: Training | None
     objective: Grpo | Dapo | Rapid | Sft | None
     sampling_batch: int | None  # completions sampled at a time; None: the whole inference batch
+    snapshots: int  # models kept on the way
 
 
 class EvaluateSpec(Section):
     run: Run
-    threads: int
+    compute: Compute
     max_completion_length: int
     timeout: float
     pass_at: list[int]
     evaluation: EvaluationParams
+    snapshots: int
 
 
 def runs(params: Params) -> list[Run]:
     """Every training run that the tables need, without repetition."""
     main, families = params.tables.main, params.tables.families
-    sweep = [f"rapid-H{h}" for h in params.tables.staleness.H]
+    sweep = [f"{RAPID}-H{h}" for h in params.tables.staleness.H]
     found = [
         Run(benchmark=benchmark, model=main.model, algorithm=algorithm, seed=seed)
         for benchmark in params.benchmarks
@@ -126,16 +139,37 @@ def compared(params: Params) -> list[Run]:
         Run(
             benchmark=params.experiment.benchmark,
             model=params.tables.main.model,
-            algorithm=f"rapid-H{params.rapid.H}",
+            algorithm=f"{RAPID}-H{params.rapid.H}",
             seed=seed,
         )
         for seed in params.tables.main.seeds
     ]
 
 
+def studied(params: Params) -> list[Run]:
+    """Every training run that the studies need, without repetition."""
+    if not params.studies:
+        return []
+    names = dict.fromkeys(name for names in params.studies.compared.values() for name in names)
+    return [
+        Run(
+            benchmark=params.studies.benchmark,
+            model=params.tables.main.model,
+            algorithm=name,
+            seed=seed,
+        )
+        for name in names
+        for seed in params.studies.seeds
+    ]
+
+
 def evaluations(params: Params) -> list[Run]:
-    """Every evaluation that the tables need: of each run, and of each model before training."""
-    trained = runs(params)
+    """Every evaluation that the tables need."""
+    return evaluated(runs(params))
+
+
+def evaluated(trained: list[Run]) -> list[Run]:
+    """The evaluations of runs: of each, after those of their models before training."""
     bases = [run.model_copy(update={"algorithm": BASE}) for run in trained]
     return list(dict.fromkeys([*bases, *trained]))
 
@@ -148,8 +182,13 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
         data_seed=params.data_seed,
         train=sizes.train,
         test=sizes.test,
-        demonstrations=params.pretraining.demonstrations,
+        demonstrations=params.pretraining.demonstrations if made(params) else 0,
     )
+
+
+def made(params: Params) -> list[ModelName]:
+    """The models that the pipeline makes; the others are published."""
+    return [name for name, model in params.models.items() if isinstance(model, ModelParams)]
 
 
 def source_files(params: Params, benchmark: str) -> list[str]:
@@ -168,10 +207,14 @@ def pretrain_spec(params: Params, model: str) -> PretrainSpec:
     return PretrainSpec(
         model=model,
         data_seed=params.data_seed,
-        threads=params.threads,
+        threads=params.compute.threads,
         params=params.models[model],
         pretraining=params.pretraining,
     )
+
+
+def fetch_spec(params: Params, model: str) -> FetchSpec:
+    return FetchSpec(model=model, params=params.models[model])
 
 
 def distill_spec(params: Params, benchmark: str) -> DistillSpec:
@@ -179,7 +222,9 @@ def distill_spec(params: Params, benchmark: str) -> DistillSpec:
         benchmark=benchmark,
         teacher=params.teacher,
         data_seed=params.data_seed,
-        threads=params.threads,
+        compute=_single(params.compute),
+        tensor_parallel=getattr(params.models[params.teacher], "tensor_parallel", 1),
+        precision=params.sft.teacher_precision,
         temperature=params.sft.temperature,
         top_p=params.sft.top_p,
         samples=params.sft.samples,
@@ -187,26 +232,35 @@ def distill_spec(params: Params, benchmark: str) -> DistillSpec:
     )
 
 
+def cores(spec: Section) -> int:
+    """How many a job leases."""
+    compute = getattr(spec, "compute", None)
+    return compute.threads * compute.processes if compute else getattr(spec, "threads", 1)
+
+
 def train_spec(params: Params, run: Run) -> TrainSpec:
-    algorithm, h = run.algorithm, 1
-    if algorithm.startswith("rapid-H"):
-        algorithm, h = "rapid", int(algorithm.removeprefix("rapid-H"))
+    algorithm = parse(run.algorithm)
+    kind, changes = algorithm.kind, algorithm.changes
     objectives = {
         "sft": params.sft,
         "grpo": params.grpo,
         "naive-grpo": params.grpo,
         "dapo": params.dapo,
-        "rapid": params.rapid.objective,
+        RAPID: params.rapid.objective.model_copy(update=changes.within(OF_RAPID)),
     }
+    training = params.training.model_copy(update=changes.within(("group_size", "epochs")))
+    whole_groups = max(1, training.micro_batch // training.group_size) * training.group_size
+    training = training.model_copy(update={"micro_batch": whole_groups})
     sizes = params.benchmarks[run.benchmark]
     return TrainSpec(
         run=run,
-        threads=params.threads,
-        n_step=sizes.n_step,
-        H=h,
-        training=None if algorithm == "sft" else params.training,
-        objective=objectives.get(algorithm),
-        sampling_batch=params.naive_grpo.sampling_batch if algorithm == "naive-grpo" else None,
+        compute=params.compute,
+        n_step=changes.n_step or sizes.n_step,
+        H=algorithm.H,
+        training=None if kind == "sft" else training,
+        objective=objectives.get(kind),
+        sampling_batch=params.naive_grpo.sampling_batch if kind == "naive-grpo" else None,
+        snapshots=changes.snapshots or 0,
         **_limits(sizes),
     )
 
@@ -215,11 +269,17 @@ def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
     sizes = params.benchmarks[run.benchmark]
     return EvaluateSpec(
         run=run,
-        threads=params.threads,
+        compute=_single(params.compute),
         pass_at=sizes.pass_at,
         evaluation=params.evaluation,
+        snapshots=0 if run.algorithm == BASE else parse(run.algorithm).changes.snapshots or 0,
         **_limits(sizes),
     )
+
+
+def _single(compute: Compute) -> Compute:
+    """Of a job that only samples: one process."""
+    return compute.model_copy(update={"processes": 1})
 
 
 def _limits(sizes: BenchmarkParams) -> dict:

@@ -174,7 +174,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         micro_batch_size=training.micro_batch,
         max_completion_length=spec.max_completion_length,
         temperature=training.temperature,
-        grading_workers=1 if spec.threads > 1 else 0,
+        grading_workers=1 if spec.compute.threads > 1 else 0,
         learning_rate=training.learning_rate,
         num_train_epochs=training.epochs,
     )

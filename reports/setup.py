@@ -49,7 +49,7 @@ STUDENT = [
     Setting("Learning rate", "objective.learning_rate", algorithm="sft"),
     Setting("Epochs", "objective.epochs", algorithm="sft"),
     Setting("Demonstrations a step", "objective.batch", algorithm="sft"),
-    Setting("Threads", "threads", algorithm="sft"),
+    Setting("Threads", "compute.threads", algorithm="sft"),
 ]
 RL = [
     Setting("Learning rate", "training.learning_rate"),
@@ -60,7 +60,7 @@ RL = [
     Setting("Longest completion (tokens)", "max_completion_length"),
     Setting("Temperature of sampling", "training.temperature"),
     Setting("Seconds a verdict may take", "timeout"),
-    Setting("Threads", "threads"),
+    Setting("Threads", "compute.threads"),
 ]
 OF_ALGORITHM = [
     Setting("GRPO: KL coefficient", "objective.beta", algorithm="grpo"),

@@ -21,7 +21,7 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
     """
     if group_size < 2:
         raise ValueError(
-            f"leave_one_out takes the baseline from the others of a group, but group_size={group_size}: "
+            f"the baseline is to be the others' of a group, but group_size={group_size}: "
             "make groups of at least 2"
         )
     # The others are summed without the row: subtracting it from all would lose them beside a huge one.

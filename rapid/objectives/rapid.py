@@ -10,11 +10,18 @@ Two departures from the paper's text, both forced:
 import math
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from rapid.objectives.groups import group_mean, group_mean_of_others
 
 MAX_LOG_WEIGHT = 60.0  # a weight of 1e26: beyond it only overflows, and a NaN where a reward is 0
+# What a baseline makes of the weighted rewards, (N,) -> (N,): the paper's V of n's prompt.
+VALUES = {
+    "group": group_mean,
+    "others": group_mean_of_others,
+    "none": lambda weighted, group_size: torch.zeros_like(weighted),
+}
 
 
 def rapid_loss(
@@ -24,8 +31,9 @@ def rapid_loss(
     rewards: Tensor,
     group_size: int,
     eta: float,
-    clip: Literal["advantage", "both"] = "both",
-    leave_one_out: bool = False,
+    clip: Literal["advantage", "both", "nowhere"] = "advantage",
+    baseline: Literal["group", "others", "none"] = "group",
+    weighted: bool = True,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Off-policy policy gradient (eq. 3) with the clipped importance-weighted advantage (eq. 5).
 
@@ -33,7 +41,8 @@ def rapid_loss(
         w_n    = pi(y_n | x_n) / mu(y_n | x_n), the product of the token ratios
         A_n    = R_n - 1/N_k sum over n's group of min{w_n', eta} R_n'
 
-    Weights and advantages are constants of the gradient. With pi = mu this is `pg_loss`.
+    Weights and advantages are constants of the gradient. With pi = mu this is `pg_loss`. The defaults are
+    Algorithm 1; `clip`, `baseline` and `weighted` switch its parts off, one by one.
 
     Args:
         logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
@@ -43,8 +52,10 @@ def rapid_loss(
         group_size: N_k, completions of one prompt; groups are contiguous rows.
         eta: weights are clipped to at most eta; `inf` clips nothing.
         clip: "advantage" clips the weights in A_n only (Algorithm 1 to the letter); "both" clips the
-            weight in front of A_n too.
-        leave_one_out: leave n itself out of its baseline, which removes the estimator's bias.
+            weight in front of A_n too; "nowhere" neither.
+        baseline: what is subtracted from R_n: the weighted mean over its "group"; over its "others",
+            which removes the estimator's bias; or "none".
+        weighted: False takes every weight for 1 in the gradient. The metrics are of the true weights.
 
     Returns:
         The loss (0-d), a mean over the N completions, and
@@ -52,17 +63,19 @@ def rapid_loss(
         `weight` (mean w), each 0-d.
 
     Raises:
-        ValueError: N is not a whole number of groups, or leave_one_out leaves nobody in a group.
+        ValueError: N is not a whole number of groups, or a baseline of others has no others.
     """
     completion_logp = (logp * mask).sum(1)  # (N,) log pi(y_n | x_n)
     log_weight = (completion_logp - (behavior_logp * mask).sum(1)).detach()  # (N,)
     weight = log_weight.clamp(max=MAX_LOG_WEIGHT).exp()
     clipped = weight.clamp(max=eta)
+    in_front = clipped if clip == "both" else weight
+    within = weight if clip == "nowhere" else clipped
+    if not weighted:
+        in_front = within = torch.ones_like(weight)
 
-    weighted = clipped * rewards
-    value = (group_mean_of_others if leave_one_out else group_mean)(weighted, group_size)
-    advantages = rewards - value
-    loss = -((clipped if clip == "both" else weight) * advantages * completion_logp).mean()
+    advantages = rewards - VALUES[baseline](within * rewards, group_size)  # (N,)
+    loss = -(in_front * advantages * completion_logp).mean()
     metrics = {
         "staleness": log_weight.clamp(max=math.log(eta)).abs().mean(),
         "clip_fraction": (weight > eta).to(weight.dtype).mean(),

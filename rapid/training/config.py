@@ -34,7 +34,10 @@ class RapidConfig(GRPOConfig):
             N_group. TRL's batch sizes and accumulation steps follow from these: leave them unset.
         eta: importance weights are clipped to at most eta (objective "rapid").
         clip: "advantage" clips the weights in the advantage only (Algorithm 1 to the letter);
-            "both" clips the weight in front of it too.
+            "both" clips the weight in front of it too; "nowhere" clips none.
+        baseline: "group" is Algorithm 1's, the weighted mean reward of the completion's group;
+            "others" leaves the completion itself out, which is unbiased; "none" is without.
+        weighted: False takes all importance weights for 1, for ablations.
         micro_batch_size: completions of one forward and backward pass, whole groups.
         dynamic_sampling_rounds: 1 takes the sampled groups as they are; more resamples, with other
             prompts, the groups whose rewards are all equal, up to that many rounds (DAPO).
@@ -69,9 +72,13 @@ class RapidConfig(GRPOConfig):
     H: int = field(default=4, metadata={"help": "Optimizer steps on one inference batch."})
     n_step: int = field(default=32, metadata={"help": "Completions an optimizer step."})
     eta: float = field(default=2.0, metadata={"help": "Upper bound of importance weights."})
-    clip: Literal["advantage", "both"] = field(
-        default="both", metadata={"help": "Where weights are clipped: advantage or both."}
+    clip: Literal["advantage", "both", "nowhere"] = field(
+        default="advantage", metadata={"help": "Where weights are clipped."}
     )
+    baseline: Literal["group", "others", "none"] = field(
+        default="group", metadata={"help": "What is subtracted from a reward."}
+    )
+    weighted: bool = field(default=True, metadata={"help": "Importance weights; False: all are 1."})
     micro_batch_size: int = field(default=8, metadata={"help": "Completions of a pass."})
     dynamic_sampling_rounds: int = field(
         default=1, metadata={"help": "Sampling rounds to replace groups without signal."}

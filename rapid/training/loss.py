@@ -25,7 +25,15 @@ def pass_loss(
     match args.objective:
         case "rapid":
             loss, metrics = rapid_loss(
-                logp, behavior_logp, mask, rewards, group_size, args.eta, args.clip
+                logp,
+                behavior_logp,
+                mask,
+                rewards,
+                group_size,
+                args.eta,
+                args.clip,
+                args.baseline,
+                args.weighted,
             )
         case "pg":
             loss, metrics = pg_loss(logp, mask, rewards, group_size)

@@ -293,6 +293,8 @@ class RapidTrainer(GRPOTrainer):
                 on_policy=step == 0,
                 eta=args.eta,
                 beta=args.beta,
+                baseline=args.baseline,
+                weighted=args.weighted,
             )
             groups = alive.nonzero().flatten().tolist()
         budget = (args.token_budget or args.micro_batch_size * self._width()) if args.pack else None

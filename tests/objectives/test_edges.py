@@ -8,7 +8,7 @@ import torch
 from rapid.objectives import dapo_loss, grpo_loss, rapid_loss
 
 clip = pytest.mark.parametrize("clip", ["advantage", "both"])
-leave_one_out = pytest.mark.parametrize("leave_one_out", [False, True], ids=["plain", "others"])
+baselines = pytest.mark.parametrize("baseline", ["group", "others"])
 REWARDS = [[1.0, 0.0, 0.5, 1.0], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
 
 
@@ -28,37 +28,33 @@ def run(log_weights, rewards, group_size, eta, *settings, lengths=None, dtype=to
 
 
 @clip
-@leave_one_out
-def test_a_completion_without_tokens_has_no_gradient_and_counts_in_the_baseline(
-    clip, leave_one_out
-):
+@baselines
+def test_a_completion_without_tokens_has_no_gradient_and_counts_in_the_baseline(clip, baseline):
     """Its probability is 1 under any policy, so its weight is 1."""
     log_weights, rewards = [0.4, 9.9, -0.4], [0.25, 1.0, 0.5]
-    _, gradient, metrics = run(log_weights, rewards, 3, 1.2, clip, leave_one_out, lengths=[2, 0, 2])
+    _, gradient, metrics = run(log_weights, rewards, 3, 1.2, clip, baseline, lengths=[2, 0, 2])
     w = [math.exp(0.4), 1.0, math.exp(-0.4)]
     c = [min(x, 1.2) for x in w]
     for n in range(3):
-        others = [i for i in range(3) if i != n or not leave_one_out]
+        others = [i for i in range(3) if i != n or baseline == "group"]
         value = sum(c[i] * rewards[i] for i in others) / len(others)
         expected = -(c if clip == "both" else w)[n] * (rewards[n] - value) / 3
         assert gradient[n].tolist() == pytest.approx([expected] * 2 if n != 1 else [0, 0])
     assert metrics["weight"].item() == pytest.approx(sum(w) / 3)
 
 
-@leave_one_out
-def test_a_batch_without_tokens_has_a_loss_and_a_gradient_of_zero(leave_one_out):
-    loss, gradient, metrics = run(
-        [0.3, -0.3], [1.0, 0.0], 2, 2.0, "both", leave_one_out, lengths=[0, 0]
-    )
+@baselines
+def test_a_batch_without_tokens_has_a_loss_and_a_gradient_of_zero(baseline):
+    loss, gradient, metrics = run([0.3, -0.3], [1.0, 0.0], 2, 2.0, "both", baseline, lengths=[0, 0])
     assert loss.item() == 0
     assert not gradient.any()
     assert (metrics["staleness"].item(), metrics["weight"].item()) == (0, 1)
 
 
-@leave_one_out
-def test_an_eta_of_infinity_clips_nothing_either_way(leave_one_out):
+@baselines
+def test_an_eta_of_infinity_clips_nothing_either_way(baseline):
     one, other = (
-        run([3.0, -1.0, 0.0, 2.0], REWARDS[0], 4, math.inf, clip, leave_one_out)
+        run([3.0, -1.0, 0.0, 2.0], REWARDS[0], 4, math.inf, clip, baseline)
         for clip in ("advantage", "both")
     )
     assert torch.equal(one[1], other[1])
@@ -68,11 +64,11 @@ def test_an_eta_of_infinity_clips_nothing_either_way(leave_one_out):
 
 
 @clip
-@leave_one_out
+@baselines
 @pytest.mark.parametrize("reward", [0.0, 1.0, 0.3])
-def test_equal_rewards_have_no_gradient_on_policy(clip, leave_one_out, reward):
+def test_equal_rewards_have_no_gradient_on_policy(clip, baseline, reward):
     """Up to rounding of their mean where the reward is no power of two."""
-    _, gradient, _ = run([0.0] * 3, [reward] * 3, 3, 2.0, clip, leave_one_out)
+    _, gradient, _ = run([0.0] * 3, [reward] * 3, 3, 2.0, clip, baseline)
     assert gradient.abs().max() <= (0 if reward in (0, 1) else 1e-16)
 
 
@@ -90,7 +86,7 @@ def test_equal_rewards_off_policy_weigh_a_completion_against_the_mean_weight(cli
 @clip
 def test_leaving_one_out_of_a_group_of_one_is_refused(clip):
     with pytest.raises(ValueError, match=r"group_size=1: make groups of at least 2"):
-        run([0.1, 0.2], [1.0, 0.0], 1, 2.0, clip, True)
+        run([0.1, 0.2], [1.0, 0.0], 1, 2.0, clip, "others")
 
 
 @clip
@@ -117,29 +113,29 @@ def test_a_group_of_one_has_no_advantage_in_grpo_and_dapo(objective):
 
 
 @clip
-@leave_one_out
+@baselines
 @pytest.mark.parametrize("rewards", REWARDS)
 @pytest.mark.parametrize("sign", [1, -1])
-def test_log_weights_of_200_stay_finite(clip, leave_one_out, rewards, sign):
+def test_log_weights_of_200_stay_finite(clip, baseline, rewards, sign):
     """exp(200) is far within float64."""
     loss, gradient, metrics = run(
-        [sign * 200.0, 0.1, -0.1, -sign * 200.0], rewards, 4, 2.0, clip, leave_one_out
+        [sign * 200.0, 0.1, -0.1, -sign * 200.0], rewards, 4, 2.0, clip, baseline
     )
     for value in (loss, gradient, *metrics.values()):
         assert torch.isfinite(value).all()
 
 
-@leave_one_out
+@baselines
 @pytest.mark.parametrize("rewards", REWARDS)
 @pytest.mark.parametrize(
     ("size", "dtype"),
     [(200.0, torch.float32), (800.0, torch.float64)],
     ids=["float32", "float64"],
 )
-def test_weights_that_overflow_are_clipped_in_both(leave_one_out, rewards, size, dtype):
+def test_weights_that_overflow_are_clipped_in_both(baseline, rewards, size, dtype):
     """Loss and gradient are those of weights of eta; the mean weight that is reported is huge."""
     extreme, large = (
-        run([x, 0.1, -0.1, -x], rewards, 4, 2.0, "both", leave_one_out, dtype=dtype)
+        run([x, 0.1, -0.1, -x], rewards, 4, 2.0, "both", baseline, dtype=dtype)
         for x in (size, 80.0)
     )
     # -x leaves a weight of 0 or of 1e-35.
@@ -151,26 +147,26 @@ def test_weights_that_overflow_are_clipped_in_both(leave_one_out, rewards, size,
     assert extreme[2]["weight"] > 1e25
 
 
-@leave_one_out
-def test_a_weight_that_overflows_in_front_is_seen_in_the_loss(leave_one_out):
+@baselines
+def test_a_weight_that_overflows_in_front_is_seen_in_the_loss(baseline):
     """clip="advantage" leaves the front weight alone: huge, but a number, so that a norm can clip it."""
-    loss, gradient, _ = run([800.0, 0.1, -0.1, 0.0], REWARDS[0], 4, 2.0, "advantage", leave_one_out)
+    loss, gradient, _ = run([800.0, 0.1, -0.1, 0.0], REWARDS[0], 4, 2.0, "advantage", baseline)
     assert 1e24 < abs(loss) < math.inf
     assert (gradient[0].abs() > 1e24).all()
     assert torch.isfinite(gradient).all()
 
 
-@leave_one_out
-def test_a_weight_that_overflows_gives_no_nan_where_all_rewards_are_zero(leave_one_out):
+@baselines
+def test_a_weight_that_overflows_gives_no_nan_where_all_rewards_are_zero(baseline):
     """`contributes` says that such a group has a gradient of exactly zero."""
-    loss, gradient, _ = run([800.0, 0.1, -0.1, 0.0], REWARDS[2], 4, 2.0, "advantage", leave_one_out)
+    loss, gradient, _ = run([800.0, 0.1, -0.1, 0.0], REWARDS[2], 4, 2.0, "advantage", baseline)
     assert loss.item() == 0
     assert not gradient.any()
 
 
 def test_leave_one_out_survives_a_weight_beyond_the_others_precision():
     """w = (e^40, 1, 1), eta = inf: the first one's baseline is the mean of the others, 1."""
-    _, gradient, _ = run([40.0, 0.0, 0.0], [0.5, 1.0, 1.0], 3, math.inf, "both", True)
+    _, gradient, _ = run([40.0, 0.0, 0.0], [0.5, 1.0, 1.0], 3, math.inf, "both", "others")
     assert gradient[0, 0].item() == pytest.approx(-math.exp(40) * (0.5 - 1) / 3)
 
 

@@ -67,7 +67,7 @@ def test_the_true_gradient_is_that_of_finite_differences():
 @seed
 def test_leave_one_out_unclipped_is_unbiased(staleness, group_size, clip, seed):
     p = problem(staleness, seed)
-    mean = expected_gradient(p, group_size, eta=math.inf, clip=clip, leave_one_out=True)
+    mean = expected_gradient(p, group_size, eta=math.inf, clip=clip, baseline="others")
     assert_same(mean, true_gradient(p))
 
 
@@ -80,7 +80,7 @@ def test_leave_one_out_clipped_in_the_advantage_is_unbiased_at_any_eta(
 ):
     """A baseline of other completions, clipped or not, multiplies E[w grad log pi] = 0."""
     p = problem(staleness, seed)
-    mean = expected_gradient(p, group_size, eta=eta, clip="advantage", leave_one_out=True)
+    mean = expected_gradient(p, group_size, eta=eta, clip="advantage", baseline="others")
     assert_same(mean, true_gradient(p))
 
 
@@ -117,9 +117,9 @@ def test_plain_clipped_in_the_advantage_lacks_the_clipped_own_term(
 @group_size
 @eta
 @seed
-@pytest.mark.parametrize("leave_one_out", [False, True])
+@pytest.mark.parametrize("baseline", ["group", "others"])
 def test_clipped_in_both_is_the_gradient_of_the_clipped_weights(
-    staleness, group_size, eta, seed, leave_one_out
+    staleness, group_size, eta, seed, baseline
 ):
     """c = min(w, eta), V = E_mu[c R]:
 
@@ -129,9 +129,9 @@ def test_clipped_in_both_is_the_gradient_of_the_clipped_weights(
     p = problem(staleness, seed)
     c = p.weight.clamp(max=eta)
     value = (p.probability * c * p.rewards).sum(1, keepdim=True)
-    if not leave_one_out:
+    if baseline == "group":
         value = ((group_size - 1) * value + c * p.rewards) / group_size
-    mean = expected_gradient(p, group_size, eta=eta, clip="both", leave_one_out=leave_one_out)
+    mean = expected_gradient(p, group_size, eta=eta, clip="both", baseline=baseline)
     assert_same(mean, score_mean(p, c * (p.rewards - value)))
 
 
@@ -146,7 +146,7 @@ def test_on_policy_the_plain_estimate_is_shrunk_and_leave_one_out_is_not(
     p = problem(0.0, seed)
     plain = expected_gradient(p, group_size, eta=eta, clip=clip)
     assert_same(plain, (1 - 1 / group_size) * true_gradient(p))
-    without = expected_gradient(p, group_size, eta=eta, clip=clip, leave_one_out=True)
+    without = expected_gradient(p, group_size, eta=eta, clip=clip, baseline="others")
     assert_same(without, true_gradient(p))
 
 
@@ -160,7 +160,7 @@ def test_the_bias_of_clipping_both_goes_to_zero_as_eta_grows(staleness, seed):
     top = p.weight.max().item()
 
     def bias(eta):
-        mean = expected_gradient(p, 2, eta=eta, clip="both", leave_one_out=True)
+        mean = expected_gradient(p, 2, eta=eta, clip="both", baseline="others")
         return distance(mean, true_gradient(p))
 
     assert bias(0.25) > 0.1 * true_gradient(p).norm()
@@ -172,10 +172,10 @@ def test_the_bias_of_clipping_both_goes_to_zero_as_eta_grows(staleness, seed):
 @staleness
 @group_size
 @clip
-@pytest.mark.parametrize("leave_one_out", [False, True])
-def test_an_eta_above_the_largest_weight_clips_nothing(staleness, group_size, clip, leave_one_out):
+@pytest.mark.parametrize("baseline", ["group", "others"])
+def test_an_eta_above_the_largest_weight_clips_nothing(staleness, group_size, clip, baseline):
     p = problem(staleness)
-    options = {"clip": clip, "leave_one_out": leave_one_out}
+    options = {"clip": clip, "baseline": baseline}
     beyond = expected_gradient(p, group_size, eta=1.01 * p.weight.max().item(), **options)
     assert torch.equal(beyond, expected_gradient(p, group_size, eta=math.inf, **options))
 
@@ -208,7 +208,7 @@ def sampled():
     # The gradient by backpropagation through the policy, of one loss: the mean over all groups.
     pi = p.pi.clone().requires_grad_()
     logp = outcome_logp(pi)[prompts, outcomes]
-    rows = rows_gradient(p, prompts, outcomes, SIZE, eta=math.inf, leave_one_out=True)
+    rows = rows_gradient(p, prompts, outcomes, SIZE, eta=math.inf, baseline="others")
     mean = torch.autograd.grad(logp, pi, rows)[0].flatten()
 
     # The estimate of each group, whose mean it is: by the gradient of each outcome.

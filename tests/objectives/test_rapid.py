@@ -7,8 +7,8 @@ import torch
 
 from rapid.objectives import pg_loss, rapid_loss
 
-clip = pytest.mark.parametrize("clip", ["advantage", "both"])
-leave_one_out = pytest.mark.parametrize("leave_one_out", [False, True], ids=["plain", "others"])
+clip = pytest.mark.parametrize("clip", ["advantage", "both", "nowhere"])
+baselines = pytest.mark.parametrize("baseline", ["group", "others", "none"])
 
 
 def batch(n=6, t=5, seed=0):
@@ -52,7 +52,7 @@ def test_clip_in_both_by_hand():
 def test_leave_one_out_by_hand():
     logp, behavior_logp, mask, rewards = hand_computed()
     loss, _ = rapid_loss(
-        logp, behavior_logp, mask, rewards, 2, eta=math.inf, clip="both", leave_one_out=True
+        logp, behavior_logp, mask, rewards, 2, eta=math.inf, clip="both", baseline="others"
     )
     loss.backward()
     # A_1 = 1 - 1/2, A_2 = 1 - 4
@@ -60,32 +60,37 @@ def test_leave_one_out_by_hand():
 
 
 @clip
-@leave_one_out
+@baselines
+@pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("eta", [0.7, 1.2, math.inf])
 @pytest.mark.parametrize(("n", "group"), [(6, 3), (8, 2), (8, 4), (8, 8)])
-def test_gradient_is_the_closed_form(clip, leave_one_out, eta, n, group):
+def test_gradient_is_the_closed_form(clip, baseline, weighted, eta, n, group):
     logp, behavior_logp, mask, rewards = batch(n, seed=n + group)
     rewards = torch.rand(n, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
-    loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, group, eta, clip, leave_one_out)
+    settings = (group, eta, clip, baseline, weighted)
+    loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, *settings)
     loss.backward()
-    fronts = constants(logp, behavior_logp, mask, rewards, group, eta, clip, leave_one_out)
+    fronts = constants(logp, behavior_logp, mask, rewards, *settings)
     expected = -torch.tensor(fronts, dtype=torch.float64)[:, None] / n * mask
     torch.testing.assert_close(logp.grad, expected, rtol=1e-12, atol=1e-14)
 
 
-def constants(logp, behavior_logp, mask, rewards, group, eta, clip, leave_one_out):
+def constants(logp, behavior_logp, mask, rewards, group, eta, clip, baseline, weighted=True):
     """w_n A_n of each completion, in plain Python, by the definitions of rapid_loss's docstring."""
     log_ratio = (logp - behavior_logp).tolist()
     w = [
         math.exp(sum(x for x, m in zip(row, kept, strict=True) if m))
         for row, kept in zip(log_ratio, mask.tolist(), strict=True)
     ]
+    w = w if weighted else [1.0] * len(w)
+    bounded = w if clip == "nowhere" or not weighted else [min(x, eta) for x in w]
     rewards, fronts = rewards.tolist(), []
     for n in range(len(w)):
         others = range(n // group * group, n // group * group + group)
-        others = [i for i in others if i != n or not leave_one_out]
-        value = sum(min(w[i], eta) * rewards[i] for i in others) / len(others)
-        fronts.append((min(w[n], eta) if clip == "both" else w[n]) * (rewards[n] - value))
+        others = [i for i in others if i != n or baseline == "group"]
+        value = sum(bounded[i] * rewards[i] for i in others) / len(others)
+        value = 0.0 if baseline == "none" else value
+        fronts.append((bounded[n] if clip == "both" else w[n]) * (rewards[n] - value))
     return fronts
 
 
@@ -106,12 +111,12 @@ def bigram_logp(logits, ids):
 
 
 @clip
-@leave_one_out
-def test_the_parameters_gradient_is_the_sum_over_completions(clip, leave_one_out):
+@baselines
+def test_the_parameters_gradient_is_the_sum_over_completions(clip, baseline):
     """-1/N sum_n w_n A_n grad log pi(y_n), each grad log pi(y_n) found alone."""
     logits, ids, behavior_logp, mask, rewards = bigrams()
     logp = bigram_logp(logits, ids)
-    settings = (4, 1.3, clip, leave_one_out)
+    settings = (4, 1.3, clip, baseline)
     loss, metrics = rapid_loss(logp, behavior_logp, mask, rewards, *settings)
     assert 0 < metrics["clip_fraction"] < 1
     (gradient,) = torch.autograd.grad(loss, logits)
@@ -123,12 +128,12 @@ def test_the_parameters_gradient_is_the_sum_over_completions(clip, leave_one_out
 
 
 @clip
-@leave_one_out
-def test_the_parameters_gradient_is_that_of_finite_differences(clip, leave_one_out):
+@baselines
+def test_the_parameters_gradient_is_that_of_finite_differences(clip, baseline):
     """Weights and advantages are held, as the estimator holds them constant."""
     logits, ids, behavior_logp, mask, rewards = bigrams()
     logp = bigram_logp(logits, ids)
-    settings = (4, 1.3, clip, leave_one_out)
+    settings = (4, 1.3, clip, baseline)
     loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, *settings)
     (gradient,) = torch.autograd.grad(loss, logits)
     fronts = constants(logp, behavior_logp, mask, rewards, *settings)
@@ -166,7 +171,7 @@ def test_on_policy_it_is_the_policy_gradient(clip, eta):
 def test_on_policy_leave_one_out_is_the_policy_gradient_scaled(clip):
     """R_n - mean of the others = N_k / (N_k - 1) (R_n - mean of all)."""
     logp, _, mask, rewards = batch(seed=1)
-    rapid_loss(logp, logp.detach(), mask, rewards, 3, 2.0, clip, leave_one_out=True)[0].backward()
+    rapid_loss(logp, logp.detach(), mask, rewards, 3, 2.0, clip, baseline="others")[0].backward()
     rapid_gradient, logp.grad = logp.grad, None
     pg_loss(logp, mask, rewards, 3)[0].backward()
     torch.testing.assert_close(rapid_gradient, logp.grad * 3 / 2, rtol=0, atol=1e-15)
@@ -191,7 +196,7 @@ def test_a_torn_group_is_refused():
 def test_finite_differences():
     """The loss is the integral of the estimator only where weights are constants: hold them."""
     logp, behavior_logp, mask, rewards = batch(seed=3)
-    loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, 3, eta=1.5)
+    loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, 3, eta=1.5, clip="both")
     loss.backward()
     w = ((logp - behavior_logp) * mask).sum(1).exp().clamp(max=1.5).detach()
     value = (w * rewards).view(-1, 3).mean(1).repeat_interleave(3)

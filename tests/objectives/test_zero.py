@@ -9,7 +9,7 @@ REWARDS = torch.tensor([0.0, 0, 0, 1, 1, 1, 1, 0, 1], dtype=torch.float64)  # th
 MASK = torch.ones(9, 4, dtype=torch.float64)
 
 
-def gradients(objective, on_policy, beta=0.0, eta=2.0):
+def gradients(objective, on_policy, beta=0.0, eta=2.0, **settings):
     """The gradient's size in each group, (3,)."""
     torch.manual_seed(0)
     logp = -torch.rand(9, 4, dtype=torch.float64)
@@ -18,7 +18,7 @@ def gradients(objective, on_policy, beta=0.0, eta=2.0):
     logp.requires_grad_()
     match objective:
         case "rapid":
-            loss, _ = rapid_loss(logp, mu, MASK, REWARDS, 3, eta)
+            loss, _ = rapid_loss(logp, mu, MASK, REWARDS, 3, eta, **settings)
         case "pg":
             loss, _ = pg_loss(logp, MASK, REWARDS, 3)
         case "grpo":
@@ -35,6 +35,11 @@ def gradients(objective, on_policy, beta=0.0, eta=2.0):
     [
         ("rapid", {}),
         ("rapid", {"eta": 0.5}),
+        ("rapid", {"baseline": "others"}),
+        ("rapid", {"baseline": "none"}),
+        ("rapid", {"weighted": False}),
+        ("rapid", {"weighted": False, "eta": 0.5}),
+        ("rapid", {"weighted": False, "baseline": "none"}),
         ("pg", {}),
         ("grpo", {}),
         ("grpo", {"beta": 0.04}),

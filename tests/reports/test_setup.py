@@ -52,9 +52,9 @@ def test_settings_are_of_their_algorithm(params, runs):
 def test_runs_that_differ_show_every_value(params, runs):
     for seed in (0, 1):
         runs.manifest(params, run("pg", seed))
-    edit(runs, run("pg", 1), lambda d: d["spec"].update(threads=64))
+    edit(runs, run("pg", 1), lambda d: d["spec"]["compute"].update(threads=64))
     edit(runs, run("pg", 1), lambda d: d.update(hardware="another"))
-    assert cells(params, runs)["Threads"].text == f"{params.threads} or 64"
+    assert cells(params, runs)["Threads"].text == f"{params.compute.threads} or 64"
     notes = " ".join(setup.tables(params, manifests.read(params, runs.root))[2].notes)
     assert "a test processor, 2 cores; another. Runtimes on different hardware" in notes
 

@@ -11,7 +11,7 @@ rule distill:
         spec=lambda wildcards: specs.distill_spec(PARAMS, wildcards.benchmark).model_dump_json(),
         teacher=lambda wildcards, input: os.path.dirname(input.teacher),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
-    threads: slots(PARAMS.threads)
+    threads: slots(PARAMS.compute.threads)
     log:
         "logs/distill/{benchmark}.log",
     benchmark:

@@ -13,8 +13,8 @@ rule evaluate:
         model=lambda wildcards, input: f"{os.path.dirname(input[1])}/model",
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     wildcard_constraints:
-        algorithm=r"sft|grpo|naive-grpo|pg|dapo|rapid-H\d+",
-    threads: slots(PARAMS.threads)
+        algorithm=algorithms.PATTERN,
+    threads: slots(PARAMS.compute.threads)
     log:
         "logs/evaluate/{benchmark}.{model}.{algorithm}.seed{seed}.log",
     benchmark:

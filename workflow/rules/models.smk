@@ -1,6 +1,9 @@
 # The embedded models: one tokenizer for all, then each model trained on demonstrations.
 
 
+MADE = specs.made(PARAMS)
+
+
 rule tokenizer:
     input:
         expand("data/{benchmark}/manifest.json", benchmark=PARAMS.benchmarks),
@@ -26,11 +29,13 @@ rule pretrain:
         tokenizer="models/tokenizer/manifest.json",
     output:
         "models/{model}/manifest.json",
+    wildcard_constraints:
+        model="|".join(map(re.escape, MADE)) or "(?!)",
     params:
         spec=lambda wildcards: specs.pretrain_spec(PARAMS, wildcards.model).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
         tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
-    threads: slots(PARAMS.threads)
+    threads: slots(PARAMS.compute.threads)
     priority: 10  # everything else waits for models
     log:
         "logs/pretrain/{model}.log",

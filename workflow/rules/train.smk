@@ -20,8 +20,8 @@ rule train:
         else f"data/{wildcards.benchmark}/train.jsonl",
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     wildcard_constraints:
-        algorithm=r"sft|grpo|naive-grpo|pg|dapo|rapid-H\d+",
-    threads: slots(PARAMS.threads)
+        algorithm=algorithms.PATTERN,
+    threads: slots(PARAMS.compute.threads * PARAMS.compute.processes)
     log:
         "logs/train/{benchmark}.{model}.{algorithm}.seed{seed}.log",
     benchmark:

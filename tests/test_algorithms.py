@@ -1,0 +1,76 @@
+"""Names of algorithms and their variants: what they say, and what is refused."""
+
+import re
+
+import pytest
+
+from rapid import specs
+from rapid.algorithms import PATTERN, parse
+from rapid.params import BadParams, load
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "h"),
+    [("sft", "sft", 1), ("naive-grpo", "naive-grpo", 1), ("rapid-H16", "rapid", 16)],
+)
+def test_a_plain_name(name, kind, h):
+    found = parse(name)
+    assert (found.kind, found.H, found.plain) == (kind, h, name)
+    assert found.changes.model_dump(exclude_none=True) == {}
+
+
+def test_a_variant():
+    found = parse("rapid-H4,eta=1.5,weighted=false,group_size=8,n_step=16")
+    assert (found.plain, found.H) == ("rapid-H4", 4)
+    assert found.changes.model_dump(exclude_none=True) == {
+        "eta": 1.5,
+        "weighted": False,
+        "group_size": 8,
+        "n_step": 16,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("ppo", "one of sft, grpo"),
+        ("rapid", "one of sft"),
+        ("rapid-H0", "one of sft"),
+        ("rapid-H4,", "one of sft"),
+        ("rapid-H4,../x=1", "one of sft"),
+        ("rapid-H4,etta=1", "etta"),
+        ("rapid-H4,eta=0", "greater than 0"),
+        ("rapid-H4,eta=inf", "eta as a finite number"),
+        ("rapid-H4,clip=often", "clip as 'advantage'"),
+        ("pg,eta=1", "pg without eta"),
+        ("sft,epochs=2", "no variants"),
+    ],
+)
+def test_what_means_nothing_is_refused(name, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        parse(name)
+
+
+def test_params_name_the_place_of_a_bad_variant(values):
+    values["studies"]["compared"]["eta"][1] = "rapid-H16,eta=0"
+    with pytest.raises(BadParams, match=r"studies\.compared\.eta\.1: 'rapid-H16,eta=0'"):
+        load(values)
+
+
+def test_a_variants_batches_are_checked(values):
+    values["studies"]["compared"]["eta"][1] = "rapid-H16,group_size=8"
+    with pytest.raises(BadParams, match=r"n_step: 4 is not allowed.*group size of rapid-H16,gr"):
+        load(values)
+
+
+def test_a_variant_changes_its_run_and_nothing_else(values):
+    params = load(values)
+    run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
+    plain = specs.train_spec(params, run).model_dump()
+    name = "rapid-H4,eta=1.0,n_step=8,group_size=8,epochs=3,snapshots=5"
+    assert re.fullmatch(PATTERN, name)
+    found = specs.train_spec(params, run.model_copy(update={"algorithm": name})).model_dump()
+    plain["run"]["algorithm"] = name
+    plain["objective"]["eta"] = 1.0
+    plain["training"] |= {"group_size": 8, "micro_batch": 8, "epochs": 3}
+    assert found == plain | {"n_step": 8, "snapshots": 5}
