@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         "pretrain", _pretrain, "make an embedded base model",
         data="folder of the prepared benchmarks", tokenizer="folder", out="folder to write",
     )  # fmt: skip
+    stage("fetch", _fetch, "have a published model as a local folder", out="folder to write")
     stage(
         "distill", _distill, "sample a teacher and keep its correct completions",
         model="folder of the teacher", data="train.jsonl", out="folder to write",
@@ -177,6 +178,12 @@ def _pretrain(args) -> None:
     from rapid.pretrain import pretrain
 
     pretrain(spec, args.data, args.tokenizer, args.out)
+
+
+def _fetch(args) -> None:
+    from rapid.models import fetch
+
+    fetch(_read_spec(args.spec, specs.FetchSpec), args.out)
 
 
 def _distill(args) -> None:

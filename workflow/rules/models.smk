@@ -1,7 +1,9 @@
-# The embedded models: one tokenizer for all, then each model trained on demonstrations.
+# The embedded models: one tokenizer for all, then each model trained on demonstrations. Published
+# ones are fetched.
 
 
-MADE = specs.made(PARAMS)
+MADE = [name for name in PARAMS.models if specs.is_made(PARAMS, name)]
+PUBLISHED = [name for name in PARAMS.models if name not in MADE]
 
 
 rule tokenizer:
@@ -32,7 +34,7 @@ rule pretrain:
     wildcard_constraints:
         model="|".join(map(re.escape, MADE)) or "(?!)",
     params:
-        spec=lambda wildcards: specs.pretrain_spec(PARAMS, wildcards.model).model_dump_json(),
+        spec=lambda wildcards: specs.model_spec(PARAMS, wildcards.model).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
         tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
     threads: slots(PARAMS.compute.threads)
@@ -44,3 +46,22 @@ rule pretrain:
     shell:
         "rapid pretrain --spec {params.spec:q} --data data --tokenizer {params.tokenizer}"
         " --out {params.folder} > {log} 2>&1"
+
+
+rule fetch:
+    input:
+        lambda wildcards: models.source_files(PARAMS.models[wildcards.model]),
+    output:
+        "models/{model}/manifest.json",
+    wildcard_constraints:
+        model="|".join(map(re.escape, PUBLISHED)) or "(?!)",
+    params:
+        spec=lambda wildcards: specs.model_spec(PARAMS, wildcards.model).model_dump_json(),
+        folder=lambda wildcards, output: os.path.dirname(output[0]),
+    priority: 10
+    log:
+        "logs/fetch/{model}.log",
+    benchmark:
+        "benchmarks/fetch/{model}.tsv"
+    shell:
+        "rapid fetch --spec {params.spec:q} --out {params.folder} > {log} 2>&1"
