@@ -125,7 +125,7 @@ def _add_chain(commands) -> None:
 
 
 def _add_plan(commands) -> None:
-    from rapid.plan.command import add_options
+    from rapid.plan.options import add_options
 
     help = "say what the pipeline will cost: time, GPU-hours, memory and disk of every job"
     command = commands.add_parser("plan", help=help, description=help)

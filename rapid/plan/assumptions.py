@@ -44,7 +44,18 @@ class Assumptions:
             )
 
     def expected(self, params: Params, measured: Measured | None = None) -> Expect:
-        """What is expected of a benchmark and a model."""
+        """What is expected of a benchmark and a model.
+
+        Raises:
+            BadAssumption: something was set of a benchmark that is not in params.yaml.
+        """
+
+        for name in self.verdict:
+            if name not in params.benchmarks:
+                raise BadAssumption(
+                    f"--verdict-seconds {name}=...: no such benchmark; benchmarks: "
+                    f"{', '.join(params.benchmarks)}"
+                )
 
         def expect(benchmark: str, model: str) -> Expected:
             limit = params.benchmarks[benchmark].max_completion_length

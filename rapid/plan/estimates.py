@@ -194,15 +194,14 @@ def warnings(plant: Plant, found: list[Estimate], capacity: int) -> list[str]:
         if one.units > capacity:
             say(where, name, f"takes {one.units} {unit}s, and there are {capacity}")
         if isinstance(spec, TrainSpec) and spec.training:
-            least = spec.training.group_size * processes(spec)
-            if spec.n_step % least:
+            sampled, count = spec.H * spec.n_step, processes(spec)
+            if sampled % count:
                 say(
                     where,
                     name,
-                    f"has n_step={spec.n_step}, which is not whole groups of "
-                    f"{spec.training.group_size} on each of {processes(spec)} processes, and the "
-                    f"trainer refuses it: make n_step a multiple of {least}, or "
-                    "compute.processes smaller",
+                    f"samples {sampled} completions at a time (H x n_step), which {count} processes "
+                    "cannot share evenly, and the trainer refuses that: change n_step, or "
+                    "compute.processes",
                 )
     return [line.format(", ".join(dict.fromkeys(names))) for line, names in said.items()]
 

@@ -12,6 +12,7 @@ from what it adds there; where no run has one it is taken for a third of forward
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -87,7 +88,7 @@ def observed_work(one: Observed, expected: Expected) -> Work:
     if one.spec.training is None:
         return sft_work(one.spec, steps, expected)
     length = one.summary.completion_length or expected.length
-    own = Expected(**{**vars(expected), "length": length})
+    own = replace(expected, length=length)
     return rl_work(one.spec, steps, own, run=one.summary.run)
 
 
@@ -138,7 +139,8 @@ def _solve(features: list[list[float]], seconds: list[float]) -> tuple[float, fl
 
 def _per_token(works: list[tuple[Observed, Work]]) -> float:
     tokens = sum(w.training.tokens for _, w in works)
-    return sum(o.summary.runtime.backpropagation for o, _ in works) / max(tokens, 1.0)
+    seconds = sum(o.summary.runtime.backpropagation for o, _ in works)
+    return seconds / tokens if tokens else 0.0  # where nothing had a gradient, nothing was measured
 
 
 def _reference(rl: list[tuple[Observed, Work]], loop: float, batch: float) -> float:

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import gamma
+from scipy.special import gammainc, gammaincc
 
 LEAST_SPREAD = 0.02  # below it, lengths are all alike
 
@@ -36,9 +36,9 @@ def _distribution(mean: float, spread: float, limit: int) -> np.ndarray:
     shape, at = spread**-2, np.arange(limit) + 0.5
 
     def cut_mean(scale: float) -> float:
-        return float(gamma.sf(at, shape, scale=scale).sum()) - mean
+        return float(gammaincc(shape, at / scale).sum()) - mean
 
     low, high = mean / shape / 4, mean / shape
     while cut_mean(high) < 0:
         high *= 2
-    return gamma.cdf(at, shape, scale=brentq(cut_mean, low, high))
+    return gammainc(shape, at / brentq(cut_mean, low, high))

@@ -9,6 +9,8 @@ from rapid.plan.seconds import Seconds, grading_seconds
 from rapid.plan.sizes import Shape
 from rapid.plan.work import Work
 
+FAR = 2  # times another's size: no longer as fast
+
 
 @dataclass(frozen=True)
 class Rates:
@@ -86,12 +88,20 @@ class Measured:
         return min(self.rates, key=lambda one: abs(log(self.shapes[one].parameters) - size))
 
     def notes(self) -> list[str]:
-        others = [
-            f"{model} is taken to be as fast as {self.nearest(model)}, the nearest in size"
-            for model in self.shapes
-            if model not in self.rates
+        others = [self._transfer(model) for model in self.shapes if model not in self.rates]
+        return [
+            f"rates of {self.runs} runs on {self.hardware or 'a machine'}",
+            "seconds of a verdict: " + ", ".join(f"{k} {v:.3g}" for k, v in self.verdict.items()),
+            *others,
         ]
-        return [f"rates of {self.runs} runs on {self.hardware or 'a machine'}", *others]
+
+    def _transfer(self, model: str) -> str:
+        near = self.nearest(model)
+        factor = self.shapes[model].parameters / self.shapes[near].parameters
+        text = f"{model} is taken to be as fast as {near}, the nearest in size"
+        if 1 / FAR < factor < FAR:
+            return text
+        return f"{text}, though {factor:.2g} times as large: make a short run with it, or use --gpu"
 
     def seen(self, benchmark: str, model: str) -> Expected | None:
         """What the runs showed of a benchmark, with this model if there were any."""

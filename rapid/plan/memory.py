@@ -7,6 +7,7 @@ is needed in the other but the weights and the state.
 """
 
 from dataclasses import dataclass
+from math import ceil
 
 from rapid.plan.expected import Expected
 from rapid.plan.roofline import BYTES, key_value_bytes
@@ -62,6 +63,16 @@ def training_bytes(spec: TrainSpec, shape: Shape, expected: Expected) -> Trainin
     return TrainingBytes(state, tokens * activation_bytes(shape, size), sampling)
 
 
+def pass_completions(spec: TrainSpec) -> int:
+    """Completions of the largest pass of a process."""
+    if spec.training is None:
+        return spec.objective.batch
+    group, count = spec.training.group_size, processes(spec)
+    groups = spec.n_step // group
+    most = ceil(groups / count) * group if groups >= count else ceil(spec.n_step / count)
+    return min(spec.training.micro_batch, most)
+
+
 def activation_bytes(shape: Shape, size: int) -> float:
     """Of one token, kept for the backward pass, without gradient checkpointing.
 
@@ -104,8 +115,7 @@ def process_bytes(spec, shape: Shape, expected: Expected, base: float) -> float:
     """
     if isinstance(spec, TrainSpec):
         held = training_bytes(spec, shape, expected)
-        batch = spec.objective.batch if spec.training is None else spec.training.micro_batch
-        return base + head_bytes(shape) + held.total(batch)
+        return base + head_bytes(shape) + held.total(pass_completions(spec))
     if isinstance(spec, EvaluateSpec | DistillSpec):
         precision = spec.evaluation.precision if isinstance(spec, EvaluateSpec) else spec.precision
         size, sampler = BYTES[precision], spec.compute.sampler

@@ -58,9 +58,9 @@ class Roofline:
         if work.training:
             backpropagation = self._training(work.training, work, shape)
             other = work.training.steps * rate.step + work.sampling_batches * rate.batch
-            other += self._forward(
-                work.training.reference_tokens, work.training.steps, work, shape, 1.0
-            ) * (work.training.reference_tokens > 0)
+            if tokens := work.training.reference_tokens:
+                context = work.training.context
+                other += self._forward(tokens, work.training.steps, work, shape, context)
         return Seconds(
             sampling=sampling,
             grading=grading_seconds(work, self.verdict[work.benchmark], sampling),

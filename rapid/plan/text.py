@@ -22,7 +22,7 @@ def plan_text(
     unit = "GPU" if plant.gpus else "core"
     most = max((one.memory for one in found if one.memory), default=0.0)
     lines = [
-        *_table([[*HEADS[:5], f"{unit}-hours", *HEADS[6:]], *rows(found)]),
+        *table([[*HEADS[:5], f"{unit}-hours", *HEADS[6:]], *rows(found)]),
         "",
         f"{len(found)} jobs: {total.work / 3600:.2f} {unit}-hours, {size(total.disk)} on disk "
         f"(DVC's cache holds a copy), at most {size(most)} of memory a process",
@@ -68,7 +68,7 @@ def check_text(predictions: list[Prediction]) -> str:
         [
             "Fitted to pg, rapid-H4 and sft of the first seed; seconds of the training loops of all "
             "other runs:",
-            *_table([heads, *body, ["all", "", "", *_compared(predictions)]]),
+            *table([heads, *body, ["all", "", "", *_compared(predictions)]]),
         ]
     )
 
@@ -125,8 +125,8 @@ def _part(title: str, lines: list[str]) -> list[str]:
     return ["", f"{title}:", *(f"  {line}" for line in lines)] if lines else []
 
 
-def _table(body: list[list[str]]) -> list[str]:
-    """Columns of equal width; the first three are words, on the left."""
+def table(body: list[list[str]]) -> list[str]:
+    """Lines of columns of equal width; the first three are on the left."""
     widths = [max(map(len, column)) for column in zip(*body, strict=True)]
     return [
         "  ".join(

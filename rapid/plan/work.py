@@ -111,14 +111,15 @@ def rl_work(spec: TrainSpec, steps: int, expected: Expected, run: float | None =
 
     groups = spec.n_step / group
     alive = 1 - (1 - run) ** groups  # the probability that a step has anything to run
-    busiest = max(groups * run / count, alive)  # groups of a step in one process
-    group_tokens = expected.prompt + group * lengths.longest(group)
-    per_pass = training.micro_batch // group
-    passes = max(busiest / per_pass, alive)
+    # Processes divide a step's groups; where they are more than the groups, its completions.
+    busiest = max(groups * run / count, alive if groups >= count else 0.0)
+    passes = max(busiest * group / training.micro_batch, alive)
+    prompts = max(busiest, alive) * expected.prompt
+    tokens = prompts + busiest * group * lengths.longest(group)
     exact = spec.training.precision == "float32"  # the sampler's log mu is the policy's
     again = 0.0 if exact else (spec.H - 1) / spec.H
     beta = getattr(spec.objective, "beta", 0)
-    completion_tokens = steps * spec.n_step / count * (expected.prompt + lengths.longest(group))
+    whole = spec.n_step / count * (expected.prompt + lengths.longest(group))  # TRL's own pass
     return Work(
         model=spec.run.model,
         benchmark=spec.run.benchmark,
@@ -133,10 +134,10 @@ def rl_work(spec: TrainSpec, steps: int, expected: Expected, run: float | None =
             imitates=False,
             steps=steps,
             passes=steps * passes,
-            tokens=steps * busiest * group_tokens,
+            tokens=steps * tokens,
             forward_passes=steps * passes * again,
-            forward_tokens=steps * busiest * group_tokens * again,
-            reference_tokens=completion_tokens if beta else 0.0,
+            forward_tokens=steps * tokens * again,
+            reference_tokens=steps * whole if beta else 0.0,
             context=expected.prompt + lengths.mean / 2,
         ),
     )
