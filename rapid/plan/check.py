@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from rapid.algorithms import parse
 from rapid.plan.expected import Expected
 from rapid.plan.fit import fit
+from rapid.plan.measured import Measured
 from rapid.plan.runs import NoRuns, Observed
 from rapid.plan.sizes import Shape
 from rapid.plan.work import rl_work, sft_work
@@ -48,7 +49,7 @@ def check(observed: list[Observed], shapes: dict[str, Shape], usual: Expected) -
     return [_predict(one, machine, usual) for one in others]
 
 
-def _predict(one: Observed, machine, usual: Expected) -> Prediction:
+def _predict(one: Observed, machine: Measured, usual: Expected) -> Prediction:
     spec, steps = one.spec, one.summary.optimizer_steps
     expected = machine.seen(spec.run.benchmark, spec.run.model) or usual
     is_sft = parse(spec.run.algorithm).kind == "sft"

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rapid.jobs import Job, jobs
-from rapid.params import Params
+from rapid.params import Params, Section
 from rapid.plan.expected import Expected
-from rapid.plan.memory import USABLE, model_disk, process_bytes
+from rapid.plan.memory import USABLE, model_disk, pass_completions, process_bytes
 from rapid.plan.seconds import Machine, Seconds
 from rapid.plan.sizes import Shape
 from rapid.plan.work import (
     Expect,
+    Work,
     distillation_work,
     evaluation_work,
     optimizer_steps,
@@ -26,6 +27,7 @@ from rapid.specs import (
     FetchSpec,
     PrepareSpec,
     PretrainSpec,
+    Run,
     TrainSpec,
     cores,
 )
@@ -120,7 +122,7 @@ def estimate(params: Params, plant: Plant, job: Job) -> Estimate:
     return Estimate(job, seconds, units(spec, plant.gpus), memory, disk)
 
 
-def train_work(params: Params, spec: TrainSpec, expect: Expect):
+def train_work(params: Params, spec: TrainSpec, expect: Expect) -> Work:
     """Counted work of a training run: RL or sft."""
     expected = expect(spec.run.benchmark, spec.run.model)
     if spec.training is not None:
@@ -130,7 +132,7 @@ def train_work(params: Params, spec: TrainSpec, expect: Expect):
     return sft_work(spec, sft_steps(spec, demonstrations), expected)
 
 
-def units(spec, gpus: bool) -> int:
+def units(spec: Section, gpus: bool) -> int:
     """GPUs or cores that a job takes."""
     return getattr(spec, "tensor_parallel", processes(spec)) if gpus else cores(spec)
 
@@ -178,18 +180,16 @@ def warnings(plant: Plant, found: list[Estimate], capacity: int) -> list[str]:
     unit = "GPU" if plant.gpus else "core"
 
     def say(where: str, algorithm: str, why: str) -> None:
-        said.setdefault(f"{where}: {{}} {why}", []).append(algorithm)
+        said.setdefault(f"{where}: {{}}: {why}", []).append(algorithm)
 
     for one in found:
         where, name, spec = ", ".join(filter(None, place(one.job))), kind(one.job), one.job.spec
         if one.memory and plant.memory and one.memory > USABLE * plant.memory:
-            batch = "sft.batch" if name == "sft" else "training.micro_batch"
-            how = f"make {batch} smaller" if one.job.stage == "train" else "share it over more GPUs"
             say(
                 where,
                 name,
-                f"would take {one.memory / 1e9:.0f} GB, more than {USABLE:.0%} of "
-                f"{plant.memory / 1e9:.0f} GB: {how}",
+                f"{one.memory / 1e9:.0f} GB are more than {USABLE:.0%} of "
+                f"{plant.memory / 1e9:.0f} GB: {_remedy(spec)}",
             )
         if one.units > capacity:
             say(where, name, f"takes {one.units} {unit}s, and there are {capacity}")
@@ -199,14 +199,24 @@ def warnings(plant: Plant, found: list[Estimate], capacity: int) -> list[str]:
                 say(
                     where,
                     name,
-                    f"samples {sampled} completions at a time (H x n_step), which {count} processes "
-                    "cannot share evenly, and the trainer refuses that: change n_step, or "
-                    "compute.processes",
+                    f"{count} processes cannot share {sampled} completions (H x n_step) evenly, and the "
+                    "trainer refuses that: change n_step or compute.processes",
                 )
     return [line.format(", ".join(dict.fromkeys(names))) for line, names in said.items()]
 
 
-def _of(plant: Plant, run) -> tuple[Shape, Expected]:
+def _remedy(spec: Section) -> str:
+    """What to change where a job does not fit."""
+    if not isinstance(spec, TrainSpec):
+        return "share it over more GPUs, or take larger ones"
+    if spec.training is None:
+        return "a batch is one pass: make sft.batch smaller"
+    if pass_completions(spec) > spec.training.group_size:
+        return "make training.micro_batch smaller"
+    return "a pass is one group or less already: take more or larger GPUs"
+
+
+def _of(plant: Plant, run: Run) -> tuple[Shape, Expected]:
     return plant.shapes[run.model], plant.expect(run.benchmark, run.model)
 
 

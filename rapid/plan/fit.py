@@ -11,7 +11,7 @@ dapo's sampling is not fitted: its batches vary. The reference model's pass is i
 from what it adds there; where no run has one it is taken for a third of forward and backward.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from statistics import fmean
 
@@ -187,7 +187,7 @@ def _kept(imitating: list[Observed], own: list[Observed], usual: float) -> float
     return min(1.0, fmean(shares))
 
 
-def _base_memory(observed: list[Observed], shapes: dict[str, Shape], expected) -> float:
+def _base_memory(observed: list[Observed], shapes: dict[str, Shape], expected: dict) -> float:
     """Resident bytes beyond what `process_bytes` explains."""
     beyond = [
         one.summary.peak_memory_mb * 1e6
@@ -198,7 +198,7 @@ def _base_memory(observed: list[Observed], shapes: dict[str, Shape], expected) -
     return max(0.0, float(np.median(beyond))) if beyond else 0.0
 
 
-def _by(items: Iterable[Observed], key) -> dict:
+def _by(items: Iterable[Observed], key: Callable) -> dict:
     found: dict = {}
     for item in items:
         found.setdefault(key(item), []).append(item)

@@ -9,6 +9,7 @@ is needed in the other but the weights and the state.
 from dataclasses import dataclass
 from math import ceil
 
+from rapid.params import Section
 from rapid.plan.expected import Expected
 from rapid.plan.roofline import BYTES, key_value_bytes
 from rapid.plan.sizes import Shape
@@ -107,7 +108,7 @@ def head_bytes(shape: Shape) -> float:
     return 2 * 4 * HEAD_CHUNK * shape.vocabulary
 
 
-def process_bytes(spec, shape: Shape, expected: Expected, base: float) -> float:
+def process_bytes(spec: Section, shape: Shape, expected: Expected, base: float) -> float:
     """Of one process of a job, on a GPU or resident.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, sqrt
 
-from rapid.params import Compute, ModelParams, Params
+from rapid.params import Compute, ModelParams, Params, Section
 from rapid.plan.expected import Expected, rounds, run_share
 from rapid.plan.lengths import Lengths
 from rapid.specs import DistillSpec, EvaluateSpec, PretrainSpec, TrainSpec
@@ -87,7 +87,7 @@ class Work:
 Expect = Callable[[str, str], Expected]  # of a benchmark and a model
 
 
-def processes(spec) -> int:
+def processes(spec: Section) -> int:
     """Of a job: only RL runs have several."""
     is_rl = isinstance(spec, TrainSpec) and spec.training is not None
     return spec.compute.processes if is_rl else 1
