@@ -1,20 +1,26 @@
 """The training stage: one run of one algorithm, from a model's folder to a run's folder."""
 
+import shutil
 import time
 from pathlib import Path
 from statistics import fmean
 
+from rapid.algorithms import parse
 from rapid.provenance import commit, hardware, peak_memory_mb, write_manifest
 from rapid.records import (
     Demonstration,
     RunSummary,
     Runtime,
     StepRecord,
+    TokenWeights,
     read_jsonl,
     write_json,
     write_jsonl,
 )
 from rapid.specs import TrainSpec
+from rapid.tasks.prompts import render
+
+SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
 
 
 def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
@@ -34,21 +40,28 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
     if missing := task.unavailable() or _nothing_to_imitate(spec, data):
         summary = RunSummary(**identity, status="unavailable", note=missing)
-        return _write(spec, folder, summary, [], [])
+        return _write(spec, folder, summary, [], [], [])
 
     without_vllm()
-    from rapid.recorder import StepRecorder
+    from rapid.recorder import Snapshots, StepRecorder
 
     recorder = StepRecorder()
-    trainer, completions = (_sft if spec.run.algorithm == "sft" else _rl)(
-        spec, task, model, data, folder, recorder
-    )
+    make = _sft if spec.run.algorithm == "sft" else _rl
+    trainer, completions = make(spec, task, model, data, folder, recorder)
     if clock := getattr(trainer, "clock", None):
         recorder.clock = clock.seconds
+    kept = folder / SNAPSHOTS
+    shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
+    if spec.snapshots:
+        trainer.add_callback(Snapshots(spec.snapshots, kept, trainer.save_model, recorder))
     trainer.train()
-    total = recorder.ended - recorder.began
+    total = recorder.seconds
 
     trainer.save_model(str(folder / "model"))
+    written = [kept] if spec.snapshots else []
+    if weights := _token_weights(spec, trainer, task, data):
+        write_json(folder / TOKEN_WEIGHTS, weights)
+        written.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
     summary = RunSummary(
@@ -58,7 +71,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         peak_memory_mb=peak_memory_mb(),
         **_means(recorder.steps),
     )
-    return _write(spec, folder, summary, recorder.steps, [model, data])
+    return _write(spec, folder, summary, recorder.steps, [model, data], written)
 
 
 def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
@@ -66,12 +79,36 @@ def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
     return "the teacher solved none of the training problems" if empty else ""
 
 
-def _write(spec, folder: Path, summary: RunSummary, steps, inputs: list[Path]) -> RunSummary:
+def _write(
+    spec: TrainSpec, folder: Path, summary: RunSummary, steps, inputs: list[Path], more: list[Path]
+) -> RunSummary:
     write_jsonl(folder / "steps.jsonl", steps)
     write_json(folder / "summary.json", summary)
     outputs = [folder / name for name in ("model", "steps.jsonl", "summary.json")]
-    write_manifest(folder, "train", spec, inputs, outputs)
+    write_manifest(folder, "train", spec, inputs, [*outputs, *more])
     return summary
+
+
+def _token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
+    """One completion of the last step that was run, with a reward where there is such; RAPID's only."""
+    step, piece, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
+    if "behavior_logp" not in piece:  # on-policy: all weights are 1
+        return None
+    tokenizer = trainer.processing_class
+    row = int(piece["rewards"].argmax())
+    prompt = tokenizer.decode(piece["prompt_ids"][row], skip_special_tokens=True)
+    problems = read_jsonl(data, task.row_type)
+    owner = next((p.id for p in problems if render(task.name, p).strip() in prompt), "unknown")
+    kept = piece["completion_mask"][row].bool()
+    log_weights = (logp - piece["behavior_logp"])[row][kept]
+    return TokenWeights(
+        tokens=[tokenizer.decode(token) for token in piece["completion_ids"][row][kept]],
+        log_weights=log_weights.tolist(),
+        H=spec.H,
+        step=step,
+        benchmark=spec.run.benchmark,
+        id=owner,
+    )
 
 
 def _means(steps: list[StepRecord]) -> dict:
@@ -130,7 +167,6 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     from transformers import AutoTokenizer
     from trl.rewards import get_soft_overlong_punishment
 
-    from rapid.tasks.prompts import render
     from rapid.training import RapidConfig, RapidTrainer
 
     training, objective = spec.training, spec.objective
@@ -147,7 +183,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         ]
 
     rewards, extra = [accuracy], {}
-    match spec.run.algorithm:
+    match parse(spec.run.algorithm).kind:
         case "pg":
             extra = {"objective": "pg"}
         case "grpo" | "naive-grpo":
@@ -164,7 +200,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
             buffer = max(1, round(objective.overlong_buffer * length))
             rewards.append(get_soft_overlong_punishment(length, buffer))
         case _:
-            extra = {"objective": "rapid", "eta": objective.eta, "clip": objective.clip}
+            extra = {"objective": "rapid", **objective.model_dump()}
     config = RapidConfig(
         **_arguments(spec, folder),
         **extra,

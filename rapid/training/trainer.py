@@ -78,6 +78,9 @@ class RapidTrainer(GRPOTrainer):
         self._refuse_too_few_prompts()
         self.clock = PhaseClock()
         self.completions_sampled = 0  # by this process
+        self.last_pass: tuple[int, Batch, torch.Tensor] | None = (
+            None  # step, what ran, log pi (N, T)
+        )
         self._steps: list[list[Batch]] = []  # the passes of each optimizer step to come
         self._mini_batches: list[Batch] = []
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
@@ -379,6 +382,7 @@ class RapidTrainer(GRPOTrainer):
         logp = self._logp(model, inputs)  # (N, T)
         loss, metrics, weight = pass_loss(self.args, logp, inputs, self._group())
         self._means.add(metrics, weight)
+        self.last_pass = self.state.global_step + 1, inputs, logp.detach()
         if not self.model.training:
             for name, value in self._means.take()[0].items():
                 self._metrics["eval"][f"rapid/{name}"].append(value)
