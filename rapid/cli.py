@@ -79,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     _add_grade(commands)
     _add_chain(commands)
+    _add_plan(commands)
     lean = commands.add_parser("lean-setup", help="install and check the Lean that grades proofs")
     lean.set_defaults(run=_lean_setup)
     return parser
@@ -120,14 +121,28 @@ def _add_chain(commands) -> None:
         ),
     ]:
         command = commands.add_parser(name, help=help, description=help)
-        command.add_argument(
-            "--configfile",
-            nargs="+",
-            type=Path,
-            default=[Path("params.yaml")],
-            help="params.yaml and overlays on it, as for snakemake",
-        )
+        _add_configfile(command)
         command.set_defaults(run=run)
+
+
+def _add_plan(commands) -> None:
+    from rapid.plan.options import add_options
+
+    help = "say what the pipeline will cost: time, GPU-hours, memory and disk of every job"
+    command = commands.add_parser("plan", help=help, description=help)
+    _add_configfile(command)
+    add_options(command, _positive)
+    command.set_defaults(run=_plan)
+
+
+def _add_configfile(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--configfile",
+        nargs="+",
+        type=Path,
+        default=[Path("params.yaml")],
+        help="params.yaml and overlays on it, as for snakemake",
+    )
 
 
 def _positive(kind: type):
@@ -286,6 +301,12 @@ def _restore(args) -> int:
     return subprocess.run(
         [sys.executable, "-m", *touch, *map(str, args.configfile), "--", *targets], check=False
     ).returncode
+
+
+def _plan(args) -> None:
+    from rapid.plan.command import plan
+
+    print(plan(args))
 
 
 def _lean_setup(args) -> int:
