@@ -152,13 +152,15 @@ def _check(spec: FetchSpec, folder: Path) -> int:
     from transformers.initialization import no_init_weights
 
     try:
-        AutoTokenizer.from_pretrained(folder)
+        if not AutoTokenizer.from_pretrained(folder)("a", add_special_tokens=False)["input_ids"]:
+            raise ValueError("its tokenizer knows no letter")
         config = AutoConfig.from_pretrained(folder)
         with no_init_weights():
             import torch
 
             with torch.device("meta"):
                 model = AutoModelForCausalLM.from_config(config)
+                model.tie_weights()
     except (OSError, ValueError, KeyError) as error:
         raise BadModel(
             f"{_key(spec)}: {spec.params.source} is no model with a tokenizer that transformers "

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from accelerate import PartialState
 from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import SFTConfig, SFTTrainer
@@ -28,6 +29,7 @@ def sft_trainer(
         common: training arguments that all trainers of the pipeline share.
         chat: the model is prompted by its chat template.
     """
+    processes = PartialState().num_processes
     tokenizer = AutoTokenizer.from_pretrained(model)
     asked = [d.message if chat else d.prompt for d in demonstrations]
     prompts = [prompt_ids(tokenizer, text, chat) for text in asked]
@@ -47,7 +49,7 @@ def sft_trainer(
         learning_rate=params.learning_rate,
         num_train_epochs=params.epochs,
         per_device_train_batch_size=params.micro_batch,
-        gradient_accumulation_steps=params.batch // params.micro_batch,
+        gradient_accumulation_steps=params.batch // (params.micro_batch * processes),
         max_length=None,
         completion_only_loss=True,
     )
