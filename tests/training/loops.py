@@ -1,4 +1,4 @@
-"""Training loops on the toy model, plain and with each saving, for tests in one and two processes."""
+"""Training loops on the toy model, plain and with each saving, for tests in one and several processes."""
 
 import random
 
