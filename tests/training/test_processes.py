@@ -147,6 +147,10 @@ def test_a_torn_group_is_run_by_all_four(four, name):
     assert rows_run(four, name) == {1}
 
 
+def test_groups_without_signal_were_replaced(both):
+    assert sum(process["torn-dapo"]["completions"] for process in both) > 9 * 4
+
+
 def check_sampled(processes: list[dict]):
     runs = [process["sampled"] for process in processes]
     assert all(torch.equal(run["weights"], runs[0]["weights"]) for run in runs)
