@@ -9,11 +9,11 @@ is needed in the other but the weights and the state.
 from dataclasses import dataclass
 from math import ceil
 
-from rapid.params import Section
 from rapid.plan.expected import Expected
 from rapid.plan.roofline import BYTES, key_value_bytes
 from rapid.plan.sizes import Shape
 from rapid.plan.work import AT_A_TIME, IN_FLIGHT, processes
+from rapid.sections import Section
 from rapid.specs import DistillSpec, EvaluateSpec, TrainSpec
 
 ADAM_STATE = 8  # bytes a parameter: two moments
