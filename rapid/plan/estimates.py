@@ -211,7 +211,7 @@ def _remedy(spec: Section) -> str:
     if not isinstance(spec, TrainSpec):
         return "share it over more GPUs, or take larger ones"
     if spec.training is None:
-        return "a batch is one pass: make sft.batch smaller"
+        return "a pass is too large: make sft.micro_batch smaller"
     if pass_completions(spec) > spec.training.group_size:
         return "make training.micro_batch smaller"
     return "a pass is one group or less already: take more or larger GPUs"

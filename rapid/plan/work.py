@@ -242,7 +242,7 @@ def sft_work(spec: TrainSpec, steps: float, expected: Expected) -> Work:
         spec.objective.precision,
         spec.compute,
         steps,
-        batch * (expected.prompt + lengths.longest(batch)),
+        batch * (expected.prompt + lengths.longest(spec.objective.micro_batch)),
         expected.prompt + lengths.mean / 2,
     )
 

@@ -129,6 +129,7 @@ def test_a_batch_that_processes_cannot_share_is_said(paper_values):
     from rapid.params import load
 
     paper_values["compute"]["processes"] = 3
+    paper_values["sft"]["batch"] = 18
     params = load(paper_values)
     plant = plant_of(params)
     said = warnings(plant, estimates(params, plant), 4)
