@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from rapid import __version__, specs
 from rapid.grading.lean import LeanUnavailable
-from rapid.records import BadInput
+from rapid.records import BadInput, RunSummary
 from rapid.tasks import TASKS, get_task
 
 
@@ -150,12 +150,11 @@ def _read_spec(text: str, spec_type: type[BaseModel]) -> BaseModel:
 
 
 def _begin(args: argparse.Namespace, spec_type: type[BaseModel]) -> BaseModel:
-    """Read the spec, and lease the job's cores before anything heavy is imported."""
-    from rapid.lease import lease_cores
+    """Read the spec, and lease cores and GPUs before anything heavy is imported."""
+    from rapid.resources import lease
 
     spec = _read_spec(args.spec, spec_type)
-    cores = lease_cores(specs.cores(spec))
-    print(f"rapid {args.command}: on core(s) {', '.join(map(str, cores))}", file=sys.stderr)
+    lease(spec)
     return spec
 
 
@@ -187,10 +186,22 @@ def _distill(args) -> None:
 
 
 def _train(args) -> None:
-    spec = _begin(args, specs.TrainSpec)
-    from rapid.train import train
+    spec = _read_spec(args.spec, specs.TrainSpec)
+    paths = [str(path) for path in (args.model, args.data, args.out)]
+    if spec.compute.nodes > 1:
+        from rapid.launch import launch_on_nodes
 
-    summary = train(spec, args.model, args.data, args.out)
+        launch_on_nodes(spec, paths)
+    spec = _begin(args, specs.TrainSpec)
+    if spec.compute.processes > 1:
+        from rapid.launch import launch
+
+        launch(spec, paths)
+        summary = RunSummary.model_validate_json((args.out / "summary.json").read_text())
+    else:
+        from rapid.train import train
+
+        summary = train(spec, args.model, args.data, args.out)
     if summary.runtime:
         print(f"{args.out}: {summary.runtime.total:.1f} s of training", file=sys.stderr)
     else:

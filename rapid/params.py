@@ -206,8 +206,9 @@ class Compute(Section):
         1, description="CPU threads of a process, which has them to itself"
     )
     processes: PositiveInt = Field(
-        1, description="of an RL job, by ZeRO-2; with device gpu each has a GPU"
+        1, description="of a training job, by ZeRO-2; with device gpu each has a GPU"
     )
+    nodes: PositiveInt = Field(1, description="servers that these processes share; SLURM only")
     sampler: Literal["transformers", "vllm"] = "transformers"
 
 
@@ -309,6 +310,24 @@ class Params(Section):
                 raise ValueError(_message(f"benchmarks.{name}.pass_at", benchmark.pass_at, allowed))
             for algorithm in self.algorithms(name):
                 self._check_batches(name, algorithm)
+        return self
+
+    @model_validator(mode="after")
+    def _processes_divide(self):
+        processes, nodes = self.compute.processes, self.compute.nodes
+        if processes % nodes:
+            raise ValueError(
+                _message("compute.processes", processes, f"a multiple of compute.nodes, {nodes}")
+            )
+        batches = {f"benchmarks.{n}.n_step": b.n_step for n, b in self.benchmarks.items()}
+        for key, size in (batches | {"sft.batch": self.sft.batch}).items():
+            if size % processes:
+                allowed = f"a multiple of compute.processes, {processes}"
+                raise ValueError(_message(key, size, allowed))
+        served = self.compute.sampler == "vllm" and self.compute.device == "gpu"
+        if nodes > 1 and served and "naive-grpo" in self.tables.main.algorithms:
+            allowed = "1 with naive-grpo, whose vLLM server is on the trainer's machine"
+            raise ValueError(_message("compute.nodes", nodes, allowed))
         return self
 
     def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:

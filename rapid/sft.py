@@ -11,7 +11,7 @@ from rapid.records import Demonstration
 
 
 def sft_trainer(
-    model: Path, demonstrations: list[Demonstration], params: Sft, common: dict
+    model: Path, demonstrations: list[Demonstration], params: Sft, common: dict, processes: int = 1
 ) -> SFTTrainer:
     """A trainer that imitates the demonstrations; the loss is on completion tokens only.
 
@@ -21,6 +21,7 @@ def sft_trainer(
 
     Args:
         common: training arguments that all trainers of the pipeline share.
+        processes: that share a batch.
     """
     tokenizer = AutoTokenizer.from_pretrained(model)
     prompts = tokenizer([d.prompt for d in demonstrations])["input_ids"]
@@ -37,7 +38,7 @@ def sft_trainer(
         **common,
         learning_rate=params.learning_rate,
         num_train_epochs=params.epochs,
-        per_device_train_batch_size=params.batch,
+        per_device_train_batch_size=params.batch // processes,
         max_length=None,
         completion_only_loss=True,
     )

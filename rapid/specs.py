@@ -232,10 +232,12 @@ def distill_spec(params: Params, benchmark: str) -> DistillSpec:
     )
 
 
-def cores(spec: Section) -> int:
-    """How many a job leases."""
+def served(spec: Section) -> bool:
+    """Whether a job samples from a vLLM server with a GPU of its own, as the paper's naive GRPO does."""
     compute = getattr(spec, "compute", None)
-    return compute.threads * compute.processes if compute else getattr(spec, "threads", 1)
+    if getattr(spec, "sampling_batch", None) is None or compute is None:
+        return False
+    return compute.sampler == "vllm" and compute.device == "gpu"
 
 
 def train_spec(params: Params, run: Run) -> TrainSpec:
@@ -252,10 +254,11 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
     whole_groups = max(1, training.micro_batch // training.group_size) * training.group_size
     training = training.model_copy(update={"micro_batch": whole_groups})
     sizes = params.benchmarks[run.benchmark]
-    return TrainSpec(
+    n_step = changes.n_step or sizes.n_step
+    spec = TrainSpec(
         run=run,
         compute=params.compute,
-        n_step=changes.n_step or sizes.n_step,
+        n_step=n_step,
         H=algorithm.H,
         training=None if kind == "sft" else training,
         objective=objectives.get(kind),
@@ -263,6 +266,12 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
         snapshots=changes.snapshots or 0,
         **_limits(sizes),
     )
+    if not served(spec):
+        return spec
+    # One of the GPUs samples; of the others as many train as divide N_step evenly.
+    trainers = max(n for n in range(1, max(2, params.compute.processes)) if n_step % n == 0)
+    compute = params.compute.model_copy(update={"processes": trainers})
+    return spec.model_copy(update={"compute": compute})
 
 
 def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
@@ -279,7 +288,7 @@ def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
 
 def _single(compute: Compute) -> Compute:
     """Of a job that only samples: one process."""
-    return compute.model_copy(update={"processes": 1})
+    return compute.model_copy(update={"processes": 1, "nodes": 1})
 
 
 def _limits(sizes: BenchmarkParams) -> dict:

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from statistics import fmean
 
+from rapid.launch import is_main
 from rapid.provenance import commit, hardware, peak_memory_mb, write_manifest
 from rapid.records import (
     Demonstration,
@@ -67,6 +68,8 @@ def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
 
 
 def _write(spec, folder: Path, summary: RunSummary, steps, inputs: list[Path]) -> RunSummary:
+    if not is_main():
+        return summary
     write_jsonl(folder / "steps.jsonl", steps)
     write_json(folder / "summary.json", summary)
     outputs = [folder / name for name in ("model", "steps.jsonl", "summary.json")]
@@ -120,7 +123,8 @@ def _sft(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder)
     from rapid.sft import sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
-    trainer = sft_trainer(model, demonstrations, spec.objective, _arguments(spec, folder))
+    arguments, processes = _arguments(spec, folder), spec.compute.processes
+    trainer = sft_trainer(model, demonstrations, spec.objective, arguments, processes)
     trainer.add_callback(recorder)
     return trainer, lambda: 0
 
@@ -186,4 +190,5 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
         callbacks=[recorder],
     )
-    return trainer, lambda: trainer.completions_sampled
+    # Each process samples as many.
+    return trainer, lambda: trainer.completions_sampled * trainer.accelerator.num_processes

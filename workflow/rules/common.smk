@@ -10,7 +10,7 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, workflow.basedir)
 os.environ.update(PYTHONPATH=workflow.basedir)
 
-from rapid import algorithms, jobs, specs, warm
+from rapid import algorithms, jobs, resources, specs, warm
 from rapid.chain import NOTE
 from rapid.lease import usable_cores
 from rapid.params import BadParams, load
@@ -43,13 +43,36 @@ def slots(threads):
     """How many of --cores a job takes that leases so many cores.
 
     --cores may be more than the machine has. A job takes its part of them, so that Snakemake starts
-    no job that would only wait for a lease.
+    no job that would only wait for a lease. SLURM counts for itself.
     """
+    if not workflow.local_exec or workflow.remote_exec:
+        return threads
     return threads * max(1, -(-workflow.cores // len(usable_cores())))
 
 
+def needs(spec_of=lambda wildcards: None):
+    """The resources of a rule whose jobs have these specs, by wildcards; None computes little.
+
+    Without a total in the profile none of them limits anything. PyTorch starts its own processes:
+    SLURM is to start no task for each GPU.
+    """
+    return {
+        "gpu": lambda wildcards: resources.gpus(spec_of(wildcards)),
+        "mem_mb": lambda wildcards, attempt: resources.memory_mb(spec_of(wildcards), attempt),
+        "runtime": lambda wildcards, attempt: resources.minutes(spec_of(wildcards), attempt),
+        "tasks_per_gpu": 0,
+    }
+
+
 def start_warm_process():
-    """Start the process that this workflow's jobs are forked from; it ends with this one."""
+    """Start the process that this workflow's jobs are forked from; it ends with this one.
+
+    Not for jobs elsewhere: SLURM accounts for what it has started itself. Nor for jobs on GPUs, which
+    take hours: a process that initialised CUDA, as an import may, cannot be forked.
+    """
+    os.environ.pop(warm.VARIABLE, None)
+    if not workflow.local_exec or PARAMS.compute.device != "cpu":
+        return
     os.makedirs("logs", exist_ok=True)
     path = os.path.join(tempfile.mkdtemp(prefix="rapid-warm-"), "socket")
     with open("logs/warm.log", "w") as log:

@@ -1,6 +1,10 @@
 # The teacher's correct completions of the training problems, which sft imitates.
 
 
+def distill_spec(wildcards):
+    return specs.distill_spec(PARAMS, wildcards.benchmark)
+
+
 rule distill:
     input:
         "data/{benchmark}/manifest.json",
@@ -8,10 +12,12 @@ rule distill:
     output:
         "distilled/{benchmark}/manifest.json",
     params:
-        spec=lambda wildcards: specs.distill_spec(PARAMS, wildcards.benchmark).model_dump_json(),
+        spec=lambda wildcards: distill_spec(wildcards).model_dump_json(),
         teacher=lambda wildcards, input: os.path.dirname(input.teacher),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
-    threads: slots(PARAMS.compute.threads)
+    threads: lambda wildcards: slots(resources.cores(distill_spec(wildcards)))
+    resources:
+        **needs(distill_spec),
     log:
         "logs/distill/{benchmark}.log",
     benchmark:

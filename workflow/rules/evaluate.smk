@@ -1,6 +1,10 @@
 # pass@k on the test problems, of each trained model and of each model before training.
 
 
+def evaluate_spec(wildcards):
+    return specs.evaluate_spec(PARAMS, run_of(wildcards))
+
+
 rule evaluate:
     input:
         "data/{benchmark}/manifest.json",
@@ -9,12 +13,14 @@ rule evaluate:
         "evaluations/{benchmark}/{model}/{algorithm}/seed{seed}/manifest.json",
         "evaluations/{benchmark}/{model}/{algorithm}/seed{seed}/evaluation.json",
     params:
-        spec=lambda wildcards: specs.evaluate_spec(PARAMS, run_of(wildcards)).model_dump_json(),
+        spec=lambda wildcards: evaluate_spec(wildcards).model_dump_json(),
         model=lambda wildcards, input: f"{os.path.dirname(input[1])}/model",
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     wildcard_constraints:
         algorithm=algorithms.PATTERN,
-    threads: slots(PARAMS.compute.threads)
+    threads: lambda wildcards: slots(resources.cores(evaluate_spec(wildcards)))
+    resources:
+        **needs(evaluate_spec),
     log:
         "logs/evaluate/{benchmark}.{model}.{algorithm}.seed{seed}.log",
     benchmark:
@@ -32,7 +38,7 @@ use rule evaluate as evaluate_base with:
         "evaluations/{benchmark}/{model}/base/seed{seed}/manifest.json",
         "evaluations/{benchmark}/{model}/base/seed{seed}/evaluation.json",
     params:
-        spec=lambda wildcards: specs.evaluate_spec(PARAMS, run_of(wildcards)).model_dump_json(),
+        spec=lambda wildcards: evaluate_spec(wildcards).model_dump_json(),
         model=lambda wildcards: f"models/{wildcards.model}",
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     log:

@@ -4,15 +4,25 @@
 MADE = specs.made(PARAMS)
 
 
+def tokenizer_spec(wildcards):
+    return specs.tokenizer_spec(PARAMS)
+
+
+def pretrain_spec(wildcards):
+    return specs.pretrain_spec(PARAMS, wildcards.model)
+
+
 rule tokenizer:
     input:
         expand("data/{benchmark}/manifest.json", benchmark=PARAMS.benchmarks),
     output:
         "models/tokenizer/manifest.json",
     params:
-        spec=specs.tokenizer_spec(PARAMS).model_dump_json(),
+        spec=lambda wildcards: tokenizer_spec(wildcards).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     threads: slots(1)
+    resources:
+        **needs(tokenizer_spec),
     log:
         "logs/tokenizer.log",
     benchmark:
@@ -32,10 +42,12 @@ rule pretrain:
     wildcard_constraints:
         model="|".join(map(re.escape, MADE)) or "(?!)",
     params:
-        spec=lambda wildcards: specs.pretrain_spec(PARAMS, wildcards.model).model_dump_json(),
+        spec=lambda wildcards: pretrain_spec(wildcards).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
         tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
     threads: slots(PARAMS.compute.threads)
+    resources:
+        **needs(pretrain_spec),
     priority: 10  # everything else waits for models
     log:
         "logs/pretrain/{model}.log",

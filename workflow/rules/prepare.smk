@@ -2,15 +2,21 @@
 # digests, and is what other rules depend on.
 
 
+def prepare_spec(wildcards):
+    return specs.prepare_spec(PARAMS, wildcards.benchmark)
+
+
 rule prepare:
     input:
         lambda wildcards: specs.source_files(PARAMS, wildcards.benchmark),
     output:
         "data/{benchmark}/manifest.json",
     params:
-        spec=lambda wildcards: specs.prepare_spec(PARAMS, wildcards.benchmark).model_dump_json(),
+        spec=lambda wildcards: prepare_spec(wildcards).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     threads: slots(1)
+    resources:
+        **needs(prepare_spec),
     log:
         "logs/prepare/{benchmark}.log",
     benchmark:

@@ -40,6 +40,8 @@ rule report:
     params:
         config=PARAMS.model_dump_json(),
         figures=lambda wildcards, output: os.path.dirname(output.figures[0]),
+    resources:
+        **needs(),
     log:
         "logs/report.log",
     benchmark:
@@ -60,6 +62,8 @@ rule experiment:
     params:
         config=PARAMS.model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
+    resources:
+        **needs(),
     log:
         "logs/experiment.log",
     benchmark:
