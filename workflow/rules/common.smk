@@ -43,7 +43,8 @@ def slots(threads):
     """How many of --cores a job takes that leases so many cores.
 
     --cores may be more than the machine has. A job takes its part of them, so that Snakemake starts
-    no job that would only wait for a lease. SLURM counts for itself.
+    no job that would only wait for a lease. SLURM counts for itself. To be called when a job is
+    planned: before, Snakemake does not know what executes it.
     """
     if not workflow.local_exec or workflow.remote_exec:
         return threads

@@ -20,7 +20,7 @@ rule tokenizer:
     params:
         spec=lambda wildcards: tokenizer_spec(wildcards).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
-    threads: slots(1)
+    threads: lambda wildcards: slots(1)
     resources:
         **needs(tokenizer_spec),
     log:
@@ -45,7 +45,7 @@ rule pretrain:
         spec=lambda wildcards: pretrain_spec(wildcards).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
         tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
-    threads: slots(PARAMS.compute.threads)
+    threads: lambda wildcards: slots(PARAMS.compute.threads)
     resources:
         **needs(pretrain_spec),
     priority: 10  # everything else waits for models

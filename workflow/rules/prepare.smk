@@ -14,7 +14,7 @@ rule prepare:
     params:
         spec=lambda wildcards: prepare_spec(wildcards).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
-    threads: slots(1)
+    threads: lambda wildcards: slots(1)
     resources:
         **needs(prepare_spec),
     log:
