@@ -1,7 +1,7 @@
 """What a job asks of a machine, from its spec: cores, GPUs, memory, time.
 
-Cores and GPUs are what it leases (`rapid.lease`). Memory and time are bounds, for SLURM; they grow with
-each attempt, so that a job which was killed for want of them is given more.
+Cores and GPUs are what it leases (`rapid.lease`). Memory and time are bounds, for SLURM; a profile's
+`set-resources` has others. They do not grow when a job is tried again: one that was killed must still fit.
 """
 
 import sys
@@ -55,22 +55,22 @@ def lease(spec: BaseModel | None) -> None:
     print(f"on {' and '.join(on)}", file=sys.stderr)
 
 
-def memory_mb(spec: BaseModel | None, attempt: int = 1) -> int:
+def memory_mb(spec: BaseModel | None) -> int:
     """Main memory of a job on each of its servers, 1e6 bytes."""
     compute = getattr(spec, "compute", None)
     if compute is None:
-        return MEMORY_MB["cpu"] * attempt
+        return MEMORY_MB["cpu"]
     processes = max(gpus(spec) // compute.nodes, compute.processes // compute.nodes)
-    return MEMORY_MB[compute.device] * processes * attempt
+    return MEMORY_MB[compute.device] * processes
 
 
-def minutes(spec: BaseModel | None, attempt: int = 1) -> int:
+def minutes(spec: BaseModel | None) -> int:
     """The time in which a job ends, if nothing is wrong."""
     stages = (TrainSpec, EvaluateSpec, DistillSpec)
     for stage, bound in zip(stages, MINUTES[_device(spec)], strict=True):
         if isinstance(spec, stage):
-            return bound * attempt
-    return OTHER_MINUTES * attempt
+            return bound
+    return OTHER_MINUTES
 
 
 def _device(spec: BaseModel | None) -> str:
