@@ -117,6 +117,11 @@ def _add_chain(commands) -> None:
             _restore,
             "dvc pull, verify, reconcile: what was pushed elsewhere is usable here",
         ),
+        (
+            "preflight",
+            _preflight,
+            "say what a run needs and is missing here: GPUs, memory, disk, models, data, graders",
+        ),
     ]:
         command = commands.add_parser(name, help=help, description=help)
         command.add_argument(
@@ -127,6 +132,7 @@ def _add_chain(commands) -> None:
             help="params.yaml and overlays on it, as for snakemake",
         )
         command.set_defaults(run=run)
+    command.add_argument("--config", help="all parameters as JSON, in place of files")
 
 
 def _positive(kind: type):
@@ -290,6 +296,16 @@ def _restore(args) -> int:
     return subprocess.run(
         [sys.executable, "-m", *touch, *map(str, args.configfile), "--", *targets], check=False
     ).returncode
+
+
+def _preflight(args) -> int:
+    from rapid.params import load, read
+    from rapid.preflight import checks, report
+
+    params = load(json.loads(args.config) if args.config else read(*args.configfile))
+    missing = report(checks(params))
+    print(f"{len(missing)} missing" if missing else "nothing is missing")
+    return 1 if missing else 0
 
 
 def _lean_setup(args) -> int:

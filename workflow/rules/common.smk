@@ -10,7 +10,7 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, workflow.basedir)
 os.environ.update(PYTHONPATH=workflow.basedir)
 
-from rapid import algorithms, jobs, resources, specs, warm
+from rapid import algorithms, jobs, preflight, resources, specs, warm
 from rapid.chain import NOTE
 from rapid.lease import usable_cores
 from rapid.params import BadParams, load
@@ -80,3 +80,15 @@ def start_warm_process():
         command = [sys.executable, "-m", "rapid.warm", path, str(os.getpid())]
         subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     os.environ[warm.VARIABLE] = path
+
+
+def refuse_to_start_in_vain():
+    """Where jobs take hours: end before the first if something that they need is missing.
+
+    Whether machines that SLURM chooses have what a job needs is SLURM's to say, or `preflight`'s.
+    """
+    elsewhere = not workflow.local_exec
+    if PARAMS.compute.device == "cpu" and not elsewhere or os.environ.get("RAPID_PREFLIGHT") == "off":
+        return
+    if preflight.report(preflight.checks(PARAMS, machine=not elsewhere)):
+        raise WorkflowError("See MISSING above. With RAPID_PREFLIGHT=off jobs start all the same.")
