@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -199,15 +200,20 @@ def _train(args) -> None:
 
         launch_on_nodes(spec, paths)
     spec = _begin(args, specs.TrainSpec)
-    if spec.compute.processes > 1:
-        from rapid.launch import launch
+    with ExitStack() as server:
+        if specs.served(spec):
+            from rapid.server import serving
 
-        launch(spec, paths)
-        summary = RunSummary.model_validate_json((args.out / "summary.json").read_text())
-    else:
-        from rapid.train import train
+            server.enter_context(serving(spec, args.model))
+        if spec.compute.processes > 1:
+            from rapid.launch import launch
 
-        summary = train(spec, args.model, args.data, args.out)
+            launch(spec, paths)
+            summary = RunSummary.model_validate_json((args.out / "summary.json").read_text())
+        else:
+            from rapid.train import train
+
+            summary = train(spec, args.model, args.data, args.out)
     if summary.runtime:
         print(f"{args.out}: {summary.runtime.total:.1f} s of training", file=sys.stderr)
     else:

@@ -99,7 +99,7 @@ def node(address: str, port: str, spec: str, *paths: str) -> None:
 
 def process(spec: str, model: str, data: str, folder: str) -> None:
     """What a launcher starts: one of the processes, on its part of the cores."""
-    _end_with_parent()
+    end_with_parent()
     job = TrainSpec.model_validate_json(spec)
     local, threads = int(os.environ["LOCAL_RANK"]), job.compute.threads
     bind(usable_cores()[local * threads : (local + 1) * threads], threads)
@@ -109,8 +109,8 @@ def process(spec: str, model: str, data: str, folder: str) -> None:
     train(job, Path(model), Path(data), Path(folder))
 
 
-def _end_with_parent() -> None:
-    """A launcher that is killed takes its processes with it (Linux)."""
+def end_with_parent() -> None:
+    """Let this process end when the one that started it does, however that ends (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
 

@@ -211,6 +211,13 @@ class Compute(Section):
     nodes: PositiveInt = Field(1, description="servers that these processes share; SLURM only")
     sampler: Literal["transformers", "vllm"] = "transformers"
 
+    def serves(self, kind: str) -> bool:
+        """Whether an algorithm of this kind samples from a vLLM server with a GPU of its own.
+
+        The paper's naive GRPO does, where there are GPUs.
+        """
+        return kind == "naive-grpo" and self.sampler == "vllm" and self.device == "gpu"
+
 
 class MainTable(Section):
     """Table 1: one model, every benchmark, several algorithms."""
@@ -319,15 +326,9 @@ class Params(Section):
             raise ValueError(
                 _message("compute.processes", processes, f"a multiple of compute.nodes, {nodes}")
             )
-        batches = {f"benchmarks.{n}.n_step": b.n_step for n, b in self.benchmarks.items()}
-        for key, size in (batches | {"sft.batch": self.sft.batch}).items():
-            if size % processes:
-                allowed = f"a multiple of compute.processes, {processes}"
-                raise ValueError(_message(key, size, allowed))
-        served = self.compute.sampler == "vllm" and self.compute.device == "gpu"
-        if nodes > 1 and served and "naive-grpo" in self.tables.main.algorithms:
-            allowed = "1 with naive-grpo, whose vLLM server is on the trainer's machine"
-            raise ValueError(_message("compute.nodes", nodes, allowed))
+        if self.sft.batch % processes:
+            allowed = f"a multiple of compute.processes, {processes}"
+            raise ValueError(_message("sft.batch", self.sft.batch, allowed))
         return self
 
     def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
@@ -355,6 +356,17 @@ class Params(Section):
             key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
             allowed = f"a multiple of the group size of {name}, {group}"
             raise ValueError(_message(key, n_step, allowed))
+        processes, nodes = self.compute.processes, self.compute.nodes
+        if self.compute.serves(algorithm.kind):  # as many train as divide N_step
+            if nodes > 1:
+                allowed = f"1 with {name}, whose vLLM server is on the trainer's machine"
+                raise ValueError(_message("compute.nodes", nodes, allowed))
+        elif algorithm.H * n_step % processes:
+            allowed = (
+                f"a divisor of {algorithm.H * n_step}, the completions of an inference batch of "
+                f"{name} on {benchmark} (H x n_step)"
+            )
+            raise ValueError(_message("compute.processes", processes, allowed))
         largest = algorithm.H * n_step // group
         if sizes.train < largest:
             allowed = (

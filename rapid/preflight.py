@@ -15,7 +15,7 @@ from rapid.devices import visible_gpus
 from rapid.jobs import jobs
 from rapid.lease import usable_cores
 from rapid.params import Params, PublishedModel
-from rapid.resources import cores, gpus, memory_mb
+from rapid.resources import cores, gpus_a_node, memory_mb
 from rapid.tasks import get_task
 from rapid.tasks.published import HUB
 
@@ -63,7 +63,7 @@ def checks(params: Params, machine: bool = True) -> Iterator[Check]:
 
 
 def _machine(params: Params) -> Iterator[Check]:
-    specs, nodes = [job.spec for job in jobs(params) if job.stage != "report"], params.compute.nodes
+    specs = [job.spec for job in jobs(params) if job.stage != "report"]
     wanted, there = max(map(cores, specs)), len(usable_cores())
     todo = "Lower compute.threads or compute.processes." if wanted > there else ""
     yield Check("cores", f"{there}, the largest job leases {wanted}", todo)
@@ -72,7 +72,7 @@ def _machine(params: Params) -> Iterator[Check]:
     todo = "Take a machine with more, or lower compute.processes." if 0 < there < wanted else ""
     yield Check("memory", f"{there:,} MB, the largest job is given {wanted:,} MB", todo)
 
-    wanted = max(-(-gpus(spec) // nodes) for spec in specs)
+    wanted = max(map(gpus_a_node, specs))
     if params.compute.device == "cpu":
         return
     found = visible_gpus()

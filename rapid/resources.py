@@ -41,6 +41,11 @@ def gpus(spec: BaseModel | None) -> int:
     return 0
 
 
+def gpus_a_node(spec: BaseModel | None) -> int:
+    """GPUs of a job on each of its servers."""
+    return gpus(spec) // spec.compute.nodes if gpus(spec) else 0
+
+
 def lease(spec: BaseModel | None) -> None:
     """Lease what the job needs on this server, and say what that is.
 
@@ -49,7 +54,7 @@ def lease(spec: BaseModel | None) -> None:
     """
     compute = getattr(spec, "compute", None)
     leased = lease_cores(cores(spec), threads=compute.threads if compute else None)
-    gpu_names = lease_gpus(gpus(spec) // (compute.nodes if compute else 1))
+    gpu_names = lease_gpus(gpus_a_node(spec))
     on = [f"core(s) {', '.join(map(str, leased))}"]
     on += [f"GPU(s) {', '.join(gpu_names)}"] if gpu_names else []
     print(f"on {' and '.join(on)}", file=sys.stderr)
@@ -60,7 +65,7 @@ def memory_mb(spec: BaseModel | None) -> int:
     compute = getattr(spec, "compute", None)
     if compute is None:
         return MEMORY_MB["cpu"]
-    processes = max(gpus(spec) // compute.nodes, compute.processes // compute.nodes)
+    processes = max(gpus_a_node(spec), compute.processes // compute.nodes)
     return MEMORY_MB[compute.device] * processes
 
 

@@ -233,11 +233,8 @@ def distill_spec(params: Params, benchmark: str) -> DistillSpec:
 
 
 def served(spec: Section) -> bool:
-    """Whether a job samples from a vLLM server with a GPU of its own, as the paper's naive GRPO does."""
-    compute = getattr(spec, "compute", None)
-    if getattr(spec, "sampling_batch", None) is None or compute is None:
-        return False
-    return compute.sampler == "vllm" and compute.device == "gpu"
+    """Whether a job samples from a vLLM server."""
+    return isinstance(spec, TrainSpec) and spec.compute.serves(parse(spec.run.algorithm).kind)
 
 
 def train_spec(params: Params, run: Run) -> TrainSpec:

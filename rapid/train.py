@@ -15,7 +15,7 @@ from rapid.records import (
     write_json,
     write_jsonl,
 )
-from rapid.specs import TrainSpec
+from rapid.specs import TrainSpec, served
 
 
 def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
@@ -37,7 +37,8 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         summary = RunSummary(**identity, status="unavailable", note=missing)
         return _write(spec, folder, summary, [], [])
 
-    without_vllm()
+    if spec.training is None or spec.compute.sampler != "vllm":
+        without_vllm()
     from rapid.recorder import StepRecorder
 
     recorder = StepRecorder()
@@ -119,6 +120,17 @@ def _arguments(spec: TrainSpec, folder: Path) -> dict:
     }
 
 
+def _sampler(spec: TrainSpec) -> dict:
+    """What samples: transformers, vLLM in each process, or (naive GRPO on GPUs) vLLM's server."""
+    if spec.compute.sampler != "vllm":
+        return {}
+    if served(spec):
+        from rapid.server import trainer_settings
+
+        return trainer_settings()
+    return {"use_vllm": True, "vllm_mode": "colocate"}
+
+
 def _sft(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     from rapid.sft import sft_trainer
 
@@ -172,6 +184,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     config = RapidConfig(
         **_arguments(spec, folder),
         **extra,
+        **_sampler(spec),
         H=spec.H,
         n_step=spec.n_step,
         num_generations=training.group_size,

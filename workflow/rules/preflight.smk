@@ -8,7 +8,7 @@ rule preflight:
         config=PARAMS.model_dump_json(),
     threads: lambda wildcards: slots(max(map(resources.cores, SPECS)))
     resources:
-        gpu=max(map(resources.gpus, SPECS)),
+        gpu=max(map(resources.gpus_a_node, SPECS)),
         mem_mb=max(map(resources.memory_mb, SPECS)),
         runtime=resources.minutes(None),
         tasks_per_gpu=0,
