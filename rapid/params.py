@@ -211,6 +211,13 @@ class Compute(Section):
     nodes: PositiveInt = Field(1, description="servers that these processes share; SLURM only")
     sampler: Literal["transformers", "vllm"] = "transformers"
 
+    @model_validator(mode="after")
+    def _as_many_on_each_node(self):
+        if self.processes % self.nodes:
+            allowed = f"a multiple of compute.nodes, {self.nodes}"
+            raise ValueError(_message("compute.processes", self.processes, allowed))
+        return self
+
     def serves(self, kind: str) -> bool:
         """Whether an algorithm of this kind samples from a vLLM server with a GPU of its own.
 
@@ -305,6 +312,9 @@ class Params(Section):
     @model_validator(mode="after")
     def _batches_divide(self):
         group, micro = self.training.group_size, self.training.micro_batch
+        if self.sft.batch % self.compute.processes:
+            allowed = f"a multiple of compute.processes, {self.compute.processes}"
+            raise ValueError(_message("sft.batch", self.sft.batch, allowed))
         if micro % group:
             raise ValueError(
                 _message(
@@ -317,18 +327,6 @@ class Params(Section):
                 raise ValueError(_message(f"benchmarks.{name}.pass_at", benchmark.pass_at, allowed))
             for algorithm in self.algorithms(name):
                 self._check_batches(name, algorithm)
-        return self
-
-    @model_validator(mode="after")
-    def _processes_divide(self):
-        processes, nodes = self.compute.processes, self.compute.nodes
-        if processes % nodes:
-            raise ValueError(
-                _message("compute.processes", processes, f"a multiple of compute.nodes, {nodes}")
-            )
-        if self.sft.batch % processes:
-            allowed = f"a multiple of compute.processes, {processes}"
-            raise ValueError(_message("sft.batch", self.sft.batch, allowed))
         return self
 
     def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
@@ -356,6 +354,10 @@ class Params(Section):
             key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
             allowed = f"a multiple of the group size of {name}, {group}"
             raise ValueError(_message(key, n_step, allowed))
+        sampled = self.naive_grpo.sampling_batch
+        if algorithm.kind == "naive-grpo" and self.compute.sampler == "vllm" and sampled % group:
+            allowed = f"a multiple of the group size, {group}: vLLM samples whole groups"
+            raise ValueError(_message("naive_grpo.sampling_batch", sampled, allowed))
         processes, nodes = self.compute.processes, self.compute.nodes
         if self.compute.serves(algorithm.kind):  # as many train as divide N_step
             if nodes > 1:
