@@ -19,12 +19,17 @@ MINUTES = {"cpu": (120, 60, 60), "gpu": (1_440, 240, 720)}
 OTHER_MINUTES = 60
 
 
+def nodes(spec: BaseModel | None) -> int:
+    """Servers of a job."""
+    return spec.compute.nodes if hasattr(spec, "compute") else 1
+
+
 def cores(spec: BaseModel | None) -> int:
     """CPU cores of a job, on each of its servers."""
     compute = getattr(spec, "compute", None)
     if compute is None:
         return getattr(spec, "threads", 1)
-    return compute.threads * (compute.processes // compute.nodes + served(spec))
+    return compute.threads * (compute.processes // nodes(spec) + served(spec))
 
 
 def gpus(spec: BaseModel | None) -> int:
@@ -43,7 +48,7 @@ def gpus(spec: BaseModel | None) -> int:
 
 def gpus_a_node(spec: BaseModel | None) -> int:
     """GPUs of a job on each of its servers."""
-    return gpus(spec) // spec.compute.nodes if gpus(spec) else 0
+    return gpus(spec) // nodes(spec)
 
 
 def lease(spec: BaseModel | None) -> None:
@@ -65,7 +70,7 @@ def memory_mb(spec: BaseModel | None) -> int:
     compute = getattr(spec, "compute", None)
     if compute is None:
         return MEMORY_MB["cpu"]
-    processes = max(gpus_a_node(spec), compute.processes // compute.nodes)
+    processes = max(gpus_a_node(spec), compute.processes // nodes(spec))
     return MEMORY_MB[compute.device] * processes
 
 

@@ -53,13 +53,14 @@ def test_a_run_leaves_what_one_process_leaves(checkout, name):
     }  # fmt: skip
     summary = json.loads((folder / "summary.json").read_text())
     manifest = json.loads((folder / "manifest.json").read_text())
+    steps = (folder / "steps.jsonl").read_text().splitlines()
     assert summary["status"] == "ok", summary["note"]
     assert manifest["spec"]["compute"]["processes"] == 2
-    assert len((folder / "steps.jsonl").read_text().splitlines()) == summary["optimizer_steps"]
+    assert len(steps) == summary["optimizer_steps"]
     before = load_file(checkout / "models/tiny-qwen2/model.safetensors")
     after = load_file(folder / "model/model.safetensors")
     assert before.keys() == after.keys()
-    if any(json.loads(line)["gradient_norm"] for line in open(folder / "steps.jsonl")):
+    if any(json.loads(step)["gradient_norm"] for step in steps):
         assert any(not torch.equal(before[key], after[key]) for key in before)
 
 

@@ -59,6 +59,7 @@ def needs(spec_of=lambda wildcards: None):
     """
     return {
         "gpu": lambda wildcards: resources.gpus(spec_of(wildcards)),
+        "nodes": lambda wildcards: resources.nodes(spec_of(wildcards)),
         "mem_mb": lambda wildcards: resources.memory_mb(spec_of(wildcards)),
         "runtime": lambda wildcards: resources.minutes(spec_of(wildcards)),
         "tasks_per_gpu": 0,

@@ -11,6 +11,7 @@ rule preflight:
         gpu=max(map(resources.gpus_a_node, SPECS)),
         mem_mb=max(map(resources.memory_mb, SPECS)),
         runtime=resources.minutes(None),
+        nodes=1,
         tasks_per_gpu=0,
     log:
         "logs/preflight.log",

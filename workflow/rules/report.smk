@@ -5,9 +5,10 @@ REPORTED = [f"{run.folder}/summary.json" for run in specs.runs(PARAMS)] + [
 ]
 
 # Snakemake does not miss a file that was deleted while what it went into is there. This note is an
-# input that changes when one is.
+# input that changes when one is. A job in SLURM reads these rules too, and leaves it alone.
 missing = [path for path in REPORTED if not os.path.exists(path)]
-if not os.path.exists(NOTE) or (missing and os.path.exists("reports/tables.tex")):
+stale = not os.path.exists(NOTE) or (missing and os.path.exists("reports/tables.tex"))
+if stale and workflow.is_main_process:
     os.makedirs("logs", exist_ok=True)
     with open(NOTE, "w") as note:
         note.write("\n".join([f"missing at {time.time()}:", *missing]))

@@ -9,7 +9,7 @@ def train_spec(wildcards):
 
 # With several nodes the job starts its processes itself, by srun: SLURM's plugin calls that MPI.
 NODES = PARAMS.compute.nodes
-SPREAD = {"mpi": "srun", "nodes": NODES, "tasks": NODES} if NODES > 1 else {}
+SPREAD = {"mpi": "srun", "tasks": NODES} if NODES > 1 else {}
 
 
 rule train:
