@@ -174,7 +174,7 @@ def test_one_training_job_has_processes_on_two_nodes(killed, checkout, cluster):
     status = workflow.wait(SECONDS)
     said = (checkout / "logs/train/mbpp_plus.tiny-qwen2.rapid-H4.seed1.log").read_text()
     assert status == 0, log.read_text()[-3000:] + said[-6000:]
-    (job,) = [j for j, state, comment in queue(cluster) if "rapid-H4" in comment][-1:]
+    job = max((j for j, _, comment in queue(cluster) if "rapid-H4" in comment), key=int)
     command = ["scontrol", "show", "job", job]
     shown = subprocess.run(command, env=cluster, capture_output=True, text=True, check=True).stdout
     assert "NumNodes=2" in shown
