@@ -16,9 +16,11 @@ include: "workflow/rules/distill.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/preflight.smk"
 
 
 onstart:
+    refuse_to_start_in_vain()
     start_warm_process()
 
 

@@ -12,13 +12,14 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
 from rapid import __version__, specs
 from rapid.grading.lean import LeanUnavailable
-from rapid.records import BadInput
+from rapid.records import BadInput, RunSummary
 from rapid.tasks import TASKS, get_task
 
 
@@ -119,10 +120,16 @@ def _add_chain(commands) -> None:
             _restore,
             "dvc pull, verify, reconcile: what was pushed elsewhere is usable here",
         ),
+        (
+            "preflight",
+            _preflight,
+            "say what a run needs and is missing here: GPUs, memory, disk, models, data, graders",
+        ),
     ]:
         command = commands.add_parser(name, help=help, description=help)
         _add_configfile(command)
         command.set_defaults(run=run)
+    command.add_argument("--config", help="all parameters as JSON, in place of files")
 
 
 def _add_plan(commands) -> None:
@@ -166,12 +173,11 @@ def _read_spec(text: str, spec_type: type[BaseModel]) -> BaseModel:
 
 
 def _begin(args: argparse.Namespace, spec_type: type[BaseModel]) -> BaseModel:
-    """Read the spec, and lease the job's cores before anything heavy is imported."""
-    from rapid.lease import lease_cores
+    """Read the spec, and lease cores and GPUs before anything heavy is imported."""
+    from rapid.resources import lease
 
     spec = _read_spec(args.spec, spec_type)
-    cores = lease_cores(specs.cores(spec))
-    print(f"rapid {args.command}: on core(s) {', '.join(map(str, cores))}", file=sys.stderr)
+    lease(spec)
     return spec
 
 
@@ -209,10 +215,27 @@ def _distill(args) -> None:
 
 
 def _train(args) -> None:
-    spec = _begin(args, specs.TrainSpec)
-    from rapid.train import train
+    spec = _read_spec(args.spec, specs.TrainSpec)
+    paths = [str(path) for path in (args.model, args.data, args.out)]
+    if spec.compute.nodes > 1:
+        from rapid.launch import launch_on_nodes
 
-    summary = train(spec, args.model, args.data, args.out)
+        launch_on_nodes(spec, paths)
+    spec = _begin(args, specs.TrainSpec)
+    with ExitStack() as server:
+        if specs.served(spec):
+            from rapid.server import serving
+
+            server.enter_context(serving(spec, args.model))
+        if spec.compute.processes > 1:
+            from rapid.launch import launch
+
+            launch(spec, paths)
+            summary = RunSummary.model_validate_json((args.out / "summary.json").read_text())
+        else:
+            from rapid.train import train
+
+            summary = train(spec, args.model, args.data, args.out)
     if summary.runtime:
         print(f"{args.out}: {summary.runtime.total:.1f} s of training", file=sys.stderr)
     else:
@@ -307,6 +330,16 @@ def _plan(args) -> None:
     from rapid.plan.command import plan
 
     print(plan(args))
+
+
+def _preflight(args) -> int:
+    from rapid.params import load, read
+    from rapid.preflight import checks, report
+
+    params = load(json.loads(args.config) if args.config else read(*args.configfile))
+    missing = report(checks(params))
+    print(f"{len(missing)} missing" if missing else "nothing is missing")
+    return 1 if missing else 0
 
 
 def _lean_setup(args) -> int:

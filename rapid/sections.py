@@ -201,9 +201,24 @@ class Compute(Section):
         1, description="CPU threads of a process, which has them to itself"
     )
     processes: PositiveInt = Field(
-        1, description="of an RL job, by ZeRO-2; with device gpu each has a GPU"
+        1, description="of a training job, by ZeRO-2; with device gpu each has a GPU"
     )
+    nodes: PositiveInt = Field(1, description="servers that these processes share; SLURM only")
     sampler: Literal["transformers", "vllm"] = "transformers"
+
+    @model_validator(mode="after")
+    def _as_many_on_each_node(self):
+        if self.processes % self.nodes:
+            allowed = f"a multiple of compute.nodes, {self.nodes}"
+            raise ValueError(not_allowed("compute.processes", self.processes, allowed))
+        return self
+
+    def serves(self, kind: str) -> bool:
+        """Whether an algorithm of this kind samples from a vLLM server with a GPU of its own.
+
+        The paper's naive GRPO does, where there are GPUs.
+        """
+        return kind == "naive-grpo" and self.sampler == "vllm" and self.device == "gpu"
 
 
 class MainTable(Section):

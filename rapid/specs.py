@@ -247,10 +247,9 @@ def distill_spec(params: Params, benchmark: str) -> DistillSpec:
     )
 
 
-def cores(spec: Section) -> int:
-    """How many a job leases."""
-    compute = getattr(spec, "compute", None)
-    return compute.threads * compute.processes if compute else getattr(spec, "threads", 1)
+def served(spec: Section) -> bool:
+    """Whether a job samples from a vLLM server."""
+    return isinstance(spec, TrainSpec) and spec.compute.serves(parse(spec.run.algorithm).kind)
 
 
 def train_spec(params: Params, run: Run) -> TrainSpec:
@@ -269,11 +268,12 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
     whole_groups = max(1, training.micro_batch // training.group_size) * training.group_size
     training = training.model_copy(update={"micro_batch": whole_groups})
     sizes = params.benchmarks[run.benchmark]
-    return TrainSpec(
+    n_step = changes.n_step or sizes.n_step
+    spec = TrainSpec(
         run=run,
         compute=params.compute,
         chat=_chat(params, run.model),
-        n_step=changes.n_step or sizes.n_step,
+        n_step=n_step,
         H=algorithm.H,
         training=None if kind == "sft" else training,
         objective=objectives.get(kind),
@@ -281,6 +281,12 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
         snapshots=changes.snapshots or 0,
         **_limits(sizes),
     )
+    if not served(spec):
+        return spec
+    # One of the GPUs samples; of the others as many train as divide N_step evenly.
+    trainers = max(n for n in range(1, max(2, params.compute.processes)) if n_step % n == 0)
+    compute = params.compute.model_copy(update={"processes": trainers})
+    return spec.model_copy(update={"compute": compute})
 
 
 def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
@@ -303,7 +309,7 @@ def _chat(params: Params, model: ModelName) -> bool:
 
 def _single(compute: Compute) -> Compute:
     """Of a job that only samples: one process."""
-    return compute.model_copy(update={"processes": 1})
+    return compute.model_copy(update={"processes": 1, "nodes": 1})
 
 
 def _limits(sizes: BenchmarkParams) -> dict:

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import fmean
 
 from rapid.algorithms import parse
+from rapid.launch import is_main
 from rapid.provenance import commit, hardware, peak_memory_mb, write_manifest
 from rapid.records import (
     Demonstration,
@@ -18,7 +19,7 @@ from rapid.records import (
     write_json,
     write_jsonl,
 )
-from rapid.specs import TrainSpec
+from rapid.specs import TrainSpec, served
 from rapid.tasks.prompts import prompt_ids, render
 
 SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
@@ -43,7 +44,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         summary = RunSummary(**identity, status="unavailable", note=missing)
         return _write(spec, folder, summary, [], [], [])
 
-    if spec.compute.sampler != "vllm":
+    if spec.training is None or spec.compute.sampler != "vllm":
         without_vllm()
     from rapid.recorder import Snapshots, StepRecorder
 
@@ -84,6 +85,8 @@ def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
 def _write(
     spec: TrainSpec, folder: Path, summary: RunSummary, steps, inputs: list[Path], more: list[Path]
 ) -> RunSummary:
+    if not is_main():
+        return summary
     write_jsonl(folder / "steps.jsonl", steps)
     write_json(folder / "summary.json", summary)
     outputs = [folder / name for name in ("model", "steps.jsonl", "summary.json")]
@@ -161,10 +164,14 @@ def _asked(spec: TrainSpec, problem: Problem) -> str | list[dict]:
     return [{"role": "user", "content": text}] if spec.chat else text
 
 
-def _engine(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
-    """TRL's arguments for sampling with vLLM in the trainer's process."""
+def _sampler(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
+    """What samples: transformers, vLLM in each process, or (naive GRPO on GPUs) vLLM's server."""
     if spec.compute.sampler != "vllm":
         return {}
+    if served(spec):
+        from rapid.server import trainer_settings
+
+        return trainer_settings()
     texts = (render(spec.run.benchmark, problem, spec.chat) for problem in problems)
     longest = max(len(prompt_ids(tokenizer, text, spec.chat)) for text in texts)
     return {
@@ -235,7 +242,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         grading_workers=1 if spec.compute.threads > 1 else 0,
         learning_rate=training.learning_rate,
         num_train_epochs=training.epochs,
-        **_engine(spec, tokenizer, list(problems.values())),
+        **_sampler(spec, tokenizer, list(problems.values())),
     )
     trainer = RapidTrainer(
         str(model),
@@ -245,4 +252,5 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         processing_class=tokenizer,
         callbacks=[recorder],
     )
-    return trainer, lambda: trainer.completions_sampled
+    # Each process samples as many.
+    return trainer, lambda: trainer.completions_sampled * trainer.accelerator.num_processes

@@ -1,12 +1,14 @@
-"""Cores are leased to one process at a time."""
+"""Cores and GPUs are leased to one process at a time."""
 
+import os
 import subprocess
 import sys
 import time
 
 import pytest
 
-from rapid.lease import lease_cores, usable_cores
+from rapid.devices import Gpu, chosen
+from rapid.lease import TooFew, lease_cores, lease_gpus, usable_cores
 
 HOLD = """
 import os, sys, time
@@ -53,5 +55,73 @@ def test_a_job_waits_until_a_core_is_free_and_a_killed_holder_frees_it(tmp_path)
 
 
 def test_more_cores_than_the_machine_has_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="threads: 1000 is not allowed; allowed: at most"):
+    with pytest.raises(TooFew, match="processes: 1000 is not allowed; allowed: at most"):
         lease_cores(1000, tmp_path)
+
+
+GPUS = [Gpu(str(number), f"GPU-{number}{number}{number}-a", 80_000) for number in range(4)]
+HOLD_GPUS = """
+import os, sys, time
+from pathlib import Path
+import rapid.lease
+from rapid.devices import Gpu, chosen
+gpus = [Gpu(str(n), f"GPU-{{n}}{{n}}{{n}}-a", 80_000) for n in range(4)]
+rapid.lease.visible_gpus = lambda: chosen(gpus, {visible!r})
+rapid.lease.lease_gpus({count}, Path({folder!r}))
+print(os.environ["CUDA_VISIBLE_DEVICES"], "torch" in sys.modules, flush=True)
+time.sleep(60)
+"""
+
+
+def hold_gpus(folder, count, visible="0,1,2,3"):
+    code = HOLD_GPUS.format(count=count, folder=str(folder), visible=visible)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def jobs():
+    started = []
+    yield started
+    for job in started:
+        job.kill()
+        job.wait()
+
+
+def test_two_jobs_never_share_a_gpu_and_get_all_that_they_ask_for(tmp_path, jobs):
+    jobs += [hold_gpus(tmp_path, 3)]
+    assert jobs[0].stdout.readline().split() == ["0,1,2", "False"]
+    jobs += [hold_gpus(tmp_path, 2)]
+    jobs += [hold_gpus(tmp_path, 1)]
+    time.sleep(1.0)
+    assert [job.poll() for job in jobs] == [None] * 3  # one is free: the second wants two
+    jobs[0].kill()
+    names = [name for job in jobs[1:] for name in job.stdout.readline().split()[0].split(",")]
+    assert len(names) == len(set(names)) == 3
+
+
+def test_a_gpu_is_one_gpu_by_whatever_number(tmp_path, jobs):
+    """A SLURM job may see one GPU under another number or by its UUID."""
+    jobs += [hold_gpus(tmp_path, 1, "2")]
+    assert jobs[0].stdout.readline().split()[0] == "2"
+    jobs += [hold_gpus(tmp_path, 1, "GPU-222,GPU-333")]
+    assert jobs[1].stdout.readline().split()[0] == "GPU-333"
+
+
+def test_a_job_leases_among_those_it_was_given():
+    assert [gpu.name for gpu in chosen(GPUS, "3,GPU-1")] == ["3", "GPU-1"]
+    assert chosen(GPUS, "") == chosen(GPUS, "NoDevFiles") == []
+    assert [gpu.name for gpu in chosen(GPUS, "0,-1,1")] == ["0"]  # as CUDA has it
+    assert [gpu.name for gpu in chosen(GPUS, "1,1")] == ["1"]
+
+
+def test_a_job_without_gpus_sees_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    assert lease_gpus(0, tmp_path) == []
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_too_few_gpus_say_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr("rapid.lease.visible_gpus", lambda: GPUS[:1])
+    with pytest.raises(TooFew, match=r"needs 2 GPU\(s\) and may use 1. Lower compute.processes"):
+        lease_gpus(2, tmp_path)

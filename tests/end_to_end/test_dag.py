@@ -22,6 +22,14 @@ WEIGHTS = "model.safetensors"
 def checkout(tmp_path_factory) -> Path:
     """A copy of the tracked files, in which the DAG has been run once."""
     folder = tmp_path_factory.mktemp("checkout")
+    copy_checkout(folder)
+    result = snakemake(folder, "reports/tables.tex")
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-8000:]
+    return folder
+
+
+def copy_checkout(folder: Path) -> None:
+    """Copy the tracked files, and those not yet tracked, as they are."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
@@ -30,9 +38,6 @@ def checkout(tmp_path_factory) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
-    result = snakemake(folder, "reports/tables.tex")
-    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-8000:]
-    return folder
 
 
 def snakemake(folder: Path, *arguments: str, cores: int = 4) -> subprocess.CompletedProcess:

@@ -8,10 +8,12 @@ rule distill:
     output:
         "distilled/{benchmark}/manifest.json",
     params:
-        spec=lambda wildcards: specs.distill_spec(PARAMS, wildcards.benchmark).model_dump_json(),
+        spec=lambda wildcards: distill_spec(wildcards).model_dump_json(),
         teacher=lambda wildcards, input: os.path.dirname(input.teacher),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
-    threads: slots(PARAMS.compute.threads)
+    threads: lambda wildcards: slots(resources.cores(distill_spec(wildcards)))
+    resources:
+        **needs(distill_spec),
     log:
         "logs/distill/{benchmark}.log",
     benchmark:

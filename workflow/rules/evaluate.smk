@@ -9,12 +9,14 @@ rule evaluate:
         "evaluations/{benchmark}/{model}/{algorithm}/seed{seed}/manifest.json",
         "evaluations/{benchmark}/{model}/{algorithm}/seed{seed}/evaluation.json",
     params:
-        spec=lambda wildcards: specs.evaluate_spec(PARAMS, run_of(wildcards)).model_dump_json(),
+        spec=lambda wildcards: evaluate_spec(wildcards).model_dump_json(),
         model=lambda wildcards, input: f"{os.path.dirname(input[1])}/model",
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     wildcard_constraints:
         algorithm=algorithms.PATTERN,
-    threads: slots(PARAMS.compute.threads)
+    threads: lambda wildcards: slots(resources.cores(evaluate_spec(wildcards)))
+    resources:
+        **needs(evaluate_spec),
     log:
         "logs/evaluate/{benchmark}.{model}.{algorithm}.seed{seed}.log",
     benchmark:
@@ -32,7 +34,7 @@ use rule evaluate as evaluate_base with:
         "evaluations/{benchmark}/{model}/base/seed{seed}/manifest.json",
         "evaluations/{benchmark}/{model}/base/seed{seed}/evaluation.json",
     params:
-        spec=lambda wildcards: specs.evaluate_spec(PARAMS, run_of(wildcards)).model_dump_json(),
+        spec=lambda wildcards: evaluate_spec(wildcards).model_dump_json(),
         model=lambda wildcards: f"models/{wildcards.model}",
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     log:

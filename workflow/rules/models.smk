@@ -12,9 +12,11 @@ rule tokenizer:
     output:
         "models/tokenizer/manifest.json",
     params:
-        spec=specs.tokenizer_spec(PARAMS).model_dump_json(),
+        spec=lambda wildcards: tokenizer_spec(wildcards).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
-    threads: slots(1)
+    threads: lambda wildcards: slots(1)
+    resources:
+        **needs(tokenizer_spec),
     log:
         "logs/tokenizer.log",
     benchmark:
@@ -34,10 +36,12 @@ rule pretrain:
     wildcard_constraints:
         model="|".join(map(re.escape, MADE)) or "(?!)",
     params:
-        spec=lambda wildcards: specs.model_spec(PARAMS, wildcards.model).model_dump_json(),
+        spec=lambda wildcards: model_spec(wildcards).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
         tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
-    threads: slots(PARAMS.compute.threads)
+    threads: lambda wildcards: slots(PARAMS.compute.threads)
+    resources:
+        **needs(model_spec),
     priority: 10  # everything else waits for models
     log:
         "logs/pretrain/{model}.log",
@@ -56,8 +60,11 @@ rule fetch:
     wildcard_constraints:
         model="|".join(map(re.escape, PUBLISHED)) or "(?!)",
     params:
-        spec=lambda wildcards: specs.model_spec(PARAMS, wildcards.model).model_dump_json(),
+        spec=lambda wildcards: model_spec(wildcards).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
+    threads: lambda wildcards: slots(1)
+    resources:
+        **needs(model_spec),
     priority: 10
     log:
         "logs/fetch/{model}.log",

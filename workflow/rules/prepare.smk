@@ -8,9 +8,11 @@ rule prepare:
     output:
         "data/{benchmark}/manifest.json",
     params:
-        spec=lambda wildcards: specs.prepare_spec(PARAMS, wildcards.benchmark).model_dump_json(),
+        spec=lambda wildcards: prepare_spec(wildcards).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
-    threads: slots(1)
+    threads: lambda wildcards: slots(1)
+    resources:
+        **needs(prepare_spec),
     log:
         "logs/prepare/{benchmark}.log",
     benchmark:

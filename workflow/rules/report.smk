@@ -9,7 +9,7 @@ STUDIED = [f"{run.folder}/summary.json" for run in specs.studied(PARAMS)] + [
 ]
 
 # Snakemake does not miss a file that was deleted while what it went into is there. This note is an
-# input that changes when one is.
+# input that changes when one is. A job in SLURM reads these rules too, and leaves it alone.
 missing = [
     path
     for files, made in ((REPORTED, "reports/tables.tex"), (STUDIED, "reports/studies/tables.tex"))
@@ -17,7 +17,7 @@ missing = [
     for path in files
     if not os.path.exists(path)
 ]
-if missing or not os.path.exists(NOTE):
+if (missing or not os.path.exists(NOTE)) and workflow.is_main_process:
     os.makedirs("logs", exist_ok=True)
     with open(NOTE, "w") as note:
         note.write("\n".join([f"missing at {time.time()}:", *missing]))
@@ -50,6 +50,8 @@ rule report:
     params:
         config=PARAMS.model_dump_json(),
         figures=lambda wildcards, output: os.path.dirname(output.figures[0]),
+    resources:
+        **needs(),
     log:
         "logs/report.log",
     benchmark:
@@ -104,6 +106,8 @@ rule experiment:
     params:
         config=PARAMS.model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
+    resources:
+        **needs(),
     log:
         "logs/experiment.log",
     benchmark:

@@ -3,6 +3,11 @@
 # undeclared; the manifest carries its digest.
 
 
+# With several nodes the job starts its processes itself, by srun: SLURM's plugin calls that MPI.
+NODES = PARAMS.compute.nodes
+SPREAD = {"mpi": "srun", "tasks": NODES} if NODES > 1 else {}
+
+
 rule train:
     input:
         lambda wildcards: "distilled/{benchmark}/manifest.json"
@@ -14,14 +19,17 @@ rule train:
         "runs/{benchmark}/{model}/{algorithm}/seed{seed}/summary.json",
         "runs/{benchmark}/{model}/{algorithm}/seed{seed}/steps.jsonl",
     params:
-        spec=lambda wildcards: specs.train_spec(PARAMS, run_of(wildcards)).model_dump_json(),
+        spec=lambda wildcards: train_spec(wildcards).model_dump_json(),
         data=lambda wildcards: f"distilled/{wildcards.benchmark}/samples.jsonl"
         if wildcards.algorithm == "sft"
         else f"data/{wildcards.benchmark}/train.jsonl",
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     wildcard_constraints:
         algorithm=algorithms.PATTERN,
-    threads: slots(PARAMS.compute.threads * PARAMS.compute.processes)
+    threads: lambda wildcards: slots(resources.cores(train_spec(wildcards)))
+    resources:
+        **needs(train_spec),
+        **SPREAD,
     log:
         "logs/train/{benchmark}.{model}.{algorithm}.seed{seed}.log",
     benchmark:

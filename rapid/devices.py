@@ -1,0 +1,66 @@
+"""The GPUs that this process may use, found without initialising CUDA."""
+
+import os
+from dataclasses import dataclass
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU.
+
+    Args:
+        name: its number, or its UUID, as CUDA_VISIBLE_DEVICES has it.
+        identity: its UUID, by which all processes of the machine know it. Numbers will not do: SLURM
+            may number each job's GPUs from 0.
+        memory_mb: in 1e6 bytes.
+    """
+
+    name: str
+    identity: str
+    memory_mb: int
+
+
+def visible_gpus() -> list[Gpu]:
+    """NVIDIA's GPUs, of those in CUDA_VISIBLE_DEVICES where that is set; [] without a driver."""
+    gpus = all_gpus()
+    if VISIBLE not in os.environ:
+        return gpus
+    return chosen(gpus, os.environ[VISIBLE])
+
+
+def chosen(gpus: list[Gpu], names: str) -> list[Gpu]:
+    """Those that a value of CUDA_VISIBLE_DEVICES names: by number, or by the start of the UUID.
+
+    As CUDA does, it ends at the first name that is none: "0,-1,1" is GPU 0.
+    """
+    found = []
+    for name in filter(None, map(str.strip, names.split(","))):
+        same = [gpu for gpu in gpus if gpu.name == name or gpu.identity.startswith(name)]
+        if len(same) != 1 or same[0].identity in {gpu.identity for gpu in found}:
+            break
+        found.append(Gpu(name, same[0].identity, same[0].memory_mb))
+    return found
+
+
+def all_gpus() -> list[Gpu]:
+    """All GPUs that the driver shows this process, in its order."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # not installed, or no driver: either way there are none to use
+        return []
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return [
+            Gpu(
+                str(number),
+                pynvml.nvmlDeviceGetUUID(handle),
+                int(pynvml.nvmlDeviceGetMemoryInfo(handle).total / 1e6),
+            )
+            for number, handle in enumerate(handles)
+        ]
+    finally:
+        pynvml.nvmlShutdown()

@@ -1,0 +1,140 @@
+"""A SLURM of its own on this machine, with several nodes of one core each: for tests, as root.
+
+The daemons run from one folder: their configuration, their keys, their logs. Nothing outside it changes.
+"""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+DAEMONS = ("munged", "slurmctld", "slurmd")
+COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
+# No cgroups and no accounting: neither is to be had in every container. Finished jobs stay in squeue
+# for MinJobAge seconds, which is where Snakemake looks for them.
+CONFIGURATION = """
+ClusterName=test
+SlurmctldHost={host}
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerParameters=bf_interval=5,sched_interval=5
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+MinJobAge=3600
+ReturnToService=2
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+SlurmctldPort={port}
+NodeName=node[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=1 RealMemory={memory_mb}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def missing() -> str:
+    """Why there can be no SLURM here; "" where there can."""
+    absent = [name for name in (*DAEMONS, *COMMANDS) if shutil.which(name) is None]
+    if absent:
+        return f"no {', '.join(absent)}: apt-get install slurm-wlm munge"
+    return "" if os.geteuid() == 0 else "SLURM's daemons want root"
+
+
+@contextmanager
+def running(folder: Path, nodes: int, memory_mb: int = 8_000) -> Iterator[dict[str, str]]:
+    """Meanwhile SLURM runs; its environment: SLURM_CONF, and a PATH with commands that know it."""
+    folder.mkdir(parents=True)
+    (folder / "state").mkdir()
+    key = folder / "munge.key"
+    key.write_bytes(secrets.token_bytes(128))
+    key.chmod(0o400)
+    port = _free_ports(nodes + 1)
+    configuration = folder / "slurm.conf"
+    configuration.write_text(
+        CONFIGURATION.format(
+            host=socket.gethostname(), folder=folder, nodes=nodes, memory_mb=memory_mb,
+            port=port, first=port + 1, last=port + nodes,
+        )
+    )  # fmt: skip
+    munged = ["munged", "--foreground", "--force", f"--socket={folder}/munge.socket"]
+    munged += [f"--{name}-file={folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
+    environment = {**os.environ, "SLURM_CONF": str(configuration)}
+    environment["PATH"] = f"{_commands(folder, configuration)}:{os.environ['PATH']}"
+    daemons = []
+    try:
+        daemons.append(_start(munged, folder))
+        _wait_for(lambda: (folder / "munge.socket").exists())
+        daemons.append(_start(["slurmctld", "-D", "-f", str(configuration)], folder))
+        for number in range(1, nodes + 1):
+            command = ["slurmd", "-D", "-f", str(configuration), "-N", f"node{number}"]
+            daemons.append(_start(command, folder))
+        _wait_for(lambda: _idle(environment) == nodes)
+        yield environment
+    finally:
+        subprocess.run(["scancel", "--user=root"], env=environment, check=False)
+        for daemon in reversed(daemons):
+            daemon.terminate()
+        for daemon in daemons:
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+
+
+def _commands(folder: Path, configuration: Path) -> Path:
+    """Commands that know the configuration: within a job the variable that names it is dropped."""
+    commands = folder / "bin"
+    commands.mkdir()
+    for name in COMMANDS:
+        path = commands / name
+        path.write_text(
+            f'#!/bin/sh\nSLURM_CONF={configuration} exec {shutil.which(name)} "$@"\n', "utf-8"
+        )
+        path.chmod(0o755)
+    return commands
+
+
+def _start(command: list[str], folder: Path) -> subprocess.Popen:
+    with open(folder / "daemons.log", "ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+
+def _idle(environment: dict[str, str]) -> int:
+    command = ["sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return len(found.stdout.split())
+
+
+def _wait_for(holds, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "SLURM did not start: see its logs"
+        time.sleep(0.2)
+
+
+def _free_ports(count: int) -> int:
+    """The first of `count` consecutive ports that nobody listens on."""
+    for first in range(20_000 + os.getpid() % 10_000, 60_000, count):
+        sockets = [socket.socket() for _ in range(count)]
+        try:
+            for number, one in enumerate(sockets):
+                one.bind(("", first + number))
+            return first
+        except OSError:
+            continue
+        finally:
+            for one in sockets:
+                one.close()
+    raise AssertionError("no free ports")

@@ -1,0 +1,122 @@
+"""Training jobs of two processes with ZeRO-2, by the workflow: an RL run and sft, on CPUs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from rapid.lease import usable_cores
+from tests.conftest import ROOT
+from tests.end_to_end.test_dag import copy_checkout
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(len(usable_cores()) < 2, reason="two processes want two cores"),
+]
+
+OVERLAY = """
+compute: {processes: 2}
+benchmarks: {mbpp_plus: {n_step: 8, train: 32}}
+tables: {main: {algorithms: [sft, rapid-H4]}}
+"""
+RUNS = {name: f"runs/mbpp_plus/tiny-qwen2/{name}/seed1" for name in ("rapid-H4", "sft")}
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("checkout")
+    copy_checkout(folder)
+    (folder / "two.yaml").write_text(OVERLAY)
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", "--configfile"]
+    command += ["params.yaml", "experiments/ci.yaml", "two.yaml", "--"]
+    command += [f"{run}/manifest.json" for run in RUNS.values()]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
+    return folder
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_leaves_what_one_process_leaves(checkout, name):
+    folder = checkout / RUNS[name]
+    assert {path.name for path in folder.iterdir()} == {
+        "manifest.json", "summary.json", "steps.jsonl", "model"
+    }  # fmt: skip
+    summary = json.loads((folder / "summary.json").read_text())
+    manifest = json.loads((folder / "manifest.json").read_text())
+    steps = (folder / "steps.jsonl").read_text().splitlines()
+    assert summary["status"] == "ok", summary["note"]
+    assert manifest["spec"]["compute"]["processes"] == 2
+    assert len(steps) == summary["optimizer_steps"]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_model_is_whole(checkout, name):
+    """DeepSpeed's copy of the weights has a head where it is tied: to be the embedding's, and no other."""
+    before = load_file(checkout / "models/tiny-qwen2/model.safetensors")
+    after = load_file(checkout / RUNS[name] / "model/model.safetensors")
+    head = after.pop("lm_head.weight", None)
+    assert before.keys() == after.keys()
+    assert head is None or torch.equal(head, after["model.embed_tokens.weight"])
+    model = AutoModelForCausalLM.from_pretrained(checkout / RUNS[name] / "model")
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+
+
+def test_the_model_is_the_trained_one(checkout):
+    """sft always has a gradient here; with RL the few completions may all be wrong."""
+    before = load_file(checkout / "models/tiny-qwen2/model.safetensors")
+    after = load_file(checkout / RUNS["sft"] / "model/model.safetensors")
+    assert all(not torch.equal(before[key], after[key]) for key in before)
+
+
+def test_an_optimizer_step_is_of_both_processes(checkout):
+    folder = checkout / RUNS["rapid-H4"]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["optimizer_steps"] == 32 * 4 / 8
+    assert summary["completions"] == 32 * 4
+
+
+def test_processes_end_with_a_launcher_that_is_killed(checkout):
+    run = RUNS["rapid-H4"]
+    command = [sys.executable, "-m", "rapid", "train", "--spec", f"{run}/manifest.json", "--model"]
+    command += ["models/tiny-qwen2", "--data", "data/mbpp_plus/train.jsonl", "--out", "again"]
+    launcher = subprocess.Popen(
+        command,
+        cwd=checkout,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while len(processes := children(launcher.pid)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert len(processes) == 2
+    time.sleep(2)  # a process asks to end with its launcher once it runs
+    launcher.send_signal(signal.SIGKILL)
+    launcher.wait()
+    while any(Path(f"/proc/{pid}").exists() for pid in processes):
+        assert time.monotonic() < deadline, "a process outlived its launcher"
+        time.sleep(0.2)
+
+
+def children(pid: int) -> list[int]:
+    """The training processes that a launcher has started."""
+    found = []
+    for other in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parent = Path(f"/proc/{other}/stat").read_text().rpartition(")")[2].split()[1]
+            command = Path(f"/proc/{other}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if parent == str(pid) and b"rapid.launch" in command:
+            found.append(int(other))
+    return found

@@ -1,0 +1,19 @@
+# What is missing on the machine that the largest jobs would run on: `snakemake --cores 1 preflight`.
+
+SPECS = [job.spec for job in JOBS if job.stage != "report"]
+
+
+rule preflight:
+    params:
+        config=PARAMS.model_dump_json(),
+    threads: lambda wildcards: slots(max(map(resources.cores, SPECS)))
+    resources:
+        gpu=max(map(resources.gpus_a_node, SPECS)),
+        mem_mb=max(map(resources.memory_mb, SPECS)),
+        runtime=resources.minutes(None),
+        nodes=1,
+        tasks_per_gpu=0,
+    log:
+        "logs/preflight.log",
+    shell:
+        "rapid preflight --config {params.config:q} 2>&1 | tee {log}"
