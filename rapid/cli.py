@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         "pretrain", _pretrain, "make an embedded base model",
         data="folder of the prepared benchmarks", tokenizer="folder", out="folder to write",
     )  # fmt: skip
+    stage("fetch", _fetch, "have a published model as a local folder", out="folder to write")
     stage(
         "distill", _distill, "sample a teacher and keep its correct completions",
         model="folder of the teacher", data="train.jsonl", out="folder to write",
@@ -79,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     _add_grade(commands)
     _add_chain(commands)
+    _add_plan(commands)
     lean = commands.add_parser("lean-setup", help="install and check the Lean that grades proofs")
     lean.set_defaults(run=_lean_setup)
     return parser
@@ -125,15 +127,29 @@ def _add_chain(commands) -> None:
         ),
     ]:
         command = commands.add_parser(name, help=help, description=help)
-        command.add_argument(
-            "--configfile",
-            nargs="+",
-            type=Path,
-            default=[Path("params.yaml")],
-            help="params.yaml and overlays on it, as for snakemake",
-        )
+        _add_configfile(command)
         command.set_defaults(run=run)
     command.add_argument("--config", help="all parameters as JSON, in place of files")
+
+
+def _add_plan(commands) -> None:
+    from rapid.plan.options import add_options
+
+    help = "say what the pipeline will cost: time, GPU-hours, memory and disk of every job"
+    command = commands.add_parser("plan", help=help, description=help)
+    _add_configfile(command)
+    add_options(command, _positive)
+    command.set_defaults(run=_plan)
+
+
+def _add_configfile(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--configfile",
+        nargs="+",
+        type=Path,
+        default=[Path("params.yaml")],
+        help="params.yaml and overlays on it, as for snakemake",
+    )
 
 
 def _positive(kind: type):
@@ -183,6 +199,12 @@ def _pretrain(args) -> None:
     from rapid.pretrain import pretrain
 
     pretrain(spec, args.data, args.tokenizer, args.out)
+
+
+def _fetch(args) -> None:
+    from rapid.models import fetch
+
+    fetch(_read_spec(args.spec, specs.FetchSpec), args.out)
 
 
 def _distill(args) -> None:
@@ -312,6 +334,12 @@ def _preflight(args) -> int:
     missing = report(checks(params))
     print(f"{len(missing)} missing" if missing else "nothing is missing")
     return 1 if missing else 0
+
+
+def _plan(args) -> None:
+    from rapid.plan.command import plan
+
+    print(plan(args))
 
 
 def _lean_setup(args) -> int:

@@ -38,17 +38,23 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
 
 
 def _sample_and_grade(spec: DistillSpec, task, teacher: Path, train: Path):
-    from rapid.sampling import TransformersSampler
+    from rapid.sampling import sampler
 
     problems = [p for p in read_jsonl(train, task.row_type) for _ in range(spec.samples)]
-    with tqdm(total=len(problems), desc="teacher", unit="completion") as bar:
-        samples = TransformersSampler(teacher).sample(
-            [render(task.name, problem) for problem in problems],
+    with sampler(
+        spec.compute.sampler,
+        teacher,
+        chat=spec.chat,
+        precision=spec.precision,
+        seed=spec.data_seed,
+        tensor_parallel=spec.tensor_parallel,
+    ) as opened:
+        samples = opened.sample(
+            [render(task.name, problem, spec.chat) for problem in problems],
             max_tokens=spec.max_completion_length,
             temperature=spec.temperature,
             top_p=spec.top_p,
             seed=spec.data_seed,
-            progress=bar.update,
         )
     kept, reasons = [], Counter()
     with task.grader(spec.timeout) as grader:
@@ -59,7 +65,10 @@ def _sample_and_grade(spec: DistillSpec, task, teacher: Path, train: Path):
             if verdict.reward:
                 kept.append(
                     Demonstration(
-                        id=problem.id, prompt=render(task.name, problem), completion=sample.text
+                        id=problem.id,
+                        prompt=render(task.name, problem),
+                        message=render(task.name, problem, chat=True),
+                        completion=sample.text,
                     )
                 )
     return kept, reasons

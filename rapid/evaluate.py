@@ -3,19 +3,31 @@
 from collections import Counter
 from math import comb
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from rapid.provenance import write_manifest
 from rapid.records import (
+    CurvePoint,
     Evaluation,
+    Problem,
     ProblemScore,
     RunSummary,
+    StepRecord,
     read_jsonl,
     write_json,
+    write_jsonl,
 )
 from rapid.specs import EvaluateSpec
 from rapid.tasks.prompts import render
+from rapid.train import SNAPSHOTS
+
+if TYPE_CHECKING:
+    from rapid.grading.base import Grader
+    from rapid.sampling import Sample
+
+CURVE = "curve.jsonl"
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
@@ -46,13 +58,14 @@ def _not_trained(model: Path) -> str:
 def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evaluation:
     """Evaluate a model on a file of problems: evaluation.json (`Evaluation`) and manifest.json.
 
+    Of a run that kept models on the way, these are evaluated too: curve.jsonl (`CurvePoint`).
     Where the benchmark's grader cannot be had on this machine, or the run was not trained, the
     evaluation says so and why; no figure is made up for it.
 
     Args:
-        model: the model's folder; a run's has the run's summary.json beside it.
+        model: the model's folder; a run's has the run's other files beside it.
         test: problems, test.jsonl.
-        folder: where the two files go.
+        folder: where the files go.
     """
     from rapid.tasks import get_task
 
@@ -66,28 +79,66 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
     }
     if missing := task.unavailable() or _not_trained(model):
         evaluation = Evaluation(**header, status="unavailable", note=missing)
-        return _write(spec, folder, evaluation, [])
-
-    from rapid.sampling import TransformersSampler
+        return _write(spec, folder, evaluation, [], [])
 
     problems = list(read_jsonl(test, task.row_type))
-    prompts = [render(task.name, problem) for problem in problems for _ in range(settings.samples)]
-    with tqdm(total=len(prompts), desc="sampling", unit="completion") as bar:
-        samples = TransformersSampler(model).sample(
-            prompts,
+    with task.grader(spec.timeout) as grader:
+        scores, samples, reasons = _scores(spec, model, problems, grader)
+        curve = [
+            CurvePoint(
+                step=step.step,
+                seconds=step.seconds,
+                pass_at=_pass_at(spec, _scores(spec, kept, problems, grader)[0]),
+            )
+            for step, kept in _snapshots(spec, model)
+        ]
+    evaluation = Evaluation(
+        **header,
+        pass_at=_pass_at(spec, scores),
+        problems=len(problems),
+        completion_length=sum(sample.tokens for sample in samples) / len(samples),
+        reasons=reasons,
+        scores=scores,
+    )
+    return _write(spec, folder, evaluation, curve, [model, test])
+
+
+def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]:
+    """The models that a run kept on the way, each with the record of its step."""
+    if not spec.snapshots:
+        return []
+    steps = read_jsonl(model.with_name("steps.jsonl"), StepRecord)
+    kept = [(step, model.with_name(SNAPSHOTS) / f"step{step.step}") for step in steps]
+    return [(step, folder) for step, folder in kept if folder.is_dir()]
+
+
+def _scores(
+    spec: EvaluateSpec, model: Path, problems: list[Problem], grader: "Grader"
+) -> tuple[list[ProblemScore], list["Sample"], dict[str, int]]:
+    """Sample completions of each problem and grade them; verdicts are counted by reason."""
+    from rapid.sampling import sampler
+
+    settings = spec.evaluation
+    owners = [problem for problem in problems for _ in range(settings.samples)]
+    with sampler(
+        spec.compute.sampler,
+        model,
+        chat=spec.chat,
+        precision=settings.precision,
+        seed=spec.run.seed,
+    ) as opened:
+        samples = opened.sample(
+            [render(spec.run.benchmark, problem, spec.chat) for problem in owners],
             max_tokens=spec.max_completion_length,
             temperature=settings.temperature,
             top_p=settings.top_p,
             seed=spec.run.seed,
-            progress=bar.update,
         )
-    with task.grader(spec.timeout) as grader:
-        owners = [problem for problem in problems for _ in range(settings.samples)]
-        pairs = list(zip(owners, samples, strict=True))
-        verdicts = [
-            grader.grade(problem, sample.text)
-            for problem, sample in tqdm(pairs, desc="grading", unit="completion")
-        ]
+    pairs = list(zip(owners, samples, strict=True))
+    verdicts = [
+        grader.grade(problem, sample.text)
+        for problem, sample in tqdm(pairs, desc="grading", unit="completion")
+    ]
     correct = Counter(
         problem.id for problem, verdict in zip(owners, verdicts, strict=True) if verdict.reward
     )
@@ -95,23 +146,28 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         ProblemScore(id=problem.id, samples=settings.samples, correct=correct[problem.id])
         for problem in problems
     ]
-    evaluation = Evaluation(
-        **header,
-        pass_at={
-            k: sum(pass_at_k(s.samples, s.correct, k) for s in scores) / len(scores)
-            for k in spec.pass_at
-        },
-        problems=len(problems),
-        completion_length=sum(sample.tokens for sample in samples) / len(samples),
-        reasons=dict(Counter(verdict.reason for verdict in verdicts)),
-        scores=scores,
-    )
-    return _write(spec, folder, evaluation, [model, test])
+    return scores, samples, dict(Counter(verdict.reason for verdict in verdicts))
+
+
+def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:
+    """pass@k, the mean over problems."""
+    return {
+        k: sum(pass_at_k(s.samples, s.correct, k) for s in scores) / len(scores)
+        for k in spec.pass_at
+    }
 
 
 def _write(
-    spec: EvaluateSpec, folder: Path, evaluation: Evaluation, inputs: list[Path]
+    spec: EvaluateSpec,
+    folder: Path,
+    evaluation: Evaluation,
+    curve: list[CurvePoint],
+    inputs: list[Path],
 ) -> Evaluation:
-    write_json(folder / "evaluation.json", evaluation)
-    write_manifest(folder, "evaluate", spec, inputs, [folder / "evaluation.json"])
+    written = [folder / "evaluation.json"]
+    write_json(written[0], evaluation)
+    if curve:
+        written.append(folder / CURVE)
+        write_jsonl(folder / CURVE, curve)
+    write_manifest(folder, "evaluate", spec, inputs, written)
     return evaluation

@@ -10,8 +10,6 @@ from pydantic import BaseModel
 
 from rapid import specs
 from rapid.params import Params
-from rapid.specs import fetch_spec as fetch
-from rapid.specs import pretrain_spec as pretrain
 
 STAGES = ("data", "models", "distill", "train", "evaluate", "report")  # as in dvc.yaml
 
@@ -34,17 +32,13 @@ def jobs(params: Params) -> list[Job]:
     runs = specs.runs(params)
     evaluations = specs.evaluated(runs)
     imitated = {run.benchmark: None for run in runs if run.algorithm == "sft"}
-    models = {run.model: None for run in evaluations} | ({params.teacher: None} if imitated else {})
+    models = specs.needed(params)
     found = [
         ("data", f"data/{name}", specs.prepare_spec(params, name)) for name in params.benchmarks
     ]
-    made = specs.made(params)
-    if any(name in made for name in models):
+    if any(specs.is_made(params, name) for name in models):
         found += [("models", "models/tokenizer", specs.tokenizer_spec(params))]
-    found += [
-        ("models", f"models/{name}", (pretrain if name in made else fetch)(params, name))
-        for name in models
-    ]
+    found += [("models", f"models/{name}", specs.model_spec(params, name)) for name in models]
     found += [
         ("distill", f"distilled/{name}", specs.distill_spec(params, name)) for name in imitated
     ]

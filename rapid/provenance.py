@@ -61,7 +61,10 @@ def versions() -> dict[str, str]:
 
 
 def peak_memory_mb() -> float:
-    """The largest resident size that this process has had, in 1e6 bytes."""
+    """The most memory that this process has held, in 1e6 bytes: of its GPU, or else resident."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return torch.cuda.max_memory_reserved() / 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
 

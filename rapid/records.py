@@ -147,10 +147,11 @@ class Verdict(Record):
 
 
 class Demonstration(Record):
-    """A prompt with one completion to imitate, and the id of the problem that it answers."""
+    """One completion to imitate, and the problem that it answers."""
 
     id: str
-    prompt: str
+    prompt: str = Field(description="the problem as a text to continue")
+    message: str = Field(description="the problem as said to a chat model")
     completion: str
 
 
@@ -212,10 +213,37 @@ class RunSummary(Record):
     reward_first: float | None = Field(None, description="mean reward, first tenth of the steps")
     reward_last: float | None = Field(None, description="mean reward, last tenth of the steps")
     peak_memory_mb: float = Field(
-        0.0, description="largest resident size of the process, 1e6 bytes"
+        0.0, description="the most that the process held, 1e6 bytes: of its GPU, or else resident"
     )
     hardware: str = Field("", description="processor or GPU and count, in words")
     commit: str = Field("", description="git commit of the code, with +dirty where it was")
+
+
+class TokenWeights(Record):
+    """token_weights.json: one completion of a RAPID run, as its last optimizer step weighed it."""
+
+    tokens: list[str] = Field(min_length=1, description="the completion's tokens, as text")
+    log_weights: list[float] = Field(description="log pi - log mu, nats, one a token")
+    H: int
+    step: int = Field(description="optimizer step, from 1")
+    benchmark: str
+    id: str = Field(description="of the problem")
+
+    @model_validator(mode="after")
+    def _one_a_token(self):
+        if len(self.tokens) != len(self.log_weights):
+            raise ValueError(
+                f"{len(self.tokens)} tokens, but {len(self.log_weights)} log_weights: one a token"
+            )
+        return self
+
+
+class CurvePoint(Record):
+    """curve.jsonl: accuracy on the test problems of a model kept on the way."""
+
+    step: int
+    seconds: float = Field(description="of training until then, without keeping models")
+    pass_at: dict[int, float] = Field(description="k -> mean over problems")
 
 
 class ProblemScore(Record):

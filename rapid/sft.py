@@ -2,16 +2,22 @@
 
 from pathlib import Path
 
+from accelerate import PartialState
 from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import SFTConfig, SFTTrainer
 
 from rapid.params import Sft
 from rapid.records import Demonstration
+from rapid.tasks.prompts import prompt_ids
 
 
 def sft_trainer(
-    model: Path, demonstrations: list[Demonstration], params: Sft, common: dict, processes: int = 1
+    model: Path,
+    demonstrations: list[Demonstration],
+    params: Sft,
+    common: dict,
+    chat: bool = False,
 ) -> SFTTrainer:
     """A trainer that imitates the demonstrations; the loss is on completion tokens only.
 
@@ -21,11 +27,15 @@ def sft_trainer(
 
     Args:
         common: training arguments that all trainers of the pipeline share.
-        processes: that share a batch.
+        chat: the model is prompted by its chat template.
     """
+    processes = PartialState().num_processes
     tokenizer = AutoTokenizer.from_pretrained(model)
-    prompts = tokenizer([d.prompt for d in demonstrations])["input_ids"]
-    completions = tokenizer([d.completion for d in demonstrations])["input_ids"]
+    asked = [d.message if chat else d.prompt for d in demonstrations]
+    prompts = [prompt_ids(tokenizer, text, chat) for text in asked]
+    completions = tokenizer([d.completion for d in demonstrations], add_special_tokens=False)[
+        "input_ids"
+    ]
     end = [tokenizer.eos_token_id]
     rows = [
         {
@@ -38,7 +48,8 @@ def sft_trainer(
         **common,
         learning_rate=params.learning_rate,
         num_train_epochs=params.epochs,
-        per_device_train_batch_size=params.batch // processes,
+        per_device_train_batch_size=params.micro_batch,
+        gradient_accumulation_steps=params.batch // (params.micro_batch * processes),
         max_length=None,
         completion_only_loss=True,
     )

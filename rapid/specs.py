@@ -83,6 +83,7 @@ class DistillSpec(Section):
     teacher: ModelName
     data_seed: Seed
     compute: Compute
+    chat: bool
     tensor_parallel: int
     precision: Precision
     max_completion_length: int
@@ -95,6 +96,7 @@ class DistillSpec(Section):
 class TrainSpec(Section):
     run: Run
     compute: Compute
+    chat: bool
     max_completion_length: int
     timeout: float
     n_step: int
@@ -108,6 +110,7 @@ class TrainSpec(Section):
 class EvaluateSpec(Section):
     run: Run
     compute: Compute
+    chat: bool
     max_completion_length: int
     timeout: float
     pass_at: list[int]
@@ -182,13 +185,30 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
         data_seed=params.data_seed,
         train=sizes.train,
         test=sizes.test,
-        demonstrations=params.pretraining.demonstrations if made(params) else 0,
+        demonstrations=params.pretraining.demonstrations
+        if _is_pretrained(params, benchmark)
+        else 0,
     )
 
 
-def made(params: Params) -> list[ModelName]:
-    """The models that the pipeline makes; the others are published."""
-    return [name for name, model in params.models.items() if isinstance(model, ModelParams)]
+def _is_pretrained(params: Params, benchmark: str) -> bool:
+    """Whether a model that is needed is trained on made problems of a benchmark."""
+    return any(
+        is_made(params, name) and benchmark in params.models[name].benchmarks
+        for name in needed(params)
+    )
+
+
+def needed(params: Params) -> list[ModelName]:
+    """The models that the tables and the studies need."""
+    trained = [*runs(params), *studied(params)]
+    teachers = [params.teacher for run in trained if run.algorithm == "sft"]
+    return list(dict.fromkeys([*(run.model for run in trained), *teachers]))
+
+
+def is_made(params: Params, model: ModelName) -> bool:
+    """Whether the pipeline makes a model; the others are published."""
+    return isinstance(params.models[model], ModelParams)
 
 
 def source_files(params: Params, benchmark: str) -> list[str]:
@@ -203,7 +223,9 @@ def tokenizer_spec(params: Params) -> TokenizerSpec:
     )
 
 
-def pretrain_spec(params: Params, model: str) -> PretrainSpec:
+def model_spec(params: Params, model: str) -> PretrainSpec | FetchSpec:
+    if not is_made(params, model):
+        return FetchSpec(model=model, params=params.models[model])
     return PretrainSpec(
         model=model,
         data_seed=params.data_seed,
@@ -213,16 +235,13 @@ def pretrain_spec(params: Params, model: str) -> PretrainSpec:
     )
 
 
-def fetch_spec(params: Params, model: str) -> FetchSpec:
-    return FetchSpec(model=model, params=params.models[model])
-
-
 def distill_spec(params: Params, benchmark: str) -> DistillSpec:
     return DistillSpec(
         benchmark=benchmark,
         teacher=params.teacher,
         data_seed=params.data_seed,
         compute=_single(params.compute),
+        chat=_chat(params, params.teacher),
         tensor_parallel=getattr(params.models[params.teacher], "tensor_parallel", 1),
         precision=params.sft.teacher_precision,
         temperature=params.sft.temperature,
@@ -255,6 +274,7 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
     spec = TrainSpec(
         run=run,
         compute=params.compute,
+        chat=_chat(params, run.model),
         n_step=n_step,
         H=algorithm.H,
         training=None if kind == "sft" else training,
@@ -276,11 +296,17 @@ def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
     return EvaluateSpec(
         run=run,
         compute=_single(params.compute),
+        chat=_chat(params, run.model),
         pass_at=sizes.pass_at,
         evaluation=params.evaluation,
         snapshots=0 if run.algorithm == BASE else parse(run.algorithm).changes.snapshots or 0,
         **_limits(sizes),
     )
+
+
+def _chat(params: Params, model: ModelName) -> bool:
+    """Whether a model is prompted as a chat model; none that the pipeline makes is."""
+    return getattr(params.models[model], "chat", False)
 
 
 def _single(compute: Compute) -> Compute:

@@ -1,21 +1,29 @@
 """The training stage: one run of one algorithm, from a model's folder to a run's folder."""
 
+import shutil
 import time
 from pathlib import Path
 from statistics import fmean
 
+from rapid.algorithms import parse
 from rapid.launch import is_main
 from rapid.provenance import commit, hardware, peak_memory_mb, write_manifest
 from rapid.records import (
     Demonstration,
+    Problem,
     RunSummary,
     Runtime,
     StepRecord,
+    TokenWeights,
     read_jsonl,
     write_json,
     write_jsonl,
 )
+from rapid.server import trainer_settings
 from rapid.specs import TrainSpec, served
+from rapid.tasks.prompts import prompt_ids, render
+
+SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
 
 
 def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
@@ -35,22 +43,29 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
     if missing := task.unavailable() or _nothing_to_imitate(spec, data):
         summary = RunSummary(**identity, status="unavailable", note=missing)
-        return _write(spec, folder, summary, [], [])
+        return _write(spec, folder, summary, [], [], [])
 
     if spec.training is None or spec.compute.sampler != "vllm":
         without_vllm()
-    from rapid.recorder import StepRecorder
+    from rapid.recorder import Snapshots, StepRecorder
 
     recorder = StepRecorder()
-    trainer, completions = (_sft if spec.run.algorithm == "sft" else _rl)(
-        spec, task, model, data, folder, recorder
-    )
+    make = _sft if spec.run.algorithm == "sft" else _rl
+    trainer, completions = make(spec, task, model, data, folder, recorder)
     if clock := getattr(trainer, "clock", None):
         recorder.clock = clock.seconds
+    kept = folder / SNAPSHOTS
+    shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
+    if spec.snapshots:
+        trainer.add_callback(Snapshots(spec.snapshots, kept, trainer.save_model, recorder))
     trainer.train()
-    total = recorder.ended - recorder.began
+    total = recorder.seconds
 
     trainer.save_model(str(folder / "model"))
+    written = [kept] if spec.snapshots else []
+    if is_main() and (weights := _token_weights(spec, trainer, task, data)):
+        write_json(folder / TOKEN_WEIGHTS, weights)
+        written.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
     summary = RunSummary(
@@ -60,7 +75,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         peak_memory_mb=peak_memory_mb(),
         **_means(recorder.steps),
     )
-    return _write(spec, folder, summary, recorder.steps, [model, data])
+    return _write(spec, folder, summary, recorder.steps, [model, data], written)
 
 
 def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
@@ -68,14 +83,38 @@ def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
     return "the teacher solved none of the training problems" if empty else ""
 
 
-def _write(spec, folder: Path, summary: RunSummary, steps, inputs: list[Path]) -> RunSummary:
+def _write(
+    spec: TrainSpec, folder: Path, summary: RunSummary, steps, inputs: list[Path], more: list[Path]
+) -> RunSummary:
     if not is_main():
         return summary
     write_jsonl(folder / "steps.jsonl", steps)
     write_json(folder / "summary.json", summary)
     outputs = [folder / name for name in ("model", "steps.jsonl", "summary.json")]
-    write_manifest(folder, "train", spec, inputs, outputs)
+    write_manifest(folder, "train", spec, inputs, [*outputs, *more])
     return summary
+
+
+def _token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
+    """One completion of the last step that was run, with a reward where there is such; RAPID's only."""
+    step, piece, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
+    if "behavior_logp" not in piece:  # on-policy: all weights are 1
+        return None
+    tokenizer = trainer.processing_class
+    row = int(piece["rewards"].argmax())
+    prompt = tokenizer.decode(piece["prompt_ids"][row], skip_special_tokens=True)
+    problems = read_jsonl(data, task.row_type)
+    owner = next((p.id for p in problems if render(task.name, p).strip() in prompt), "unknown")
+    kept = piece["completion_mask"][row].bool()
+    log_weights = (logp - piece["behavior_logp"])[row][kept]
+    return TokenWeights(
+        tokens=[tokenizer.decode(token) for token in piece["completion_ids"][row][kept]],
+        log_weights=log_weights.tolist(),
+        H=spec.H,
+        step=step,
+        benchmark=spec.run.benchmark,
+        id=owner,
+    )
 
 
 def _means(steps: list[StepRecord]) -> dict:
@@ -115,28 +154,39 @@ def _arguments(spec: TrainSpec, folder: Path) -> dict:
         "lr_scheduler_type": "constant",
         "gradient_checkpointing": False,
         "use_cpu": not torch.cuda.is_available(),
-        "bf16": torch.cuda.is_available(),
+        "bf16": (spec.training or spec.objective).precision == "bfloat16",
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
 
 
-def _sampler(spec: TrainSpec) -> dict:
-    """What samples: transformers, vLLM in each process, or (naive GRPO on GPUs) vLLM's server."""
+def _asked(spec: TrainSpec, problem: Problem) -> str | list[dict]:
+    """The prompt: a text to continue, or what a user says to a chat model."""
+    text = render(spec.run.benchmark, problem, spec.chat)
+    return [{"role": "user", "content": text}] if spec.chat else text
+
+
+def _engine(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
+    """TRL's arguments for sampling with vLLM, in the trainer's process or (naive GRPO) on a server."""
     if spec.compute.sampler != "vllm":
         return {}
     if served(spec):
-        from rapid.server import trainer_settings
-
         return trainer_settings()
-    return {"use_vllm": True, "vllm_mode": "colocate"}
+    texts = (render(spec.run.benchmark, problem, spec.chat) for problem in problems)
+    longest = max(len(prompt_ids(tokenizer, text, spec.chat)) for text in texts)
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_enable_sleep_mode": spec.compute.device == "gpu",
+        "vllm_max_model_length": longest + spec.max_completion_length,
+    }
 
 
 def _sft(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     from rapid.sft import sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
-    arguments, processes = _arguments(spec, folder), spec.compute.processes
-    trainer = sft_trainer(model, demonstrations, spec.objective, arguments, processes)
+    common = _arguments(spec, folder)
+    trainer = sft_trainer(model, demonstrations, spec.objective, common, spec.chat)
     trainer.add_callback(recorder)
     return trainer, lambda: 0
 
@@ -146,24 +196,22 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     from transformers import AutoTokenizer
     from trl.rewards import get_soft_overlong_punishment
 
-    from rapid.tasks.prompts import render
     from rapid.training import RapidConfig, RapidTrainer
 
     training, objective = spec.training, spec.objective
     problems = {problem.id: problem for problem in read_jsonl(data, task.row_type)}
-    rows = [{"prompt": render(task.name, problem), "id": id} for id, problem in problems.items()]
+    rows = [{"prompt": _asked(spec, problem), "id": id} for id, problem in problems.items()]
+    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     grader = task.grader(spec.timeout).__enter__()  # lives as long as the process
     # Its processes start with the first verdict: that is start-up, not training.
     grader.grade(next(iter(problems.values())), "")
 
-    def accuracy(completions: list[str], id: list[str], **_) -> list[float]:
-        return [
-            grader.grade(problems[i], completion).reward
-            for i, completion in zip(id, completions, strict=True)
-        ]
+    def accuracy(completions: list, id: list[str], **_) -> list[float]:
+        texts = [c[0]["content"] for c in completions] if spec.chat else completions
+        return [grader.grade(problems[i], text).reward for i, text in zip(id, texts, strict=True)]
 
     rewards, extra = [accuracy], {}
-    match spec.run.algorithm:
+    match parse(spec.run.algorithm).kind:
         case "pg":
             extra = {"objective": "pg"}
         case "grpo" | "naive-grpo":
@@ -180,11 +228,10 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
             buffer = max(1, round(objective.overlong_buffer * length))
             rewards.append(get_soft_overlong_punishment(length, buffer))
         case _:
-            extra = {"objective": "rapid", "eta": objective.eta, "clip": objective.clip}
+            extra = {"objective": "rapid", **objective.model_dump()}
     config = RapidConfig(
         **_arguments(spec, folder),
         **extra,
-        **_sampler(spec),
         H=spec.H,
         n_step=spec.n_step,
         num_generations=training.group_size,
@@ -194,13 +241,14 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         grading_workers=1 if spec.compute.threads > 1 else 0,
         learning_rate=training.learning_rate,
         num_train_epochs=training.epochs,
+        **_engine(spec, tokenizer, list(problems.values())),
     )
     trainer = RapidTrainer(
         str(model),
         rewards,
         args=config,
         train_dataset=Dataset.from_list(rows),
-        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
+        processing_class=tokenizer,
         callbacks=[recorder],
     )
     # Each process samples as many.

@@ -8,10 +8,12 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
+from rapid.evaluate import CURVE
 from rapid.params import BadParams, Params, load, read
 from rapid.provenance import write_manifest
 from rapid.records import write_text
-from rapid.specs import evaluations, runs
+from rapid.specs import Run, evaluated, runs, studied
+from rapid.train import TOKEN_WEIGHTS
 from reports import latex, sections, text
 from reports.collect import BadRun, collect
 from reports.sections import Content
@@ -33,9 +35,13 @@ def main(arguments: list[str] | None = None) -> int:
         params = _params(options.config)
     except (OSError, ValueError, yaml.YAMLError) as error:
         return _fail(error, BAD_USE)
+    if options.studies and not params.studies:
+        return _fail(BadParams("--studies: params name no studies"), BAD_USE)
     try:
-        frame = collect(params, options.root)
-        content = sections.build(params, frame, options.root)
+        trained = studied(params) if options.studies else runs(params)
+        frame = collect(params, options.root, trained)
+        build = sections.build_studies if options.studies else sections.build
+        content = build(params, frame, options.root)
         written = [
             *(_tables(content, options.output) if options.output else []),
             *(_drawn(params, frame, content, options) if options.html or options.figures else []),
@@ -43,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         if written:
             beside = options.output or options.html
             folder = beside.parent if beside else options.figures
-            write_manifest(folder, "report", params, _inputs(params, options.root), written)
+            write_manifest(folder, "report", params, _inputs(trained, options), written)
     except (OSError, BadRun) as error:
         return _fail(error, BAD_RUN)
     if options.text:
@@ -62,6 +68,8 @@ def _tables(content: Content, output: Path) -> list[Path]:
         (output, content.results),
         (output.with_name("appendix.tex"), content.appendix),
     ):
+        if not tables:
+            continue
         texts = {path: latex.render(tables), path.with_suffix(".txt"): text.render(tables) + "\n"}
         for name, written in texts.items():
             write_text(name, written)
@@ -76,13 +84,13 @@ def _drawn(
     from reports import html, plots  # matplotlib: only who asks for figures waits for it
     from reports.plots import style
 
-    figures = plots.build(params, frame, options.root)
+    build = plots.build_studies if options.studies else plots.build
+    figures = build(params, frame, options.root)
     kinds = [*(["pdf", "png"] if options.figures else []), *(["svg"] if options.html else [])]
     rendered = {figure.name: style.render(figure, kinds) for figure in figures}
     paths = style.save(rendered, options.figures) if options.figures else []
     if options.html:
         page = html.Page(
-            title="RAPID, measured",
             frame=frame,
             content=content,
             figures={figure.name: figure for figure in figures},
@@ -95,12 +103,13 @@ def _drawn(
     return paths
 
 
-def _inputs(params: Params, root: Path) -> list[Path]:
+def _inputs(trained: list[Run], options: argparse.Namespace) -> list[Path]:
     """The runs' files that a report may be from."""
-    trained, evaluated = runs(params), evaluations(params)
+    own = ("summary.json", "steps.jsonl", *([] if options.studies else [TOKEN_WEIGHTS]))
+    of_evaluations = ("evaluation.json", *([CURVE] if options.studies else []))
     return [
-        *(root / run.folder / name for run in trained for name in ("summary.json", "steps.jsonl")),
-        *(root / run.evaluation / "evaluation.json" for run in evaluated),
+        *(options.root / run.folder / name for run in trained for name in own),
+        *(options.root / run.evaluation / n for run in evaluated(trained) for n in of_evaluations),
     ]
 
 
@@ -126,6 +135,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--figures", type=Path, metavar="FOLDER", help="where to write figures, as PDF and PNG"
+    )
+    parser.add_argument(
+        "--studies", action="store_true", help="report the studies instead of the paper's tables"
     )
     parser.add_argument(
         "--text",

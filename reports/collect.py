@@ -11,10 +11,11 @@ from typing import TypeVar
 import pandas as pd
 from pydantic import ValidationError
 
+from rapid.algorithms import RAPID, parse
 from rapid.evaluate import pass_at_k
 from rapid.params import Params
 from rapid.records import Evaluation, Record, RunSummary
-from rapid.specs import BASE, Run, evaluations
+from rapid.specs import BASE, Run, evaluated, evaluations
 
 R = TypeVar("R", bound=Record)
 
@@ -34,8 +35,10 @@ class BadRun(ValueError):
     """A file of a run is there but is not what its place says. The message begins with its path."""
 
 
-def collect(params: Params, root: Path | str = ".") -> pd.DataFrame:
-    """Read every run that the tables need.
+def collect(
+    params: Params, root: Path | str = ".", trained: list[Run] | None = None
+) -> pd.DataFrame:
+    """Read these runs, or every run that the tables need.
 
     Columns: benchmark, model, algorithm, seed, H (of RAPID, else NaN); from evaluation.json a
     column `pass@k` for each k (shares of 1), problems, samples, temperature, top_p, and scores
@@ -49,7 +52,8 @@ def collect(params: Params, root: Path | str = ".") -> pd.DataFrame:
             does not follow from its scores.
     """
     ks = sorted({k for benchmark in params.benchmarks.values() for k in benchmark.pass_at})
-    return pd.DataFrame([_row(run, Path(root), ks) for run in evaluations(params)])
+    wanted = evaluations(params) if trained is None else evaluated(trained)
+    return pd.DataFrame([_row(run, Path(root), ks) for run in wanted])
 
 
 def of_evaluation(metric: str) -> bool:
@@ -155,5 +159,6 @@ def _finite(value: float | None) -> float:
 
 
 def _batches(algorithm: str) -> float:
-    prefix = "rapid-H"
-    return float(algorithm.removeprefix(prefix)) if algorithm.startswith(prefix) else math.nan
+    """H of RAPID, NaN of the others."""
+    found = None if algorithm == BASE else parse(algorithm)
+    return float(found.H) if found and found.kind == RAPID else math.nan

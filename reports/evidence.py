@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from rapid.algorithms import parse
 from rapid.params import Params
 from rapid.specs import BASE
 from reports import cells, compare, formats, notes
@@ -28,7 +29,7 @@ def algorithms(params: Params) -> list[str]:
     others = [name for name in params.tables.main.algorithms if not name.startswith("rapid-")]
     named = {name for name in params.tables.main.algorithms if name.startswith("rapid-")}
     named |= {f"rapid-H{h}" for h in params.tables.staleness.H}
-    return [*others, *sorted(named, key=lambda name: int(name.removeprefix("rapid-H")))]
+    return [*others, *sorted(named, key=lambda name: (parse(name).H, name))]
 
 
 def field_of(params: Params, frame: pd.DataFrame, benchmark: str) -> Field:

@@ -58,6 +58,11 @@ def ratio(value: float, like: float | None = None) -> str:
     return f"{value:.2f}"
 
 
+def megabytes(value: float, like: float | None = None) -> str:
+    """1e6 bytes, without decimals: 1,234."""
+    return f"{value:,.0f}"
+
+
 def p_value(p: float) -> str:
     """Three decimals, and no zero: 0.012, < 0.001."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -29,7 +29,6 @@ SIGNS = {"holds": "\N{CHECK MARK}", "fails": "\N{MULTIPLICATION X}", "untested":
 class Page:
     """What the template needs beside the content."""
 
-    title: str
     frame: pd.DataFrame
     content: Content
     figures: dict[str, Figure]
@@ -66,7 +65,6 @@ def render(page: Page) -> str:
         page=page,
         missing=sections.missing(page.frame),
         counts=sections.counts(page.frame),
-        verdicts=sections.verdicts(page.content),
         facts=facts(page.frame),
         runs=runs(page.frame),
         signs=SIGNS,

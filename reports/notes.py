@@ -20,6 +20,10 @@ STALENESS = (
     "Stale: the clipped importance weight in log scale, its absolute value averaged over optimizer "
     "steps."
 )
+MEMORY = (
+    "Memory: the most that the training process held, in 1e6 bytes: resident on a CPU, what it "
+    "allocated on a GPU."
+)
 
 # What the mark for it says: see the legend that each renderer writes.
 NOISE = (
@@ -34,9 +38,11 @@ def benchmark(name: str) -> str:
 
 
 def algorithm(name: str) -> str:
-    """rapid-H8 -> RAPID (H=8)."""
-    ratio = re.fullmatch(r"rapid-H(\d+)", name)
-    return f"RAPID (H={ratio[1]})" if ratio else ALGORITHMS.get(name, name)
+    """rapid-H8,eta=4 -> RAPID (H=8), eta = 4."""
+    plain, *changes = name.split(",")
+    ratio = re.fullmatch(r"rapid-H(\d+)", plain)
+    title = f"RAPID (H={ratio[1]})" if ratio else ALGORITHMS.get(plain, plain)
+    return ", ".join([title, *(change.replace("=", " = ") for change in changes)])
 
 
 def seeds(values: list[int]) -> str:

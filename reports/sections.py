@@ -1,6 +1,6 @@
 """The report as a list of sections: which tables and figures, in which order, with what to say first.
 
-A study adds its tables and figures to a section of its own here.
+There are two: of the paper's tables, and of the studies.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import pandas as pd
 
 from rapid.params import Params
 from rapid.specs import BASE
-from reports import beside, claims, evidence, manifests, notes, setup, tables
+from reports import beside, claims, evidence, manifests, memory, notes, setup, studies, tables
 from reports.formats import listing
 from reports.paper import load as load_paper
 from reports.table import Table
@@ -30,7 +30,9 @@ class Section:
 class Content:
     """All that is reported, whatever it is printed as."""
 
-    results: list[Table]  # Tables 1 to 4
+    title: str
+    lead: str  # what to know first
+    results: list[Table]  # Tables 1 to 4, or those of the studies
     appendix: list[Table]  # the others, by number
     sections: list[Section]
 
@@ -41,7 +43,8 @@ def build(params: Params, frame: pd.DataFrame, root: Path) -> Content:
     made = setup.tables(params, manifests.read(params, root))
     noise = evidence.tables(params, frame)
     compared = beside.tables(params, frame)
-    by_label = {table.label: table for table in [*results, *made, *noise, *compared]}
+    held = memory.table(params, frame)
+    by_label = {table.label: table for table in [*results, *made, *noise, *compared, held]}
 
     def table(label: str) -> list[Table]:
         return [by_label[label]] if label in by_label else []
@@ -69,7 +72,7 @@ def build(params: Params, frame: pd.DataFrame, root: Path) -> Content:
             "time",
             "Where the time goes, and what it buys",
             "",
-            ["phases", "learning-by-time", "learning-by-step"],
+            ["phases", "learning-by-time", "learning-by-step", *table("tab:memory")],
         ),
         Section(
             "ratio",
@@ -100,8 +103,28 @@ def build(params: Params, frame: pd.DataFrame, root: Path) -> Content:
             [*table("tab:sft-para"), *table("tab:rl-para"), *table("tab:package")],
         ),
     ]
-    appendix = sorted([*made, *noise, *compared], key=lambda one: one.number)
-    return Content(results, appendix, sections)
+    appendix = sorted([*made, *noise, *compared, held], key=lambda one: one.number)
+    said = f"The paper's claims, benchmark by benchmark: {verdicts(appendix)} here."
+    return Content("RAPID, measured", said, results, appendix, sections)
+
+
+def build_studies(params: Params, frame: pd.DataFrame, root: Path) -> Content:
+    """The studies' content: a section each, with its figures and tables."""
+    made = studies.tables(params, frame, root)
+    sections = []
+    for study in studies.studies(params, frame):
+        labels = [f"tab:{study.name}", f"tab:{study.name}-reach"]
+        sections.append(
+            Section(
+                study.name,
+                study.title,
+                "",
+                [study.name, f"{study.name}-curves", *(t for t in made if t.label in labels)],
+            )
+        )
+    benchmark = notes.benchmark(params.studies.benchmark)
+    said = f"One thing changed at a time: {params.tables.main.model} on {benchmark}."
+    return Content("RAPID, studied", said, made, [], sections)
 
 
 def _scale(params: Params, frame: pd.DataFrame) -> str:
@@ -134,9 +157,9 @@ def counts(frame: pd.DataFrame) -> str:
     )
 
 
-def verdicts(content: Content) -> str:
-    """9 hold, 3 do not hold, 8 are not tested here."""
-    (table,) = (one for one in content.appendix if one.label == "tab:claims")
+def verdicts(tables: list[Table]) -> str:
+    """9 hold, 3 do not hold, 8 are not tested."""
+    (table,) = (one for one in tables if one.label == "tab:claims")
     said = [row.cells[0][0].text for row in table.rows]
     words = {claims.HOLDS: "hold", claims.FAILS: "do not hold", claims.UNTESTED: "are not tested"}
     return listing([f"{said.count(verdict)} {word}" for verdict, word in words.items()])

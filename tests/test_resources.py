@@ -13,6 +13,7 @@ def params(values, **compute):
     values = copy.deepcopy(values)
     values["compute"] |= compute
     values["naive_grpo"]["sampling_batch"] = 4
+    values["sft"]["micro_batch"] = 1
     del values["studies"]
     for sizes in values["benchmarks"].values():
         sizes["n_step"] = 8
@@ -47,7 +48,7 @@ def test_evaluation_has_one_gpu_and_distillation_those_of_the_teacher(values):
 
 def test_jobs_that_are_made_on_cpus_ask_for_no_gpu(values):
     of = params(values, **GPU)
-    assert resources.gpus(specs.pretrain_spec(of, "tiny-qwen2")) == 0
+    assert resources.gpus(specs.model_spec(of, "tiny-qwen2")) == 0
     assert resources.gpus(specs.prepare_spec(of, "math")) == 0
     assert resources.gpus(None) == 0
 

@@ -9,7 +9,9 @@ from rapid.sft import sft_trainer
 
 @pytest.fixture
 def trainer(toy_model, tmp_path):
-    params = Sft(learning_rate=1e-3, epochs=1, batch=2, temperature=1.0, top_p=1.0, samples=1)
+    params = Sft(
+        learning_rate=1e-3, epochs=1, batch=2, micro_batch=1, temperature=1.0, top_p=1.0, samples=1
+    )
     common = {
         "output_dir": str(tmp_path),
         "use_cpu": True,
@@ -20,17 +22,17 @@ def trainer(toy_model, tmp_path):
         "gradient_checkpointing": False,
     }
     demonstrations = [
-        Demonstration(id="1", prompt="ab\n", completion="  cd"),
-        Demonstration(id="2", prompt="a\n", completion="  c"),
+        Demonstration(id="1", prompt="ab\n", message="AB", completion="  cd"),
+        Demonstration(id="2", prompt="a\n", message="A", completion="  c"),
     ]
     return sft_trainer(toy_model, demonstrations, params, common)
 
 
 def test_the_loss_is_on_the_completion_and_its_end_only(trainer):
-    (batch,) = trainer.get_train_dataloader()
     tokenizer = trainer.processing_class
     imitated = {
         tokenizer.decode([token for token in row if token != -100])
+        for batch in trainer.get_train_dataloader()
         for row in batch["labels"].tolist()
     }
     assert imitated == {"  cd<eos>", "  c<eos>"}
@@ -45,5 +47,6 @@ def test_the_tokens_are_those_of_prompt_and_completion_apart(trainer):
     assert row["input_ids"][: len(prompt)] == prompt
 
 
-def test_it_trains(trainer):
+def test_a_step_takes_several_passes(trainer):
+    assert trainer.args.gradient_accumulation_steps == 2
     assert trainer.train().global_step == 1

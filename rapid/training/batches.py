@@ -3,15 +3,17 @@
 inference batch  H mini-batches; sampled at once
 mini-batch       N_step completions, whole groups; one optimizer step
 pass             some groups of a mini-batch; one forward and backward pass of one process
+torn pass        the same, but each process runs only some rows of it forward and backward
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 Batch = dict[str, Tensor]
 Passes = list[list[int]]  # the groups of each pass
+FORWARD = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # what a model sees
 
 
 class Kept(torch.utils.data.Dataset):
@@ -28,6 +30,14 @@ class Kept(torch.utils.data.Dataset):
         if index not in self._rows:
             self._rows[index] = self._dataset[index]
         return self._rows[index]
+
+
+def endless(dataset, seed: int) -> Iterator[dict]:
+    """A dataset's rows for ever, pass after pass, each in another order: the same in all processes."""
+    order = torch.Generator().manual_seed(seed)
+    while True:
+        for index in torch.randperm(len(dataset), generator=order).tolist():
+            yield dataset[index]
 
 
 def mini_batches(batch: Batch, steps: int) -> list[Batch]:
@@ -64,12 +74,20 @@ def passes(
 ) -> list[Batch]:
     """The passes of one process, as many as of any other.
 
+    Groups are divided among processes; where part of a group is enough for each, one torn pass divides
+    the completions.
+
     Args:
         groups: those of the mini-batch to be run.
         size: groups of a pass, in order and untrimmed, if there is no budget.
         budget: padded tokens of a pass.
         least: passes to make even if there is nothing to run.
     """
+    trim = budget is not None
+    part = part_of_group(len(groups), group_size, processes)
+    if groups and part < group_size:  # less than one group's tokens: within any budget
+        piece = with_shares(take(mini_batch, groups, group_size, trim), mini_batch, processes=1)
+        return [torn(piece, part, process)]
     widths = group_widths(mini_batch, group_size)
     costs = [sum(width) for width in widths]
     shares = share_out(groups, costs, processes)
@@ -77,13 +95,21 @@ def passes(
         plans = [[share[i : i + size] for i in range(0, len(share), size)] for share in shares]
     else:
         plans = [pack(share, widths, group_size, budget) for share in shares]
-    trim = budget is not None
     made = [
         with_shares(take(mini_batch, some, group_size, trim), mini_batch, processes)
         for some in plans[process]
     ]
     idle = without_weight(take(mini_batch, [costs.index(min(costs))], group_size, trim=True))
     return made + [idle] * (max(least, *map(len, plans)) - len(made))
+
+
+def part_of_group(groups: int, group_size: int, processes: int) -> int:
+    """The completions of one group that each process has to run, so that all are run by some.
+
+    It divides group_size, so that a process has one prompt; it is group_size where groups are not torn.
+    """
+    least = max(1, -(-groups * group_size // processes))
+    return next((part for part in range(least, group_size) if group_size % part == 0), group_size)
 
 
 def share_out(groups: Sequence[int], costs: Sequence[int], processes: int) -> list[list[int]]:
@@ -144,6 +170,23 @@ def with_shares(piece: Batch, mini_batch: Batch, processes: int) -> Batch:
         "sequence_share": torch.tensor(part * processes, device=tokens.device),
         "token_share": tokens * processes,
     }
+
+
+def torn(piece: Batch, part: int, process: int) -> Batch:
+    """The pass with `own_rows`, (part,): those of it that a process runs.
+
+    A process for which none is left runs the last, beyond the number of rows: it does not count.
+    """
+    last = len(piece["completion_ids"]) - 1
+    own = torch.arange(process * part, (process + 1) * part, device=piece["completion_ids"].device)
+    return piece | {"own_rows": own.clamp(max=last)}
+
+
+def own_part(piece: Batch) -> Batch:
+    """What a process runs of a pass: all of it, unless it is torn."""
+    if "own_rows" not in piece:
+        return piece
+    return rows({name: piece[name] for name in FORWARD}, piece["own_rows"])
 
 
 def without_weight(piece: Batch) -> Batch:

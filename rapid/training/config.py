@@ -1,5 +1,6 @@
 """RapidConfig: TRL's GRPOConfig with the paper's letters."""
 
+import math
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Literal
 
@@ -31,7 +32,10 @@ class RapidConfig(GRPOConfig):
         objective: "rapid", or a baseline in the same loop: "pg", "grpo", "dapo".
         H: optimizer steps on one inference batch, N_inference / N_step.
         n_step: N_step, completions an optimizer step, over all processes. `num_generations` is
-            N_group. TRL's batch sizes and accumulation steps follow from these: leave them unset.
+            N_group, and divides it. Processes sample equal parts of the H * n_step completions of
+            an inference batch, and divide a step's groups; where they are more than the groups, they
+            divide the completions. TRL's batch sizes and accumulation steps follow from these: leave
+            them unset.
         eta: importance weights are clipped to at most eta (objective "rapid").
         clip: "advantage" clips the weights in the advantage only (Algorithm 1 to the letter);
             "both" clips the weight in front of it too; "nowhere" clips none.
@@ -106,7 +110,7 @@ class RapidConfig(GRPOConfig):
     )
     # These follow from n_step and H.
     per_device_train_batch_size: int | None = field(
-        default=None, metadata={"help": "Follows: n_step over the number of processes."}
+        default=None, metadata={"help": "Follows: n_step over the number of processes, rounded up."}
     )
 
     def __post_init__(self):
@@ -114,14 +118,13 @@ class RapidConfig(GRPOConfig):
         if self.bf16 is None and not self.fp16:  # TRL's default is bf16, which a laptop cannot do
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
         processes = self.device and self.world_size  # the device's set-up says how many there are
-        if self.n_step % (self.num_generations * processes):
+        if self.H * self.n_step % processes:
             raise ValueError(
-                f"n_step={self.n_step} completions are not whole groups of num_generations="
-                f"{self.num_generations} on each of {processes} process(es): make n_step a multiple "
-                f"of {self.num_generations * processes}"
+                f"H={self.H} * n_step={self.n_step} completions of an inference batch are not as many "
+                f"on each of {processes} process(es): make H * n_step a multiple of {processes}"
             )
         follows = {
-            "per_device_train_batch_size": self.n_step // processes,
+            "per_device_train_batch_size": math.ceil(self.n_step / processes),
             "gradient_accumulation_steps": 1,
             "steps_per_generation": self.H,
             "generation_batch_size": self.H * self.n_step,
@@ -135,7 +138,10 @@ class RapidConfig(GRPOConfig):
                 )
             setattr(self, name, value)
         self.steps_per_generation = None  # TRL takes one of the two, and finds the other
+        if self.n_step % processes:  # TRL checks steps; an inference batch is what processes share
+            self.per_device_train_batch_size = self.generation_batch_size // processes
         super().__post_init__()
+        vars(self).update(follows)
 
     def _check(self) -> None:
         group = self.num_generations

@@ -12,14 +12,15 @@ Where it departs from TRL's loop:
 6. It knows where its time goes (`clock`).
 """
 
+import math
 import time
 from contextlib import ExitStack, contextmanager, nullcontext
+from itertools import islice
 
 import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import RandomSampler
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
 
@@ -33,6 +34,7 @@ from rapid.training.forward import completion_logp
 from rapid.training.generation import instrumented
 from rapid.training.loss import pass_loss
 from rapid.training.metrics import WeightedMeans
+from rapid.training.processes import gathered, with_others
 from rapid.training.rewards import StreamedRewards
 from rapid.training.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
 
@@ -78,11 +80,14 @@ class RapidTrainer(GRPOTrainer):
         self._refuse_too_few_prompts()
         self.clock = PhaseClock()
         self.completions_sampled = 0  # by this process
+        self.last_pass: tuple[int, Batch, torch.Tensor] | None = (
+            None  # step, what ran, log pi (N, T)
+        )
         self._steps: list[list[Batch]] = []  # the passes of each optimizer step to come
         self._mini_batches: list[Batch] = []
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
         self._rewards_per_func: torch.Tensor | None = None
-        self._spare_prompts = iter(())
+        self._spare_prompts = batches.endless(self.train_dataset, self.args.seed + 1)
         self._sampled_logp: list[torch.Tensor] = []  # (T,) for each completion just sampled
         self._means = WeightedMeans(
             lambda values: self.accelerator.reduce(values, "mean"), self.args.reduce_metrics_once
@@ -102,14 +107,14 @@ class RapidTrainer(GRPOTrainer):
                 f"{self.num_generations}): lower H or n_step, or repeat the dataset"
             )
 
-    def get_train_dataloader(self):
+    def _get_dataloader(self, dataset, description, batch_size, is_training=False, **others):
         """TRL's, which yields an inference batch anew at each of its H steps: its rows are kept."""
-        whole = self.train_dataset
-        self.train_dataset = batches.Kept(whole) if isinstance(whole, Dataset) else whole
-        try:
-            return super().get_train_dataloader()
-        finally:
-            self.train_dataset = whole
+        if is_training:
+            batch_size = self.args.generation_batch_size // self.accelerator.num_processes
+            dataset = batches.Kept(dataset) if isinstance(dataset, Dataset) else dataset
+        return super()._get_dataloader(
+            dataset, description, batch_size, is_training=is_training, **others
+        )
 
     # Sample and grade -----------------------------------------------------------------------------
 
@@ -119,13 +124,17 @@ class RapidTrainer(GRPOTrainer):
         args = self.args
         if self._step % args.H == 0 or not self._steps:
             with self.clock.phase("other"):
-                batch = self._generate_and_score_completions(inputs)
-                batch = self._gathered(self._resample(batch))
+                batch = self._resample(self._sample(inputs))
                 self._mini_batches = batches.mini_batches(batch, args.H)
                 with self.clock.phase("backpropagation"):
                     self._steps = [self._passes(step) for step in range(args.H)]
                     self._find_behavior_logp()
         return self._steps[self._step % args.H]
+
+    def _sample(self, inputs: list[dict]) -> Batch:
+        """Completions of these and of the other processes' prompts, graded."""
+        batch = self._generate_and_score_completions(inputs)
+        return gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
 
     def _generate_and_score_completions(self, inputs) -> Batch:
         self._examples, self._sampled_logp = inputs, []
@@ -161,6 +170,8 @@ class RapidTrainer(GRPOTrainer):
             return super()._generate(prompts)
 
     def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, *args):
+        if len(prompt_ids) % num_generations:
+            num_generations = 1  # groups are torn between processes: each completion by itself
         size = self.args.sampling_batch_size or len(prompt_ids)
         completion_ids, logps = [], []
         for start in range(0, len(prompt_ids), size):
@@ -236,15 +247,16 @@ class RapidTrainer(GRPOTrainer):
 
     def _resample(self, batch: Batch) -> Batch:
         """Replace groups without signal by groups of other prompts, for a bounded number of rounds."""
-        group = self.num_generations
+        group, processes = self.num_generations, self.accelerator.num_processes
         for _ in range(1, self.args.dynamic_sampling_rounds):
             dead = batches.without_signal(batch["accuracy"], group)
-            count = torch.tensor(len(dead), device=self.accelerator.device)
-            count = int(self.accelerator.gather(count).max())  # all processes sample alike
-            if not count:
+            if not len(dead):
                 break
-            inputs = [prompt for prompt in self._draw(count) for _ in range(group)]
-            fresh = self._generate_and_score_completions(inputs)
+            least = math.lcm(group, processes) // group  # else some would sample more than others
+            count = least * math.ceil(len(dead) / least)
+            prompts = [one for one in islice(self._spare_prompts, count) for _ in range(group)]
+            with self.accelerator.split_between_processes(prompts) as inputs:
+                fresh = self._sample(inputs)
             # Only groups with signal are taken over, so that no round makes a batch poorer.
             is_dead = torch.zeros(count, dtype=torch.bool, device=dead.device)
             is_dead[batches.without_signal(fresh["accuracy"], group)] = True
@@ -255,31 +267,7 @@ class RapidTrainer(GRPOTrainer):
             batch = batches.replace_groups(batch, fresh, dead, group, pad_id)
         return batch
 
-    def _draw(self, count: int) -> list[dict]:
-        """`count` further prompts: endless passes over the training set, in an order of their own."""
-        drawn = []
-        while len(drawn) < count:
-            index = next(self._spare_prompts, None)
-            if index is None:
-                self._spare_prompts = iter(RandomSampler(self.train_dataset))
-            else:
-                drawn.append(self.train_dataset[index])
-        return drawn
-
     # Split into mini-batches, and these into passes -----------------------------------------------
-
-    def _gathered(self, batch: Batch) -> Batch:
-        """The inference batch of all processes, whose groups any of them can run."""
-        if self.accelerator.num_processes == 1:
-            return batch
-        gathered = {}
-        for name, value in batch.items():
-            if value.dim() == 2:
-                width = torch.tensor(value.size(1), device=value.device)
-                width = int(self.accelerator.gather(width).max())
-                value = batches.widen(value, width, name, self._tokenizer.pad_token_id)
-            gathered[name] = self.accelerator.gather(value)
-        return gathered
 
     def _passes(self, step: int) -> list[Batch]:
         """What this process runs in a step: the same number of passes as the others."""
@@ -368,8 +356,13 @@ class RapidTrainer(GRPOTrainer):
 
     def _logp(self, model, piece: Batch) -> torch.Tensor:
         share = self.args.share_prefill and not self.args.gradient_checkpointing
+        own = batches.own_part(piece)
+        one_prompt = math.gcd(len(own["completion_ids"]), self._group())
         with self.accelerator.autocast():
-            return completion_logp(model, piece, self._group(), self.temperature, share)
+            logp = completion_logp(model, own, one_prompt, self.temperature, share)
+        if "own_rows" in piece:
+            logp = with_others(logp, self.accelerator)[: len(piece["completion_ids"])]
+        return logp
 
     def _group(self) -> int:
         return self.num_generations if self.model.training else self.num_generations_eval
@@ -379,6 +372,7 @@ class RapidTrainer(GRPOTrainer):
         logp = self._logp(model, inputs)  # (N, T)
         loss, metrics, weight = pass_loss(self.args, logp, inputs, self._group())
         self._means.add(metrics, weight)
+        self.last_pass = self.state.global_step + 1, inputs, logp.detach()
         if not self.model.training:
             for name, value in self._means.take()[0].items():
                 self._metrics["eval"][f"rapid/{name}"].append(value)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 
 from rapid.params import Params
-from reports.plots import curves, phases, sweep, tokens, tradeoff
+from reports.plots import curves, phases, studies, sweep, tokens, tradeoff
 from reports.plots.style import Figure
 
 
 def build(params: Params, frame: pd.DataFrame, root: Path) -> list[Figure]:
-    """All figures of the report, in its order. A study adds its own to this list."""
+    """All figures of the report, in its order."""
     return [
         phases.figure(params, frame),
         tradeoff.figure(params, frame),
@@ -22,3 +22,8 @@ def build(params: Params, frame: pd.DataFrame, root: Path) -> list[Figure]:
         *sweep.figures(params, frame),
         tokens.figure(params, root),
     ]
+
+
+def build_studies(params: Params, frame: pd.DataFrame, root: Path) -> list[Figure]:
+    """All figures of the studies."""
+    return studies.figures(params, frame, root)

@@ -16,6 +16,8 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from rapid.algorithms import RAPID, parse
+from rapid.specs import BASE
 from reports import notes
 from reports.formats import HOUR, MINUTE
 
@@ -63,7 +65,7 @@ class Look:
 
 
 LOOKS = {
-    "base": Look(BLACK, "x"),
+    BASE: Look(BLACK, "x"),
     "sft": Look(GREY, "h", (0, (1, 1))),
     "grpo": Look(BLUE, "o", "-"),
     "naive-grpo": Look(SKY, "s", (0, (4, 1.5))),
@@ -80,9 +82,12 @@ RAPID_LOOKS = [
 
 def look(algorithm: str) -> Look:
     """The same in every figure; RAPID's is its H's."""
-    if algorithm.startswith("rapid-H"):
-        return RAPID_LOOKS[int(algorithm.removeprefix("rapid-H")).bit_length() % len(RAPID_LOOKS)]
-    return LOOKS.get(algorithm, Look(BLACK, "."))
+    if algorithm == BASE:
+        return LOOKS[BASE]
+    found = parse(algorithm)
+    if found.kind == RAPID:
+        return RAPID_LOOKS[found.H.bit_length() % len(RAPID_LOOKS)]
+    return LOOKS[found.kind]
 
 
 def panels(

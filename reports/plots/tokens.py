@@ -6,10 +6,11 @@ import matplotlib
 from matplotlib import pyplot as plt
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.patches import Rectangle
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError
 
+from rapid.algorithms import RAPID, parse
 from rapid.params import Params
-from rapid.records import Record
+from rapid.records import TokenWeights
 from rapid.specs import runs
 from reports import notes
 from reports.collect import BadRun
@@ -20,25 +21,6 @@ from reports.plots.style import Figure
 FILE = "token_weights.json"  # in the folder of a RAPID run
 COLUMNS = 86  # characters a line
 LINE, BAR = 2.2, 0.55  # heights of a line of text and of the longest bar, in lines of type
-
-
-class TokenWeights(Record):
-    """token_weights.json: one completion of a RAPID run at one optimizer step."""
-
-    tokens: list[str] = Field(min_length=1, description="the completion's tokens, as text")
-    log_weights: list[float] = Field(description="log pi - log mu, nats, one a token")
-    H: int
-    step: int = Field(description="optimizer step, from 1")
-    benchmark: str
-    id: str = Field(description="of the problem")
-
-    @model_validator(mode="after")
-    def _one_a_token(self):
-        if len(self.tokens) != len(self.log_weights):
-            raise ValueError(
-                f"{len(self.tokens)} tokens, but {len(self.log_weights)} log_weights: one a token"
-            )
-        return self
 
 
 def figure(params: Params, root: Path) -> Figure:
@@ -69,8 +51,8 @@ def figure(params: Params, root: Path) -> Figure:
 
 def find(params: Params, root: Path) -> str | None:
     """The first run that wrote one, largest H first: where weights differ most from 1."""
-    rapids = [run for run in runs(params) if run.algorithm.startswith("rapid-")]
-    rapids.sort(key=lambda run: -int(run.algorithm.removeprefix("rapid-H")))
+    rapids = [run for run in runs(params) if parse(run.algorithm).kind == RAPID]
+    rapids.sort(key=lambda run: -parse(run.algorithm).H)
     paths = (f"{run.folder}/{FILE}" for run in rapids)
     return next((path for path in paths if (root / path).is_file()), None)
 

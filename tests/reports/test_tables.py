@@ -1,11 +1,6 @@
 """The four tables as plain data."""
 
-import json
-import math
-import statistics
-
 import pytest
-from scipy.stats import pearsonr
 
 from rapid.params import load
 from rapid.specs import Run, evaluations
@@ -14,7 +9,6 @@ from reports.collect import collect
 from reports.notes import algorithm
 from reports.table import letters
 
-MOMENTS = (statistics.mean, statistics.stdev)
 REASON_EVALUATION = "not evaluated: evaluation.json is missing"
 REASON_SUMMARY = "not trained: summary.json is missing"
 
@@ -54,80 +48,6 @@ def test_layout_follows_the_parameters(params, runs):
         ("MBPP+", "Pass@1"), ("", "Pass@8"), ("MATH", "Pass@1"),
     ]  # fmt: skip
     assert all(len(row.cells[0]) == 4 for row in correlations.rows)
-
-
-def read(runs, folder: str, file: str) -> list[dict]:
-    """The documents of both seeds."""
-    return [json.loads((runs.root / folder / f"seed{n}" / file).read_text()) for n in (0, 1)]
-
-
-def test_table_1_recomputed_from_the_raw_files(params, runs):
-    runs.all(params)
-    main = build(params, runs)[0]
-    seen = 0
-    for benchmark, title in (("mbpp_plus", "MBPP+"), ("math", "MATH")):
-        for name in ("base", *params.tables.main.algorithms):
-            documents = read(runs, f"evaluations/{benchmark}/tiny_qwen/{name}", "evaluation.json")
-            for k in params.benchmarks[benchmark].pass_at:
-                scores = [100 * document["pass_at"][str(k)] for document in documents]
-                cell = column(main, title, f"Pass@{k}")[algorithm(name)]
-                assert cell.text == f"{statistics.mean(scores):.1f}%"
-                assert cell.deviation == f"{statistics.stdev(scores):.1f}%"
-                seen += 1
-            cell = column(main, title, "Runtime")[algorithm(name)]
-            if name == "base":
-                assert (cell.text, cell.deviation, cell.reason) == ("N/A", "", "")
-                continue
-            documents = read(runs, f"runs/{benchmark}/tiny_qwen/{name}", "summary.json")
-            mean = statistics.mean(document["runtime"]["total"] for document in documents)
-            expected = f"{mean / 60:.1f}m" if mean < 3594 else f"{mean // 3600:.0f}h"
-            assert cell.text.startswith(expected)
-            seen += 1
-    assert seen == 8 * 3 + 7 * 2
-    assert main.footnotes == {}
-
-
-def clock(mean: float, deviation: float) -> list[str]:
-    """Seconds of minutes or more, as the tables print them."""
-
-    def hours(seconds):
-        return f"{round(seconds / 60) // 60}h{round(seconds / 60) % 60:02d}m"
-
-    if mean < 3594:
-        return [f"{mean / 60:.1f}m", f"{deviation / 60:.1f}m"]
-    return [hours(mean), f"{deviation / 60:.1f}m" if deviation < 3600 else hours(deviation)]
-
-
-def test_table_3_recomputed_from_the_raw_files(params, runs):
-    runs.all(params)
-    table = build(params, runs)[2]
-    seen = 0
-    for benchmark, title in (("mbpp_plus", "MBPP+"), ("math", "MATH")):
-        for h in params.tables.staleness.H:
-            path = f"{benchmark}/tiny_qwen/rapid-H{h}"
-            evaluated = read(runs, f"evaluations/{path}", "evaluation.json")
-            trained = read(runs, f"runs/{path}", "summary.json")
-            expected = {}
-            for k in params.benchmarks[benchmark].pass_at:
-                # From the verdicts, by the product form of the estimator: 1 - prod(1 - k / i).
-                shares = []
-                for document in evaluated:
-                    missed = [
-                        math.prod(1 - k / i for i in range(s["samples"] - s["correct"] + 1,
-                                                           s["samples"] + 1))
-                        for s in document["scores"]
-                    ]  # fmt: skip
-                    shares.append(100 * (1 - statistics.mean(missed)))
-                expected[f"Pass@{k}"] = [f"{round(f(shares), 9):.1f}%" for f in MOMENTS]
-            expected["Time"] = clock(
-                *(f([d["runtime"]["total"] for d in trained]) for f in MOMENTS)
-            )
-            expected["Stale"] = [f"{f([d['staleness'] for d in trained]):.2f}" for f in MOMENTS]
-            for name, texts in expected.items():
-                cell = column(table, title, name)[str(h)]
-                assert [cell.text, cell.deviation] == texts
-                seen += 1
-    assert seen == 2 * (2 + 2) + 2 * (1 + 2)
 
 
 def test_accuracy_ranks_high_and_runtime_ranks_low_without_base_and_sft(params, runs):
@@ -184,34 +104,6 @@ def test_seeds_missing_for_two_reasons_name_both(params, runs):
     runs.evaluation(run("pg", seed=1), status="unavailable", note="no Lean")
     cell = column(build(params, runs)[0], "MBPP+", "Pass@1")["PG"]
     assert cell.reason == f"{REASON_EVALUATION}; not evaluated: no Lean"
-
-
-def test_correlations_are_over_individual_runs(params, runs):
-    runs.all(params)
-    points = [(h, run(f"rapid-H{h}", seed)) for h in (2, 4) for seed in (0, 1)]
-    files = [
-        (
-            h,
-            runs.root / point.evaluation / "evaluation.json",
-            runs.root / point.folder / "summary.json",
-        )
-        for h, point in points
-    ]
-    ratios = [h for h, _, _ in files]
-    accuracy = [json.loads(path.read_text())["pass_at"]["8"] for _, path, _ in files]
-    summaries = [json.loads(path.read_text()) for _, _, path in files]
-    expected = [
-        pearsonr(ratios, values).statistic
-        for values in (
-            accuracy,
-            [summary["runtime"]["total"] for summary in summaries],
-            [summary["staleness"] for summary in summaries],
-        )
-    ]
-    table = build(params, runs)[3]
-    cells = table.rows[1].cells[0][1:]
-    assert [cell.text for cell in cells] == [f"{r:.3f}".replace("-", "−") for r in expected]
-    assert "n = 4 a benchmark" in table.notes[0]
 
 
 def test_a_correlation_of_equal_values_is_a_dash(params, runs):

@@ -1,7 +1,6 @@
-"""Training loops on the toy model, plain and with each saving, for tests in one and two processes."""
+"""Training loops on the toy model, plain and with each saving, for tests in one and several processes."""
 
 import random
-from collections import Counter
 
 import torch
 from datasets import Dataset
@@ -46,10 +45,11 @@ class ScriptedTrainer(RapidTrainer):
     """Samples what the prompt, the place in its group and the step say: alike in any number of processes."""
 
     def _generate_single_turn(self, prompt_ids, *_):
-        seen, completions = Counter(), []
-        for ids in map(tuple, prompt_ids):
-            rng = random.Random(repr((ids, seen[ids], self.state.global_step)))
-            seen[ids] += 1
+        completions = []
+        first = self.accelerator.process_index * len(prompt_ids)
+        for row, ids in enumerate(map(tuple, prompt_ids), first):
+            place = row % self.num_generations
+            rng = random.Random(repr((ids, place, self.state.global_step)))
             completions.append([rng.randrange(2, 258) for _ in range(rng.randint(1, 8))])
         for row, ids in enumerate(completions):
             self._grade_early(row, ids)

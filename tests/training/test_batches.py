@@ -7,9 +7,12 @@ import pytest
 import torch
 
 from rapid.training.batches import (
+    endless,
     group_widths,
     mini_batches,
+    own_part,
     pack,
+    part_of_group,
     passes,
     replace_groups,
     share_out,
@@ -147,7 +150,7 @@ class TestPasses:
             assert sum(shares) / 2 == pytest.approx(5 / 12)
 
     def test_a_process_without_work_takes_part_without_weight(self):
-        _, idle = self.of([3])
+        *_, idle = self.of([1, 3, 5], processes=4)
         assert [piece["sequence_share"].item() for piece in idle] == [0]
 
     def test_without_anything_to_run_there_is_no_pass_unless_one_is_needed(self):
@@ -158,6 +161,61 @@ class TestPasses:
         (made,) = self.of([0, 1, 2], processes=1, budget=None)
         assert [piece["completion_ids"][:, 0].tolist() for piece in made] == [[0, 1, 2, 3], [4, 5]]
         assert {piece["completion_ids"].size(1) for piece in made} == {3}
+
+
+@pytest.mark.parametrize(
+    ("groups", "group_size", "processes", "part"),
+    [
+        (1, 4, 1, 4),
+        (1, 4, 2, 2),
+        (1, 4, 4, 1),
+        (1, 4, 8, 1),
+        (1, 4, 3, 2),
+        (2, 4, 4, 2),
+        (3, 4, 4, 4),  # a part of 3 would have two prompts
+        (5, 4, 4, 4),
+        (3, 8, 7, 4),
+    ],
+)
+def test_a_process_runs_part_of_one_group_or_whole_groups(groups, group_size, processes, part):
+    assert part_of_group(groups, group_size, processes) == part
+
+
+class TestTornPass:
+    def of(self, groups, processes):
+        whole = batch(12) | {"rewards": torch.arange(12.0)}
+        whole["completion_mask"][::3, 1:] = 0
+        settings = {"processes": processes, "size": 2, "budget": 100}
+        made = [passes(whole, groups, 4, process=p, **settings) for p in range(processes)]
+        assert all(len(process) == 1 for process in made)
+        return [process[0] for process in made]
+
+    def test_processes_run_each_completion_once_and_see_all(self):
+        made = self.of([1], 4)
+        assert [own_part(p)["completion_ids"][:, 0].tolist() for p in made] == [[4], [5], [6], [7]]
+        assert all(piece["rewards"].tolist() == [4, 5, 6, 7] for piece in made)
+
+    def test_a_process_has_one_prompt(self):
+        made = self.of([0, 2], 4)
+        own = [own_part(piece)["prompt_ids"][:, 0].tolist() for piece in made]
+        assert own == [[0, 1], [2, 3], [8, 9], [10, 11]]
+
+    def test_a_process_for_which_nothing_is_left_runs_the_last_again(self):
+        own = [own_part(piece)["completion_ids"][:, 0].tolist() for piece in self.of([0], 3)]
+        assert own == [[0, 1], [2, 3], [3, 3]]
+
+    def test_all_have_the_share_of_the_whole_pass(self):
+        for piece in self.of([1], 4):
+            assert piece["sequence_share"].item() == pytest.approx(1 / 3)
+            assert piece["token_share"].item() == pytest.approx(10 / 28)
+
+
+def test_spare_prompts_are_all_prompts_again_and_again_and_alike_everywhere():
+    here, there = endless(range(5), seed=1), endless(range(5), seed=1)
+    first, second = ([next(here) for _ in range(5)] for _ in range(2))
+    assert sorted(first) == sorted(second) == list(range(5))
+    assert first != second
+    assert [next(there) for _ in range(10)] == first + second
 
 
 def test_groups_without_signal():

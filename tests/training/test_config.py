@@ -65,5 +65,24 @@ def test_a_contradiction_is_refused(change, message):
         RapidConfig(**{**GOOD, **change})
 
 
+@pytest.mark.parametrize(
+    ("processes", "H", "n_step", "each"),
+    [(4, 1, 4, 1), (4, 4, 4, 1), (2, 1, 4, 2), (8, 2, 4, 1), (3, 3, 4, 2), (8, 2, 20, 3)],
+)
+def test_groups_may_be_torn_between_processes(monkeypatch, processes, H, n_step, each):
+    monkeypatch.setattr(RapidConfig, "world_size", processes)
+    config = RapidConfig(**GOOD | {"H": H, "n_step": n_step})
+    assert config.generation_batch_size == H * n_step
+    assert config.steps_per_generation == H
+    assert config.per_device_train_batch_size == each
+    assert replace(config, learning_rate=0.1).steps_per_generation == H
+
+
+def test_an_inference_batch_that_processes_cannot_share_is_refused(monkeypatch):
+    monkeypatch.setattr(RapidConfig, "world_size", 8)
+    with pytest.raises(ValueError, match=r"make H \* n_step a multiple of 8"):
+        RapidConfig(**GOOD | {"H": 1, "n_step": 4})
+
+
 def test_on_policy_may_truncate_sampling():
     RapidConfig(**{**GOOD, "H": 1, "objective": "pg", "top_p": 0.9})

@@ -1,6 +1,7 @@
-"""Two processes, under DDP and under DeepSpeed ZeRO-2 with the paper's configuration, learn as one does.
+"""Several processes, under DDP and under DeepSpeed ZeRO-2 with the paper's configuration, learn as one does.
 
-Completions are scripted, so that all see the same inference batches.
+Completions are scripted, so that all see the same inference batches. Also with the paper's N_step = 4 and
+groups of 4, which processes have to tear.
 """
 
 import json
@@ -11,21 +12,47 @@ import sys
 import pytest
 import torch
 import yaml
+from transformers import AutoModelForCausalLM
 
 from tests.conftest import ROOT
 from tests.training.loops import PLAIN, SAVINGS, ScriptedTrainer, run, weights
 
 ALL = {name: value for saving in SAVINGS.values() for name, value in saving.items()}
-LOOPS = {
+WHOLE = {
     f"{objective}-{name}": {"objective": objective, **PLAIN, **settings}
     for objective, savings in (("rapid", SAVINGS), ("dapo", {}))
     for name, settings in {"plain": {}, "saved": ALL, **savings}.items()
 }
+ONE_GROUP = {"n_step": 4, "num_generations": 4, "max_steps": 9}
+PAIR = {"n_step": 2, "num_generations": 2}
+TORN = {
+    "torn-plain": {"objective": "rapid", "H": 2, **ONE_GROUP, **PLAIN},
+    **{
+        f"torn-rapid-H{steps}": {"objective": "rapid", "H": steps, **ONE_GROUP, **ALL}
+        for steps in (1, 2, 4)
+    },
+    "torn-pg": {"objective": "pg", **ONE_GROUP, **ALL},
+    "torn-grpo": {"objective": "grpo", **ONE_GROUP, **ALL},
+    "torn-dapo": {"objective": "dapo", "dynamic_sampling_rounds": 3, **ONE_GROUP, **ALL},
+    "torn-pair": {"objective": "rapid", "H": 2, **ONE_GROUP, **PAIR, **ALL},
+}
+# Sampled, not scripted; three steps, so that processes sample parts of groups.
+SAMPLED = {
+    "sampled": {
+        "objective": "rapid",
+        "H": 3,
+        "scripted": False,
+        **ONE_GROUP,
+        **ALL,
+        "skip_zero_groups": False,
+    }
+}
+LOOPS = WHOLE | TORN
 
 
-def launch(kind: str, processes: int, model, folder) -> list[dict]:
-    """Train all loops in so many processes; the results of each process by the loop's name."""
-    (folder / "asked.json").write_text(json.dumps(LOOPS))
+def launch(kind: str, processes: int, loops: dict, model, folder) -> list[dict]:
+    """Train the loops in so many processes; the results of each process by the loop's name."""
+    (folder / "asked.json").write_text(json.dumps(loops))
     if kind == "ddp":
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
         command += ["--nproc-per-node", str(processes)]
@@ -42,32 +69,41 @@ def launch(kind: str, processes: int, model, folder) -> list[dict]:
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return [
-        {name: torch.load(folder / f"{name}.{process}.pt") for name in LOOPS}
+        {name: torch.load(folder / f"{name}.{process}.pt") for name in loops}
         for process in range(processes)
     ]
 
 
 @pytest.fixture(scope="module", params=["ddp", pytest.param("zero2", marks=pytest.mark.slow)])
 def both(request, toy_model, tmp_path_factory):
-    return launch(request.param, 2, toy_model, tmp_path_factory.mktemp(request.param))
+    return launch(
+        request.param, 2, LOOPS | SAMPLED, toy_model, tmp_path_factory.mktemp(request.param)
+    )
+
+
+@pytest.fixture(scope="module", params=["ddp", "zero2"])
+def four(request, toy_model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(f"{request.param}-4")
+    return launch(request.param, 4, TORN | SAMPLED, toy_model, folder)
 
 
 @pytest.fixture(scope="module")
 def alone(toy_model, tmp_path_factory):
-    """Final weights of the plain loops in one process."""
-    folder = tmp_path_factory.mktemp("alone")
-    return {
-        objective: weights(
-            run(
-                toy_model,
-                folder,
-                trainer=ScriptedTrainer,
-                dtype=torch.float32,
-                **LOOPS[f"{objective}-plain"],
+    """The final weights of a loop in one process that saves nothing."""
+    known = {}
+
+    def of(name: str) -> torch.Tensor:
+        settings = LOOPS[name] | PLAIN
+        key = json.dumps(settings, sort_keys=True)
+        if key not in known:
+            folder = tmp_path_factory.mktemp("alone")
+            trainer = run(
+                toy_model, folder, trainer=ScriptedTrainer, dtype=torch.float32, **settings
             )
-        )
-        for objective in ("rapid", "dapo")
-    }
+            known[key] = weights(trainer)
+        return known[key]
+
+    return of
 
 
 def test_two_processes_took_part(both):
@@ -77,9 +113,58 @@ def test_two_processes_took_part(both):
 @pytest.mark.parametrize("name", LOOPS)
 def test_two_processes_learn_what_one_learns(both, alone, name):
     for process in both:
-        torch.testing.assert_close(
-            process[name]["weights"], alone[name.split("-")[0]], rtol=0, atol=1e-5
-        )
+        torch.testing.assert_close(process[name]["weights"], alone(name), rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TORN)
+def test_four_processes_learn_what_one_learns(four, alone, name):
+    for process in four:
+        assert process[name]["processes"] == 4
+        torch.testing.assert_close(process[name]["weights"], alone(name), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", TORN)
+def test_a_loop_of_one_group_learns_something_to_compare(both, toy_model, name):
+    start = AutoModelForCausalLM.from_pretrained(toy_model, dtype=torch.float32)
+    moved = both[0][name]["weights"] - torch.cat([p.flatten() for p in start.parameters()])
+    assert moved.abs().max() > 1e-3
+
+
+def rows_run(processes: list[dict], name: str) -> set[int]:
+    """The completions that a process runs in a step that has something to run."""
+    return {n for process in processes for rows in process[name]["rows"] for n in rows if n}
+
+
+@pytest.mark.parametrize("name", TORN)
+def test_a_torn_group_is_run_by_both(both, name):
+    assert rows_run(both, name) == {TORN[name]["n_step"] // 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TORN)
+def test_a_torn_group_is_run_by_all_four(four, name):
+    assert rows_run(four, name) == {1}
+
+
+def test_groups_without_signal_were_replaced(both):
+    assert sum(process["torn-dapo"]["completions"] for process in both) > 9 * 4
+
+
+def check_sampled(processes: list[dict]):
+    runs = [process["sampled"] for process in processes]
+    assert all(torch.equal(run["weights"], runs[0]["weights"]) for run in runs)
+    assert sum(run["completions"] for run in runs) == 9 * 4
+    assert max(row["rapid/sampler_mismatch"] for row in runs[0]["log"][::3]) < 1e-5
+
+
+def test_what_both_sample_of_a_torn_group_is_of_their_policy(both):
+    check_sampled(both)
+
+
+@pytest.mark.slow
+def test_what_four_sample_of_a_torn_group_is_of_their_policy(four):
+    check_sampled(four)
 
 
 @pytest.mark.parametrize("name", LOOPS)
@@ -101,5 +186,5 @@ def test_work_is_balanced_when_groups_are_skipped(both, objective):
 @pytest.mark.parametrize("name", LOOPS)
 def test_metrics_are_of_all_processes(both, name):
     assert both[0][name]["log"][0]["rapid/run"] <= 1 + 1e-6
-    if "plain" in name:
+    if name.endswith("plain"):
         assert all(row["rapid/run"] == pytest.approx(1) for row in both[0][name]["log"])

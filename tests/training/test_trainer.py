@@ -5,6 +5,7 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
 
@@ -192,6 +193,22 @@ def test_sampling_in_smaller_batches_samples_as_many(toy_model, tmp_path):
     run.train()
     assert set(sizes) == {4}
     assert sum(sizes) == run.completions_sampled == len(PROMPTS) * 4
+
+
+@pytest.mark.parametrize(("rows", "at_a_time"), [(8, 4), (6, 1)])
+def test_a_sampler_is_asked_for_groups_only_where_it_has_whole_ones(
+    toy_model, tmp_path, monkeypatch, rows, at_a_time
+):
+    asked = []
+
+    def note(self, prompt_ids, images, multimodal_fields, num_generations):
+        asked.append(num_generations)
+        return prompt_ids, None
+
+    run = trainer(toy_model, tmp_path)
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", note)
+    run._generate_single_turn([[1]] * rows, None, {}, 4)
+    assert asked == [at_a_time]
 
 
 def test_phases_are_measured_and_within_the_total(toy_model, tmp_path):

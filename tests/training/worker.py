@@ -13,6 +13,7 @@ from rapid.train import without_vllm
 
 without_vllm()
 
+from rapid.training import RapidTrainer, batches  # noqa: E402
 from tests.training.loops import ScriptedTrainer, build, weights  # noqa: E402
 
 
@@ -26,7 +27,8 @@ def count_rows(trainer) -> list[list[int]]:
         return step(*args)
 
     def watched_loss(model, inputs):
-        steps[-1].append(len(inputs["completion_ids"]) if inputs["sequence_share"] else 0)
+        run = batches.own_part(inputs)["completion_ids"]
+        steps[-1].append(len(run) if inputs["sequence_share"] else 0)
         return loss(model, inputs)
 
     trainer.training_step, trainer._compute_loss = watched_step, watched_loss
@@ -35,7 +37,8 @@ def count_rows(trainer) -> list[list[int]]:
 
 def main(asked: Path, model: Path, out: Path) -> None:
     for name, settings in json.loads(asked.read_text()).items():
-        trainer = build(model, out / name, trainer=ScriptedTrainer, dtype=torch.float32, **settings)
+        kind = ScriptedTrainer if settings.pop("scripted", True) else RapidTrainer
+        trainer = build(model, out / name, trainer=kind, dtype=torch.float32, **settings)
         rows = count_rows(trainer)
         trainer.train()
         process = trainer.accelerator.process_index
@@ -44,6 +47,7 @@ def main(asked: Path, model: Path, out: Path) -> None:
                 "weights": weights(trainer),
                 "log": [row for row in trainer.state.log_history if "rapid/run" in row],
                 "rows": rows,
+                "completions": trainer.completions_sampled,
                 "kind": str(trainer.accelerator.distributed_type),
                 "processes": trainer.accelerator.num_processes,
             },

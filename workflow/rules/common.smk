@@ -10,7 +10,7 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, workflow.basedir)
 os.environ.update(PYTHONPATH=workflow.basedir)
 
-from rapid import algorithms, jobs, preflight, resources, specs, warm
+from rapid import algorithms, jobs, models, preflight, resources, specs, warm
 from rapid.chain import NOTE
 from rapid.lease import usable_cores
 from rapid.params import BadParams, load
@@ -37,6 +37,33 @@ def run_of(wildcards):
         algorithm=wildcards.get("algorithm", specs.BASE),
         seed=int(wildcards.seed),
     )
+
+
+# The specs of each rule's jobs.
+
+
+def prepare_spec(wildcards):
+    return specs.prepare_spec(PARAMS, wildcards.benchmark)
+
+
+def tokenizer_spec(wildcards):
+    return specs.tokenizer_spec(PARAMS)
+
+
+def model_spec(wildcards):
+    return specs.model_spec(PARAMS, wildcards.model)
+
+
+def distill_spec(wildcards):
+    return specs.distill_spec(PARAMS, wildcards.benchmark)
+
+
+def train_spec(wildcards):
+    return specs.train_spec(PARAMS, run_of(wildcards))
+
+
+def evaluate_spec(wildcards):
+    return specs.evaluate_spec(PARAMS, run_of(wildcards))
 
 
 def slots(threads):

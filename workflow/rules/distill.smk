@@ -1,10 +1,6 @@
 # The teacher's correct completions of the training problems, which sft imitates.
 
 
-def distill_spec(wildcards):
-    return specs.distill_spec(PARAMS, wildcards.benchmark)
-
-
 rule distill:
     input:
         "data/{benchmark}/manifest.json",

@@ -1,10 +1,6 @@
 # pass@k on the test problems, of each trained model and of each model before training.
 
 
-def evaluate_spec(wildcards):
-    return specs.evaluate_spec(PARAMS, run_of(wildcards))
-
-
 rule evaluate:
     input:
         "data/{benchmark}/manifest.json",

@@ -1,15 +1,9 @@
-# The embedded models: one tokenizer for all, then each model trained on demonstrations.
+# The embedded models: one tokenizer for all, then each model trained on demonstrations. Published
+# ones are fetched.
 
 
-MADE = specs.made(PARAMS)
-
-
-def tokenizer_spec(wildcards):
-    return specs.tokenizer_spec(PARAMS)
-
-
-def pretrain_spec(wildcards):
-    return specs.pretrain_spec(PARAMS, wildcards.model)
+MADE = [name for name in PARAMS.models if specs.is_made(PARAMS, name)]
+PUBLISHED = [name for name in PARAMS.models if name not in MADE]
 
 
 rule tokenizer:
@@ -42,12 +36,12 @@ rule pretrain:
     wildcard_constraints:
         model="|".join(map(re.escape, MADE)) or "(?!)",
     params:
-        spec=lambda wildcards: pretrain_spec(wildcards).model_dump_json(),
+        spec=lambda wildcards: model_spec(wildcards).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
         tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
     threads: lambda wildcards: slots(PARAMS.compute.threads)
     resources:
-        **needs(pretrain_spec),
+        **needs(model_spec),
     priority: 10  # everything else waits for models
     log:
         "logs/pretrain/{model}.log",
@@ -56,3 +50,24 @@ rule pretrain:
     shell:
         "rapid pretrain --spec {params.spec:q} --data data --tokenizer {params.tokenizer}"
         " --out {params.folder} > {log} 2>&1"
+
+
+rule fetch:
+    input:
+        lambda wildcards: models.source_files(PARAMS.models[wildcards.model]),
+    output:
+        "models/{model}/manifest.json",
+    wildcard_constraints:
+        model="|".join(map(re.escape, PUBLISHED)) or "(?!)",
+    params:
+        spec=lambda wildcards: model_spec(wildcards).model_dump_json(),
+        folder=lambda wildcards, output: os.path.dirname(output[0]),
+    resources:
+        **needs(model_spec),
+    priority: 10
+    log:
+        "logs/fetch/{model}.log",
+    benchmark:
+        "benchmarks/fetch/{model}.tsv"
+    shell:
+        "rapid fetch --spec {params.spec:q} --out {params.folder} > {log} 2>&1"

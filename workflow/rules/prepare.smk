@@ -2,10 +2,6 @@
 # digests, and is what other rules depend on.
 
 
-def prepare_spec(wildcards):
-    return specs.prepare_spec(PARAMS, wildcards.benchmark)
-
-
 rule prepare:
     input:
         lambda wildcards: specs.source_files(PARAMS, wildcards.benchmark),

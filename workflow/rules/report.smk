@@ -4,11 +4,20 @@ REPORTED = [f"{run.folder}/summary.json" for run in specs.runs(PARAMS)] + [
     f"{run.evaluation}/evaluation.json" for run in specs.evaluations(PARAMS)
 ]
 
+STUDIED = [f"{run.folder}/summary.json" for run in specs.studied(PARAMS)] + [
+    f"{run.evaluation}/evaluation.json" for run in specs.evaluated(specs.studied(PARAMS))
+]
+
 # Snakemake does not miss a file that was deleted while what it went into is there. This note is an
 # input that changes when one is. A job in SLURM reads these rules too, and leaves it alone.
-missing = [path for path in REPORTED if not os.path.exists(path)]
-stale = not os.path.exists(NOTE) or (missing and os.path.exists("reports/tables.tex"))
-if stale and workflow.is_main_process:
+missing = [
+    path
+    for files, made in ((REPORTED, "reports/tables.tex"), (STUDIED, "reports/studies/tables.tex"))
+    if os.path.exists(made)
+    for path in files
+    if not os.path.exists(path)
+]
+if workflow.is_main_process and (missing or not os.path.exists(NOTE)):
     os.makedirs("logs", exist_ok=True)
     with open(NOTE, "w") as note:
         note.write("\n".join([f"missing at {time.time()}:", *missing]))
@@ -50,6 +59,42 @@ rule report:
     shell:
         "python -m reports --config {params.config:q} --output {output.tex} --html {output.html}"
         " --figures {params.figures} 2> {log}"
+
+
+# A figure for each study, and another for those that kept models on the way.
+STUDY_FIGURES = [
+    f"{study}{part}"
+    for study, names in (PARAMS.studies.compared if PARAMS.studies else {}).items()
+    for part in ("", "-curves")
+    if not part or any(algorithms.parse(name).changes.snapshots for name in names)
+]
+
+
+rule studies:
+    input:
+        STUDIED,
+        [f"{run.folder}/manifest.json" for run in specs.studied(PARAMS)],
+        note=NOTE,
+    output:
+        "reports/studies/manifest.json",
+        figures=expand(
+            "reports/studies/figures/{name}.{kind}", name=STUDY_FIGURES, kind=["pdf", "png"]
+        ),
+        tex="reports/studies/tables.tex",
+        text="reports/studies/tables.txt",
+        html="reports/studies/report.html",
+    params:
+        config=PARAMS.model_dump_json(),
+        figures=lambda wildcards, output: os.path.dirname(output.figures[0]),
+    resources:
+        **needs(),
+    log:
+        "logs/studies.log",
+    benchmark:
+        "benchmarks/studies.tsv"
+    shell:
+        "python -m reports --studies --config {params.config:q} --output {output.tex}"
+        " --html {output.html} --figures {params.figures} 2> {log}"
 
 
 # The figures of one H, for `dvc exp show` and `dvc plots`.

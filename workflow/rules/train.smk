@@ -3,10 +3,6 @@
 # undeclared; the manifest carries its digest.
 
 
-def train_spec(wildcards):
-    return specs.train_spec(PARAMS, run_of(wildcards))
-
-
 # With several nodes the job starts its processes itself, by srun: SLURM's plugin calls that MPI.
 NODES = PARAMS.compute.nodes
 SPREAD = {"mpi": "srun", "tasks": NODES} if NODES > 1 else {}

@@ -22,6 +22,19 @@ def render(benchmark: str, problem: Problem, chat: bool = False) -> str:
     return _template(benchmark).render(**fields, chat=chat)
 
 
+def prompt_ids(tokenizer, prompt: str, chat: bool) -> list[int]:
+    """The tokens that a model is asked with: what TRL makes of the same prompt.
+
+    Args:
+        chat: the prompt is what a user says, and goes into the tokenizer's chat template.
+    """
+    if not chat:
+        return tokenizer(prompt)["input_ids"]
+    said = [{"role": "user", "content": prompt}]
+    text = tokenizer.apply_chat_template(said, add_generation_prompt=True, tokenize=False)
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
 @cache
 def _template(benchmark: str) -> Template:
     environment = Environment(

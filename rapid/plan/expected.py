@@ -1,0 +1,74 @@
+"""What cannot be known before a run: how long completions are, and how many groups have a signal.
+
+Assumptions that a person can set, or measured in other runs. What follows from them for an algorithm
+is here too: which share of its groups is run, and what dynamic sampling draws anew.
+"""
+
+from dataclasses import dataclass
+
+from rapid.algorithms import RAPID, parse
+from rapid.plan.lengths import Lengths
+from rapid.specs import TrainSpec
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Of one model on one benchmark.
+
+    Args:
+        length: mean tokens of a completion.
+        spread: of lengths, see `Lengths`.
+        prompt: mean tokens of a prompt.
+        signal: share of groups whose rewards differ.
+        rewarded: share of groups with any reward; at least `signal`.
+        kept: share of the teacher's completions that are correct.
+    """
+
+    length: float
+    spread: float
+    prompt: float
+    signal: float
+    rewarded: float
+    kept: float
+
+    def lengths(self, limit: int) -> Lengths:
+        return Lengths(min(self.length, limit), self.spread, limit)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of sampling groups for an optimizer step: how likely, and how many groups then."""
+
+    probability: float
+    groups: float
+
+
+def rounds(spec: TrainSpec, expected: Expected) -> list[Round]:
+    """The rounds in which dapo samples a step's groups; others have one.
+
+    Each round draws the groups that are still without signal, until none is or the rounds are over.
+    """
+    groups = spec.n_step / spec.training.group_size
+    count = spec.objective.rounds if parse(spec.run.algorithm).kind == "dapo" else 1
+    found = []
+    for number in range(count):
+        dead = (1 - expected.signal) ** number  # of one group, before this round
+        probability = 1 - (1 - dead) ** groups
+        if probability > 0:
+            found.append(Round(probability, groups * dead / probability))
+    return found
+
+
+def run_share(spec: TrainSpec, expected: Expected) -> float:
+    """The mean share of groups that have a gradient: the others are not run (`rapid.objectives`)."""
+    kind, objective = parse(spec.run.algorithm).kind, spec.objective
+    if kind == "dapo":
+        return 1 - (1 - expected.signal) ** objective.rounds
+    if kind != RAPID:
+        return 1.0 if getattr(objective, "beta", 0) else expected.signal
+    if objective.baseline == "none":
+        return expected.rewarded
+    if not objective.weighted:
+        return expected.signal
+    first = expected.signal if objective.eta >= 1 else expected.rewarded
+    return (first + (spec.H - 1) * expected.rewarded) / spec.H

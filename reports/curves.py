@@ -1,0 +1,84 @@
+"""Accuracy on the test problems by time of training, of runs that kept models on the way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from rapid.algorithms import parse
+from rapid.evaluate import CURVE
+from rapid.records import BadRow, CurvePoint, read_jsonl
+from reports.collect import BadRun
+
+STEP = 0.05  # between levels of accuracy
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run's: seconds of training, from 0, and accuracy there, a share of 1."""
+
+    seconds: tuple[float, ...]
+    accuracy: tuple[float, ...]
+
+    def reaches(self, level: float) -> float | None:
+        """The first moment at which the line through the points is at a level; `None` if never."""
+        if self.accuracy[0] >= level:
+            return self.seconds[0]
+        pairs = list(zip(self.seconds, self.accuracy, strict=True))
+        for (t, low), (u, high) in pairwise(pairs):
+            if high >= level - ROUNDING:
+                return t + (u - t) * (level - low) / (high - low)
+        return None
+
+    def at(self, grid: np.ndarray) -> np.ndarray:
+        """Accuracy at these seconds, (n,) -> (n,); NaN after the end of the run."""
+        return np.interp(grid, self.seconds, self.accuracy, right=np.nan)
+
+
+def kept(algorithms: Sequence[str]) -> list[str]:
+    """Those whose runs keep models on the way."""
+    return [name for name in algorithms if parse(name).changes.snapshots]
+
+
+def read(runs: pd.DataFrame, before: pd.DataFrame, metric: str, root: Path) -> dict[int, Curve]:
+    """The curve of each run that has one, by seed.
+
+    Args:
+        runs: of one algorithm, as `collect` gives them.
+        before: evaluations of the model before training, whose mean is every curve's start.
+        metric: pass@k.
+
+    Raises:
+        BadRun: a curve.jsonl is not what it should be.
+    """
+    start, k = before[metric].mean(), int(metric.removeprefix("pass@"))
+    found = {}
+    for _, run in runs.dropna(subset=[metric, "runtime"]).iterrows():
+        path = root / path_of(run)
+        if not path.is_file() or not np.isfinite(start):
+            continue
+        try:
+            points = list(read_jsonl(path, CurvePoint))
+            on_the_way = [(point.seconds, point.pass_at[k]) for point in points]
+        except (OSError, BadRow, KeyError) as error:
+            raise BadRun(f"{path}: {error}") from None
+        pairs = [(0.0, start), *on_the_way, (run.runtime, run[metric])]
+        found[run.seed] = Curve(*zip(*pairs, strict=True))
+    return found
+
+
+def path_of(run: pd.Series) -> str:
+    """Of a run's curve, below the root."""
+    return (Path(run.evaluation_path).parent / CURVE).as_posix()
+
+
+def levels(curves: Sequence[Curve]) -> list[float]:
+    """Round levels of accuracy between the common start and the highest that any curve has."""
+    if not curves:
+        return []
+    low, high = min(curve.accuracy[0] for curve in curves), max(max(c.accuracy) for c in curves)
+    return [n * STEP for n in range(1, round(1 / STEP) + 1) if low < n * STEP <= high + ROUNDING]

@@ -1,0 +1,50 @@
+"""What Snakemake plans for the paper's experiments, in a dry run."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PARTS = ["Snakefile", "workflow", "rapid", "params.yaml", "experiments"]
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory) -> dict[str, int]:
+    """How many jobs of each rule, in a folder in which nothing has been made."""
+    folder = tmp_path_factory.mktemp("paper")
+    for name in PARTS:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    result = subprocess.run(
+        [
+            sys.executable, "-m", "snakemake", "-n", "--cores", "16", "--nocolor",
+            "--configfile", "params.yaml", "experiments/paper.yaml",
+        ],
+        cwd=folder, capture_output=True, text=True, env=environment, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+    # The table of jobs: it stands before the jobs and again after them.
+    _, _, table = (result.stdout + result.stderr).rpartition("Job stats:")
+    return {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
+
+
+def test_the_papers_plan_has_the_jobs_of_its_grid(planned):
+    main, families = 3 * 8 * 3, 3 * 5  # benchmarks x algorithms x seeds; models x algorithms
+    assert planned == {
+        "prepare": 3,
+        "fetch": 4 + 1,  # and the teacher
+        "distill": 3,
+        "train": main + families,
+        "evaluate": main + families,
+        "evaluate_base": 3 * 3 + 3,  # benchmarks x seeds of Table 1; models of Table 2
+        "report": 1,
+        "all": 1,
+        "total": 3 + 5 + 3 + 2 * 87 + 12 + 2,
+    }

@@ -1,0 +1,33 @@
+"""tables.tex against an independent recomputation from the raw files."""
+
+import json
+
+import pytest
+
+from reports import latex, tables
+from reports.collect import collect
+from tests.recompute import printed, recomputed
+
+
+@pytest.fixture
+def tex(params, runs) -> str:
+    runs.all(params)
+    return latex.render(tables.build(params, collect(params, runs.root)))
+
+
+def test_every_cell_of_tables_1_3_and_4(params, runs, tex):
+    expected = recomputed(runs.root, params.model_dump())
+    assert printed(tex) == expected
+    by_table = [sum(key[0] == table for key in expected) for table in (1, 3, 4)]
+    assert by_table == [8 * 5, 2 * 7, 3 * 4]
+
+
+def test_a_changed_verdict_is_seen(params, runs, tex):
+    path = runs.root / "evaluations/mbpp_plus/tiny_qwen/pg/seed0/evaluation.json"
+    document = json.loads(path.read_text())
+    document["scores"][-1]["correct"] += 1
+    path.write_text(json.dumps(document))
+    found, shown = recomputed(runs.root, params.model_dump()), printed(tex)
+    differ = [key for key in found if found[key] != shown[key]]
+    assert (1, 4, 0) in differ
+    assert {key[0] for key in differ} == {1}  # PG is in no other of the three
