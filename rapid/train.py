@@ -62,7 +62,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
     trainer.save_model(str(folder / "model"))
     written = [kept] if spec.snapshots else []
-    if weights := _token_weights(spec, trainer, task, data):
+    if is_main() and (weights := _token_weights(spec, trainer, task, data)):
         write_json(folder / TOKEN_WEIGHTS, weights)
         written.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
@@ -97,8 +97,8 @@ def _write(
 def _token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
     """One completion of the last step that was run, with a reward where there is such; RAPID's only."""
     step, piece, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
-    if "behavior_logp" not in piece:  # on-policy: all weights are 1
-        return None
+    if "behavior_logp" not in piece or logp.shape != piece["behavior_logp"].shape:
+        return None  # on-policy, where all weights are 1; or a process has a part of a group only
     tokenizer = trainer.processing_class
     row = int(piece["rewards"].argmax())
     prompt = tokenizer.decode(piece["prompt_ids"][row], skip_special_tokens=True)

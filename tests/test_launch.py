@@ -12,6 +12,7 @@ from rapid.specs import Run, train_spec
 @pytest.fixture
 def spec(values):
     values["compute"] |= {"processes": 4, "nodes": 2, "threads": 3}
+    values["sft"]["micro_batch"] = 4
     return train_spec(
         load(values), Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
     )

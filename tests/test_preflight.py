@@ -24,6 +24,7 @@ def missing(values, **options) -> set[str]:
 
 def on_gpus(values, monkeypatch, count, memory_mb=48_000):
     values["compute"] |= {"device": "gpu", "processes": 4}
+    values["sft"]["micro_batch"] = 4
     gpus = [Gpu(str(n), f"GPU-{n}", memory_mb) for n in range(count)]
     monkeypatch.setattr(preflight, "visible_gpus", lambda: gpus)
     monkeypatch.setattr(preflight, "usable_cores", lambda: list(range(16)))

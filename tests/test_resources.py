@@ -13,6 +13,7 @@ def params(values, **compute):
     values = copy.deepcopy(values)
     values["compute"] |= compute
     values["naive_grpo"]["sampling_batch"] = 4
+    values["sft"]["micro_batch"] = 1
     del values["studies"]
     for sizes in values["benchmarks"].values():
         sizes["n_step"] = 8

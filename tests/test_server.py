@@ -30,6 +30,7 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 @pytest.fixture
 def spec(values, monkeypatch):
     values["naive_grpo"]["sampling_batch"] = 4
+    values["sft"]["micro_batch"] = 4
     values["compute"] |= {"device": "gpu", "processes": 4, "sampler": "vllm"}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,7")
     for name in (server.PORT, server.GROUP_PORT, "OMP_NUM_THREADS"):

@@ -26,6 +26,7 @@ OVERLAY = """
 compute: {processes: 2}
 benchmarks: {mbpp_plus: {n_step: 8, train: 32}}
 tables: {main: {algorithms: [sft, rapid-H4]}}
+sft: {micro_batch: 4}
 """
 RUNS = {name: f"runs/mbpp_plus/tiny-qwen2/{name}/seed1" for name in ("rapid-H4", "sft")}
 

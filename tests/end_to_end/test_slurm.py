@@ -165,14 +165,21 @@ def test_the_work_is_done_in_the_jobs_and_not_in_a_warm_process(killed, checkout
 
 def test_one_training_job_has_processes_on_two_nodes(killed, checkout, cluster):
     overlay = checkout / "two-nodes.yaml"
-    overlay.write_text("compute: {processes: 2, nodes: 2}\nbenchmarks: {mbpp_plus: {n_step: 8}}\n")
+    overlay.write_text(
+        "compute: {processes: 2, nodes: 2}\n"
+        "sft: {micro_batch: 4}\n"
+        "benchmarks: {mbpp_plus: {n_step: 8}}\n"
+    )
     run, log = "runs/mbpp_plus/tiny-qwen2/rapid-H4/seed1", checkout / "two-nodes.log"
     workflow = start(
         checkout, cluster, log, "--configfile", "params.yaml", overlay.name,
         "--", f"{run}/manifest.json",
     )  # fmt: skip
     status = workflow.wait(SECONDS)
-    said = (checkout / "logs/train/mbpp_plus.tiny-qwen2.rapid-H4.seed1.log").read_text()
+    written = (checkout / "logs/train/mbpp_plus.tiny-qwen2.rapid-H4.seed1.log").read_bytes()
+    said = written.decode(
+        errors="replace"
+    )  # of two processes at once: their bars run into each other
     assert status == 0, log.read_text()[-3000:] + said[-6000:]
     job = max((j for j, _, comment in queue(cluster) if "rapid-H4" in comment), key=int)
     command = ["scontrol", "show", "job", job]
