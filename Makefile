@@ -7,12 +7,14 @@ LOCK := requirements/$(if $(GPU),gpu,cpu).txt
 STAMP := .venv/installed-$(if $(GPU),gpu,cpu)
 ACTIVATE := . .venv/bin/activate &&
 
-.PHONY: help setup tables test test-all bench lint lock clean
+.PHONY: help setup tables studies test test-all test-gpu bench lint lock clean
 
 help:
 	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
+	@echo "make studies    what else was asked of the paper: reports/studies/report.html"
 	@echo "make test       the tests, with the pipeline at experiments/ci.yaml size"
 	@echo "make test-all   the slow tests too"
+	@echo "make test-gpu   the tests that need a GPU; says so where there is none"
 	@echo "make bench      speed and memory, against TRL too: performance/results/  (BENCH=--quick)"
 	@echo "make lint       ruff"
 	@echo "make setup      only the environment: .venv, from $(LOCK)"
@@ -33,11 +35,18 @@ tables: setup
 	$(ACTIVATE) snakemake --cores $(CORES) reports/tables.tex
 	@cat reports/tables.txt
 
+studies: setup
+	$(ACTIVATE) snakemake --cores $(CORES) studies
+	@cat reports/studies/tables.txt
+
 test: setup
-	$(ACTIVATE) python -m pytest -m "not slow"
+	$(ACTIVATE) python -m pytest -m "not slow and not gpu"
 
 test-all: setup
-	$(ACTIVATE) python -m pytest
+	$(ACTIVATE) python -m pytest -m "not gpu"
+
+test-gpu: setup
+	$(ACTIVATE) python -m pytest -m gpu
 
 # Alone on the machine: what else runs is measured too. BENCH has options: python -m performance.bench -h
 bench: setup
@@ -53,4 +62,4 @@ lock:
 clean:
 	rm -rf data models distilled runs evaluations logs benchmarks reports/tables.tex reports/tables.txt reports/appendix.* \
 		reports/report.html reports/figures \
-		reports/manifest.json reports/experiment
+		reports/manifest.json reports/experiment reports/studies

@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         "evaluate", _evaluate, "evaluate a model on a benchmark's test problems",
         model="folder of the model", data="test.jsonl", out="evaluation's folder",
     )  # fmt: skip
+    _add_ask(commands)
     _add_grade(commands)
     _add_chain(commands)
     _add_plan(commands)
@@ -101,6 +102,20 @@ def _add_grade(commands) -> None:
     )
     grade.add_argument("--timeout", type=_positive(float), help="seconds a completion")
     grade.set_defaults(run=_grade)
+
+
+def _add_ask(commands) -> None:
+    help = "sample completions of a prompt from a model's folder, a run's for example"
+    ask = commands.add_parser("ask", help=help, description=help)
+    ask.add_argument("--model", required=True, type=Path, help="folder")
+    ask.add_argument("--chat", action="store_true", help="by the model's own chat template")
+    ask.add_argument("--sampler", choices=["transformers", "vllm"], default="transformers")
+    ask.add_argument("--samples", type=_positive(int), default=1, help="default: 1")
+    ask.add_argument("--max-tokens", type=_positive(int), default=256, help="default: 256")
+    ask.add_argument("--temperature", type=_positive(float), default=1.0, help="default: 1")
+    ask.add_argument("--seed", type=int, default=0, help="default: 0")
+    ask.add_argument("prompt")
+    ask.set_defaults(run=_ask)
 
 
 def _add_chain(commands) -> None:
@@ -249,6 +264,24 @@ def _evaluate(args) -> None:
     evaluation = evaluate(spec, args.model, args.data, args.out)
     figures = [f"pass@{k} {value:.1%}" for k, value in evaluation.pass_at.items()]
     print(f"{args.out}: {', '.join(figures) or evaluation.note}", file=sys.stderr)
+
+
+def _ask(args) -> None:
+    from rapid.sampling import sampler
+
+    if not (args.model / "config.json").is_file():
+        raise BadInput(f"--model {args.model}: there is no config.json in it: not a model's folder")
+    with sampler(
+        args.sampler, args.model, chat=args.chat, precision="float32", seed=args.seed
+    ) as opened:
+        answers = opened.sample(
+            [args.prompt] * args.samples,
+            max_tokens=args.max_tokens,
+            temperature=args.temperature,
+            top_p=1.0,
+            seed=args.seed,
+        )
+    print("\n\n".join(answer.text for answer in answers))
 
 
 def _grade(args) -> int:

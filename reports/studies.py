@@ -125,7 +125,7 @@ def variants(params: Params, study: Study, number: int) -> Table:
         notes=[
             notes.seeds(params.studies.seeds),
             *([f"All with {shared}."] if shared else []),
-            f"What a row does not say is as in the parameters: {_defaults(params, benchmark)}.",
+            f"What is not said here is as in the parameters: {_defaults(params, benchmark)}.",
             f"Difference: {metrics[0].title} less the first row's, in points, paired by problem and "
             "seed, with its 95 % interval.",
             notes.evaluation(field.runs),

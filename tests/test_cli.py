@@ -61,3 +61,14 @@ def test_a_source_that_is_nowhere_is_refused_with_status_2(tmp_path):
     assert failed.returncode == 2
     assert "no such file or folder" in failed.stderr
     assert "Traceback" not in failed.stderr
+
+
+def test_a_model_is_asked(toy_model, capsys):
+    asked = ["ask", "--model", str(toy_model), "--samples", "2", "--max-tokens", "3", "ab"]
+    assert run(asked) == 0
+    assert "\n\n" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_model_is_not_asked(tmp_path, capsys):
+    assert run(["ask", "--model", str(tmp_path), "ab"]) == 2
+    assert "not a model's folder" in capsys.readouterr().err
