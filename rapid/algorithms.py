@@ -26,7 +26,7 @@ RAPID = "rapid"
 # Of a run's folder; parse() says whether the name means something.
 PATTERN = r"(sft|grpo|naive-grpo|pg|dapo|rapid-H[1-9][0-9]*)(,[a-z_]+=[a-z0-9.]+)*"
 
-Eta = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Clip = Literal["advantage", "both", "nowhere"]
 Baseline = Literal["group", "others", "none"]
 GroupSize = Annotated[int, Field(ge=2)]
@@ -37,13 +37,14 @@ class Changes(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    eta: Eta | None = None
+    eta: Positive | None = None
     clip: Clip | None = None
     baseline: Baseline | None = None
     weighted: bool | None = None
     group_size: GroupSize | None = None
     n_step: PositiveInt | None = None
     epochs: PositiveInt | None = None
+    learning_rate: Positive | None = None
     snapshots: PositiveInt | None = Field(None, description="models kept on the way, evaluated too")
 
     def within(self, names) -> dict:

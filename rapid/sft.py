@@ -7,8 +7,8 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import SFTConfig, SFTTrainer
 
-from rapid.params import Sft
 from rapid.records import Demonstration
+from rapid.sections import Sft
 from rapid.tasks.prompts import prompt_ids
 
 
@@ -29,7 +29,8 @@ def sft_trainer(
         common: training arguments that all trainers of the pipeline share.
         chat: the model is prompted by its chat template.
     """
-    processes = PartialState().num_processes
+    of_a_process = params.batch // PartialState().num_processes
+    of_a_pass = max(n for n in range(1, params.micro_batch + 1) if of_a_process % n == 0)
     tokenizer = AutoTokenizer.from_pretrained(model)
     asked = [d.message if chat else d.prompt for d in demonstrations]
     prompts = [prompt_ids(tokenizer, text, chat) for text in asked]
@@ -48,8 +49,8 @@ def sft_trainer(
         **common,
         learning_rate=params.learning_rate,
         num_train_epochs=params.epochs,
-        per_device_train_batch_size=params.micro_batch,
-        gradient_accumulation_steps=params.batch // (params.micro_batch * processes),
+        per_device_train_batch_size=of_a_pass,
+        gradient_accumulation_steps=of_a_process // of_a_pass,
         max_length=None,
         completion_only_loss=True,
     )

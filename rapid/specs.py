@@ -5,7 +5,8 @@ that it reaches and no others; the job writes the spec into its manifest.
 """
 
 from rapid.algorithms import OF_RAPID, RAPID, parse
-from rapid.params import (
+from rapid.params import Params
+from rapid.sections import (
     BenchmarkName,
     BenchmarkParams,
     Compute,
@@ -14,7 +15,6 @@ from rapid.params import (
     Grpo,
     ModelName,
     ModelParams,
-    Params,
     Precision,
     Pretraining,
     PublishedModel,
@@ -153,17 +153,13 @@ def studied(params: Params) -> list[Run]:
     """Every training run that the studies need, without repetition."""
     if not params.studies:
         return []
-    names = dict.fromkeys(name for names in params.studies.compared.values() for name in names)
-    return [
-        Run(
-            benchmark=params.studies.benchmark,
-            model=params.tables.main.model,
-            algorithm=name,
-            seed=seed,
-        )
-        for name in names
+    found = [
+        Run(benchmark=study.benchmark, model=params.tables.main.model, algorithm=name, seed=seed)
+        for study in params.studies.compared.values()
+        for name in study.algorithms
         for seed in params.studies.seeds
     ]
+    return list(dict.fromkeys(found))
 
 
 def evaluations(params: Params) -> list[Run]:
@@ -266,7 +262,9 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
         "dapo": params.dapo,
         RAPID: params.rapid.objective.model_copy(update=changes.within(OF_RAPID)),
     }
-    training = params.training.model_copy(update=changes.within(("group_size", "epochs")))
+    training = params.training.model_copy(
+        update=changes.within(("group_size", "epochs", "learning_rate"))
+    )
     whole_groups = max(1, training.micro_batch // training.group_size) * training.group_size
     training = training.model_copy(update={"micro_batch": whole_groups})
     sizes = params.benchmarks[run.benchmark]

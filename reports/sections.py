@@ -122,8 +122,7 @@ def build_studies(params: Params, frame: pd.DataFrame, root: Path) -> Content:
                 [study.name, f"{study.name}-curves", *(t for t in made if t.label in labels)],
             )
         )
-    benchmark = notes.benchmark(params.studies.benchmark)
-    said = f"One thing changed at a time: {params.tables.main.model} on {benchmark}."
+    said = f"One thing changed at a time, in training {params.tables.main.model}."
     return Content("RAPID, studied", said, made, [], sections)
 
 

@@ -39,7 +39,9 @@ class Study:
     """One study's runs."""
 
     name: str
+    benchmark: str
     field: Field
+    before: pd.DataFrame  # evaluations of the model before training
 
     @property
     def title(self) -> str:
@@ -76,17 +78,16 @@ def pairs(algorithm: str) -> list[tuple[str, str]]:
 
 
 def studies(params: Params, frame: pd.DataFrame) -> list[Study]:
-    spec, model = params.studies, params.tables.main.model
+    model, seeds = params.tables.main.model, params.studies.seeds
     return [
-        Study(name, compare.field(frame, spec.benchmark, model, names, spec.seeds))
-        for name, names in spec.compared.items()
+        Study(
+            name,
+            spec.benchmark,
+            compare.field(frame, spec.benchmark, model, spec.algorithms, seeds),
+            compare.field(frame, spec.benchmark, model, [BASE], seeds).runs,
+        )
+        for name, spec in params.studies.compared.items()
     ]
-
-
-def base(params: Params, frame: pd.DataFrame) -> pd.DataFrame:
-    """The evaluations of the model before training."""
-    spec = params.studies
-    return compare.field(frame, spec.benchmark, params.tables.main.model, [BASE], spec.seeds).runs
 
 
 def tables(params: Params, frame: pd.DataFrame, root: Path) -> list[Table]:
@@ -95,7 +96,7 @@ def tables(params: Params, frame: pd.DataFrame, root: Path) -> list[Table]:
     for study in studies(params, frame):
         found.append(variants(params, study, len(found) + 1))
         if curves.kept(study.field.algorithms):
-            found.append(reach(params, study, base(params, frame), root, len(found) + 1))
+            found.append(reach(params, study, root, len(found) + 1))
     return found
 
 
@@ -104,7 +105,7 @@ def tables(params: Params, frame: pd.DataFrame, root: Path) -> list[Table]:
 
 def variants(params: Params, study: Study, number: int) -> Table:
     """A row a variant."""
-    field, benchmark = study.field, params.studies.benchmark
+    field, benchmark = study.field, study.benchmark
     metrics = accuracy(params, benchmark)
     columns = {metric.title: _means(field, metric) for metric in metrics}
     columns["Difference"] = [_difference(study, name, metrics[0]) for name in field.algorithms]
@@ -124,7 +125,7 @@ def variants(params: Params, study: Study, number: int) -> Table:
         notes=[
             notes.seeds(params.studies.seeds),
             *([f"All with {shared}."] if shared else []),
-            f"What a row does not say is as in the parameters: {_defaults(params)}.",
+            f"What a row does not say is as in the parameters: {_defaults(params, benchmark)}.",
             f"Difference: {metrics[0].title} less the first row's, in points, paired by problem and "
             "seed, with its 95 % interval.",
             notes.evaluation(field.runs),
@@ -137,11 +138,13 @@ def variants(params: Params, study: Study, number: int) -> Table:
     )
 
 
-def _defaults(params: Params) -> str:
+def _defaults(params: Params, benchmark: str) -> str:
     """RAPID's parameters and those of all."""
     rapid = params.rapid.objective.model_dump()
-    training = {"group_size": params.training.group_size, "epochs": params.training.epochs}
-    n_step = {"n_step": params.benchmarks[params.studies.benchmark].n_step}
+    training = {
+        name: getattr(params.training, name) for name in ("group_size", "epochs", "learning_rate")
+    }
+    n_step = {"n_step": params.benchmarks[benchmark].n_step}
     said = (rapid | n_step | training).items()
     return formats.listing([f"{name} = {str(value).lower()}" for name, value in said])
 
@@ -174,11 +177,13 @@ def _difference(study: Study, algorithm: str, metric: Metric) -> Cell:
 # Time to an accuracy ------------------------------------------------------------------------------
 
 
-def reach(params: Params, study: Study, before: pd.DataFrame, root: Path, number: int) -> Table:
+def reach(params: Params, study: Study, root: Path, number: int) -> Table:
     """A row an algorithm, a column a level of accuracy."""
-    metric = accuracy(params, params.studies.benchmark)[0]
+    metric = accuracy(params, study.benchmark)[0]
     names = curves.kept(study.field.algorithms)
-    found = {name: curves.read(study.field.of(name), before, metric.column, root) for name in names}
+    found = {
+        name: curves.read(study.field.of(name), study.before, metric.column, root) for name in names
+    }
     levels = curves.levels([curve for of in found.values() for curve in of.values()])
     rows = [
         Row(study.label(name), [[_reached(found[name], level) for level in levels]])
@@ -189,7 +194,7 @@ def reach(params: Params, study: Study, before: pd.DataFrame, root: Path, number
         label=f"tab:{study.name}-reach",
         caption=(
             f"Training time until {metric.title} is reached: {params.tables.main.model} on "
-            f"{notes.benchmark(params.studies.benchmark)}."
+            f"{notes.benchmark(study.benchmark)}."
         ),
         stub="Algorithm",
         groups=[Group("", [f"{100 * level:.0f}%" for level in levels])],

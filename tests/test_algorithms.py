@@ -52,13 +52,15 @@ def test_what_means_nothing_is_refused(name, says):
 
 
 def test_params_name_the_place_of_a_bad_variant(values):
-    values["studies"]["compared"]["eta"][1] = "rapid-H16,eta=0"
-    with pytest.raises(BadParams, match=r"studies\.compared\.eta\.1: 'rapid-H16,eta=0'"):
+    values["studies"]["compared"]["eta"]["algorithms"][1] = "rapid-H16,eta=0"
+    with pytest.raises(
+        BadParams, match=r"studies\.compared\.eta\.algorithms\.1: 'rapid-H16,eta=0'"
+    ):
         load(values)
 
 
 def test_a_variants_batches_are_checked(values):
-    values["studies"]["compared"]["eta"][1] = "rapid-H16,group_size=8"
+    values["studies"]["compared"]["eta"]["algorithms"][1] = "rapid-H16,group_size=8"
     with pytest.raises(BadParams, match=r"n_step: 4 is not allowed.*group size of rapid-H16,gr"):
         load(values)
 

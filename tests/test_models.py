@@ -8,7 +8,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rapid.models import BadModel, fetch, source_files
-from rapid.params import PublishedModel, load, read
+from rapid.params import load, read
+from rapid.sections import PublishedModel
 from rapid.specs import FetchSpec, model_spec
 from tests.conftest import ROOT
 

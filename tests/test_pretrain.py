@@ -5,7 +5,6 @@ import random
 
 import pytest
 
-from rapid.params import ModelParams, Pretraining
 from rapid.prepare import prepare
 from rapid.pretrain import (
     CLEAN,
@@ -18,6 +17,7 @@ from rapid.pretrain import (
 )
 from rapid.pretrain import pretrain as pretrain_stage
 from rapid.records import read_jsonl, sha256_file
+from rapid.sections import ModelParams, Pretraining
 from rapid.specs import PrepareSpec, PretrainSpec, TokenizerSpec
 from rapid.tasks.embedded import Lesson
 

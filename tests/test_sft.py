@@ -2,8 +2,8 @@
 
 import pytest
 
-from rapid.params import Sft
 from rapid.records import Demonstration
+from rapid.sections import Sft
 from rapid.sft import sft_trainer
 
 

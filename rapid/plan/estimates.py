@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rapid.jobs import Job, jobs
-from rapid.params import Params, Section
+from rapid.params import Params
 from rapid.plan.expected import Expected
 from rapid.plan.memory import USABLE, model_disk, pass_completions, process_bytes
 from rapid.plan.seconds import Machine, Seconds
@@ -21,6 +21,7 @@ from rapid.plan.work import (
     sft_steps,
     sft_work,
 )
+from rapid.sections import Section
 from rapid.specs import (
     DistillSpec,
     EvaluateSpec,
@@ -210,7 +211,7 @@ def _remedy(spec: Section) -> str:
     if not isinstance(spec, TrainSpec):
         return "share it over more GPUs, or take larger ones"
     if spec.training is None:
-        return "a batch is one pass: make sft.batch smaller"
+        return "a pass is too large: make sft.micro_batch smaller"
     if pass_completions(spec) > spec.training.group_size:
         return "make training.micro_batch smaller"
     return "a pass is one group or less already: take more or larger GPUs"

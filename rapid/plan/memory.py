@@ -9,11 +9,11 @@ is needed in the other but the weights and the state.
 from dataclasses import dataclass
 from math import ceil
 
-from rapid.params import Section
 from rapid.plan.expected import Expected
 from rapid.plan.roofline import BYTES, key_value_bytes
 from rapid.plan.sizes import Shape
 from rapid.plan.work import AT_A_TIME, IN_FLIGHT, processes
+from rapid.sections import Section
 from rapid.specs import DistillSpec, EvaluateSpec, TrainSpec
 
 ADAM_STATE = 8  # bytes a parameter: two moments
@@ -43,7 +43,7 @@ def training_bytes(spec: TrainSpec, shape: Shape, expected: Expected) -> Trainin
     size, count, weights = BYTES[precision], processes(spec), shape.parameters
     length = spec.max_completion_length
     if imitates:  # demonstrations are as long as they are, and known to be correct
-        length = expected.lengths(length).longest(spec.objective.batch)
+        length = expected.lengths(length).longest(spec.objective.micro_batch)
     tokens = expected.prompt + length
     state = weights * size + weights * (size + ADAM_STATE) / count
     if size < MASTER:
@@ -67,7 +67,7 @@ def training_bytes(spec: TrainSpec, shape: Shape, expected: Expected) -> Trainin
 def pass_completions(spec: TrainSpec) -> int:
     """Completions of the largest pass of a process."""
     if spec.training is None:
-        return spec.objective.batch
+        return spec.objective.micro_batch
     group, count = spec.training.group_size, processes(spec)
     groups = spec.n_step // group
     most = ceil(groups / count) * group if groups >= count else ceil(spec.n_step / count)

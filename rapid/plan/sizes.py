@@ -8,8 +8,9 @@ from pathlib import Path
 
 import yaml
 
-from rapid.params import ModelParams, Params
+from rapid.params import Params
 from rapid.records import BadInput
+from rapid.sections import ModelParams
 
 FILE = Path(__file__).with_name("models.yaml")
 HEAD_DIM = 64  # of the models that the pipeline makes

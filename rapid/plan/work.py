@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, sqrt
 
-from rapid.params import Compute, ModelParams, Params, Section
+from rapid.params import Params
 from rapid.plan.expected import Expected, rounds, run_share
 from rapid.plan.lengths import Lengths
+from rapid.sections import Compute, ModelParams, Section
 from rapid.specs import DistillSpec, EvaluateSpec, PretrainSpec, TrainSpec
 
 AT_A_TIME = 512  # completions that evaluation and distillation sample at a time with transformers
@@ -241,7 +242,7 @@ def sft_work(spec: TrainSpec, steps: float, expected: Expected) -> Work:
         spec.objective.precision,
         spec.compute,
         steps,
-        batch * (expected.prompt + lengths.longest(batch)),
+        batch * (expected.prompt + lengths.longest(spec.objective.micro_batch)),
         expected.prompt + lengths.mean / 2,
     )
 

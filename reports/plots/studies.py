@@ -14,27 +14,26 @@ from reports.curves import Curve
 from reports.plots import style
 from reports.plots.style import Figure
 from reports.statistics import spread
-from reports.studies import Study, base, studies
+from reports.studies import Study, studies
 
 POINTS = 200  # of a line
 ROW = 0.27  # inches of a variant
 
 
 def figures(params: Params, frame: pd.DataFrame, root: Path) -> list[Figure]:
-    metric = f"pass@{params.benchmarks[params.studies.benchmark].pass_at[0]}"
-    before = base(params, frame)
     found = []
     for study in studies(params, frame):
-        found.append(_variants(study, metric, before))
+        metric = f"pass@{params.benchmarks[study.benchmark].pass_at[0]}"
+        found.append(_variants(study, metric))
         if curves.kept(study.field.algorithms):
-            found.append(_by_time(study, metric, before, root))
+            found.append(_by_time(study, metric, root))
     return found
 
 
 # Variants -----------------------------------------------------------------------------------------
 
 
-def _variants(study: Study, metric: str, before: pd.DataFrame) -> Figure:
+def _variants(study: Study, metric: str) -> Figure:
     runs = study.field.runs
     return Figure(
         name=study.name,
@@ -44,22 +43,22 @@ def _variants(study: Study, metric: str, before: pd.DataFrame) -> Figure:
             "problems and seeds, small ones are runs. The dashed line is the model before training, "
             "the dotted one the first row."
         ),
-        draw=lambda: _draw_variants(study, metric, before),
+        draw=lambda: _draw_variants(study, metric),
         missing=[
             f"{study.label(name)}: {why}"
             for name in study.field.algorithms
             if (why := gaps(study.field.of(name), [metric]))
         ],
-        sources=[*before.evaluation_path, *runs.evaluation_path],
+        sources=[*study.before.evaluation_path, *runs.evaluation_path],
     )
 
 
-def _draw_variants(study: Study, metric: str, before: pd.DataFrame):
+def _draw_variants(study: Study, metric: str):
     algorithms = study.field.algorithms
     with plt.rc_context(style.SETTINGS):
         canvas, axes = plt.subplots(figsize=(style.WIDTH, 0.8 + ROW * len(algorithms)))
     reference = spread(study.field.of(study.reference)[metric]).mean
-    for value, line in ((spread(before[metric]).mean, (0, (6, 3))), (reference, (0, (1, 2)))):
+    for value, line in ((spread(study.before[metric]).mean, (0, (6, 3))), (reference, (0, (1, 2)))):
         if value is not None:
             axes.axvline(100 * value, color="black", lw=0.8, ls=line)
     for row, name in enumerate(algorithms):
@@ -83,9 +82,9 @@ def _draw_variants(study: Study, metric: str, before: pd.DataFrame):
 # By time ------------------------------------------------------------------------------------------
 
 
-def _by_time(study: Study, metric: str, before: pd.DataFrame, root: Path) -> Figure:
+def _by_time(study: Study, metric: str, root: Path) -> Figure:
     names = curves.kept(study.field.algorithms)
-    found = {name: curves.read(study.field.of(name), before, metric, root) for name in names}
+    found = {name: curves.read(study.field.of(name), study.before, metric, root) for name in names}
     missing = [
         f"{notes.algorithm(name)}, seed {seed}: no curve"
         for name in names

@@ -105,7 +105,9 @@ def test_snapshots_take_disk_and_time(paper_values):
 def test_what_does_not_fit_is_named_with_what_to_change(paper):
     plant = plant_of(paper, memory=8e9)
     said = warnings(plant, estimates(paper, plant), 4)
-    assert any("mbpp_plus, Qwen2.5-0.5B" in one and "sft.batch smaller" in one for one in said)
+    assert any(
+        "mbpp_plus, Qwen2.5-0.5B" in one and "sft.micro_batch smaller" in one for one in said
+    )
     assert any("math, Qwen2.5-0.5B: grpo" in one and "larger GPUs" in one for one in said)
     large = paper.model_copy(
         update={"training": paper.training.model_copy(update={"micro_batch": 8})}
@@ -129,6 +131,7 @@ def test_a_batch_that_processes_cannot_share_is_said(paper_values):
     from rapid.params import load
 
     paper_values["compute"]["processes"] = 3
+    paper_values["sft"]["batch"] = 18
     params = load(paper_values)
     plant = plant_of(params)
     said = warnings(plant, estimates(params, plant), 4)

@@ -22,7 +22,10 @@ COMPARED = {
 
 @pytest.fixture
 def params(values):
-    values["studies"] = {"benchmark": "math", "seeds": [0, 1], "compared": COMPARED}
+    compared = {
+        name: {"benchmark": "math", "algorithms": names} for name, names in COMPARED.items()
+    }
+    values["studies"] = {"seeds": [0, 1], "compared": compared}
     return load(values)
 
 

@@ -64,9 +64,9 @@ rule report:
 # A figure for each study, and another for those that kept models on the way.
 STUDY_FIGURES = [
     f"{study}{part}"
-    for study, names in (PARAMS.studies.compared if PARAMS.studies else {}).items()
+    for study, given in (PARAMS.studies.compared if PARAMS.studies else {}).items()
     for part in ("", "-curves")
-    if not part or any(algorithms.parse(name).changes.snapshots for name in names)
+    if not part or any(algorithms.parse(name).changes.snapshots for name in given.algorithms)
 ]
 
 
