@@ -326,6 +326,12 @@ def _restore(args) -> int:
     ).returncode
 
 
+def _plan(args) -> None:
+    from rapid.plan.command import plan
+
+    print(plan(args))
+
+
 def _preflight(args) -> int:
     from rapid.params import load, read
     from rapid.preflight import checks, report
@@ -334,12 +340,6 @@ def _preflight(args) -> int:
     missing = report(checks(params))
     print(f"{len(missing)} missing" if missing else "nothing is missing")
     return 1 if missing else 0
-
-
-def _plan(args) -> None:
-    from rapid.plan.command import plan
-
-    print(plan(args))
 
 
 def _lean_setup(args) -> int:

@@ -19,7 +19,6 @@ from rapid.records import (
     write_json,
     write_jsonl,
 )
-from rapid.server import trainer_settings
 from rapid.specs import TrainSpec, served
 from rapid.tasks.prompts import prompt_ids, render
 
@@ -98,8 +97,8 @@ def _write(
 def _token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
     """One completion of the last step that was run, with a reward where there is such; RAPID's only."""
     step, piece, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
-    if "behavior_logp" not in piece:  # on-policy: all weights are 1
-        return None
+    if "behavior_logp" not in piece or logp.shape != piece["behavior_logp"].shape:
+        return None  # on-policy, where all weights are 1; or a process has a part of a group only
     tokenizer = trainer.processing_class
     row = int(piece["rewards"].argmax())
     prompt = tokenizer.decode(piece["prompt_ids"][row], skip_special_tokens=True)
@@ -165,11 +164,13 @@ def _asked(spec: TrainSpec, problem: Problem) -> str | list[dict]:
     return [{"role": "user", "content": text}] if spec.chat else text
 
 
-def _engine(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
-    """TRL's arguments for sampling with vLLM, in the trainer's process or (naive GRPO) on a server."""
+def _sampler(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
+    """What samples: transformers, vLLM in each process, or (naive GRPO on GPUs) vLLM's server."""
     if spec.compute.sampler != "vllm":
         return {}
     if served(spec):
+        from rapid.server import trainer_settings
+
         return trainer_settings()
     texts = (render(spec.run.benchmark, problem, spec.chat) for problem in problems)
     longest = max(len(prompt_ids(tokenizer, text, spec.chat)) for text in texts)
@@ -241,7 +242,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         grading_workers=1 if spec.compute.threads > 1 else 0,
         learning_rate=training.learning_rate,
         num_train_epochs=training.epochs,
-        **_engine(spec, tokenizer, list(problems.values())),
+        **_sampler(spec, tokenizer, list(problems.values())),
     )
     trainer = RapidTrainer(
         str(model),

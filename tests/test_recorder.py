@@ -10,7 +10,7 @@ from rapid.recorder import Snapshots, StepRecorder
 from rapid.records import StepRecord, TokenWeights, read_jsonl
 from rapid.specs import EvaluateSpec, Run, TrainSpec
 
-LIMITS = {"max_completion_length": 6, "timeout": 2.0}
+LIMITS = {"max_completion_length": 6, "timeout": 2.0, "chat": False}
 COMPUTE = {"device": "cpu", "threads": 1, "processes": 1, "sampler": "transformers"}
 
 

@@ -21,6 +21,7 @@ from rapid.plan.work import (
     sft_steps,
     sft_work,
 )
+from rapid.resources import cores
 from rapid.sections import Section
 from rapid.specs import (
     DistillSpec,
@@ -30,7 +31,6 @@ from rapid.specs import (
     PretrainSpec,
     Run,
     TrainSpec,
-    cores,
 )
 
 DOWNLOAD = 50e6  # bytes a second

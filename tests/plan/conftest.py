@@ -37,6 +37,7 @@ def paper_values(values) -> dict:
             "source": "hub", "train": train, "test": test, "n_step": n_step,
             "max_completion_length": 2048,
         }  # fmt: skip
+    values["naive_grpo"]["sampling_batch"] = 4
     values["models"], values["teacher"] = dict(PUBLISHED), "Qwen2.5-32B-Instruct"
     values["training"] |= {"epochs": 3, "precision": "bfloat16"}
     values["sft"] |= {"teacher_precision": "bfloat16"}

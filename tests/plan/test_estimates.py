@@ -127,12 +127,10 @@ def test_more_gpus_than_there_are_is_said(paper):
     assert any("takes 4 GPUs, and there are 2" in line for line in said)
 
 
-def test_a_batch_that_processes_cannot_share_is_said(paper_values):
-    from rapid.params import load
-
-    paper_values["compute"]["processes"] = 3
-    paper_values["sft"]["batch"] = 18
-    params = load(paper_values)
+def test_a_batch_that_processes_cannot_share_is_said(paper):
+    """Parameters like these are refused when they are read; a plan does not rely on it."""
+    compute = paper.compute.model_copy(update={"processes": 3})
+    params = paper.model_copy(update={"compute": compute})
     plant = plant_of(params)
     said = warnings(plant, estimates(params, plant), 4)
     assert any("pg" in line and "3 processes cannot share" in line for line in said)

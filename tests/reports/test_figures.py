@@ -1,6 +1,7 @@
 """The figures: what is in them, that they are drawn whatever is missing, and the same each time."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from rapid.specs import Run
 from reports import plots
 from reports.collect import BadRun, collect
 from reports.plots import curves, phases, style, tokens
+from tests.conftest import ROOT
 
 RUN = Run(benchmark="math", model="tiny_qwen", algorithm="rapid-H4", seed=0)
 WEIGHTS = {
@@ -112,3 +114,9 @@ def test_no_token_is_lost_and_lines_fit():
     assert placed[100][2] == "x\u21b5"
     assert placed[101][:2] == (placed[100][0] + 1, 0)
     assert all(text for *_, text in placed)
+
+
+def test_the_workflow_declares_the_figures_that_are_drawn(params, runs):
+    rules = (ROOT / "workflow/rules/report.smk").read_text()
+    declared = re.search(r"^FIGURES = \[(.*?)\]", rules, re.S | re.M)[1]
+    assert sorted(re.findall(r'"(.+?)"', declared)) == sorted(build(params, runs))

@@ -39,19 +39,8 @@ def run_of(wildcards):
     )
 
 
-# The specs of each rule's jobs.
-
-
 def prepare_spec(wildcards):
     return specs.prepare_spec(PARAMS, wildcards.benchmark)
-
-
-def tokenizer_spec(wildcards):
-    return specs.tokenizer_spec(PARAMS)
-
-
-def model_spec(wildcards):
-    return specs.model_spec(PARAMS, wildcards.model)
 
 
 def distill_spec(wildcards):
@@ -64,6 +53,14 @@ def train_spec(wildcards):
 
 def evaluate_spec(wildcards):
     return specs.evaluate_spec(PARAMS, run_of(wildcards))
+
+
+def tokenizer_spec(wildcards):
+    return specs.tokenizer_spec(PARAMS)
+
+
+def model_spec(wildcards):
+    return specs.model_spec(PARAMS, wildcards.model)
 
 
 def slots(threads):
@@ -97,10 +94,12 @@ def start_warm_process():
     """Start the process that this workflow's jobs are forked from; it ends with this one.
 
     Not for jobs elsewhere: SLURM accounts for what it has started itself. Nor for jobs on GPUs, which
-    take hours: a process that initialised CUDA, as an import may, cannot be forked.
+    take hours: a process that initialised CUDA, as an import may, cannot be forked. Nor for vLLM, which
+    starts threads of its own.
     """
     os.environ.pop(warm.VARIABLE, None)
-    if not workflow.local_exec or PARAMS.compute.device != "cpu":
+    compute = PARAMS.compute
+    if not workflow.local_exec or compute.device != "cpu" or compute.sampler != "transformers":
         return
     os.makedirs("logs", exist_ok=True)
     path = os.path.join(tempfile.mkdtemp(prefix="rapid-warm-"), "socket")

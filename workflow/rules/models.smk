@@ -62,6 +62,7 @@ rule fetch:
     params:
         spec=lambda wildcards: model_spec(wildcards).model_dump_json(),
         folder=lambda wildcards, output: os.path.dirname(output[0]),
+    threads: lambda wildcards: slots(1)
     resources:
         **needs(model_spec),
     priority: 10

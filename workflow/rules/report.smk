@@ -17,7 +17,7 @@ missing = [
     for path in files
     if not os.path.exists(path)
 ]
-if workflow.is_main_process and (missing or not os.path.exists(NOTE)):
+if (missing or not os.path.exists(NOTE)) and workflow.is_main_process:
     os.makedirs("logs", exist_ok=True)
     with open(NOTE, "w") as note:
         note.write("\n".join([f"missing at {time.time()}:", *missing]))
@@ -86,8 +86,6 @@ rule studies:
     params:
         config=PARAMS.model_dump_json(),
         figures=lambda wildcards, output: os.path.dirname(output.figures[0]),
-    resources:
-        **needs(),
     log:
         "logs/studies.log",
     benchmark:

@@ -1,0 +1,115 @@
+"""What only a machine with GPUs can run: `pytest -m gpu`. docs/servers.md has the last run's record."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+import yaml
+
+from rapid.plan.memory import training_bytes
+from rapid.plan.sizes import from_config
+from rapid.specs import Run, TrainSpec
+from tests.conftest import ROOT
+from tests.gpu import model as model_of_gpus
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="not run: no CUDA device here"),
+]
+
+
+@pytest.fixture(scope="module")
+def model(toy_model, tmp_path_factory):
+    return model_of_gpus.save(toy_model, tmp_path_factory.mktemp("model"))
+
+
+def run(model, folder, launcher=(), **settings) -> list[dict]:
+    """Train in a process of its own, or in several; what each found."""
+    command = [sys.executable, *launcher, "-m", "tests.gpu.worker", str(model), str(folder)]
+    done = subprocess.run(
+        [*command, json.dumps(settings)],
+        cwd=ROOT, capture_output=True, text=True, timeout=540, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("found.*.json"))]
+
+
+def check(found: dict) -> None:
+    assert found["device"].startswith("cuda")
+    assert found["last_step"] <= 8
+    assert found["finite"]
+    assert found["changed"] > 0.9  # of all weights
+    assert len(found["log"]) == 8
+    assert all(math.isfinite(row["loss"]) for row in found["log"])
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_the_trainer_on_a_gpu(model, tmp_path, precision):
+    (found,) = run(model, tmp_path, bf16=precision == "bfloat16")
+    check(found)
+    assert found["log"][1]["rapid/staleness"] > 0
+
+
+def test_vllm_beside_the_trainer_sleeps_and_gets_the_weights(model, tmp_path):
+    """Log-probabilities of the engine are the policy's, after steps too: weights were synced."""
+    (found,) = run(
+        model, tmp_path, bf16=False, use_vllm=True, vllm_mode="colocate",
+        vllm_enable_sleep_mode=True, vllm_gpu_memory_utilization=0.2, learning_rate=1e-3,
+    )  # fmt: skip
+    check(found)
+    off = [row["rapid/sampler_mismatch"] for row in found["log"] if "rapid/sampler_mismatch" in row]
+    assert len(off) == 2  # one an inference batch, the second after four steps
+    assert max(off) < 1e-2
+    assert found["seconds"]["sync"] > 0
+
+
+def test_zero2_on_all_visible_gpus(model, tmp_path):
+    count = torch.cuda.device_count()
+    config = yaml.safe_load((ROOT / "workflow/accelerate/zero2.yaml").read_text())
+    path = tmp_path / "zero2.yaml"
+    path.write_text(yaml.safe_dump(config | {"num_processes": count}))
+    launcher = ["-m", "accelerate.commands.launch", "--main_process_port", "0"]
+    found = run(model, tmp_path, [*launcher, "--config_file", str(path)], n_step=4 * count)
+    assert [one["processes"] for one in found] == [count] * count
+    assert len({one["device"] for one in found}) == count
+    assert all("DEEPSPEED" in one["kind"] for one in found)
+    for one in found:
+        check(one)
+
+
+def test_memory_is_what_the_plan_says(model, tmp_path, values):
+    """Of training with passes of 4 completions of 512 tokens, within a factor of 1.5."""
+    (found,) = run(
+        model, tmp_path, max_completion_length=512, max_steps=2, skip_zero_groups=False
+    )  # fmt: skip
+    rapid = {name: values["rapid"][name] for name in ("eta", "clip")}
+    spec = TrainSpec(
+        run=Run(benchmark="math", model="m", algorithm="rapid-H4", seed=1),
+        compute={"device": "gpu"}, chat=False, n_step=16, H=4, snapshots=0, sampling_batch=None,
+        training=values["training"] | {"precision": "bfloat16"}, objective=rapid,
+        max_completion_length=512, timeout=1.0,
+    )  # fmt: skip
+    held = training_bytes(spec, from_config(model / "config.json"), expected=Prompts())
+    planned = held.total(4) / 1e9
+    print(f"{found['gpu']}: {found['peak_gb']:.2f} GB held, {planned:.2f} GB planned")
+    assert planned / 1.5 < found["peak_gb"] < planned * 1.5
+
+
+class Prompts:
+    """Prompts of 10 tokens, completions up to the limit."""
+
+    prompt = 10
+
+    @staticmethod
+    def lengths(limit):
+        class Longest:
+            mean = limit
+
+            @staticmethod
+            def longest(count):
+                return limit
+
+        return Longest

@@ -1,0 +1,66 @@
+"""What test_gpu.py runs in processes of its own: one trainer, on the GPUs that are visible.
+
+    python -m tests.gpu.worker MODEL OUT '{"use_vllm": true, ...}'
+
+Writes out/found.RANK.json.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from datasets import Dataset
+from transformers import AutoTokenizer
+
+from rapid import RapidConfig, RapidTrainer
+from rapid.training import batches
+from tests.training.loops import digits_sum
+
+
+def main(model: Path, out: Path, settings: dict) -> None:
+    settings = {
+        "H": 4,
+        "n_step": 16,
+        "num_generations": 4,
+        "micro_batch_size": 4,
+        "max_completion_length": 64,
+        "learning_rate": 1e-4,
+        "max_steps": 8,
+        "bf16": True,
+        **settings,
+    }
+    config = RapidConfig(
+        str(out / "trainer"), seed=1, logging_steps=1, report_to=[], save_strategy="no",
+        gradient_checkpointing=False, disable_tqdm=True, **settings,
+    )  # fmt: skip
+    trainer = RapidTrainer(
+        str(model),
+        digits_sum,
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(32)]),
+        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
+    )
+    before = [p.detach().float().norm().item() for p in trainer.model.parameters()]
+    trainer.train()
+    after = [p.detach().float().norm().item() for p in trainer.model.parameters()]
+    step, piece, logp = trainer.last_pass
+    rank = trainer.accelerator.process_index
+    found = {
+        "processes": trainer.accelerator.num_processes,
+        "device": str(trainer.accelerator.device),
+        "gpu": torch.cuda.get_device_name(),
+        "kind": str(trainer.accelerator.distributed_type),
+        "changed": sum(a != b for a, b in zip(before, after, strict=True)) / len(before),
+        "log": [row for row in trainer.state.log_history if "loss" in row],
+        "last_step": step,
+        "finite": bool(torch.isfinite(logp).all()),
+        "completions": len(batches.own_part(piece)["completion_ids"]),
+        "seconds": dict(trainer.clock.seconds),
+        "peak_gb": torch.cuda.max_memory_allocated() / 1e9,
+    }
+    (out / f"found.{rank}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))
