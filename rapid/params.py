@@ -162,6 +162,25 @@ class Params(Section):
                 "(H x n_step / group size)"
             )
             raise ValueError(not_allowed(f"benchmarks.{benchmark}.train", sizes.train, allowed))
+        sampled = self.naive_grpo.sampling_batch
+        if algorithm.kind == "naive-grpo" and self.compute.sampler == "vllm" and sampled % group:
+            allowed = f"a multiple of the group size, {group}: vLLM samples whole groups"
+            raise ValueError(not_allowed("naive_grpo.sampling_batch", sampled, allowed))
+        self._check_processes(benchmark, name, algorithm.H * n_step)
+
+    def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
+        """Whether processes can share the completions of an inference batch."""
+        compute = self.compute
+        if compute.serves(parse(name).kind):  # as many train as divide them
+            if compute.nodes > 1:
+                allowed = f"1 with {name}, whose vLLM server is on the trainer's machine"
+                raise ValueError(not_allowed("compute.nodes", compute.nodes, allowed))
+        elif completions % compute.processes:
+            allowed = (
+                f"a divisor of {completions}, the completions of an inference batch of {name} on "
+                f"{benchmark} (H x n_step)"
+            )
+            raise ValueError(not_allowed("compute.processes", compute.processes, allowed))
 
 
 def read(*paths: Path | str) -> dict:

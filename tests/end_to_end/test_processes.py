@@ -49,14 +49,15 @@ def checkout(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_leaves_what_one_process_leaves(checkout, name):
-    folder = checkout / RUNS[name]
-    assert {path.name for path in folder.iterdir()} == {
-        "manifest.json", "summary.json", "steps.jsonl", "model"
-    }  # fmt: skip
+    run = RUNS[name]
+    folder = checkout / run
     summary = json.loads((folder / "summary.json").read_text())
     manifest = json.loads((folder / "manifest.json").read_text())
     steps = (folder / "steps.jsonl").read_text().splitlines()
     assert summary["status"] == "ok", summary["note"]
+    written = {path.as_posix() for path in (checkout / run).rglob("*") if path.is_file()}
+    declared = {str(checkout / path) for path in [*manifest["outputs"], f"{run}/manifest.json"]}
+    assert written == declared  # nothing of a second process
     assert manifest["spec"]["compute"]["processes"] == 2
     assert len(steps) == summary["optimizer_steps"]
 
