@@ -140,21 +140,6 @@ class Params(Section):
             key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
             allowed = f"a multiple of the group size of {name}, {group}"
             raise ValueError(not_allowed(key, n_step, allowed))
-        sampled = self.naive_grpo.sampling_batch
-        if algorithm.kind == "naive-grpo" and self.compute.sampler == "vllm" and sampled % group:
-            allowed = f"a multiple of the group size, {group}: vLLM samples whole groups"
-            raise ValueError(not_allowed("naive_grpo.sampling_batch", sampled, allowed))
-        processes, nodes = self.compute.processes, self.compute.nodes
-        if self.compute.serves(algorithm.kind):  # as many train as divide N_step
-            if nodes > 1:
-                allowed = f"1 with {name}, whose vLLM server is on the trainer's machine"
-                raise ValueError(not_allowed("compute.nodes", nodes, allowed))
-        elif algorithm.H * n_step % processes:
-            allowed = (
-                f"a divisor of {algorithm.H * n_step}, the completions of an inference batch of "
-                f"{name} on {benchmark} (H x n_step)"
-            )
-            raise ValueError(not_allowed("compute.processes", processes, allowed))
         largest = algorithm.H * n_step // group
         if sizes.train < largest:
             allowed = (
