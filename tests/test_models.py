@@ -69,7 +69,9 @@ def test_a_gguf_file_is_dequantised(tmp_path):
     torch.testing.assert_close(ours(ids).logits, model(ids).logits, rtol=1e-4, atol=1e-4)
     manifest = json.loads((tmp_path / "mine/manifest.json").read_text())
     assert manifest["weights"] == "de-quantised from tiny.gguf"
-    assert AutoTokenizer.from_pretrained(tmp_path / "mine").decode([5]) == "c"
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "mine")
+    assert tokenizer.decode([5]) == "c"
+    assert (tokenizer.eos_token, tokenizer.eos_token_id) == ("</s>", 1)
 
 
 def tiny_llama():
