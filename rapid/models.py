@@ -108,7 +108,8 @@ def _dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     # The file's end of text; the tokenizer that transformers makes of it takes the beginning for it.
-    tokenizer.eos_token = tokenizer.convert_ids_to_tokens(model.config.eos_token_id)
+    if isinstance(end := model.config.eos_token_id, int):
+        tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return {"weights": f"de-quantised from {file.name}"}

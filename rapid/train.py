@@ -103,7 +103,9 @@ def _token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights |
     row = int(piece["rewards"].argmax())
     prompt = tokenizer.decode(piece["prompt_ids"][row], skip_special_tokens=True)
     problems = read_jsonl(data, task.row_type)
-    owner = next((p.id for p in problems if render(task.name, p).strip() in prompt), "unknown")
+    owner = next(
+        (p.id for p in problems if render(task.name, p, spec.chat).strip() in prompt), "unknown"
+    )
     kept = piece["completion_mask"][row].bool()
     log_weights = (logp - piece["behavior_logp"])[row][kept]
     return TokenWeights(

@@ -58,6 +58,7 @@ class RapidTrainer(GRPOTrainer):
     dynamic sampling looks at. A completion that no function grades has a reward of 0. Policies are
     text models and completions a single turn: no tools, no images.
 
+    `last_pass` is what ran last: the optimizer step, the pass, and its log pi, (N, T) without gradient.
     After `train`, `clock.seconds` has the wall-clock seconds in sampling (from prompts to completions, as
     texts), grading, sync (of weights to vLLM), backpropagation (making passes, all forward passes outside
     sampling, backward, the optimizer's step) and other.
