@@ -18,6 +18,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from rapid import __version__, specs
+from rapid.grading.base import GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.records import BadInput, RunSummary
 from rapid.tasks import TASKS, get_task
@@ -33,7 +34,7 @@ def run(arguments: list[str]) -> int:
     except (BadInput, FileNotFoundError) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 2
-    except LeanUnavailable as error:
+    except (GradingFailed, LeanUnavailable) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 1
 

@@ -3,9 +3,11 @@
 math_verify decides whether two answers are the same, in a worker process that can be killed.
 """
 
+import contextlib
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -15,10 +17,12 @@ from pathlib import Path
 from typing import Self
 
 from rapid.grading import reasons
+from rapid.grading.base import GraderDied
 from rapid.records import MathProblem, Verdict
 
 START_SECONDS = 120.0  # for sympy to be imported, from a cold disk on a busy machine
-GRACE_SECONDS = 2.0  # beyond its timeout, for a worker that should have been ended by its alarm
+GRACE_SECONDS = 2.0  # for a worker to end, or for a verdict beyond its timeout
+REPLY_SECONDS = 30.0  # beyond its timeout, for a worker's reply: longer, and it is stuck
 MEMORY_BYTES = 4_000_000_000  # address space of the worker; 9^{9^9} asks for more
 LONGEST = 1000  # characters of an answer that is worth reading; MATH's are far shorter
 
@@ -82,7 +86,7 @@ def _bare(text: str) -> str:
     return _SPACING.sub("", text)
 
 
-class WorkerError(RuntimeError):
+class WorkerError(GraderDied):
     """The worker process does not start."""
 
 
@@ -118,6 +122,9 @@ class MathGrader:
         """Grade a completion by its last box.
 
         A problem without an answer (MATH has two) is passed by nothing.
+
+        Raises:
+            GraderDied: the worker died over the answer, or does not start again.
         """
         answer = last_boxed(completion)
         if not answer:
@@ -139,24 +146,34 @@ class MathGrader:
                 raise
 
     def _compare(self, gold: str, answer: str, question: str) -> str:
-        """Ask the worker; start another one when it does not survive the question."""
-        if self._worker is None or self._worker.poll() is not None:
-            self._stop()
+        """Ask the worker, or another one where that has died meanwhile.
+
+        Raises:
+            GraderDied: it did not survive the question.
+        """
+        if self._connection is None or select.select([self._connection], [], [], 0)[0]:
+            self._end_group()  # it says nothing unasked: what is to be read is its end
             self._start()
         request = {"gold": gold, "answer": answer, "question": question, "timeout": self.timeout}
-        self._connection.settimeout(self.timeout + GRACE_SECONDS)
+        self._connection.settimeout(self.timeout + REPLY_SECONDS)
         try:
             self._connection.sendall(json.dumps(request).encode() + b"\n")
-            reply = self._connection.recv(4096)
-        except TimeoutError:
-            self._stop()
-            return reasons.TIMEOUT
-        except ConnectionError:
-            reply = b""
-        if reply:
-            return reply.decode()
+            reply = self._connection.recv(4096).decode()
+        except (TimeoutError, ConnectionError):
+            reply = ""
+        if not reply:
+            self._end_group()
+            raise GraderDied("the math worker died, or does not respond")
+        if reply == reasons.INFRASTRUCTURE:
+            raise GraderDied("somebody killed the process that compares answers")
+        return reply
+
+    def _end_group(self) -> None:
+        """End the worker at once, and its child, which would otherwise go on to the end of its time."""
+        if self._worker is not None and self._worker.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._worker.pid, signal.SIGKILL)
         self._stop()
-        return reasons.CRASHED
 
     def _start(self) -> None:
         self._connection, theirs = socket.socketpair()

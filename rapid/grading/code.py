@@ -88,6 +88,7 @@ class CodeGrader:
 
         Raises:
             BadProblem: the problem has no inputs or its reference solution fails.
+            GraderDied: the sandbox's runner died.
         """
         code = extract_code(completion)
         if not code.strip():
@@ -146,8 +147,8 @@ class _Comparison:
         return _ENDINGS[ending]
 
 
-# A child may say why it failed. That it passed is not for it to say.
-_CHILD_REASONS = reasons.REASONS - {reasons.PASSED, reasons.TIMEOUT}
+# A child may say why it failed. That it passed, or was not graded, is not for it to say.
+_CHILD_REASONS = reasons.REASONS - {reasons.PASSED, reasons.TIMEOUT, reasons.INFRASTRUCTURE}
 _ENDINGS = {
     ENDED: reasons.CRASHED,
     TIMED_OUT: reasons.TIMEOUT,

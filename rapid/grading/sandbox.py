@@ -17,6 +17,7 @@ import contextlib
 import json
 import logging
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -28,13 +29,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from rapid.grading.base import GraderDied
 from rapid.grading.inside import wire
 
 log = logging.getLogger(__name__)
 
 LAYERS = ("bwrap", "namespaces", "limits")  # strongest first
 START_SECONDS = 60.0  # for the runner to say hello: too short, and a busy machine gets weaker walls
-GRACE_SECONDS = 2.0  # for the runner to report a child's end, beyond the time of the job
+GRACE_SECONDS = 2.0  # for the runner to end a child, beyond the time of the job
+REPLY_SECONDS = 30.0  # for the runner to report a child's end: longer, and it is stuck
 
 # How a job ended: by its receiver, by itself, by the clock, or by a line that was too long.
 STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
@@ -138,16 +141,18 @@ class Sandbox:
             line_limit: bytes; a longer line ends the job.
 
         Returns:
-            How it ended: STOPPED, ENDED, TIMED_OUT or FLOODED. A runner that died is ENDED; the
-            next job gets a new one.
+            How it ended: STOPPED, ENDED, TIMED_OUT or FLOODED.
 
         Raises:
-            SandboxError: the runner died and cannot be started again.
+            GraderDied: the runner died over the job, or had died and does not start again.
         """
         with self._lock:
-            if self._runner is None or self._runner.poll() is not None:
+            if not self._is_alive():
                 self._stop()
-                self._start()
+                try:
+                    self._start()
+                except SandboxError as error:
+                    raise GraderDied(f"the sandbox does not start again: {error}") from error
             try:
                 return self._run(job, timeout, receive, line_limit)
             except BaseException:
@@ -160,23 +165,32 @@ class Sandbox:
             timeout, self.memory_mb * 1_000_000, self.guarded, self.filtered
         )
         ours, theirs = socket.socketpair()
-        try:
-            with ours:  # its closing tells the runner to end the child
-                with theirs:
-                    socket.send_fds(self._control, [request], [theirs.fileno()])
+        ending, reply = ENDED, b""
+        # Closing `ours` tells the runner to end the child.
+        with contextlib.suppress(ConnectionError), ours:
+            with theirs:
+                socket.send_fds(self._control, [request], [theirs.fileno()])
+            try:
                 _send(ours, wire.LENGTH.pack(len(job)) + job, deadline)
                 ending = _read_lines(ours, deadline, receive, line_limit)
-            self._control.settimeout(GRACE_SECONDS)
+            except TimeoutError:
+                ending = TIMED_OUT
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            self._control.settimeout(REPLY_SECONDS)
             reply = self._control.recv(wire.REPLY.size, socket.MSG_WAITALL)
-        except (TimeoutError, ConnectionError):
-            reply = b""
-            ending = TIMED_OUT if time.monotonic() > deadline else ENDED
         if len(reply) < wire.REPLY.size:
-            log.warning("the sandbox's runner died or does not respond: the next job gets another")
             self._stop()
-            return ending
+            if ending in (STOPPED, FLOODED):
+                return ending  # what the child answered decides, whatever became of the runner
+            raise GraderDied("the sandbox's runner died, or does not respond")
         timed_out, _status = wire.REPLY.unpack(reply)
         return TIMED_OUT if ending == ENDED and timed_out else ending
+
+    def _is_alive(self) -> bool:
+        """Whether there is a runner. It says nothing unasked: what is to be read is its end."""
+        if self._runner is None or self._runner.poll() is not None:
+            return False
+        return not select.select([self._control], [], [], 0)[0]
 
     def _start(self) -> None:
         """Start a runner behind `layer`, or behind the first layer that works."""
@@ -222,7 +236,10 @@ class Sandbox:
                 raise SandboxError(said or "the runner did not start") from None
         answers = []
         trial = encode_job("def f(): return 1", "f", "[[]]")
-        self._run(trial, START_SECONDS, lambda line: answers.append(line) or False, 100)
+        try:
+            self._run(trial, START_SECONDS, lambda line: answers.append(line) or False, 100)
+        except GraderDied as error:
+            raise SandboxError(f"a trial job: {error}") from error
         if answers != [b'{"output": 1}']:
             raise SandboxError(f"a trial job answered {answers}")
 

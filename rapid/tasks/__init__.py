@@ -7,7 +7,7 @@ end-of-text token; what it wrote up to there goes to the grader as it is.
 from importlib import import_module
 from typing import Protocol
 
-from rapid.grading.base import Grader
+from rapid.grading.base import SteadyGrader
 from rapid.records import Problem
 
 
@@ -18,7 +18,7 @@ class Task(Protocol):
     row_type: type[Problem]
     usual_timeout: float  # seconds, for real problems
 
-    def grader(self, timeout: float, workers: int = 1) -> Grader:
+    def grader(self, timeout: float, workers: int = 1) -> SteadyGrader:
         """A grader of raw completions, to be used as a context manager.
 
         Args:

@@ -1,6 +1,6 @@
 r"""MATH: questions whose answer stands in the last \boxed{} of the completion."""
 
-from rapid.grading.base import CachedGrader, GraderPool
+from rapid.grading.base import SteadyGrader, steady
 from rapid.records import MathProblem
 
 
@@ -11,10 +11,10 @@ class Math:
     usual_timeout = 10.0
     row_type = MathProblem
 
-    def grader(self, timeout: float, workers: int = 1) -> CachedGrader:
+    def grader(self, timeout: float, workers: int = 1) -> SteadyGrader:
         from rapid.grading.boxed import MathGrader
 
-        return CachedGrader(GraderPool(lambda: MathGrader(timeout), workers))
+        return steady(self.name, lambda: MathGrader(timeout), workers)
 
     def unavailable(self) -> str | None:
         return None

@@ -1,6 +1,6 @@
 """MBPP+: Python functions, graded by EvalPlus's inputs in a sandbox."""
 
-from rapid.grading.base import CachedGrader, GraderPool
+from rapid.grading.base import SteadyGrader, steady
 from rapid.records import CodeProblem
 
 
@@ -11,14 +11,12 @@ class MbppPlus:
     usual_timeout = 20.0
     row_type = CodeProblem
 
-    def grader(self, timeout: float, workers: int = 1) -> CachedGrader:
+    def grader(self, timeout: float, workers: int = 1) -> SteadyGrader:
         from rapid.grading.code import CodeGrader
         from rapid.grading.reference import References
 
         shared = References()
-        return CachedGrader(
-            GraderPool(lambda: CodeGrader(timeout, references=shared), workers),
-        )
+        return steady(self.name, lambda: CodeGrader(timeout, references=shared), workers)
 
     def unavailable(self) -> str | None:
         return None

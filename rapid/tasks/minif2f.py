@@ -4,7 +4,7 @@ import time
 from typing import Self
 
 from rapid.grading import reasons
-from rapid.grading.base import CachedGrader, GraderPool
+from rapid.grading.base import SteadyGrader, steady
 from rapid.grading.lean import LeanChecker, LeanUnavailable, ensure_lean
 from rapid.grading.lean.extract import readings, stated
 from rapid.records import LeanProblem, Verdict
@@ -68,8 +68,8 @@ class MiniF2F:
     usual_timeout = 20.0
     row_type = LeanProblem
 
-    def grader(self, timeout: float, workers: int = 1) -> CachedGrader:
-        return CachedGrader(GraderPool(lambda: LeanGrader(timeout), workers))
+    def grader(self, timeout: float, workers: int = 1) -> SteadyGrader:
+        return steady(self.name, lambda: LeanGrader(timeout), workers)
 
     def unavailable(self) -> str | None:
         try:
