@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from rapid import __version__, specs
 from rapid.grading.base import GradingFailed
 from rapid.grading.lean import LeanUnavailable
+from rapid.grading.reasons import INFRASTRUCTURE
 from rapid.records import BadInput, RunSummary
 from rapid.tasks import TASKS, get_task
 
@@ -254,6 +255,7 @@ def _train(args) -> None:
             summary = train(spec, args.model, args.data, args.out)
     if summary.runtime:
         print(f"{args.out}: {summary.runtime.total:.1f} s of training", file=sys.stderr)
+        _say_ungraded(summary.reasons.get(INFRASTRUCTURE, 0), sum(summary.reasons.values()))
     else:
         print(f"{args.out}: not trained: {summary.note}", file=sys.stderr)
 
@@ -265,6 +267,14 @@ def _evaluate(args) -> None:
     evaluation = evaluate(spec, args.model, args.data, args.out)
     figures = [f"pass@{k} {value:.1%}" for k, value in evaluation.pass_at.items()]
     print(f"{args.out}: {', '.join(figures) or evaluation.note}", file=sys.stderr)
+    _say_ungraded(evaluation.reasons.get(INFRASTRUCTURE, 0), sum(evaluation.reasons.values()))
+
+
+def _say_ungraded(ungraded: int, total: int) -> None:
+    if ungraded:
+        print(
+            f"{ungraded} of {total} completions were not graded: the grader died", file=sys.stderr
+        )
 
 
 def _ask(args) -> None:
@@ -308,6 +318,7 @@ def _grade(args) -> int:
         )
     for submission, verdict in zip(submissions, verdicts, strict=True):
         print(json.dumps({"id": submission.id, **verdict.model_dump()}))
+    _say_ungraded(sum(verdict.reward is None for verdict in verdicts), len(verdicts))
     return 0
 
 

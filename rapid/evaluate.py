@@ -47,6 +47,12 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     return 1 - comb(samples - correct, k) / comb(samples, k)
 
 
+def mean_pass_at_k(scores: list[ProblemScore], k: int) -> float | None:
+    """pass@k, the mean over the problems of which k completions were graded; None if there is none."""
+    found = [pass_at_k(s.samples, s.correct, k) for s in scores if s.samples >= k]
+    return sum(found) / len(found) if found else None
+
+
 def _not_trained(model: Path) -> str:
     """Why the run whose model this would be was not trained; "" where it was, or is no run."""
     summary = model.with_name("summary.json")
@@ -139,22 +145,21 @@ def _scores(
         grader.grade(problem, sample.text)
         for problem, sample in tqdm(pairs, desc="grading", unit="completion")
     ]
-    correct = Counter(
-        problem.id for problem, verdict in zip(owners, verdicts, strict=True) if verdict.reward
-    )
+    graded, correct = Counter(), Counter()
+    for problem, verdict in zip(owners, verdicts, strict=True):
+        graded[problem.id] += verdict.reward is not None
+        correct[problem.id] += verdict.reward == 1
     scores = [
-        ProblemScore(id=problem.id, samples=settings.samples, correct=correct[problem.id])
+        ProblemScore(id=problem.id, samples=graded[problem.id], correct=correct[problem.id])
         for problem in problems
     ]
     return scores, samples, dict(Counter(verdict.reason for verdict in verdicts))
 
 
 def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:
-    """pass@k, the mean over problems."""
-    return {
-        k: sum(pass_at_k(s.samples, s.correct, k) for s in scores) / len(scores)
-        for k in spec.pass_at
-    }
+    """The mean pass@k for each k of which there is one."""
+    means = {k: mean_pass_at_k(scores, k) for k in spec.pass_at}
+    return {k: mean for k, mean in means.items() if mean is not None}
 
 
 def _write(

@@ -1,11 +1,14 @@
 """The training stage: one run of one algorithm, from a model's folder to a run's folder."""
 
 import shutil
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 
 from rapid.algorithms import parse
+from rapid.grading.reasons import REASONS
 from rapid.launch import is_main
 from rapid.provenance import commit, hardware, peak_memory_mb, write_manifest
 from rapid.records import (
@@ -50,7 +53,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
     recorder = StepRecorder()
     make = _sft if spec.run.algorithm == "sft" else _rl
-    trainer, completions = make(spec, task, model, data, folder, recorder)
+    trainer, counted = make(spec, task, model, data, folder, recorder)
     if clock := getattr(trainer, "clock", None):
         recorder.clock = clock.seconds
     kept = folder / SNAPSHOTS
@@ -70,8 +73,8 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     summary = RunSummary(
         **identity,
         runtime=Runtime(total=total, startup=recorder.began - entered, **phases),
-        completions=completions(),
         peak_memory_mb=peak_memory_mb(),
+        **counted(),
         **_means(recorder.steps),
     )
     return _write(spec, folder, summary, recorder.steps, [model, data], written)
@@ -191,10 +194,11 @@ def _sft(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder)
     common = _arguments(spec, folder)
     trainer = sft_trainer(model, demonstrations, spec.objective, common, spec.chat)
     trainer.add_callback(recorder)
-    return trainer, lambda: 0
+    return trainer, dict
 
 
 def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
+    import torch
     from datasets import Dataset
     from transformers import AutoTokenizer
     from trl.rewards import get_soft_overlong_punishment
@@ -208,8 +212,9 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     grader = task.grader(spec.timeout).__enter__()  # lives as long as the process
     # Its processes start with the first verdict: that is start-up, not training.
     grader.grade(next(iter(problems.values())), "")
+    grader.reasons.clear()
 
-    def accuracy(completions: list, id: list[str], **_) -> list[float]:
+    def accuracy(completions: list, id: list[str], **_) -> list[float | None]:
         texts = [c[0]["content"] for c in completions] if spec.chat else completions
         return [grader.grade(problems[i], text).reward for i, text in zip(id, texts, strict=True)]
 
@@ -229,7 +234,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
             }
             length = spec.max_completion_length
             buffer = max(1, round(objective.overlong_buffer * length))
-            rewards.append(get_soft_overlong_punishment(length, buffer))
+            rewards = _with_penalty(accuracy, get_soft_overlong_punishment(length, buffer))
         case _:
             extra = {"objective": "rapid", **objective.model_dump()}
     config = RapidConfig(
@@ -254,5 +259,31 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         processing_class=tokenizer,
         callbacks=[recorder],
     )
-    # Each process samples as many.
-    return trainer, lambda: trainer.completions_sampled * trainer.accelerator.num_processes
+
+    def counted() -> dict:
+        """What all processes sampled and graded."""
+        everyone = trainer.accelerator
+        counts = [trainer.completions_sampled, *(grader.reasons[r] for r in sorted(REASONS))]
+        sums = everyone.reduce(torch.tensor(counts, device=everyone.device)).tolist()
+        reasons = {r: n for r, n in zip(sorted(REASONS), sums[1:], strict=True) if n}
+        return {"completions": sums[0], "reasons": reasons}
+
+    return trainer, counted
+
+
+def _with_penalty(reward: Callable, penalty: Callable) -> list[Callable]:
+    """A reward and a penalty beside it, which a completion without reward does not have either.
+
+    The trainer calls both for the same completions, one after the other in one thread.
+    """
+    last = threading.local()
+
+    def accuracy(**columns) -> list[float | None]:
+        last.rewards = reward(**columns)
+        return last.rewards
+
+    def overlong(**columns) -> list[float | None]:
+        penalties = zip(last.rewards, penalty(**columns), strict=True)
+        return [None if rewarded is None else penalized for rewarded, penalized in penalties]
+
+    return [accuracy, overlong]

@@ -12,7 +12,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from rapid.algorithms import RAPID, parse
-from rapid.evaluate import pass_at_k
+from rapid.evaluate import mean_pass_at_k
 from rapid.params import Params
 from rapid.records import Evaluation, Record, RunSummary
 from rapid.specs import BASE, Run, evaluated, evaluations
@@ -41,8 +41,9 @@ def collect(
     """Read these runs, or every run that the tables need.
 
     Columns: benchmark, model, algorithm, seed, H (of RAPID, else NaN); from evaluation.json a
-    column `pass@k` for each k (shares of 1), problems, samples, temperature, top_p, and scores
-    (problem -> samples and how many of them are correct); from summary.json runtime and
+    column `pass@k` for each k (shares of 1), problems, samples, temperature, top_p, scores
+    (problem -> samples that were graded and how many of them are correct) and evaluation_reasons
+    (reason -> verdicts); from summary.json reasons, likewise in training, runtime and
     `runtime.<phase>` (seconds), staleness, clip_fraction, completion_length (tokens, in training),
     ..., hardware and commit; no_evaluation and no_summary ("" where the file was read); and the
     paths of both files below the root.
@@ -115,6 +116,7 @@ def _evaluation_columns(evaluation: Evaluation | None, ks: list[int]) -> dict:
         **{f"pass@{k}": _finite(pass_at.get(k)) for k in ks},
         **{name: math.nan if reason else getattr(evaluation, name) for name in settings},
         "scores": {} if reason else {s.id: (s.samples, s.correct) for s in evaluation.scores},
+        "evaluation_reasons": {} if reason else evaluation.reasons,
     }
 
 
@@ -123,11 +125,8 @@ def _check(path: Path, evaluation: Evaluation | None) -> None:
     if evaluation is None or evaluation.status != "ok" or not evaluation.scores:
         return
     for k, share in evaluation.pass_at.items():
-        if any(score.samples < k for score in evaluation.scores):
-            continue
-        values = [pass_at_k(score.samples, score.correct, k) for score in evaluation.scores]
-        found = sum(values) / len(values)
-        if math.isfinite(share) and abs(found - share) > 1e-6:
+        found = mean_pass_at_k(evaluation.scores, k)
+        if found is not None and math.isfinite(share) and abs(found - share) > 1e-6:
             raise BadRun(f"{path}: pass_at: {share} at k = {k}, but its scores give {found}")
 
 
@@ -139,6 +138,7 @@ def _summary_columns(summary: RunSummary | None) -> dict:
         "runtime": _finite(runtime and runtime.total),
         **{f"runtime.{phase}": _finite(runtime and getattr(runtime, phase)) for phase in PHASES},
         **{name: math.nan if reason else _finite(getattr(summary, name)) for name in MEASURES},
+        "reasons": {} if reason else summary.reasons,
         "hardware": "" if reason else summary.hardware,
         "commit": "" if reason else summary.commit,
     }

@@ -4,6 +4,7 @@ import re
 
 import pandas as pd
 
+from rapid.grading.reasons import INFRASTRUCTURE
 from rapid.specs import BASE
 from reports.formats import listing
 
@@ -109,11 +110,36 @@ def points(ratios: list[int], seeds: list[int]) -> str:
 
 
 def provenance(runs: pd.DataFrame) -> list[str]:
-    """The machine and the code, as the training jobs wrote them down."""
+    """The machine and the code, as the training jobs wrote them down; and what was not graded."""
     trained = runs[(runs.no_summary == "") & (runs.algorithm != BASE)]
     if trained.empty:
-        return ["No model has been trained."]
-    return [*machines(list(trained.hardware)), *commits(list(trained.commit))]
+        return ["No model has been trained.", *ungraded(runs)]
+    return [
+        *machines(list(trained.hardware)),
+        *commits(list(trained.commit)),
+        *ungraded(runs),
+    ]
+
+
+def ungraded(runs: pd.DataFrame) -> list[str]:
+    """The completions that have no reward because a grader died, by run; nothing where there are none."""
+    found = [
+        f"{reasons[INFRASTRUCTURE]} of {sum(reasons.values())} {where} of {algorithm(run.algorithm)} "
+        f"on {benchmark(run.benchmark)} ({run.model}, seed {run.seed})"
+        for run in runs.itertuples()
+        for where, reasons in (
+            ("in training", run.reasons),
+            ("in the evaluation", run.evaluation_reasons),
+        )
+        if INFRASTRUCTURE in reasons
+    ]
+    if not found:
+        return []
+    return [
+        f"Completions without a verdict, because the grader died over them twice: {'; '.join(found)}. "
+        "Their groups gave no gradient. Pass@k is of the others, and leaves out problems with fewer "
+        "than k of them."
+    ]
 
 
 def machines(hardware: list[str]) -> list[str]:
