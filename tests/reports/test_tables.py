@@ -169,3 +169,16 @@ def test_footnote_keys_go_on_after_z():
 def test_names_of_algorithms(label):
     expected = {"naive-grpo": "naive GRPO", "rapid-H16": "RAPID (H=16)", "her-own": "her-own"}
     assert algorithm(label) == expected[label]
+
+
+def test_a_note_names_the_runs_with_completions_that_were_not_graded(params, runs):
+    runs.summary(run("pg", seed=1), reasons={"passed": 90, "infrastructure": 2})
+    runs.evaluation(run("base"), reasons={"wrong_answer": 159, "infrastructure": 1})
+    (note,) = (n for n in build(params, runs)[0].notes if "without a verdict" in n)
+    assert "1 of 160 in the evaluation of Base on MBPP+ (tiny_qwen, seed 0)" in note
+    assert "2 of 92 in training of PG on MBPP+ (tiny_qwen, seed 1)" in note
+
+
+def test_where_all_was_graded_no_note_says_so(params, runs):
+    runs.summary(run("pg"), reasons={"passed": 92})
+    assert not any("without a verdict" in n for n in build(params, runs)[0].notes)
