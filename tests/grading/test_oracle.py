@@ -19,9 +19,19 @@ from rapid.grading.oracle import agrees, expectation, restore_inputs, tolerances
         ("check_str", [], None, True, False),
         ("check_str", [], False, True, False),
         ("check_str", [], None, False, True),
-        ("are_equivalent", [], "anything", True, True),
-        ("sum_div", [], 0, 7, True),
-        ("sum_div", [], 1, 7, False),
+        ("are_equivalent", [36, 57], False, False, True),
+        ("are_equivalent", [36, 57], True, False, False),
+        ("are_equivalent", [23, 47], False, True, False),
+        ("are_equivalent", [23, 47], "anything", True, False),
+        ("are_equivalent", [8, 9], True, True, True),  # the reference's sum for 9 is 1 + 3 + 3
+        ("are_equivalent", [8, 9], False, True, True),
+        ("are_equivalent", [6, 25], True, False, True),
+        ("sum_div", [8], 7, 7, True),
+        ("sum_div", [8], 0, 7, False),
+        ("sum_div", [8], 15, 7, False),  # with 8 itself, against the task's own example
+        ("sum_div", [1], 1, 1, True),
+        ("sum_div", [1], 0, 1, True),  # no divisor of 1 is smaller than 1
+        ("sum_div", [1], 2, 1, False),
         ("surface_Area", [3, 4], 35, 33, True),
         ("surface_Area", [3, 4], "35", 33, False),
         ("digit_distance_nums", [1, 20], 3, 5, True),
