@@ -2,8 +2,8 @@
 
 The lists of special problems and their formulas are EvalPlus's own. The order of the rules follows
 `evalplus.eval.unsafe_execute` (0.3.1), which cannot be called itself, because it compares in the
-process that runs the completion. Two rules differ, on tasks that EvalPlus has since withdrawn: it
-accepts any output of `are_equivalent`, and 0 from `sum_div` for every number.
+process that runs the completion. Two rules differ, for tasks that were in release v0.1.0 only:
+EvalPlus accepts any output of `are_equivalent`, and 0 from `sum_div` for every number.
 """
 
 import math
@@ -92,10 +92,11 @@ def _is_exact(entry_point: str, inputs: list, output: Any, expected: Any, atol: 
         return expected == (output if isinstance(output, bool) else output is not None)
     if output == expected:
         return True
-    if entry_point == "are_equivalent":  # Mbpp/164: the reference counts square roots twice
+    # "All divisors" are the smaller ones in these tasks' own examples, and not in the references.
+    if entry_point == "are_equivalent":  # Mbpp/164
         one, other = map(_proper_divisors_sum, inputs)
         return output == (one == other)
-    if entry_point == "sum_div":  # Mbpp/295: the reference says that 1 is below 1
+    if entry_point == "sum_div":  # Mbpp/295
         return output == _proper_divisors_sum(*inputs)
     if entry_point == "surface_Area":  # Mbpp/581: two readings of "height"
         return abs(output - special._surface_Area(*inputs)) <= atol
