@@ -1,7 +1,5 @@
 """The process of the WebAssembly Lean: its memory, its image, what it can reach."""
 
-import re
-import shutil
 import subprocess
 import sys
 import time
@@ -26,7 +24,7 @@ def lean():
 
 
 def pid(checker: LeanChecker) -> int:
-    return checker._process._process.pid
+    return checker._processes["author"].pid
 
 
 def test_a_process_that_grew_too_large_is_replaced_after_its_answer(lean, monkeypatch):
@@ -78,7 +76,7 @@ def test_a_damaged_image_is_made_again(monkeypatch, tmp_path):
 def test_half_an_image_does_not_stay(monkeypatch, tmp_path):
     monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
     with LeanChecker(timeout=20) as checker:
-        checker._process._scratch.write_bytes(b"half of it")
+        checker._processes["author"]._scratch.write_bytes(b"half of it")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -89,7 +87,7 @@ from pathlib import Path
 from rapid.grading.lean import LeanChecker, launch
 launch.image_path = lambda *_: Path({str(tmp_path / "image")!r})
 checker = LeanChecker(timeout=20).start()
-checker._process._scratch.write_bytes(b"half of it")
+checker._processes["author"]._scratch.write_bytes(b"half of it")
 os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", script]).returncode == -9
@@ -97,55 +95,3 @@ os.kill(os.getpid(), 9)
     while any(tmp_path.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert list(tmp_path.iterdir()) == []
-
-
-# It makes Lean run code that finds the statement's 1000004 in Lean's memory and writes 1000003 there.
-# `fake` is an array of bytes whose header lies in another's data, and which has no end.
-REWRITE = """first
-  | (set_option compiler.extract_closed false in
-     have h : (unsafe (
-      let bytes := (ByteArray.mk #[
-        1, 0, 0, 0, 0, 0, 1, 248, 255, 255, 255, 127, 255, 255, 255, 127,
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).uset 0 1 lcProof
-      let here : USize := ptrAddrUnsafe bytes
-      let header : USize := here + 16
-      let bytes := bytes.uset 16 header.toUInt8 lcProof
-      let bytes := bytes.uset 17 (header >>> 8).toUInt8 lcProof
-      let bytes := bytes.uset 18 (header >>> 16).toUInt8 lcProof
-      let bytes := bytes.uset 19 (header >>> 24).toUInt8 lcProof
-      let array : Array ByteArray := #[ByteArray.empty]
-      let index : USize := (here + 32 - (ptrAddrUnsafe array + 16)) / 4
-      let fake := if bytes.size > 0 then array.uget index lcProof else ByteArray.empty
-      let bytes := bytes.uset (if fake.size > 0 then 0 else 1) 1 lcProof
-      let fake := if bytes.size > 0 then (List.range 600000).foldl (fun (fake : ByteArray) k =>
-        let spot : USize := 4 * USize.ofNat k - 1200000
-        if fake.uget spot lcProof == 137 && fake.uget (spot + 1) lcProof == 132
-          && fake.uget (spot + 2) lcProof == 30 && fake.uget (spot + 3) lcProof == 0
-        then fake.uset spot 135 lcProof else fake) fake else fake
-      (fake.uset (0 - 16) 100 lcProof).size > 0) : Bool) = true := by native_decide
-     fail)
-  | exact (rfl : (1000003 : Nat) = 1000003)"""
-REWRITTEN = ("p1", "theorem p1 : (1000003 : Nat) = 1000004 := by\n  ", REWRITE)
-
-
-@pytest.fixture
-def open_to_code(monkeypatch, tmp_path):
-    """A checker that lets proofs run code: the wall behind that wall."""
-    for script in launch.HERE.glob("*.js"):
-        shutil.copy(script, tmp_path)
-    verify = tmp_path / "verify.js"
-    opened, count = re.subn(
-        r"const CODE = new Set\(\[[^]]*\]\)", "const CODE = new Set()", verify.read_text()
-    )
-    assert count == 1
-    verify.write_text(opened)
-    monkeypatch.setattr(launch, "HERE", tmp_path)
-    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
-    with LeanChecker(timeout=60) as checker:
-        yield checker
-
-
-def test_a_proof_that_rewrites_leans_memory_does_not_reach_the_judge(open_to_code):
-    assert open_to_code.check(*REWRITTEN).reason == reasons.FORBIDDEN  # `the statement changed`
-    assert open_to_code.check(*TRUE).reason == reasons.PASSED
-    assert open_to_code.check(*FALSE).reason == reasons.WRONG_ANSWER
