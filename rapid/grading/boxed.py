@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Self
 
 from rapid.grading import reasons
+from rapid.grading.limits import limited
 from rapid.records import MathProblem, Verdict
 
 START_SECONDS = 120.0  # for sympy to be imported, from a cold disk on a busy machine
 GRACE_SECONDS = 2.0  # beyond its timeout, for a worker that should have been ended by its alarm
 MEMORY_BYTES = 4_000_000_000  # address space of the worker; 9^{9^9} asks for more
+WHOLE_MB = 5000  # of the worker and its child, 1e6 bytes
 LONGEST = 1000  # characters of an answer that is worth reading; MATH's are far shorter
 
 _WORKER = Path(__file__).resolve().with_name("comparing")
@@ -162,7 +164,10 @@ class MathGrader:
         self._connection, theirs = socket.socketpair()
         with theirs:
             self._worker = subprocess.Popen(
-                [sys.executable, "-P", str(_WORKER), str(theirs.fileno()), str(MEMORY_BYTES)],
+                limited(
+                    [sys.executable, "-P", str(_WORKER), str(theirs.fileno()), str(MEMORY_BYTES)],
+                    WHOLE_MB,
+                ),
                 env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

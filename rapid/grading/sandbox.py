@@ -29,22 +29,17 @@ from pathlib import Path
 from typing import Self
 
 from rapid.grading.inside import wire
+from rapid.grading.limits import limited
 
 log = logging.getLogger(__name__)
 
 LAYERS = ("bwrap", "namespaces", "limits")  # strongest first
 START_SECONDS = 60.0  # for the runner to say hello: too short, and a busy machine gets weaker walls
+RUNNER_MB = 256  # for the runner, beside its one job
 GRACE_SECONDS = 2.0  # for the runner to report a child's end, beyond the time of the job
 
 # How a job ended: by its receiver, by itself, by the clock, or by a line that was too long.
 STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
-
-# Before a command line: where memory runs out, Linux ends this one and not the trainer.
-_FIRST_TO_DIE = [
-    *("/bin/sh", "-c"),
-    '{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null; exec "$@"',
-    "sh",
-]
 
 _INSIDE = Path(__file__).resolve().parent / "inside"
 
@@ -201,7 +196,7 @@ class Sandbox:
         self._control, theirs = socket.socketpair()
         with theirs, tempfile.TemporaryFile() as errors:
             self._runner = subprocess.Popen(
-                [*_FIRST_TO_DIE, *_command(layer, theirs.fileno())],
+                limited(_command(layer, theirs.fileno()), self.memory_mb + RUNNER_MB),
                 env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"},  # sets print in the same order
                 cwd="/",
                 stdin=subprocess.DEVNULL,
