@@ -19,7 +19,9 @@ from pydantic import BaseModel, ValidationError
 
 from rapid import __version__, specs
 from rapid.grading.lean import LeanUnavailable
+from rapid.grading.sandbox import SandboxError
 from rapid.records import BadInput, RunSummary
+from rapid.sections import Grading
 from rapid.tasks import TASKS, get_task
 
 
@@ -33,7 +35,7 @@ def run(arguments: list[str]) -> int:
     except (BadInput, FileNotFoundError) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 2
-    except LeanUnavailable as error:
+    except (LeanUnavailable, SandboxError) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 1
 
@@ -101,6 +103,11 @@ def _add_grade(commands) -> None:
         "--workers", type=_positive(int), help="graders side by side; default: cores"
     )
     grade.add_argument("--timeout", type=_positive(float), help="seconds a completion")
+    for option, meaning in [
+        ("--unsafe-sandbox", "run Python completions also where no wall stands around them"),
+        ("--unsafe-lean", "run a native Lean also where no wall stands around it"),
+    ]:
+        grade.add_argument(option, action="store_true", help=meaning)
     grade.set_defaults(run=_grade)
 
 
@@ -303,6 +310,7 @@ def _grade(args) -> int:
             submissions,
             workers=args.workers or len(usable_cores()),
             timeout=args.timeout or task.usual_timeout,
+            policy=Grading(unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean),
             progress=bar.update,
         )
     for submission, verdict in zip(submissions, verdicts, strict=True):

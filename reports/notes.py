@@ -112,8 +112,24 @@ def provenance(runs: pd.DataFrame) -> list[str]:
     """The machine and the code, as the training jobs wrote them down."""
     trained = runs[(runs.no_summary == "") & (runs.algorithm != BASE)]
     if trained.empty:
-        return ["No model has been trained."]
-    return [*machines(list(trained.hardware)), *commits(list(trained.commit))]
+        return ["No model has been trained.", *unwalled(list(runs.unwalled))]
+    return [
+        *machines(list(trained.hardware)),
+        *commits(list(trained.commit)),
+        *unwalled(list(runs.unwalled)),
+    ]
+
+
+def unwalled(runs: list[set[str]]) -> list[str]:
+    """A warning where completions may have been graded without walls around them."""
+    count = sum(map(bool, runs))
+    if not count:
+        return []
+    keys = listing([f"grading.{key}" for key in sorted(set().union(*runs))])
+    return [
+        f"Unsafe: {count} of {len(runs)} runs were allowed to be graded without walls around "
+        f"completions ({keys}); their manifests say what stood."
+    ]
 
 
 def machines(hardware: list[str]) -> list[str]:

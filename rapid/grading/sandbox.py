@@ -5,12 +5,16 @@ runner starts behind the strongest layer of walls that this system grants:
 
 - "bwrap": bubblewrap around the runner;
 - "namespaces": the same Linux namespaces, which the runner makes itself;
-- "limits": no namespaces (macOS, or a container that denies them). Resource limits still hold and,
-  for root, a user without rights.
+- "filters": the kernel's filters around each child, Landlock and seccomp together.
+
+Behind each of them no file but Python's own, no network and no process of the host is in a child's
+reach. A machine that has none of them grades nothing, unless the caller accepts that:
+
+- "limits": limits on resources and, for root, a user without rights. A completion may read files
+  and the environment of the grader's user, and may signal his processes.
 
 In every layer the child is limited in time, memory and output, and starts neither processes nor
-threads. Where the kernel has them, its filters stand too (`inside.filters`): they refuse files and
-the network also where there are no namespaces. `Sandbox.describe_walls` says what stands.
+threads, and the filters that the kernel has stand too. `Sandbox.walls` says what stands.
 """
 
 import contextlib
@@ -33,7 +37,8 @@ from rapid.grading.limits import limited
 
 log = logging.getLogger(__name__)
 
-LAYERS = ("bwrap", "namespaces", "limits")  # strongest first
+LAYERS = ("bwrap", "namespaces", "filters")  # what counts as walls, strongest first
+UNSAFE_LAYER = "limits"
 START_SECONDS = 60.0  # for the runner to say hello: too short, and a busy machine gets weaker walls
 RUNNER_MB = 256  # for the runner, beside its one job
 GRACE_SECONDS = 2.0  # for the runner to report a child's end, beyond the time of the job
@@ -42,6 +47,29 @@ GRACE_SECONDS = 2.0  # for the runner to report a child's end, beyond the time o
 STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
 
 _INSIDE = Path(__file__).resolve().parent / "inside"
+
+
+# What a trial job tries before a layer is trusted: to read files that are not Python's.
+_TRIAL = """
+import os
+def f(paths):
+    reached = []
+    for path in paths:
+        try:
+            os.open(path, os.O_RDONLY)
+            reached.append(path)
+        except OSError:
+            pass
+    return reached
+"""
+
+TODO = (
+    "Install bubblewrap (apt install bubblewrap), allow user namespaces (sysctl "
+    "user.max_user_namespaces, kernel.unprivileged_userns_clone, "
+    "kernel.apparmor_restrict_unprivileged_userns), or take a kernel with Landlock (Linux 5.13) "
+    "and seccomp. To grade without walls: --unsafe-sandbox of rapid grade, grading.unsafe_sandbox "
+    "in params.yaml"
+)
 
 
 class SandboxError(RuntimeError):
@@ -61,6 +89,7 @@ class Sandbox:
     Args:
         memory_mb: address space of one job, 1e6 bytes, some 30 of which Python itself takes.
         layer: one of `LAYERS`; None for the strongest that works here.
+        unsafe: whether to run without walls too, behind `UNSAFE_LAYER`, where no layer works.
         guarded: whether Python's guard is on, which names forbidden actions.
         filtered: whether the kernel's filters are on, as far as it has them. Both are off only in
             tests that attack the walls behind them.
@@ -72,9 +101,11 @@ class Sandbox:
         layer: str | None = None,
         guarded: bool = True,
         filtered: bool = True,
+        unsafe: bool = False,
     ):
         self.memory_mb = memory_mb
         self.layer = layer
+        self.unsafe = unsafe
         self.guarded = guarded
         self.filtered = filtered
         self._lock = threading.Lock()
@@ -90,16 +121,16 @@ class Sandbox:
         """
         self._start()
         log.log(
-            logging.WARNING if self.layer == "limits" else logging.INFO,
+            logging.WARNING if self.layer == UNSAFE_LAYER else logging.INFO,
             "code sandbox: %s",
-            self.describe_walls(),
+            self.walls(),
         )
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def describe_walls(self) -> str:
+    def walls(self) -> str:
         """The walls that stand around a job, in words. The sandbox must have started."""
         files, calls = (self.filtered and self._hello[name] for name in ("Files", "SystemCalls"))
         enclosed = "no network, no host process, no file but Python's library (read-only)"
@@ -110,7 +141,8 @@ class Sandbox:
         around = {
             "bwrap": f"bubblewrap: {enclosed}",
             "namespaces": f"Linux namespaces: {enclosed}",
-            "limits": f"no namespaces: {', '.join(open_to)}",
+            "filters": "no namespaces: no file but Python's library, no socket, no signal",
+            "limits": f"NO WALLS (unsafe_sandbox): {', '.join(open_to)}",
         }
         divided = "a process namespace each" if self._hello["divided"] else "a session each"
         user = self._hello["user"]
@@ -144,16 +176,17 @@ class Sandbox:
                 self._stop()
                 self._start()
             try:
-                return self._run(job, timeout, receive, line_limit)
+                return self._run(job, timeout, receive, line_limit, self.guarded)
             except BaseException:
                 self._stop()  # mid-job: only a new runner is in a known state
                 raise
 
-    def _run(self, job: bytes, timeout: float, receive: Callable, line_limit: int) -> str:
+    def _run(
+        self, job: bytes, timeout: float, receive: Callable, line_limit: int, guarded: bool
+    ) -> str:
         deadline = time.monotonic() + timeout + GRACE_SECONDS
-        request = wire.REQUEST.pack(
-            timeout, self.memory_mb * 1_000_000, self.guarded, self.filtered
-        )
+        memory = self.memory_mb * 1_000_000
+        request = wire.REQUEST.pack(timeout, memory, guarded, self.filtered)
         ours, theirs = socket.socketpair()
         try:
             with ours:  # its closing tells the runner to end the child
@@ -176,19 +209,28 @@ class Sandbox:
     def _start(self) -> None:
         """Start a runner behind `layer`, or behind the first layer that works."""
         failures = []
-        for layer in LAYERS if self.layer is None else (self.layer,):
+        for layer in self._allowed():
             try:
                 self._launch(layer)
+                self._try_walls(layer)
             except SandboxError as error:
                 self._stop()
                 failures.append(f"{layer}: {error}")
             else:
                 self.layer = layer  # for good: a restart must not weaken the walls
                 return
-        raise SandboxError("; ".join(failures))
+        raise SandboxError(
+            f"nothing can be walled off from completions here ({'; '.join(failures)}). {TODO}"
+        )
+
+    def _allowed(self) -> tuple[str, ...]:
+        unsafe = (UNSAFE_LAYER,) if self.unsafe else ()
+        if self.layer is None:
+            return (*LAYERS, *unsafe)
+        return (self.layer,) if self.layer in (*LAYERS, *unsafe) else ()
 
     def _launch(self, layer: str) -> None:
-        """Start a runner behind this layer and see one job through.
+        """Start a runner behind this layer.
 
         Raises:
             SandboxError: with what the runner printed.
@@ -215,11 +257,27 @@ class Sandbox:
                 errors.seek(0)
                 said = errors.read().decode(errors="replace").strip()
                 raise SandboxError(said or "the runner did not start") from None
+
+    def _try_walls(self, layer: str) -> None:
+        """See one job through, which tries to read what is outside of the walls.
+
+        Raises:
+            SandboxError: it does not run, or a wall is missing.
+        """
+        names = {"Files": "Landlock", "SystemCalls": "seccomp"}
+        missing = [name for key, name in names.items() if not (self.filtered and self._hello[key])]
+        if layer == "filters" and missing:
+            raise SandboxError(f"no {' and no '.join(missing)}")
         answers = []
-        trial = encode_job("def f(): return 1", "f", "[[]]")
-        self._run(trial, START_SECONDS, lambda line: answers.append(line) or False, 100)
-        if answers != [b'{"output": 1}']:
-            raise SandboxError(f"a trial job answered {answers}")
+        paths = [__file__, "/etc/passwd", f"/proc/{os.getpid()}/environ"]
+        trial = encode_job(_TRIAL, "f", json.dumps([[paths]]))
+        # Without the guard, which stands before the walls.
+        self._run(trial, START_SECONDS, lambda line: answers.append(line) or False, 10_000, False)
+        found = json.loads(answers[0]) if answers else {}
+        if "output" not in found:
+            raise SandboxError(f"a trial job answered {found}")
+        if found["output"] and layer != UNSAFE_LAYER:
+            raise SandboxError(f"a trial job could read {', '.join(found['output'])}")
 
     def _stop(self) -> None:
         if self._control is not None:
@@ -278,8 +336,10 @@ def _command(layer: str, control_fd: int) -> list[str]:
     """
     python = os.path.realpath(sys._base_executable)  # not a virtual environment's
     paths = _readable_paths(python)
+    hidden = _packages(paths)
     # No site packages, no environment, no bytecode written.
-    runner = [python, "-S", "-s", "-P", "-B", str(_INSIDE), str(control_fd), layer, *paths]
+    runner = [python, "-S", "-s", "-P", "-B", str(_INSIDE), str(control_fd), layer]
+    runner += [os.pathsep.join(paths), os.pathsep.join(hidden)]
     if layer != "bwrap":
         return runner
     bwrap = shutil.which("bwrap")
@@ -300,6 +360,8 @@ def _command(layer: str, control_fd: int) -> list[str]:
         command += ["--perms", "0755", "--dir", folder]
     for path in paths:
         command += ["--ro-bind", path, path]
+    for path in hidden:
+        command += ["--tmpfs", path, "--remount-ro", path]
     return [*command, "--remount-ro", "/", "--chdir", "/", *runner]
 
 
@@ -312,3 +374,16 @@ def _readable_paths(python: str) -> list[str]:
         str(_INSIDE),
     ]
     return [path for path in dict.fromkeys(candidates) if os.path.exists(path)]
+
+
+def _packages(paths: list[str]) -> list[str]:
+    """Return the folders of installed packages below these paths.
+
+    Completions have no use for them, and this project with its problems may be in one.
+    """
+    return [
+        str(found)
+        for path in paths
+        if os.path.isdir(path)
+        for found in sorted(Path(path).glob("python*/*-packages"))
+    ]

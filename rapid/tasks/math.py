@@ -2,6 +2,7 @@ r"""MATH: questions whose answer stands in the last \boxed{} of the completion."
 
 from rapid.grading.base import CachedGrader, GraderPool
 from rapid.records import MathProblem
+from rapid.sections import STRICT, Grading
 
 
 class Math:
@@ -11,7 +12,7 @@ class Math:
     usual_timeout = 10.0
     row_type = MathProblem
 
-    def grader(self, timeout: float, workers: int = 1) -> CachedGrader:
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> CachedGrader:
         from rapid.grading.boxed import MathGrader
 
         return CachedGrader(GraderPool(lambda: MathGrader(timeout), workers))

@@ -55,7 +55,7 @@ def sandbox(layer):
 @pytest.fixture
 def filtered(sandbox):
     """For tests of the kernel's filters."""
-    if "Landlock on, seccomp on" not in sandbox.describe_walls():
+    if "Landlock on, seccomp on" not in sandbox.walls():
         pytest.skip("this kernel has no filters")
 
 

@@ -294,7 +294,7 @@ def test_a_job_larger_than_any_buffer_arrives(sandbox):
 
 
 def test_the_walls_are_described(sandbox, layer):
-    described = sandbox.describe_walls()
+    described = sandbox.walls()
     assert ("no network" in described) == (layer != "limits")
 
 
