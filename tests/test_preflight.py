@@ -126,5 +126,5 @@ def test_walls_that_are_not_there_are_missing_unless_waived(waived, monkeypatch)
     monkeypatch.setattr("rapid.grading.sandbox.LAYERS", ())
     line = str(CHECK_GRADER("mbpp_plus", Grading(unsafe_sandbox=waived)))
     assert line.startswith("ok" if waived else "MISSING")
-    assert ("NO WALLS" if waived else "Install bubblewrap") in line
+    assert ("NOT WALLED OFF" if waived else "Install bubblewrap") in line
     assert "unsafe_sandbox" in line

@@ -47,11 +47,13 @@ GRACE_SECONDS = 2.0  # for the runner to report a child's end, beyond the time o
 STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
 
 _INSIDE = Path(__file__).resolve().parent / "inside"
+_PYTHON, _PREFIX = os.path.realpath(sys._base_executable), sys.base_prefix  # of no virtual one
 
 
-# What a trial job tries before a layer is trusted: to read files that are not Python's.
+# What a trial job tries before a layer is trusted: to import from Python's library, and to read
+# files that are not in it.
 _TRIAL = """
-import os
+import colorsys, os
 def f(paths):
     reached = []
     for path in paths:
@@ -134,18 +136,19 @@ class Sandbox:
         """The walls that stand around a job, in words. The sandbox must have started."""
         files, calls = (self.filtered and self._hello[name] for name in ("Files", "SystemCalls"))
         enclosed = "no network, no host process, no file but Python's library (read-only)"
+        user = self._hello["user"]
+        whose = "the grader's own files" if user == os.geteuid() else "files that all may read"
         open_to = [
-            "no file but Python's library" if files else "world-readable files in reach",
+            "no file but Python's library" if files else f"{whose} in reach",
             "no socket, no signal" if calls else "the network in reach",
         ]
         around = {
             "bwrap": f"bubblewrap: {enclosed}",
             "namespaces": f"Linux namespaces: {enclosed}",
             "filters": "no namespaces: no file but Python's library, no socket, no signal",
-            "limits": f"NO WALLS (unsafe_sandbox): {', '.join(open_to)}",
+            "limits": f"NOT WALLED OFF (unsafe_sandbox): {', '.join(open_to)}",
         }
         divided = "a process namespace each" if self._hello["divided"] else "a session each"
-        user = self._hello["user"]
         rights = "as root" if user == 0 else f"as user {user} without capabilities"
         limits = f"{self.memory_mb} MB, no child process, no thread, no file written"
         stand = {"Landlock": files, "seccomp": calls, "Python guard": self.guarded}
@@ -233,7 +236,7 @@ class Sandbox:
         """Start a runner behind this layer.
 
         Raises:
-            SandboxError: with what the runner printed.
+            SandboxError: with the last line that the runner printed.
         """
         self._control, theirs = socket.socketpair()
         with theirs, tempfile.TemporaryFile() as errors:
@@ -255,8 +258,9 @@ class Sandbox:
                 self._runner.kill()
                 self._runner.wait()
                 errors.seek(0)
-                said = errors.read().decode(errors="replace").strip()
-                raise SandboxError(said or "the runner did not start") from None
+                said = errors.read().decode(errors="replace").strip().splitlines()
+                why = said[-1] if said else "the runner did not start"  # of a traceback the error
+                raise SandboxError(why) from None
 
     def _try_walls(self, layer: str) -> None:
         """See one job through, which tries to read what is outside of the walls.
@@ -275,7 +279,9 @@ class Sandbox:
         self._run(trial, START_SECONDS, lambda line: answers.append(line) or False, 10_000, False)
         found = json.loads(answers[0]) if answers else {}
         if "output" not in found:
-            raise SandboxError(f"a trial job answered {found}")
+            raise SandboxError(
+                f"a trial job answered {found}; can user {self._hello['user']} read {_PREFIX}?"
+            )
         if found["output"] and layer != UNSAFE_LAYER:
             raise SandboxError(f"a trial job could read {', '.join(found['output'])}")
 
@@ -334,11 +340,10 @@ def _command(layer: str, control_fd: int) -> list[str]:
     Raises:
         SandboxError: the program that the layer needs is not there.
     """
-    python = os.path.realpath(sys._base_executable)  # not a virtual environment's
-    paths = _readable_paths(python)
+    paths = _readable_paths()
     hidden = _packages(paths)
     # No site packages, no environment, no bytecode written.
-    runner = [python, "-S", "-s", "-P", "-B", str(_INSIDE), str(control_fd), layer]
+    runner = [_PYTHON, "-S", "-s", "-P", "-B", str(_INSIDE), str(control_fd), layer]
     runner += [os.pathsep.join(paths), os.pathsep.join(hidden)]
     if layer != "bwrap":
         return runner
@@ -365,11 +370,11 @@ def _command(layer: str, control_fd: int) -> list[str]:
     return [*command, "--remount-ro", "/", "--chdir", "/", *runner]
 
 
-def _readable_paths(python: str) -> list[str]:
+def _readable_paths() -> list[str]:
     """What Python needs to run: interpreter, its library, the C libraries, `inside`."""
     candidates = [
-        python,
-        f"{sys.base_prefix}/lib",
+        _PYTHON,
+        f"{_PREFIX}/lib",
         *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"),
         str(_INSIDE),
     ]
