@@ -149,7 +149,8 @@ class Sandbox:
             "limits": f"NOT WALLED OFF (unsafe_sandbox): {', '.join(open_to)}",
         }
         divided = "a process namespace each" if self._hello["divided"] else "a session each"
-        rights = "as root" if user == 0 else f"as user {user} without capabilities"
+        own = "the grader's user" if user == os.geteuid() else "another user"
+        rights = f"as {own}, without capabilities"
         limits = f"{self.memory_mb} MB, no child process, no thread, no file written"
         stand = {"Landlock": files, "seccomp": calls, "Python guard": self.guarded}
         switches = ", ".join(f"{name} {'on' if on else 'off'}" for name, on in stand.items())
