@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +22,9 @@ from rapid import __version__, specs
 from rapid.grading.base import GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.reasons import INFRASTRUCTURE
+from rapid.grading.sandbox import SandboxError
 from rapid.records import BadInput, RunSummary
+from rapid.sections import Grading
 from rapid.tasks import TASKS, get_task
 
 
@@ -35,7 +38,7 @@ def run(arguments: list[str]) -> int:
     except (BadInput, FileNotFoundError) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 2
-    except (GradingFailed, LeanUnavailable) as error:
+    except (GradingFailed, LeanUnavailable, SandboxError) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 1
 
@@ -103,6 +106,11 @@ def _add_grade(commands) -> None:
         "--workers", type=_positive(int), help="graders side by side; default: cores"
     )
     grade.add_argument("--timeout", type=_positive(float), help="seconds a completion")
+    for option, meaning in [
+        ("--unsafe-sandbox", "run Python completions also where no wall stands around them"),
+        ("--unsafe-lean", "run a native Lean also where no wall stands around it"),
+    ]:
+        grade.add_argument(option, action="store_true", help=meaning)
     grade.set_defaults(run=_grade)
 
 
@@ -255,7 +263,7 @@ def _train(args) -> None:
             summary = train(spec, args.model, args.data, args.out)
     if summary.runtime:
         print(f"{args.out}: {summary.runtime.total:.1f} s of training", file=sys.stderr)
-        _say_ungraded(summary.reasons.get(INFRASTRUCTURE, 0), sum(summary.reasons.values()))
+        _say_ungraded(summary.reasons)
     else:
         print(f"{args.out}: not trained: {summary.note}", file=sys.stderr)
 
@@ -267,14 +275,12 @@ def _evaluate(args) -> None:
     evaluation = evaluate(spec, args.model, args.data, args.out)
     figures = [f"pass@{k} {value:.1%}" for k, value in evaluation.pass_at.items()]
     print(f"{args.out}: {', '.join(figures) or evaluation.note}", file=sys.stderr)
-    _say_ungraded(evaluation.reasons.get(INFRASTRUCTURE, 0), sum(evaluation.reasons.values()))
+    _say_ungraded(evaluation.reasons)
 
 
-def _say_ungraded(ungraded: int, total: int) -> None:
-    if ungraded:
-        print(
-            f"{ungraded} of {total} completions were not graded: the grader died", file=sys.stderr
-        )
+def _say_ungraded(reasons: dict[str, int]) -> None:
+    if count := reasons.get(INFRASTRUCTURE):
+        print(f"{count} of {sum(reasons.values())} not graded: the grader died", file=sys.stderr)
 
 
 def _ask(args) -> None:
@@ -314,11 +320,12 @@ def _grade(args) -> int:
             submissions,
             workers=args.workers or len(usable_cores()),
             timeout=args.timeout or task.usual_timeout,
+            policy=Grading(unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean),
             progress=bar.update,
         )
     for submission, verdict in zip(submissions, verdicts, strict=True):
         print(json.dumps({"id": submission.id, **verdict.model_dump()}))
-    _say_ungraded(sum(verdict.reward is None for verdict in verdicts), len(verdicts))
+    _say_ungraded(Counter(verdict.reason for verdict in verdicts))
     return 0
 
 

@@ -88,7 +88,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         return _write(spec, folder, evaluation, [], [])
 
     problems = list(read_jsonl(test, task.row_type))
-    with task.grader(spec.timeout) as grader:
+    with task.grader(spec.timeout, policy=spec.grading) as grader:
         scores, samples, reasons = _scores(spec, model, problems, grader)
         curve = [
             CurvePoint(
@@ -98,6 +98,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
             )
             for step, kept in _snapshots(spec, model)
         ]
+        walls = grader.walls()
     evaluation = Evaluation(
         **header,
         pass_at=_pass_at(spec, scores),
@@ -106,7 +107,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         reasons=reasons,
         scores=scores,
     )
-    return _write(spec, folder, evaluation, curve, [model, test])
+    return _write(spec, folder, evaluation, curve, [model, test], walls)
 
 
 def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]:
@@ -168,11 +169,12 @@ def _write(
     evaluation: Evaluation,
     curve: list[CurvePoint],
     inputs: list[Path],
+    walls: str = "",
 ) -> Evaluation:
     written = [folder / "evaluation.json"]
     write_json(written[0], evaluation)
     if curve:
         written.append(folder / CURVE)
         write_jsonl(folder / CURVE, curve)
-    write_manifest(folder, "evaluate", spec, inputs, written)
+    write_manifest(folder, "evaluate", spec, inputs, written, walls=walls)
     return evaluation

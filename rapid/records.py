@@ -16,7 +16,7 @@ import os
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -299,15 +299,18 @@ def read_jsonl(path: Path | str, row_type: type[Row]) -> Iterator[Row]:
         yield row
 
 
-def numbered_rows(path: Path | str, row_type: type[Row]) -> Iterator[tuple[int, Row]]:
-    """`read_jsonl`, with each row's line number."""
+def numbered_rows(
+    path: Path | str, row_type: type[Row], parse: Callable[[bytes], Row] | None = None
+) -> Iterator[tuple[int, Row]]:
+    """`read_jsonl`, with each row's line number. `parse` reads a line, if not the row's own JSON."""
+    parse = parse or row_type.model_validate_json
     with open(path, "rb") as plain:
         lines = gzip.GzipFile(fileobj=plain) if plain.peek(2)[:2] == GZIP_MAGIC else plain
         number = 0
         try:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield number, row_type.model_validate_json(line)
+                    yield number, parse(line)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the line"

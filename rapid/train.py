@@ -77,7 +77,8 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         **counted(),
         **_means(recorder.steps),
     )
-    return _write(spec, folder, summary, recorder.steps, [model, data], written)
+    walls = getattr(trainer, "walls", "")  # sft grades nothing
+    return _write(spec, folder, summary, recorder.steps, [model, data], written, walls)
 
 
 def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
@@ -86,14 +87,20 @@ def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
 
 
 def _write(
-    spec: TrainSpec, folder: Path, summary: RunSummary, steps, inputs: list[Path], more: list[Path]
+    spec: TrainSpec,
+    folder: Path,
+    summary: RunSummary,
+    steps,
+    inputs: list[Path],
+    more: list[Path],
+    walls: str = "",
 ) -> RunSummary:
     if not is_main():
         return summary
     write_jsonl(folder / "steps.jsonl", steps)
     write_json(folder / "summary.json", summary)
     outputs = [folder / name for name in ("model", "steps.jsonl", "summary.json")]
-    write_manifest(folder, "train", spec, inputs, [*outputs, *more])
+    write_manifest(folder, "train", spec, inputs, [*outputs, *more], walls=walls)
     return summary
 
 
@@ -209,7 +216,8 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     problems = {problem.id: problem for problem in read_jsonl(data, task.row_type)}
     rows = [{"prompt": _asked(spec, problem), "id": id} for id, problem in problems.items()]
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
-    grader = task.grader(spec.timeout).__enter__()  # lives as long as the process
+    # It lives as long as the process.
+    grader = task.grader(spec.timeout, policy=spec.grading).__enter__()
     # Its processes start with the first verdict: that is start-up, not training.
     grader.grade(next(iter(problems.values())), "")
     grader.reasons.clear()
@@ -259,6 +267,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         processing_class=tokenizer,
         callbacks=[recorder],
     )
+    trainer.walls = grader.walls()
 
     def counted() -> dict:
         """What all processes sampled and graded."""

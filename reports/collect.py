@@ -4,6 +4,7 @@ A run that left no file is still a row: its figures are NaN, and `no_evaluation`
 says why, so that a table can say it too.
 """
 
+import json
 import math
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +15,9 @@ from pydantic import ValidationError
 from rapid.algorithms import RAPID, parse
 from rapid.evaluate import mean_pass_at_k
 from rapid.params import Params
+from rapid.provenance import MANIFEST
 from rapid.records import Evaluation, Record, RunSummary
+from rapid.sections import Grading
 from rapid.specs import BASE, Run, evaluated, evaluations
 
 R = TypeVar("R", bound=Record)
@@ -45,8 +48,8 @@ def collect(
     (problem -> samples that were graded and how many of them are correct) and evaluation_reasons
     (reason -> verdicts); from summary.json reasons, likewise in training, runtime and
     `runtime.<phase>` (seconds), staleness, clip_fraction, completion_length (tokens, in training),
-    ..., hardware and commit; no_evaluation and no_summary ("" where the file was read); and the
-    paths of both files below the root.
+    ..., hardware and commit; no_evaluation and no_summary ("" where the file was read); the paths
+    of both files below the root; and from both manifests unwalled: which walls were waived.
 
     Raises:
         BadRun: a file cannot be read as its record, describes another run, or has a pass@k that
@@ -81,6 +84,7 @@ def _row(run: Run, root: Path, ks: list[int]) -> dict:
         "H": _batches(run.algorithm),
         "evaluation_path": evaluated,
         "summary_path": trained,
+        "unwalled": _unwalled(root / run.evaluation) | _unwalled(root / run.folder),
         **_evaluation_columns(evaluation, ks),
         **_summary_columns(summary),
     }
@@ -105,6 +109,21 @@ def _read(path: Path, record: type[R], run: Run) -> R | None:
         if found != expected:
             raise BadRun(f"{path}: {name}: {found!r} is in the file, its folder says {expected!r}")
     return value
+
+
+def waived(spec: dict) -> set[str]:
+    """The walls that a job was allowed to do without, by the keys of params.yaml's grading."""
+    return set(Grading.model_validate(spec.get("grading", {})).given_up)
+
+
+def _unwalled(folder: Path) -> set[str]:
+    path = folder / MANIFEST
+    try:
+        return waived(json.loads(path.read_text(encoding="utf-8"))["spec"])
+    except FileNotFoundError:
+        return set()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadRun(f"{path}: not a manifest: {error!r}") from None
 
 
 def _evaluation_columns(evaluation: Evaluation | None, ks: list[int]) -> dict:

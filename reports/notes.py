@@ -110,14 +110,23 @@ def points(ratios: list[int], seeds: list[int]) -> str:
 
 
 def provenance(runs: pd.DataFrame) -> list[str]:
-    """The machine and the code, as the training jobs wrote them down; and what was not graded."""
+    """The machine and the code, as the training jobs wrote them down, and what was amiss in grading."""
     trained = runs[(runs.no_summary == "") & (runs.algorithm != BASE)]
+    made = [*machines(list(trained.hardware)), *commits(list(trained.commit))]
     if trained.empty:
-        return ["No model has been trained.", *ungraded(runs)]
+        made = ["No model has been trained."]
+    return [*made, *unwalled(list(runs.unwalled)), *ungraded(runs)]
+
+
+def unwalled(runs: list[set[str]]) -> list[str]:
+    """A warning where completions may have been graded without walls around them."""
+    count = sum(map(bool, runs))
+    if not count:
+        return []
+    keys = listing([f"grading.{key}" for key in sorted(set().union(*runs))])
     return [
-        *machines(list(trained.hardware)),
-        *commits(list(trained.commit)),
-        *ungraded(runs),
+        f"Unsafe: {count} of {len(runs)} runs were allowed to be graded without walls around "
+        f"completions ({keys}); their manifests say what stood."
     ]
 
 

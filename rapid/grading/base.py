@@ -41,6 +41,10 @@ class Grader(Protocol[AProblem]):
 
     def __exit__(self, *_: object) -> None: ...
 
+    def walls(self) -> str:
+        """What stands around a completion, in words; "" where nothing has to. After the start."""
+        ...
+
     def prepare(self, problem: AProblem) -> None:
         """Do what a problem's first verdict would wait for; `grade` does it where nobody has."""
         ...
@@ -76,6 +80,9 @@ class GraderPool:
 
     def __exit__(self, *error: object) -> None:
         self._open.__exit__(*error)
+
+    def walls(self) -> str:
+        return self._graders[0].walls()
 
     def prepare(self, problem: Problem) -> None:
         with self._one() as grader:
@@ -116,10 +123,17 @@ class CachedGrader:
     def __exit__(self, *error: object) -> None:
         self.grader.__exit__(*error)
 
+    def walls(self) -> str:
+        return self.grader.walls()
+
     def prepare(self, problem: Problem) -> None:
         self.grader.prepare(problem)
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
+        try:
+            completion.encode()
+        except UnicodeEncodeError:  # half a surrogate pair: no text at all
+            return reasons.verdict(reasons.UNPARSABLE)
         key = (problem.digest, completion)
         if key in self._verdicts:
             self.hits += 1
@@ -151,6 +165,9 @@ class SteadyGrader:
 
     def __exit__(self, *error: object) -> None:
         self.grader.__exit__(*error)
+
+    def walls(self) -> str:
+        return self.grader.walls()
 
     def prepare(self, problem: Problem) -> None:
         self._ask_twice(lambda: self.grader.prepare(problem))

@@ -18,12 +18,14 @@ from typing import Self
 
 from rapid.grading import reasons
 from rapid.grading.base import GraderDied
+from rapid.grading.limits import limited
 from rapid.records import MathProblem, Verdict
 
 START_SECONDS = 120.0  # for sympy to be imported, from a cold disk on a busy machine
 GRACE_SECONDS = 2.0  # for a worker to end, or for a verdict beyond its timeout
 REPLY_SECONDS = 30.0  # beyond its timeout, for a worker's reply: longer, and it is stuck
 MEMORY_BYTES = 4_000_000_000  # address space of the worker; 9^{9^9} asks for more
+WHOLE_MB = 5000  # of the worker and its child, 1e6 bytes
 LONGEST = 1000  # characters of an answer that is worth reading; MATH's are far shorter
 
 _WORKER = Path(__file__).resolve().with_name("comparing")
@@ -115,6 +117,9 @@ class MathGrader:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
+    def walls(self) -> str:
+        return ""  # an answer is read and never run
+
     def prepare(self, problem: MathProblem) -> None:
         """Nothing: a known answer is read in no time."""
 
@@ -179,7 +184,10 @@ class MathGrader:
         self._connection, theirs = socket.socketpair()
         with theirs:
             self._worker = subprocess.Popen(
-                [sys.executable, "-P", str(_WORKER), str(theirs.fileno()), str(MEMORY_BYTES)],
+                limited(
+                    [sys.executable, "-P", str(_WORKER), str(theirs.fileno()), str(MEMORY_BYTES)],
+                    WHOLE_MB,
+                ),
                 env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

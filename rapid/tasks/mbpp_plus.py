@@ -2,6 +2,7 @@
 
 from rapid.grading.base import SteadyGrader, steady
 from rapid.records import CodeProblem
+from rapid.sections import STRICT, Grading
 
 
 class MbppPlus:
@@ -11,12 +12,16 @@ class MbppPlus:
     usual_timeout = 20.0
     row_type = CodeProblem
 
-    def grader(self, timeout: float, workers: int = 1) -> SteadyGrader:
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
         from rapid.grading.code import CodeGrader
         from rapid.grading.reference import References
 
         shared = References()
-        return steady(self.name, lambda: CodeGrader(timeout, references=shared), workers)
+        return steady(
+            self.name,
+            lambda: CodeGrader(timeout, references=shared, unsafe=policy.unsafe_sandbox),
+            workers,
+        )
 
     def unavailable(self) -> str | None:
         return None

@@ -8,6 +8,7 @@ from rapid.grading.base import SteadyGrader, steady
 from rapid.grading.lean import LeanChecker, LeanUnavailable, ensure_lean
 from rapid.grading.lean.extract import readings, stated
 from rapid.records import LeanProblem, Verdict
+from rapid.sections import STRICT, Grading
 
 MISREAD = {reasons.UNPARSABLE, reasons.WRONG_ANSWER}  # what another reading might mend
 MAX_CHECKERS = 2  # Lean processes of one grader, a gigabyte each
@@ -21,8 +22,9 @@ class LeanGrader:
         LeanUnavailable: Lean does not start.
     """
 
-    def __init__(self, timeout: float):
+    def __init__(self, timeout: float, unsafe: bool = False):
         self.timeout = timeout
+        self.unsafe = unsafe  # a native Lean may run without walls
         self._checkers: dict[str, LeanChecker] = {}
 
     def __enter__(self) -> Self:
@@ -32,6 +34,9 @@ class LeanGrader:
         for checker in self._checkers.values():
             checker.stop()
         self._checkers.clear()
+
+    def walls(self) -> str:
+        return "native Lean may be without walls (unsafe_lean)" if self.unsafe else ""
 
     def prepare(self, problem: LeanProblem) -> None:
         """Start a Lean with the problem's header in it."""
@@ -68,8 +73,8 @@ class MiniF2F:
     usual_timeout = 20.0
     row_type = LeanProblem
 
-    def grader(self, timeout: float, workers: int = 1) -> SteadyGrader:
-        return steady(self.name, lambda: LeanGrader(timeout), workers)
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
+        return steady(self.name, lambda: LeanGrader(timeout, policy.unsafe_lean), workers)
 
     def unavailable(self) -> str | None:
         try:

@@ -108,20 +108,37 @@ class TestSteadyGrader:
         assert isinstance(get_task(name).grader(1.0), SteadyGrader)
 
 
-def test_rapid_grade_ends_with_the_message(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def doomed(tmp_path, monkeypatch):
+    """The command that grades so many completions over which the mathematics grader dies."""
+
     def die(*_):
         raise GraderDied("killed in a test")
 
+    def command(count: int) -> list[str]:
+        rows = [{"id": "1", "completion": f"\\boxed{{{n + 2}}}"} for n in range(count)]
+        (tmp_path / "c").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (tmp_path / "p").write_text('{"problem": "?", "answer": "1", "unique_id": "1"}\n')
+        files = ["--problems", str(tmp_path / "p"), "--completions", str(tmp_path / "c")]
+        return ["grade", "--benchmark", "math", "--workers", "1", *files]
+
     monkeypatch.setattr(MathGrader, "_compare", die)
-    (tmp_path / "p").write_text('{"problem": "?", "answer": "1", "unique_id": "1"}\n')
-    rows = [{"id": "1", "completion": f"\\boxed{{{n}}}"} for n in (2, 3)]
-    (tmp_path / "c").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    files = ["--problems", str(tmp_path / "p"), "--completions", str(tmp_path / "c")]
-    assert run(["grade", "--benchmark", "math", "--workers", "1", *files]) == 1
+    return command
+
+
+def test_rapid_grade_ends_with_the_message(doomed, capsys):
+    assert run(doomed(2)) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "died twice over each of 2 of 2 completions" in printed.err
     assert "killed in a test" in printed.err
+
+
+def test_rapid_grade_says_what_was_not_graded(doomed, capsys):
+    assert run(doomed(1)) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"id": "1", "reward": None, "reason": "infrastructure"}
+    assert "1 of 1 not graded" in printed.err
 
 
 def test_lean_that_died_is_asked_again(monkeypatch):
@@ -199,8 +216,8 @@ class TestSandbox:
     def test_a_runner_that_does_not_start_again_is_a_death(self, monkeypatch):
         with Sandbox() as fresh:
             fresh._stop()
-            monkeypatch.setattr(sandbox_module.sys, "_base_executable", "/nowhere")
-            with pytest.raises(GraderDied, match="does not start again"):
+            monkeypatch.setattr(sandbox_module, "_PYTHON", "/nowhere")
+            with pytest.raises(GraderDied, match="nowhere"):
                 fresh.run(self.ENDLESS, 30.0, lambda line: True, 100)
 
 

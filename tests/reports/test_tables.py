@@ -4,7 +4,7 @@ import pytest
 
 from rapid.params import load
 from rapid.specs import Run, evaluations
-from reports import tables
+from reports import manifests, setup, tables
 from reports.collect import collect
 from reports.notes import algorithm
 from reports.table import letters
@@ -152,6 +152,19 @@ def test_notes_say_n_hardware_and_commits(params, runs):
     assert "20 of MBPP+." in notes
     assert "Hardware: machine A; machine B. Runtimes on different hardware do not compare." in notes
     assert f"Code: commits {'a' * 12} and {'b' * 12}+dirty." in notes
+
+
+def test_a_note_says_which_runs_were_graded_without_walls(values, runs):
+    """The tables that such a run is in, and the versions of the manifests; no others."""
+    strict = load(values)
+    runs.all(strict)
+    values["grading"] = {"unsafe_sandbox": True}
+    runs.manifest(load(values), run("grpo"))
+    made = [*build(strict, runs), *setup.tables(strict, manifests.read(strict, runs.root))]
+    said = {table.number: [n for n in table.notes if "without walls" in n] for table in made}
+    assert {number for number, notes in said.items() if notes} == {1, 7}
+    assert "1 of " in said[1][0]
+    assert "grading.unsafe_sandbox" in said[1][0]
 
 
 def test_without_family_models_there_is_no_table_2(values, runs):

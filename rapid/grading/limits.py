@@ -1,0 +1,105 @@
+"""Limits for a whole grader: every process that grades is started through `limited`.
+
+- Where memory runs out, Linux ends a grader and not the trainer beside it (`oom_score_adj`).
+- A grader and all that it starts share a limit on memory: a group of cgroup v2 where this user may
+  make one, a limit on the address space of each process elsewhere.
+"""
+
+import atexit
+import contextlib
+import functools
+import itertools
+import os
+import subprocess
+from pathlib import Path
+
+_MOUNT, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_numbers = itertools.count()
+
+# A shell that limits itself and then becomes the command. Its arguments: the address space in KiB,
+# the file that takes it into a group, the command. A group that does not take it is an error; an
+# address space that is above the limit already in force is none.
+_SCRIPT = """
+{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null
+[ -z "$1" ] || ulimit -v "$1" 2>/dev/null
+[ -z "$2" ] || echo $$ > "$2" || exit 1
+shift 2
+exec "$@"
+"""
+
+
+def limited(
+    command: list[str], memory_mb: int | None = None, address_space: bool = True
+) -> list[str]:
+    """Return the command line that runs `command` as a grader, with its memory limited.
+
+    Args:
+        memory_mb: 1e6 bytes; None for no limit.
+        address_space: whether the limit may be one on address space. Not for programs that reserve
+            far more than they use, as V8 does for WebAssembly; these have no limit without cgroups.
+    """
+    members, kibibytes = "", ""
+    if memory_mb is not None:
+        if home := _home():
+            members = str(_make_group(home, memory_mb) / "cgroup.procs")
+        elif address_space:
+            kibibytes = str(memory_mb * 1000 * 1000 // 1024)
+    return ["/bin/sh", "-c", _SCRIPT, "sh", kibibytes, members, *command]
+
+
+@functools.cache
+def _home() -> Path | None:
+    """Return the folder in which this process may make groups that limit memory, if there is one."""
+    try:
+        lines = _MEMBERSHIP.read_text().splitlines()
+    except OSError:
+        return None
+    own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
+    if own is None:
+        return None
+    # Of the groups above it a user may write to those that were delegated to him; root, who may
+    # write to all, has no business in those of others.
+    above = [] if os.geteuid() == 0 else [_MOUNT / parent for parent in Path(own).parents]
+    for folder in [_MOUNT / own, *above]:
+        if _delegates_memory(folder) and _takes_processes(folder):
+            _remove_groups(folder, of_the_dead=True)
+            atexit.register(_remove_groups, folder)
+            return folder
+    return None
+
+
+def _delegates_memory(folder: Path) -> bool:
+    try:
+        controllers = (folder / "cgroup.subtree_control").read_text().split()
+    except OSError:
+        return False
+    return "memory" in controllers and os.access(folder, os.W_OK)
+
+
+def _takes_processes(folder: Path) -> bool:
+    try:
+        members = _make_group(folder, 100) / "cgroup.procs"
+    except OSError:
+        return False
+    enter = ["/bin/sh", "-c", 'echo $$ > "$1"', "sh", str(members)]
+    return subprocess.run(enter, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def _make_group(home: Path, memory_mb: int) -> Path:
+    """Make a group whose processes end together when they need more than this much memory."""
+    group = home / f"rapid-{os.getpid()}-{next(_numbers)}"
+    group.mkdir()
+    (group / "memory.max").write_text(str(memory_mb * 1_000_000))
+    with contextlib.suppress(OSError):  # a kernel without swap, or one before 4.19
+        (group / "memory.swap.max").write_text("0")
+        (group / "memory.oom.group").write_text("1")
+    return group
+
+
+def _remove_groups(home: Path, of_the_dead: bool = False) -> None:
+    """Remove the groups of this process, or those that dead ones left. Groups in use stay."""
+    for group in home.glob("rapid-*-*"):
+        owner = int(group.name.split("-")[1])
+        if not Path(f"/proc/{owner}").exists() if of_the_dead else owner == os.getpid():
+            with contextlib.suppress(OSError):
+                group.rmdir()
