@@ -16,7 +16,7 @@ from rapid.grading.lean.launch import Role, launch
 
 START_SECONDS = 300.0  # for importing the header: seconds for core Lean, a minute for Mathlib
 MAX_LINE = 1 << 20  # bytes; an answer has some thousand
-MAX_EXPORT = 1 << 28  # bytes; a proof has some ten thousand
+MAX_EXPORT = 1 << 26  # bytes; a proof has some ten thousand
 CHUNK = 1 << 16
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # the second is what a shell makes of it
 
