@@ -19,10 +19,9 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from rapid import __version__, specs
-from rapid.grading.base import GradingFailed
+from rapid.grading.base import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.reasons import INFRASTRUCTURE
-from rapid.grading.sandbox import SandboxError
 from rapid.records import BadInput, RunSummary
 from rapid.sections import Grading
 from rapid.tasks import TASKS, get_task
@@ -38,7 +37,7 @@ def run(arguments: list[str]) -> int:
     except (BadInput, FileNotFoundError) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 2
-    except (GradingFailed, LeanUnavailable, SandboxError) as error:
+    except (GraderDied, GradingFailed, LeanUnavailable) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 1
 
