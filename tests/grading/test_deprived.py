@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pydantic
 import pytest
-from conftest import PUBLIC_PYTHON, readable_by_all
 
 from tests.conftest import ROOT
 
 HERE = Path(__file__).parent
-PYTHON = sys.executable if readable_by_all(sys.executable) else PUBLIC_PYTHON
+
+
+def readable_by_all(path: Path | str) -> bool:
+    return all(folder.stat().st_mode & 0o001 for folder in Path(path).resolve().parents)
+
+
+PYTHON = sys.executable if readable_by_all(sys.executable) else "/usr/bin/python3"
 PACKAGES = Path(pydantic.__file__).parents[1]
 ROOT_USER, ORDINARY_USER = 0, 65534
 
