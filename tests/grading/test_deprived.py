@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pydantic
@@ -40,8 +41,15 @@ def user(request):
     return request.param
 
 
+@pytest.fixture
+def folder():
+    """Where the other user may go, as he may not in pytest's own folders."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
 def run(denied: str, user: int, *command: str, folder: Path) -> subprocess.CompletedProcess:
-    folder.chmod(0o755)
     home = folder / "home"
     home.mkdir()
     os.chown(home, user, -1)
@@ -58,11 +66,8 @@ def run(denied: str, user: int, *command: str, folder: Path) -> subprocess.Compl
 
 
 @pytest.fixture
-def grade(user, double, tmp_path_factory):
+def grade(user, double, folder):
     """Runs `rapid grade` on two completions, one of which is right."""
-    folder = tmp_path_factory.mktemp("deprived")
-    for above in (folder.parent, folder.parent.parent):
-        above.chmod(above.stat().st_mode | 0o011)
     completions = ["def f(x): return 2 * x", "def f(x): return 3 * x"]
     rows = [json.dumps({"id": double.id, "completion": code}) for code in completions]
     (folder / "completions").write_text("\n".join(rows))
@@ -104,11 +109,8 @@ def test_one_wall_that_counts_is_enough(grade, denied):
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="this user is one: its tests are these")
 @pytest.mark.parametrize("user", [ORDINARY_USER], indirect=True)
-def test_an_ordinary_users_grader_is_raided_in_vain(user, tmp_path_factory):
+def test_an_ordinary_users_grader_is_raided_in_vain(user, folder):
     """The raids of test_code_attacks, with completions that run as the grader's own user."""
-    folder = tmp_path_factory.mktemp("raided")
-    for above in (folder.parent, folder.parent.parent):
-        above.chmod(above.stat().st_mode | 0o011)
     tests = [str(HERE / "test_code_attacks.py"), "-k", "raid", "-m", "slow or not slow"]
     done = run("", user, "pytest", "-q", "-p", "no:cacheprovider", *tests, folder=folder)
     assert done.returncode == 0, done.stdout
