@@ -1,28 +1,14 @@
 """Sandboxes and graders, one for each layer of walls that this machine grants."""
 
 import functools
-import os
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from rapid.grading import sandbox as sandbox_module
 from rapid.grading.code import CodeGrader
 from rapid.grading.sandbox import LAYERS, UNSAFE_LAYER, Sandbox, SandboxError
 from rapid.records import CodeProblem
-
-# A completion of root's runs as another user, who may be unable to read root's own Python.
-PUBLIC_PYTHON = "/usr/bin/python3"
-
-
-def readable_by_all(path: str) -> bool:
-    return all(folder.stat().st_mode & 0o001 for folder in Path(path).resolve().parents)
-
-
-if not readable_by_all(sandbox_module._PYTHON) and os.access(PUBLIC_PYTHON, os.X_OK):
-    sandbox_module._PYTHON, sandbox_module._PREFIX = os.path.realpath(PUBLIC_PYTHON), "/usr"
 
 
 class Walls(NamedTuple):

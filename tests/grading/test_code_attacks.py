@@ -33,10 +33,8 @@ def test_an_attack_fails(attacked, walls, double, attack):
 
 @pytest.fixture(scope="module")
 def hunted(tmp_path_factory):
-    # Of a path within which a server's socket still has a name.
-    packages = sandbox_module._packages(sandbox_module._readable_paths())
-    files = [str(file) for folder in packages for file in sorted(Path(folder).rglob("*.py"))]
-    with raids.prey(tmp_path_factory.mktemp("prey"), files[0] if files else "") as prey:
+    installed = Path(sandbox_module._PREFIX, "lib").glob("python*/*-packages/**/*.py")
+    with raids.prey(tmp_path_factory.mktemp("prey"), str(next(installed, ""))) as prey:
         yield prey
 
 

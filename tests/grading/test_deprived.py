@@ -4,16 +4,22 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pydantic
 import pytest
-from conftest import PUBLIC_PYTHON, readable_by_all
 
 from tests.conftest import ROOT
 
 HERE = Path(__file__).parent
-PYTHON = sys.executable if readable_by_all(sys.executable) else PUBLIC_PYTHON
+
+
+def readable_by_all(path: Path | str) -> bool:
+    return all(folder.stat().st_mode & 0o001 for folder in Path(path).resolve().parents)
+
+
+PYTHON = sys.executable if readable_by_all(sys.executable) else "/usr/bin/python3"
 PACKAGES = Path(pydantic.__file__).parents[1]
 ROOT_USER, ORDINARY_USER = 0, 65534
 
@@ -35,8 +41,15 @@ def user(request):
     return request.param
 
 
+@pytest.fixture
+def folder():
+    """Where the other user may go, as he may not in pytest's own folders."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
 def run(denied: str, user: int, *command: str, folder: Path) -> subprocess.CompletedProcess:
-    folder.chmod(0o755)
     home = folder / "home"
     home.mkdir()
     os.chown(home, user, -1)
@@ -53,11 +66,8 @@ def run(denied: str, user: int, *command: str, folder: Path) -> subprocess.Compl
 
 
 @pytest.fixture
-def grade(user, double, tmp_path_factory):
+def grade(user, double, folder):
     """Runs `rapid grade` on two completions, one of which is right."""
-    folder = tmp_path_factory.mktemp("deprived")
-    for above in (folder.parent, folder.parent.parent):
-        above.chmod(above.stat().st_mode | 0o011)
     completions = ["def f(x): return 2 * x", "def f(x): return 3 * x"]
     rows = [json.dumps({"id": double.id, "completion": code}) for code in completions]
     (folder / "completions").write_text("\n".join(rows))
@@ -99,11 +109,8 @@ def test_one_wall_that_counts_is_enough(grade, denied):
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="this user is one: its tests are these")
 @pytest.mark.parametrize("user", [ORDINARY_USER], indirect=True)
-def test_an_ordinary_users_grader_is_raided_in_vain(user, tmp_path_factory):
+def test_an_ordinary_users_grader_is_raided_in_vain(user, folder):
     """The raids of test_code_attacks, with completions that run as the grader's own user."""
-    folder = tmp_path_factory.mktemp("raided")
-    for above in (folder.parent, folder.parent.parent):
-        above.chmod(above.stat().st_mode | 0o011)
     tests = [str(HERE / "test_code_attacks.py"), "-k", "raid", "-m", "slow or not slow"]
     done = run("", user, "pytest", "-q", "-p", "no:cacheprovider", *tests, folder=folder)
     assert done.returncode == 0, done.stdout

@@ -157,6 +157,16 @@ def spare_user() -> int | None:
     return None
 
 
+def can_read(folder: str, user: int | None) -> bool:
+    """Whether a completion that runs as `user` could list a folder."""
+
+    def attempt() -> None:
+        drop_rights(user)
+        os.listdir(folder)
+
+    return succeeds(attempt)
+
+
 def drop_rights(user: int | None) -> None:
     """Become `user` (unless None) and give up every capability, for good.
 
