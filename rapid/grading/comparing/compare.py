@@ -44,7 +44,7 @@ def is_same(gold: str, answer: str, question: str) -> bool:
     expected, given = take_apart(gold), take_apart(answer)
     if expected.base or given.base:
         return is_same_numeral(expected, given, question)
-    is_formula = not (WORD.fullmatch(expected.text) or expected.text.startswith("\\text"))
+    is_formula = not (WORD.fullmatch(expected.text) or TEXT.fullmatch(expected.text))
     if is_formula and not is_worked_out(expected.text, given.text, question):
         return False
     if (expected.unit == PERCENT) != (given.unit == PERCENT):
@@ -166,6 +166,7 @@ def is_same_share(expected: Answer, given: Answer, question: str) -> bool:
 # --- Whether two formulas are the same ---
 
 WORD = re.compile("[A-Z]{2,}|[a-zA-Z]{4,}")
+TEXT = re.compile(r"\\text\s*\{[^{}]*\}")
 COLLECTION = (FiniteSet, Tuple, Interval)
 same = functools.partial(verify, timeout_seconds=None, numeric_precision=30)  # ours is the alarm
 
@@ -212,7 +213,7 @@ def is_same_tree(gold: Basic, given: Basic, gold_braces: bool, braces: bool) -> 
             gold, given = in_order(gold), in_order(given)
         elif len(gold.atoms(FiniteSet)) != len(given.atoms(FiniteSet)):
             return False  # {1, 2}, {3, 4} is not (1, 2), (3, 4)
-        elif len(elements(gold)) > len(gold.args):  # 2, 2, 3 is not 2, 3
+        elif any(len(elements(tree)) > len(tree.args) for tree in (gold, given)):  # 2, 2, 3
             gold, given = (Tuple(*ordered(elements(tree))) for tree in (gold, given))
     if not same(gold, given, float_rounding=decimals(gold)):
         return False

@@ -18,17 +18,22 @@ from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from math import gcd, lcm, prod
-from typing import NamedTuple
 
-from antlr4 import ParserRuleContext
-from antlr4.tree.Tree import TerminalNode
-from reading import Unreadable, normalize, parse
+from reading import Unreadable, normalize
 from sympy import Rational, root
+from terms import (
+    NUMBER,
+    Term,
+    is_constant,
+    is_integer,
+    letters,
+    number,
+    subterms,
+    value,
+    written,
+)
 
-NUMBER = re.compile(r"\d[\d,]*\.?\d*|\.\d+")
-CONSTANTS = {"\\pi", "π", "e", "i", "\\infty"}
 SETS = re.compile(r"\\mathbb|\\emptyset|[∅ℕℤℚℝℂ]")
-EQUALITY = ("=", "\\in", "∈")
 # Rules of the grammar, and kinds of ours, that hold answers and are no work themselves.
 HOLDERS = re.compile(
     "number|name|=|±|math|interval|ordered_tuple|finite_set|(comma|semicolon)_elements|matrix"
@@ -36,128 +41,7 @@ HOLDERS = re.compile(
 )
 
 
-class Term(NamedTuple):
-    """A formula as it is written. Sums and products are flat and sorted; parentheses are gone."""
-
-    kind: str
-    parts: tuple = ()
-
-
-# --- From the parse tree to a term ---
-
-
-def term(tree: ParserRuleContext | TerminalNode) -> Term:
-    """Return the term that a parse tree spells."""
-    while not isinstance(tree, TerminalNode) and tree.getChildCount() == 1:
-        tree = tree.getChild(0)
-    if isinstance(tree, TerminalNode):
-        return atom(tree.getText())
-    inner = [child for child in tree.children if not isinstance(child, TerminalNode)]
-    tokens = [child.getText() for child in tree.children if isinstance(child, TerminalNode)]
-    rule = type(tree).__name__.removesuffix("Context").removesuffix("_nofunc").lower()
-    if rule == "atom_expr":  # a letter, its index, its exponent
-        return indexed(tokens[0], inner)
-    if rule == "postfix":
-        return Term("".join(op.getText() for op in inner[1:]), (term(inner[0]),))
-    parts = [term(child) for child in inner]
-    match rule, tokens:
-        case "func", ["\\sqrt", *_]:
-            return Term("root", (parts[-1], parts[0] if len(parts) > 1 else number(2)))
-        case "func", [("e" | "\\exponentialE"), *_]:
-            return Term("^", (atom("e"), parts[0]))
-        case "func", _:
-            name = tree.getChild(0).getText().replace("\\ln", "\\log")
-            return Term(name, tuple(parts if tokens and tokens[0] == name else parts[1:]))
-        case "additive", [sign]:
-            return join("+", parts[0], minus(parts[1]) if sign in "-−∸" else parts[1])
-        case "plus_minus_expr", _:
-            return Term("±", (join("+", *parts),))
-        case "unary", [sign]:
-            return minus(parts[0]) if sign in "-−∸" else parts[0]
-        case "unary", []:
-            return mixed(*parts) if is_mixed(*parts) else join("*", *parts)
-        case "mp", [sign] if sign not in DIVISION:
-            return Term("mod", tuple(parts)) if "mod" in sign else join("*", *parts)
-        case (("mp" | "frac"), _):
-            return Term("/", tuple(parts))
-        case "exp", _:
-            return Term("^", tuple(parts[:2]))
-        case (("relation" | "set_relation" | "set_elements_relation"), [sign]) if sign in EQUALITY:
-            return Term("=", tuple(parts))
-        case (("group" | "ordered_tuple" | "math" | "supexpr"), _) if len(parts) == 1:
-            return parts[0]
-        case "binom" | "abs_group" | "floor_group" | "ceil_group" | "norm_group", _:
-            return Term(rule, tuple(parts))  # whichever commands write it
-    return Term(rule + "".join(tokens), tuple(parts))
-
-
-DIVISION = ("/", "÷", "∕", "\\over", "\\div", ":")
-
-
-def atom(text: str) -> Term:
-    text = text.strip()
-    if NUMBER.fullmatch(text):
-        return number(text.replace(",", ""), "." in text)
-    if text[0] in "0123456789.":
-        return Term(text.lstrip("0123456789.,")[:1], ())  # 9.1E1, and 5\% within an answer
-    return Term("name", (re.sub(r"\\(text|mbox|mathrm)[a-z]*|[{}() ]", "", text).lower(),))
-
-
-def indexed(letter: str, inner: list[ParserRuleContext]) -> Term:
-    below = [child.getText() for child in inner if "Sub" in type(child).__name__]
-    above = [term(child) for child in inner if "Sup" in type(child).__name__]
-    name = atom(letter.strip() + "".join(below))
-    return Term("^", (name, *above)) if above else name
-
-
-def number(value: Fraction | int | str, decimal: bool = False) -> Term:
-    return Term("number", (Fraction(value), decimal))
-
-
-def minus(part: Term) -> Term:
-    return Term("-", (part,))
-
-
-def join(kind: str, *parts: Term) -> Term:
-    """Return a sum or a product of terms, whose own sums or products are opened."""
-    opened = [p for part in parts for p in (part.parts if part.kind == kind else [part])]
-    return Term(kind, tuple(sorted(opened, key=repr))) if len(opened) > 1 else opened[0]
-
-
-def is_mixed(*parts: Term) -> bool:
-    whole, fraction = parts[0], parts[-1]
-    return len(parts) == 2 and is_integer(whole) and is_fraction(fraction)
-
-
-def mixed(whole: Term, fraction: Term) -> Term:
-    return Term("mixed", (whole, fraction))
-
-
-def is_integer(part: Term) -> bool:
-    return part.kind == "number" and not part.parts[1]
-
-
-def is_fraction(part: Term) -> bool:
-    return part.kind == "/" and all(map(is_integer, part.parts))
-
-
 # --- What is left to do in a term ---
-
-
-def subterms(whole: Term) -> Iterator[Term]:
-    """Yield a term and all the terms within it."""
-    yield whole
-    for part in whole.parts:
-        if isinstance(part, Term):
-            yield from subterms(part)
-
-
-def letters(whole: Term) -> set[str]:
-    return {part.parts[0] for part in subterms(whole) if part.kind == "name"}
-
-
-def is_constant(part: Term) -> bool:
-    return letters(part) <= CONSTANTS
 
 
 def work(whole: Term) -> set[str]:
@@ -193,14 +77,16 @@ def of_sum(part: Term) -> Iterator[str]:
 def of_product(part: Term) -> Iterator[str]:
     yield from of_minus(part)
     factors = [monomial(factor) for factor in part.parts]
-    pure = [value for value, others in factors if not others]
     others = [factor for _, others in factors for factor in others]
+    powers = [factor for factor in others if is_power(factor)]
     if any(factor.kind.startswith("matrix") for factor in others):
         yield "product of a matrix"
-    if {0, 1, -1} & set(pure) or len([value for value, _ in factors if abs(value) != 1]) > 1:
+    if any(not others and value in (0, 1, -1) for value, others in factors):
         yield "product of numbers"
-    roots = [factor for factor in others if factor.kind == "root"]
+    if len([value for value, _ in factors if abs(value) != 1]) + len(powers) > 1:
+        yield "product of numbers"
     names = [factor for factor in others if factor.kind == "name"]
+    roots = [factor for factor in others if factor.kind == "root"]
     if len(roots) > 1 or len(set(names)) < len(names):
         yield "product of powers"
 
@@ -216,6 +102,8 @@ def of_quotient(part: Term) -> Iterator[str]:
         yield "division"
     if above.denominator > 1 or below.denominator > 1 or set(factors[0]) & set(factors[1]):
         yield "division"
+    if any(is_power(factor) for half in factors for factor in half):
+        yield "quotient of powers"
     roots = [[content(f.parts[0]) for f in half if f.kind == "root"] for half in factors]
     if max(map(len, roots)) > 1 or (all(roots) and gcd(*(r.numerator for (r,) in roots)) > 1):
         yield "product of powers"
@@ -236,8 +124,13 @@ def of_power(part: Term) -> Iterator[str]:
 
 def of_root(part: Term) -> Iterator[str]:
     yield "root"
-    if not monomial(part, simple=True)[1]:
+    if not monomial(part, simple=True)[1] or is_power(part.parts[0]):
         yield "root of a power"
+
+
+def is_power(part: Term) -> bool:
+    """Whether a term is a number to some power that is a number."""
+    return part.kind == "^" and not any(map(letters, part.parts))
 
 
 def of_mixed(part: Term) -> Iterator[str]:
@@ -281,14 +174,14 @@ def monomial(part: Term, simple: bool = False) -> tuple[Fraction, Counter[Term]]
             return value + other, Counter()
         case "^" if factors and not others and other.denominator == 1:
             return Fraction(1), Counter({part.parts[0]: int(other)})
-        case "root" if simple and not factors and value > 0 and part.parts[1] in ROOTS:
-            number, rest = root(Rational(value), ROOTS[part.parts[1]]).as_coeff_Mul()
+        case "root" if simple and not factors and value >= 0 and part.parts[1:] in ROOTS:
+            number, rest = root(Rational(value), ROOTS[part.parts[1:]]).as_coeff_Mul()
             left = Counter() if rest == 1 else Counter({Term("root", (str(rest),)): 1})
             return Fraction(int(number.p), int(number.q)), left
     return Fraction(1), Counter({part: 1})
 
 
-ROOTS = {number(index): index for index in range(2, 10)}
+ROOTS = {(): 2} | {(number(index),): index for index in range(3, 10)}
 
 
 def merged(*factors: dict[Term, int]) -> Counter[Term]:
@@ -306,13 +199,6 @@ def content(part: Term) -> Fraction:
 
 
 # --- Answers ---
-
-
-@functools.lru_cache(maxsize=4096)
-def written(text: str) -> Term | None:
-    """Return a normalized formula as a term; None if it is none."""
-    tree = parse(text)
-    return tree and term(tree)
 
 
 def is_worked_out(gold: str, answer: str, question: str) -> bool:
@@ -368,26 +254,31 @@ def is_copied(expected: Term, found: Term, question: str) -> bool:
     answer and stand in the question too.
     """
     bare = found.parts[0] if found.kind == "-" else found
-    return not is_integer(bare) and found != expected and found in formulas(question)
+    if is_integer(bare) or found == expected:
+        return False
+    values = {part.parts[0] for part in subterms(found) if part.kind == "number"}
+    likely = (f for f in formulas(question) if values <= {value(n) for n in NUMBER.findall(f)})
+    return any(found in parts_of(formula) for formula in likely)
 
 
 FORMULA = re.compile(
     r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(\d+/\d+|\d*\.\d+)",
     re.DOTALL,
 )
-DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
 PIECES = re.compile(
     r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\\(?:text|mbox)\{[^{}]*\}|[&=<>,;:]|\\[gl]eq?\b"
 )
 
 
-@functools.lru_cache(maxsize=64)
-def formulas(question: str) -> frozenset[Term]:
-    """Return the formulas of a question and all that they consist of."""
-    found = set()
-    for match in FORMULA.finditer(DRAWING.sub("", question)):
-        formula = next(filter(None, match.groups())).strip(" .,;")
-        whole = written(normalize(formula))
-        for piece in [whole] if whole else map(written, map(normalize, PIECES.split(formula))):
-            found.update(subterms(piece) if piece else ())
-    return frozenset(found)
+def formulas(question: str) -> list[str]:
+    """Return the formulas of a question, normalized."""
+    found = (next(filter(None, match.groups())) for match in FORMULA.finditer(question))
+    return [normalize(formula.strip(" .,;")) for formula in found]
+
+
+@functools.lru_cache(maxsize=4096)
+def parts_of(formula: str) -> frozenset[Term]:
+    """Return the terms within a formula, or within the pieces of one that cannot be read whole."""
+    whole = written(formula)
+    pieces = [whole] if whole else map(written, PIECES.split(formula))
+    return frozenset(part for piece in pieces if piece for part in subterms(piece))

@@ -13,7 +13,7 @@ from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
 from sympy import Basic, MatrixBase
 
-NORMAL = NormalizationConfig(malformed_operators=True, nits=True, boxed="none")
+NORMAL = NormalizationConfig(malformed_operators=True, boxed="none")
 REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}")
 THOUSANDS = re.compile(r"(?<=\d)(?<![_^]\d)(?:\{,\}|,?\\[,;:! ]|[~\s])+(?=\d{3}(?!\d))")
 STRAY = re.compile(r"\d\s*_|\\(?:text|mbox)\s*\{[^{}]*\}\s*(?:\d|\(|\\frac)")
