@@ -34,6 +34,7 @@ from terms import (
 )
 
 SETS = re.compile(r"\\mathbb|\\emptyset|[∅ℕℤℚℝℂ]")
+LISTS = re.compile("interval|(comma|semicolon)_elements")
 # Rules of the grammar, and kinds of ours, that hold answers and are no work themselves.
 HOLDERS = re.compile(
     "number|name|=|±|math|interval|ordered_tuple|finite_set|(comma|semicolon)_elements|matrix"
@@ -52,6 +53,8 @@ def work(whole: Term) -> set[str]:
 def unlisted(part: Term) -> Iterator[str]:
     if not HOLDERS.match(part.kind):
         yield part.kind
+    if LISTS.match(part.kind) and len(set(part.parts)) < len(part.parts):
+        yield "repetition"  # [5,5] is no other way to write 5
 
 
 def of_name(part: Term) -> Iterator[str]:

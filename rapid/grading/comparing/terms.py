@@ -26,6 +26,8 @@ class Term(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def written(text: str) -> Term | None:
     """Return a normalized formula as a term; None if it is none."""
+    if NUMBER.fullmatch(text.removeprefix("-")):  # the grammar takes 45,045 for a list
+        return minus(atom(text[1:])) if text[0] == "-" else atom(text)
     tree = parse(text)
     return tree and term(tree)
 
