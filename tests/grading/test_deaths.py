@@ -22,7 +22,7 @@ from rapid.records import MathProblem
 from rapid.tasks import TASKS, get_task
 from rapid.tasks.minif2f import LeanGrader
 
-PROBLEM = MathProblem(unique_id="one", problem="", answer="1")
+PROBLEM = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
 
 
 class Mortal:
@@ -227,10 +227,9 @@ def comparing_child(grader: MathGrader) -> psutil.Process:
 
 
 class TestMath:
-    """The worker, and the child of it that compares, here always of 1 and 2/2."""
+    """The worker, and the child of it that compares, here always 1/2 and 2/4."""
 
-    ANSWER = "\\boxed{\\frac{2}{2}}"
-    ENDLESS = "\\boxed{10^{10^{7}}+1}"
+    ANSWER = "\\boxed{\\frac{2}{4}}"
 
     @pytest.fixture
     def grader(self):
@@ -297,7 +296,7 @@ def test_kills_at_random_moments_change_no_verdict(kind, double):
         texts = [f"{text}\n# {n}" for n in range(150) for text in (right, wrong)]
     else:
         problem, make, longest = PROBLEM, lambda: MathGrader(20.0), 0.005
-        texts = [f"\\boxed{{\\frac{{{n + k}}}{{{n}}}}}" for n in range(2, 152) for k in (0, 1)]
+        texts = [f"\\boxed{{\\frac{{{n}}}{{{2 * n + k}}}}}" for n in range(2, 152) for k in (0, 1)]
     before = set(descendants())
     dice = np.random.default_rng(0)
     with steady(kind, make, 1) as grader:
