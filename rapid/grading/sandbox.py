@@ -269,7 +269,7 @@ class Sandbox:
                 raise SandboxError(why) from None
 
     def _try_walls(self, layer: str) -> None:
-        """See one job through, which tries to read what is outside of the walls.
+        """See one job through, without the guard, which tries to read what is outside of the walls.
 
         Raises:
             SandboxError: it does not run, or a wall is missing.
@@ -281,7 +281,6 @@ class Sandbox:
         answers = []
         paths = [__file__, "/etc/passwd", f"/proc/{os.getpid()}/environ"]
         trial = encode_job(_TRIAL, "f", json.dumps([[paths]]))
-        # Without the guard, which stands before the walls.
         self._run(trial, START_SECONDS, lambda line: answers.append(line) or False, 10_000, False)
         found = json.loads(answers[0]) if answers else {}
         if "output" not in found:
