@@ -33,7 +33,7 @@ from terms import (
     written,
 )
 
-SETS = re.compile(r"\\mathbb|\\emptyset|[∅ℕℤℚℝℂ]")
+SETS = re.compile(r"\\mathbb|\\emptyset|\\infty|\\\\$|[∅ℕℤℚℝℂ]")  # \\ is left of \{\}
 LISTS = re.compile("interval|(comma|semicolon)_elements")
 # Rules of the grammar, and kinds of ours, that hold answers and are no work themselves.
 HOLDERS = re.compile(
@@ -51,6 +51,7 @@ def work(whole: Term) -> set[str]:
 
 
 def unlisted(part: Term) -> Iterator[str]:
+    """Yield the kind of a term that nobody may write unasked, such as a factorial."""
     if not HOLDERS.match(part.kind):
         yield part.kind
     if LISTS.match(part.kind) and len(set(part.parts)) < len(part.parts):
@@ -68,6 +69,7 @@ def of_minus(part: Term) -> Iterator[str]:
 
 
 def of_sum(part: Term) -> Iterator[str]:
+    """Yield what is odd about a sum: 34+57, or a constant sum where none is known."""
     if is_constant(part):
         yield "sum of constants"
     addends = [monomial(addend, simple=True) for addend in part.parts]
@@ -78,6 +80,7 @@ def of_sum(part: Term) -> Iterator[str]:
 
 
 def of_product(part: Term) -> Iterator[str]:
+    """Yield what is odd about a product: two numbers, two roots, a letter twice."""
     yield from of_minus(part)
     factors = [monomial(factor) for factor in part.parts]
     others = [factor for _, others in factors for factor in others]
@@ -95,6 +98,7 @@ def of_product(part: Term) -> Iterator[str]:
 
 
 def of_quotient(part: Term) -> Iterator[str]:
+    """Yield what is odd about a quotient: 182/2, nested fractions, common factors."""
     yield from of_minus(part)
     over, under = part.parts
     above, below = content(over), content(under)

@@ -52,6 +52,8 @@ def term(tree: ParserRuleContext | TerminalNode) -> Term:
             return Term("root", (parts[-1], *index))
         case "func", [("e" | "\\exponentialE"), *_]:
             return Term("^", (atom("e"), parts[0]))
+        case "func", _ if tree.getChild(0).getText() == "\\exp":
+            return Term("^", (atom("e"), parts[-1]))
         case "func", _:
             name = tree.getChild(0).getText().replace("\\ln", "\\log")
             return Term(name, tuple(parts if tokens and tokens[0] == name else parts[1:]))
