@@ -14,6 +14,10 @@ class BadProblem(BadInput):
     """No completion of this problem can be graded: the problem is at fault, not the completion."""
 
 
+class GraderDied(RuntimeError):
+    """A grader's own process died, which says nothing about the completion."""
+
+
 class Grader(Protocol[AProblem]):
     """Says whether a completion solves a problem.
 

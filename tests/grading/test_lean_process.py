@@ -26,7 +26,7 @@ def lean():
 
 
 def pid(checker: LeanChecker) -> int:
-    return checker._process._process.pid
+    return checker._processes["author"].pid
 
 
 def test_a_process_that_grew_too_large_is_replaced_after_its_answer(lean, monkeypatch):
@@ -78,7 +78,7 @@ def test_a_damaged_image_is_made_again(monkeypatch, tmp_path):
 def test_half_an_image_does_not_stay(monkeypatch, tmp_path):
     monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
     with LeanChecker(timeout=20) as checker:
-        checker._process._scratch.write_bytes(b"half of it")
+        checker._processes["author"]._scratch.write_bytes(b"half of it")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -89,7 +89,7 @@ from pathlib import Path
 from rapid.grading.lean import LeanChecker, launch
 launch.image_path = lambda *_: Path({str(tmp_path / "image")!r})
 checker = LeanChecker(timeout=20).start()
-checker._process._scratch.write_bytes(b"half of it")
+checker._processes["author"]._scratch.write_bytes(b"half of it")
 os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", script]).returncode == -9
@@ -128,21 +128,24 @@ REWRITE = """first
 REWRITTEN = ("p1", "theorem p1 : (1000003 : Nat) = 1000004 := by\n  ", REWRITE)
 
 
-@pytest.fixture
-def open_to_code(monkeypatch, tmp_path):
-    """A checker that lets proofs run code: the wall behind that wall."""
+@pytest.fixture(scope="module")
+def open_to_code(tmp_path_factory):
+    """A checker whose author refuses no word: the judge alone stands."""
+    folder = tmp_path_factory.mktemp("open")
     for script in launch.HERE.glob("*.js"):
-        shutil.copy(script, tmp_path)
-    verify = tmp_path / "verify.js"
+        shutil.copy(script, folder)
+    author = folder / "author.js"
     opened, count = re.subn(
-        r"const CODE = new Set\(\[[^]]*\]\)", "const CODE = new Set()", verify.read_text()
+        r"const (CODE|OPTIONS) = new Set\(\[[^]]*\]\)", r"const \1 = new Set()", author.read_text()
     )
-    assert count == 1
-    verify.write_text(opened)
-    monkeypatch.setattr(launch, "HERE", tmp_path)
-    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
-    with LeanChecker(timeout=60) as checker:
-        yield checker
+    assert count == 2
+    author.write_text(opened)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "HERE", folder)
+        patch.setattr(launch, "image_path", lambda *_: folder / "image")
+        with LeanChecker(timeout=60) as checker:
+            checker.wait_ready()
+            yield checker
 
 
 def test_a_proof_that_rewrites_leans_memory_does_not_reach_the_judge(open_to_code):

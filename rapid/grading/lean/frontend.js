@@ -3,6 +3,8 @@
 const { box } = require('./runtime.js');
 
 const KIND = ['axiom', 'definition', 'theorem', 'opaque', 'quotient', 'inductive', 'constructor'];
+// In the order of Lean's ConstantKind.
+const ORIGINAL = ['definition', 'theorem', 'axiom', 'opaque'];
 const SYNTAX = ['missing', 'node', 'atom', 'ident'];
 const PRIVATE_LEVEL = 2; // import definitions with their bodies
 // Otherwise an unknown name in a statement, such as one of Mathlib's, is a variable, and what is to
@@ -140,21 +142,34 @@ class Frontend {
     return [context, this.base, state];
   }
 
-  /** The words of the first command of `text`: its keywords and symbols, and its names. */
-  words(text) {
-    return this.wordsOf(this.parse(...this.open(text)).syntax);
+  /**
+   * The syntax of the first command of `text`: every node, as `{kind, parts}`, and every leaf, as
+   * `{kind: null, word, isName}`.
+   */
+  nodes(text) {
+    const found = [];
+    const read = (syntax) => {
+      const node = this.node(syntax);
+      node.parts = node.parts.map(read);
+      found.push(node);
+      return node;
+    };
+    read(this.parse(...this.open(text)).syntax);
+    return found;
   }
-  wordsOf(syntax) {
+  node(syntax) {
     const { rt } = this;
     switch (SYNTAX[rt.constructorOf(syntax)]) {
       case 'node':
-        return rt.readArray(rt.field(syntax, 2)).flatMap((part) => this.wordsOf(part));
+        return { kind: this.kindOf(syntax), parts: rt.readArray(rt.field(syntax, 2)) };
       case 'atom':
-        return [rt.readString(rt.field(syntax, 1))];
-      case 'ident':
-        return [rt.readName(rt.field(syntax, 2)).join('.')];
+        return { kind: null, parts: [], word: rt.readString(rt.field(syntax, 1)), isName: false };
+      case 'ident': {
+        const word = rt.readName(rt.field(syntax, 2)).join('.');
+        return { kind: null, parts: [], word, isName: true };
+      }
       default:
-        return [];
+        return { kind: null, parts: [], word: '', isName: false };
     }
   }
 
@@ -173,13 +188,28 @@ class Frontend {
     return this.rt.isScalar(syntax) ? '' : this.rt.readName(this.rt.field(syntax, 1)).join('.');
   }
 
+  /** The ConstantInfo of a name, or null. */
   findConstant(environment, name) {
     const { rt, x } = this;
-    const found = x.l_Lean_Environment_find_x3f(rt.keep(environment), rt.makeName(name), 0);
-    return rt.isScalar(found) ? null : rt.keptField(found, 0);
+    const found = x.l_Lean_Environment_find_x3f(rt.share(environment), rt.share(name), 0);
+    return rt.isScalar(found) ? null : rt.field(found, 0);
   }
   kindOfConstant(constant) {
     return KIND[this.rt.tag(constant)] ?? 'recursor';
+  }
+  /**
+   * What a constant of the header is where it was declared. The library's modules carry theorems
+   * without proofs, so that they look like axioms.
+   */
+  originalKind(name, constant) {
+    const { rt, x } = this;
+    const found = x.l_Lean_getOriginalConstKind_x3f(rt.share(this.environment), rt.share(name));
+    return rt.isScalar(found) ? this.kindOfConstant(constant) : ORIGINAL[rt.field(found, 0) >>> 1];
+  }
+
+  /** The header's environment as the kernel has it. */
+  kernel() {
+    return this.x.lean_elab_environment_to_kernel_env(this.rt.share(this.environment));
   }
 }
 

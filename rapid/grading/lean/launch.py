@@ -10,9 +10,11 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from rapid.grading.lean.install import CHECKER, Backend, find_node
 
+Role = Literal["author", "judge"]
 HERE = Path(__file__).resolve().parent
 STACK_KILOBYTES = 65536  # for deep recursion; 8192 is usual
 NATIVE_VARIABLES = ("PATH", "HOME", "LEAN_PATH", "LEAN_SYSROOT", "ELAN_HOME", "ELAN_TOOLCHAIN")
@@ -34,12 +36,14 @@ exec "$@" 2>/dev/null
 class Launch:
     """What to start: the program, its whole environment, and its working directory.
 
-    `scratch` is a file that it may leave behind when it is killed.
+    `walls` says what stands around it. `scratch` is a file that it may leave behind when it is
+    killed.
     """
 
     program: tuple[str, ...]
     environment: dict[str, str]
     folder: Path
+    walls: str
     scratch: Path | None = None
 
     @property
@@ -48,16 +52,18 @@ class Launch:
         return ("/bin/sh", "-c", GUARDED, "sh", str(self.scratch or ""), *self.program)
 
 
-def launch(backend: Backend, header: str) -> Launch:
-    """How to start a checker on this Lean, for proofs after `header`.
+def launch(backend: Backend, header: str, role: Role, unsafe: bool = False) -> Launch:
+    """Return how to start a checker on this Lean, as author or judge of proofs after `header`.
 
     Raises:
         LeanUnavailable: there is no node for the WebAssembly Lean.
     """
-    return native(backend) if backend.kind == "native" else wasm(backend, header)
+    return (
+        native(backend, role, unsafe) if backend.kind == "native" else wasm(backend, header, role)
+    )
 
 
-def native(backend: Backend) -> Launch:
+def native(backend: Backend, role: Role, unsafe: bool) -> Launch:
     """Lean runs as the user does, in the folder that rapid was started in, where `lake env` holds.
 
     A proof that got it to run code could do what the user can. Checker.lean refuses the words that
@@ -65,11 +71,11 @@ def native(backend: Backend) -> Launch:
     """
     program = str(backend.folder / "lean")
     environment = {name: os.environ[name] for name in NATIVE_VARIABLES if name in os.environ}
-    command = (program, "--run", str(CHECKER))
-    return Launch(command, environment, Path.cwd())
+    command = (program, "--run", str(CHECKER), role)
+    return Launch(command, environment, Path.cwd(), "none")
 
 
-def wasm(backend: Backend, header: str) -> Launch:
+def wasm(backend: Backend, header: str, role: Role) -> Launch:
     """Node may read the install and the checker. It starts no process, and writes only the image of
     Lean's memory, where there is none yet.
     """
@@ -91,11 +97,13 @@ def wasm(backend: Backend, header: str) -> Launch:
         f"--allow-fs-read={image.parent}",
         *writable,
         str(HERE / "checker.js"),
+        role,
         str(backend.folder),
         str(image),
         str(scratch),
     )
-    return Launch(command, {"PATH": os.defpath}, backend.folder, scratch)
+    walls = "WebAssembly: no file, no network, no process; node reads its install alone"
+    return Launch(command, {"PATH": os.defpath}, backend.folder, walls, scratch)
 
 
 def image_path(backend: Backend, header: str) -> Path:

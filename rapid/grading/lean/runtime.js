@@ -12,7 +12,7 @@ const path = require('node:path');
 const vm = require('node:vm');
 
 const PAGE = 65536; // bytes
-const MAX_PAGES = 32768; // as the module declares
+const MAX_PAGES = 24576; // 1.6 GB; an import takes 0.2
 const C_STACK = 64 << 20; // bytes; the module's own stack is too small for deep elaboration
 const MANY = 1 << 20; // references added to what must outlive the callee that consumes one
 const SYSROOT = '/sysroot'; // in Lean's own file system
@@ -24,33 +24,32 @@ const box = (number) => (number << 1) | 1;
 
 /** What a Lean IO action failed with. */
 class LeanError extends Error {}
-/** Lean tried to start a thread: it would run on in the memory of the next proof. */
-class NoThreads extends Error {}
+/** Lean tried what it may not: a file, a thread, the end of the process. */
+class Closed extends Error {}
 
-const threads = {
-  isMainThread: true,
-  Worker: class {
-    constructor() {
-      throw new NoThreads('this Lean starts no threads');
-    }
-  },
-};
+const threads = { isMainThread: true };
 const requireForLean = (name) => (name === 'worker_threads' ? threads : require(name));
 
-// Ways out of Lean's own memory, for a proof that runs code. Lean needs none of the first here, and
-// of the second, the system calls, only those for reading its modules.
-const NEVER = ['_dlopen_js', '_emscripten_dlopen_js', '_emscripten_system', 'emscripten_wget_data'];
-const SYSTEM_CALL = '__syscall_';
-const ENOSYS = 52;
+// What Lean may ask of JavaScript once its modules are read. All else is a way out of its memory.
+const OPEN = new RegExp(
+  '^(?:invoke_\\w+|__cxa_\\w+|llvm_eh_typeid_for|__resumeException|_emscripten_throw_longjmp' +
+    '|_dlsym(?:_catchup)?_js|emscripten_(?:get_now|date_now|resize_heap|get_heap_max' +
+    '|num_logical_cores|check_blocking_allowed)|clock_(?:time|res)_get|random_get|fd_write)$',
+);
 
-/** Replace the ways out among `imports`; system calls only once `isClosed()`. */
+// With these it ends: for want of memory, at a bug.
+const ENDS = new Set(['exit', 'proc_exit', '_abort_js', '__assert_fail']);
+
+/** Replace the functions of `imports` so that, once `isClosed()`, only the open ones work. */
 function close(imports, isClosed) {
-  for (const name of Object.keys(imports)) {
-    const open = imports[name];
-    if (NEVER.includes(name)) imports[name] = () => 0;
-    if (name.startsWith(SYSTEM_CALL)) {
-      imports[name] = (...values) => (isClosed() ? -ENOSYS : open(...values));
-    }
+  for (const [name, open] of Object.entries(imports)) {
+    if (typeof open !== 'function' || OPEN.test(name)) continue;
+    const closable = (...values) => {
+      if (isClosed() && ENDS.has(name)) throw new Error('Lean ended itself');
+      if (isClosed()) throw new Closed(`Lean may not call ${name}`);
+      return open(...values);
+    };
+    imports[name] = Object.assign(closable, open); // with the signature that lean.js notes there
   }
 }
 
@@ -75,7 +74,7 @@ function instantiate({ source, code, folder }) {
       stdin: () => null, // nor is our standard input a proof's
       wasmMemory: new WebAssembly.Memory({ initial: 256, maximum: MAX_PAGES, shared: true }),
       instantiateWasm(imports, done) {
-        close(imports.env, () => module.isClosed);
+        close(imports.env, () => module.isClosed); // which are WASI's, too
         const instance = new WebAssembly.Instance(code, imports);
         module.exports = instance.exports;
         done(instance, code);
@@ -123,8 +122,7 @@ class Runtime {
     this.x._emscripten_stack_restore(pointer);
   }
 
-  /** From here on Lean makes no system call: it opens no file, neither one of this machine nor one
-   * in emscripten's memory, which would outlive the proof. */
+  /** From here on Lean computes and does nothing else: no file, no thread, no timer, no exit. */
   close() {
     this.module.isClosed = true;
   }
@@ -160,26 +158,39 @@ class Runtime {
     else if (counts[at] < 0) counts[at] -= MANY; // shared between threads: counted downwards
     return object;
   }
+  /** Add one reference to `object`, for a callee that consumes it. Returns it. */
+  share(object) {
+    if (this.isScalar(object)) return object;
+    const counts = new Int32Array(this.memory.buffer);
+    counts[object >>> 2] += Math.sign(counts[object >>> 2]);
+    return object;
+  }
   keptField(object, index) {
     return this.keep(this.field(object, index));
   }
 
-  /** Put a text where C finds it; the caller frees it. */
-  copyIn(text) {
-    const encoded = Buffer.from(text + '\0', 'utf8');
-    const pointer = this.x.malloc(encoded.length);
-    this.bytes.set(encoded, pointer);
-    return pointer;
-  }
-  makeString(text) {
-    const pointer = this.copyIn(text);
-    const object = this.x.lean_mk_string(pointer);
+  /** `use` of the address of a copy of `bytes`, with a zero behind them. */
+  withCopy(bytes, use) {
+    const pointer = this.x.malloc(bytes.length + 1);
+    this.bytes.set(bytes, pointer);
+    this.bytes[pointer + bytes.length] = 0;
+    const result = use(pointer);
     this.x.free(pointer);
-    return object;
+    return result;
   }
+  /** A string of exactly these characters, NUL among them. */
+  makeString(text) {
+    const bytes = Buffer.from(text, 'utf8');
+    const characters = Array.from(text).length;
+    return this.withCopy(bytes, (at) =>
+      this.x.lean_mk_string_unchecked(at, bytes.length, characters),
+    );
+  }
+  /** Throws where the bytes are no text. */
   readString(object) {
     const size = this.words[(object >>> 2) + 2] - 1;
-    return Buffer.from(this.bytes.slice(object + 20, object + 20 + size)).toString('utf8');
+    const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+    return decoder.decode(this.bytes.slice(object + 20, object + 20 + size));
   }
 
   makeObject(tag, fields) {
@@ -204,8 +215,17 @@ class Runtime {
     return Array.from(this.words.slice(start, start + this.field(object, 0)));
   }
 
+  /** The items of a List. */
+  readList(object) {
+    const items = [];
+    for (; !this.isScalar(object); object = this.field(object, 1)) {
+      items.push(this.field(object, 0));
+    }
+    return items;
+  }
+  /** A List, which owns its items. */
   makeList(items) {
-    return items.reduceRight((rest, item) => this.keep(this.makeObject(1, [item, rest])), box(0));
+    return items.reduceRight((rest, item) => this.makeObject(1, [item, rest]), box(0));
   }
 
   /** A natural number: a small one as a number, another one in decimal digits. */
@@ -215,10 +235,7 @@ class Runtime {
   }
   makeNatural(natural) {
     if (typeof natural === 'number') return box(natural);
-    const digits = this.copyIn(natural);
-    const object = this.keep(this.x.lean_cstr_to_nat(digits));
-    this.x.free(digits);
-    return object;
+    return this.keep(this.withCopy(Buffer.from(natural), (at) => this.x.lean_cstr_to_nat(at)));
   }
 
   /** From the components of a name: texts and numbers. */
@@ -232,15 +249,19 @@ class Runtime {
     }, box(0));
   }
   parseName(text) {
-    return this.readName(this.keep(this.x.l_String_toName(this.makeString(text))));
+    return this.keep(this.x.l_String_toName(this.makeString(text)));
   }
+  /** The components of a name. */
   readName(name) {
     const components = [];
     for (; !this.isScalar(name); name = this.field(name, 0)) {
-      const last = this.field(name, 1);
-      components.push(this.tag(name) === 1 ? this.readString(last) : last >>> 1);
+      components.push(this.lastComponent(name));
     }
     return components.reverse();
+  }
+  lastComponent(name) {
+    const last = this.field(name, 1);
+    return this.tag(name) === 1 ? this.readString(last) : this.readNatural(last);
   }
 
   /** The value of an IO result. Throws LeanError with the message of a failed one. */
@@ -258,4 +279,4 @@ class Runtime {
   }
 }
 
-module.exports = { Runtime, LeanError, NoThreads, PAGE, box, readProgram };
+module.exports = { Closed, Runtime, LeanError, PAGE, box, readProgram };

@@ -1,0 +1,121 @@
+'use strict';
+/**
+ * The author elaborates `statement` followed by `proof` and exports what came of it (export.js).
+ *
+ * The proof text is an adversary's, and elaborating it may run code of his: nothing that leaves this
+ * process is believed. What is refused here saves the judge's time and gives a refusal its reason;
+ * no verdict rests on it.
+ *
+ * 1. The text is one theorem, from its first to its last byte.
+ * 2. It has no word that makes Lean run code, and its tactics' options are literals.
+ * 3. No error among the messages of the parser and the elaborator, no `sorry`.
+ *
+ * Memory is put back after every proof, so that none sees what another one did.
+ */
+const { Exporter } = require('./export.js');
+const { isError } = require('./frontend.js');
+const { Closed } = require('./runtime.js');
+const { Refusal, keyOf, shown } = require('./verdicts.js');
+
+// With these a proof makes Lean run its code, for certain; there are other ways.
+const CODE = new Set([
+  'native_decide', 'native', 'run_tac', 'by_elab', 'unsafe', 'include_str', '@[',
+]);
+// The options of a tactic are terms that Lean evaluates. Such an item is `(name := term)`.
+const OPTIONS = new Set(['Lean.Parser.Tactic.valConfigItem', 'Lean.Parser.Tactic.config']);
+const LITERAL = new Set([
+  'num', 'str', 'char', 'scientific', 'null', 'Lean.Parser.Term.paren', 'term[_]',
+  'Lean.Parser.Term.structInst', 'Lean.Parser.Term.structInstFields',
+  'Lean.Parser.Term.structInstField', 'Lean.Parser.Term.structInstLVal',
+  'Lean.Parser.Term.structInstFieldDef', 'Lean.Parser.Term.optEllipsis',
+  'Lean.Parser.Term.anonymousCtor', 'Lean.Parser.Term.dotIdent',
+]);
+const NAMED = new Set(['Lean.Parser.Term.structInstLVal', 'Lean.Parser.Term.dotIdent']);
+const EXPORTED = new Set(['definition', 'theorem', 'opaque']);
+
+class Author {
+  constructor({ frontend, restore }) {
+    this.lean = frontend;
+    this.restore = restore;
+  }
+
+  /** `{why, messages, payload}`: `elaborated` and the export, or why there is none. */
+  answer({ name, statement, proof }) {
+    try {
+      const { environment, messages } = this.elaborate(statement + proof);
+      return { why: 'elaborated', messages, payload: this.export(environment, name) };
+    } catch (error) {
+      const { why, messages } = verdictOn(error);
+      return { why, messages, payload: Buffer.alloc(0) };
+    } finally {
+      this.restore();
+    }
+  }
+
+  elaborate(text) {
+    const { lean } = this;
+    const forbidden = lean.nodes(text).map(forbiddenIn).find((found) => found !== null);
+    if (forbidden) throw new Refusal('forbidden', [forbidden]);
+    const { environment, syntax, isWhole, parserMessages, messages } = lean.elaborate(text);
+    const said = messages.map(shown);
+    if (!lean.isTheorem(syntax)) throw new Refusal('unparsable', ['not a theorem', ...said]);
+    if (parserMessages.some(isError)) throw new Refusal('unparsable', said);
+    if (!isWhole) throw new Refusal('unparsable', ['text after the theorem', ...said]);
+    if (messages.some(isError)) throw new Refusal('wrong_answer', said);
+    if (messages.some(({ kind }) => kind === 'hasSorry')) throw new Refusal('forbidden', ['sorry']);
+    return { environment, messages: said };
+  }
+
+  /** The theorem's proof and the constants that it adds, each after those that it uses. */
+  export(environment, theorem) {
+    const { lean } = this;
+    const exporter = new Exporter(lean.rt);
+    const open = (name) => {
+      const constant = lean.findConstant(environment, name);
+      const kind = constant === null ? 'missing constant' : lean.kindOfConstant(constant);
+      if (EXPORTED.has(kind)) return exporter.open(constant, kind);
+      throw new Refusal('forbidden', [`the ${kind} ${lean.rt.readName(name).join('.')}`]);
+    };
+    const seen = new Set();
+    const visit = (name) => {
+      const key = keyOf(lean.rt.readName(name));
+      if (seen.has(key)) return;
+      seen.add(key);
+      if (lean.findConstant(lean.environment, name) !== null) return; // the header's
+      const constant = open(name);
+      constant.uses.forEach(visit);
+      exporter.declare(constant);
+    };
+    const root = lean.rt.parseName(theorem);
+    seen.add(keyOf(lean.rt.readName(root)));
+    const proof = open(root);
+    proof.uses.forEach(visit);
+    return exporter.finish(proof.value);
+  }
+}
+
+function verdictOn(error) {
+  if (error instanceof Refusal) return error;
+  if (error instanceof Closed) return new Refusal('forbidden', [error.message]);
+  return new Refusal('crashed', [String(error)]);
+}
+
+/** What a node of the syntax holds that a proof may not, in words, or null. */
+function forbiddenIn(node) {
+  if (CODE.has(node.word)) return `uses ${node.word}`;
+  if (!OPTIONS.has(node.kind)) return null;
+  const value = node.parts.slice(node.parts.findIndex(({ word }) => word === ':=') + 1);
+  return value.every(isLiteral) ? null : 'evaluates the value of an option';
+}
+
+/** Whether nothing is left to evaluate: numbers, texts, `true`, `.all`, `.pos [1]`, `{x := 1}`. */
+function isLiteral(node) {
+  const { kind, word, parts, isName } = node;
+  if (kind === null) return !isName || word === 'true' || word === 'false';
+  if (kind === 'Lean.Parser.Term.app') {
+    return parts[0].kind === 'Lean.Parser.Term.dotIdent' && parts.every(isLiteral);
+  }
+  return LITERAL.has(kind) && (NAMED.has(kind) || parts.every(isLiteral));
+}
+
+module.exports = { Author };

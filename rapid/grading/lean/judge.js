@@ -1,0 +1,116 @@
+'use strict';
+/**
+ * The judge decides whether an export (export.js) is a proof of a statement. It alone does.
+ *
+ * It runs in a process of its own that a proof's text never enters, and elaborates nothing but the
+ * benchmark's statement. Of the author it gets bytes, which it takes for data (replay.js).
+ *
+ * 1. It elaborates the statement with `sorry`: the theorem's name, universe parameters and type.
+ * 2. The kernel checks each exported constant, and then the theorem: the judge's own name,
+ *    parameters and type, with the exported value. The environment is the header's.
+ * 3. Every constant of the header that exported terms mention is looked up here. It may be a
+ *    theorem, a definition, ... or one of the three axioms; nothing runs compiled code.
+ *
+ * So a lying author gains nothing: what passes is a proof, whoever wrote it.
+ */
+const { Exporter } = require('./export.js');
+const { isError } = require('./frontend.js');
+const { Replayer, declarationOf } = require('./replay.js');
+const { box } = require('./runtime.js');
+const { Refusal, keyOf, shown } = require('./verdicts.js');
+
+const AXIOMS = new Set([['propext'], ['Classical', 'choice'], ['Quot', 'sound']].map(keyOf));
+// With these the kernel runs compiled code.
+const COMPILED = new Set([['Lean', 'reduceBool'], ['Lean', 'reduceNat']].map(keyOf));
+const HEARTBEATS = 200000000; // of the kernel, a constant
+const NO_CANCELLING = box(0);
+const USES = 32; // checks until the memory is put back: they only fill it
+
+class Judge {
+  constructor({ frontend, restore }) {
+    this.lean = frontend;
+    this.restore = restore;
+    this.uses = 0;
+    this.goals = new Map(); // by statement: problems come up many times
+  }
+
+  /** `{why, messages}` about the statement, or about the export given for it. */
+  answer({ name, statement }, given) {
+    try {
+      const goal = this.goal(name, statement);
+      if (given === undefined) return { why: 'stated', messages: [] };
+      this.check(goal, given);
+      return { why: 'passed', messages: [] };
+    } catch (error) {
+      this.uses = USES; // what was interrupted may have left anything
+      return error instanceof Refusal ? error : { why: 'crashed', messages: [String(error)] };
+    } finally {
+      this.uses += 1;
+      if (this.uses >= USES) this.restore();
+      this.uses %= USES;
+    }
+  }
+
+  /** Step 1: `{name, params, type}`, the last as an export, since memory is put back. */
+  goal(name, statement) {
+    const key = keyOf([name, statement]);
+    if (!this.goals.has(key)) this.goals.set(key, this.elaborate(name, statement));
+    return this.goals.get(key);
+  }
+
+  elaborate(name, statement) {
+    const { lean } = this;
+    const { environment, isWhole, messages } = lean.elaborate(`${statement} sorry`);
+    const theorem = lean.rt.parseName(name);
+    const constant = lean.findConstant(environment, theorem);
+    const isTheorem = constant !== null && lean.kindOfConstant(constant) === 'theorem';
+    if (!isTheorem || !isWhole || messages.some(isError)) {
+      throw new Refusal('bad statement', messages.map(shown));
+    }
+    const exporter = new Exporter(lean.rt);
+    const { params, type } = exporter.open(constant, 'theorem');
+    const [components, ...levels] = [theorem, ...params].map((one) => lean.rt.readName(one));
+    return { name: components, params: levels, type: exporter.finish(type) };
+  }
+
+  check(goal, given) {
+    const { rt } = this.lean;
+    const declared = new Set();
+    const replayer = new Replayer(rt);
+    let kernel = this.lean.kernel();
+    const value = replayer.read(given, (name, declaration) => {
+      kernel = this.add(kernel, name, declaration);
+      declared.add(keyOf(name));
+    });
+    for (const name of replayer.mentioned()) if (!declared.has(keyOf(name))) this.allow(name);
+    const type = new Replayer(rt).read(goal.type, () => {});
+    const params = rt.makeList(goal.params.map((name) => rt.makeName(name)));
+    const theorem = declarationOf(rt, 'theorem', [rt.makeName(goal.name), params, type, value]);
+    this.add(kernel, goal.name, theorem);
+  }
+
+  /** The environment with a constant added that the kernel accepts. */
+  add(kernel, name, declaration) {
+    const { rt, x } = this.lean;
+    const result = x.lean_add_decl(kernel, HEARTBEATS, rt.keep(declaration), NO_CANCELLING);
+    if (rt.tag(result) === 0) {
+      throw new Refusal('forbidden', [`the kernel refuses ${name.join('.')}`]);
+    }
+    return rt.keptField(result, 0);
+  }
+
+  /** Step 3, for a constant that is not exported. */
+  allow(name) {
+    const { lean } = this;
+    const object = lean.rt.makeName(name);
+    const constant = lean.findConstant(lean.environment, object);
+    const text = name.join('.');
+    if (constant === null) throw new Refusal('forbidden', [`uses the unknown ${text}`]);
+    const isAxiom = lean.originalKind(object, constant) === 'axiom';
+    if (COMPILED.has(keyOf(name)) || (isAxiom && !AXIOMS.has(keyOf(name)))) {
+      throw new Refusal('forbidden', [`uses ${text}`]);
+    }
+  }
+}
+
+module.exports = { Judge };
