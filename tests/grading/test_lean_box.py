@@ -176,11 +176,16 @@ class TestBox:
 
         made = []
         how = launch(backend, "", "author")
-        code = "print(sys.stdin.readline().strip())"
-        thread = threading.Thread(target=lambda: made.extend(started(how, code)))
+        code = "print('ready', flush=True); print(sys.stdin.readline().strip())"
+
+        def start():
+            made.extend(started(how, code))
+            made[0].stdout.readline()
+
+        thread = threading.Thread(target=start)
         thread.start()
         thread.join()
-        time.sleep(0.5)
+        time.sleep(0.5)  # for a signal that should not come
         process, lifeline = made
         output, _ = process.communicate(b"hello\n", timeout=30)
         os.close(lifeline)
