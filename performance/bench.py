@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; its exit status."""
     options = _parser().parse_args(arguments)
     _prepare()
-    from performance import report, results
+    from performance import models, report, results
     from performance.parts import Plan, experiments
 
     folder = options.out or (QUICK if options.quick else results.FOLDER)
@@ -36,12 +36,15 @@ def main(arguments: list[str] | None = None) -> int:
     kept = {"repeats": repeats, "quick": options.quick}
     kept["problems"] = options.problems.name if options.problems else "embedded"
     for part in options.part:
-        rows = []
+        rows, lacking = [], _missing(missing, part)
         for one in todo:
             if one.part == part:
-                rows += one.run(progress.begin(f"({part}) {one.name}", one.seconds))
+                try:
+                    rows += one.run(progress.begin(f"({part}) {one.name}", one.seconds))
+                except models.NotAvailable as error:
+                    lacking.append(f"{one.name}: {error}")
                 progress.end()
-                results.write(folder, part, rows, _missing(missing, part), kept)
+                results.write(folder, part, rows, lacking, kept)
     report.main([str(folder)])
     return 0
 
@@ -65,7 +68,10 @@ def _prepare() -> None:
 def _workloads(options):
     """The models to measure, and for those that cannot be had, why not."""
     from performance import models
+    from performance.parts import NO_MODEL
 
+    if set(options.part) <= set(NO_MODEL):
+        return [], {}
     problems = models.read_problems(options.problems)
     makers = {
         "tiny": lambda: models.tiny(options.model, problems),
@@ -82,11 +88,13 @@ def _workloads(options):
 
 
 def _missing(reasons: dict[str, str], part: str) -> list[str]:
-    """What a part lacks; some parts are about the tiny model only."""
-    from performance.parts import REAL_MODEL
+    """What a part lacks; some parts are about the tiny model only, some about none."""
+    from performance.parts import NO_MODEL, REAL_MODEL
 
     return [
-        f"{name}: {why}" for name, why in reasons.items() if name == "tiny" or part in REAL_MODEL
+        f"{name}: {why}"
+        for name, why in reasons.items()
+        if part in REAL_MODEL or (name == "tiny" and part not in NO_MODEL)
     ]
 
 
@@ -129,7 +137,7 @@ def _say(text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m performance.bench", description=__doc__)
-    parser.add_argument("--part", default="abcdef", help="which parts, as in `ac` (default: all)")
+    parser.add_argument("--part", default="abcdefg", help="which parts, as in `ac` (default: all)")
     parser.add_argument(
         "--repeats", type=int, help="samples of each side (default: 5; 3 of smollm2)"
     )

@@ -5,12 +5,12 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from performance import floor, memory
+from performance import floor, graders, memory
 from performance.models import Workload
 from performance.rewards import TIMEOUT, Counted, Graded, SolveRate
 from performance.runs import Loop, as_json, loops
 from performance.trainers import SIDES, Setting, rapid
-from rapid.tasks import get_task
+from rapid.tasks import TASKS, get_task
 
 RATES = (0.0, 0.1, 0.3, 0.5, 1.0)
 USUAL_RATE = 0.3  # where the solve rate is not what is varied
@@ -32,6 +32,7 @@ ALL = {name: True for one in SAVINGS.values() for name in one}
 GRADING = {"grading_workers": 4}
 
 REAL_MODEL = "aef"  # parts that measure a real model too
+NO_MODEL = "g"  # parts that measure none
 
 Advance = Callable[[float], None]  # called with the share of an experiment that is done
 SECONDS = {"tiny": 0.01, "smollm2": 1.4}  # of a core for each completion; to guess the time left
@@ -81,6 +82,9 @@ def experiments(plan: Plan, parts: str, workloads: list[Workload]) -> list[Exper
     """The experiments of these parts, in order."""
     made = []
     for part in parts:
+        if part in NO_MODEL:
+            made += verdicts(plan)
+            continue
         for workload in workloads:
             made += BUILDERS[part](plan, workload)
     return made
@@ -295,6 +299,26 @@ def _peaks(plan, workload, setting, repeats, batches, advance) -> list[dict]:
             "sides": sides,
         }
     ]
+
+
+# (g) Graders --------------------------------------------------------------------------------------
+
+VERDICT = {"mbpp_plus": 0.01, "math": 0.02, "minif2f": 0.2}  # seconds, to guess the time left
+GRADER_START = 2.0  # seconds
+
+
+def verdicts(plan: Plan) -> list[Experiment]:
+    count = 10 if plan.quick else 100
+    made = []
+    for name in TASKS:
+        run = partial(_verdicts, name, count, plan.repeats)
+        guess = plan.repeats * (GRADER_START + 2 * count * VERDICT[name])
+        made.append(Experiment("g", name, guess, run))
+    return made
+
+
+def _verdicts(name, count, repeats, advance) -> list[dict]:
+    return [{"benchmark": name, "sides": graders.measure(name, count, repeats, advance)}]
 
 
 BUILDERS: dict[str, Callable[[Plan, Workload], list[Experiment]]] = {

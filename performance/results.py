@@ -16,6 +16,7 @@ PARTS = {
     "d": "Cost against completion length and against N_inference",
     "e": "Distance to the floor",
     "f": "Peak memory",
+    "g": "How long a verdict takes",
 }
 
 

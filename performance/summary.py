@@ -1,4 +1,4 @@
-"""Medians with quartiles, ratios, and the phases of a sample."""
+"""Medians with quartiles, percentiles, ratios, and the phases of a sample."""
 
 import statistics
 from collections.abc import Sequence
@@ -33,6 +33,11 @@ def middle(values: Sequence[float]) -> Middle:
         return Middle(values[0], values[0], values[0])
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
     return Middle(median, low, high)
+
+
+def percentile(values: Sequence[float], share: int) -> float:
+    """Return the value that `share` percent of `values`, of which there are two or more, lie below."""
+    return statistics.quantiles(values, n=100, method="inclusive")[share - 1]
 
 
 def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:

@@ -2,7 +2,8 @@
 
 The lists of special problems and their formulas are EvalPlus's own. The order of the rules follows
 `evalplus.eval.unsafe_execute` (0.3.1), which cannot be called itself, because it compares in the
-process that runs the completion.
+process that runs the completion. Two rules differ, for tasks that were in release v0.1.0 only:
+EvalPlus accepts any output of `are_equivalent`, and 0 from `sum_div` for every number.
 """
 
 import math
@@ -91,12 +92,20 @@ def _is_exact(entry_point: str, inputs: list, output: Any, expected: Any, atol: 
         return expected == (output if isinstance(output, bool) else output is not None)
     if output == expected:
         return True
-    if entry_point == "are_equivalent":  # Mbpp/164: EvalPlus takes any answer
-        return True
-    if entry_point == "sum_div":  # Mbpp/295: whether a number divides itself is left open
-        return output == 0
+    # "All divisors" are the smaller ones in these tasks' own examples, and not in the references.
+    if entry_point == "are_equivalent":  # Mbpp/164
+        one, other = map(_proper_divisors_sum, inputs)
+        return output == (one == other)
+    if entry_point == "sum_div":  # Mbpp/295
+        return output == _proper_divisors_sum(*inputs)
     if entry_point == "surface_Area":  # Mbpp/581: two readings of "height"
         return abs(output - special._surface_Area(*inputs)) <= atol
     if entry_point == "digit_distance_nums":  # Mbpp/558: digits aligned right or left
         return output == special._digit_distance_nums(*inputs)
     return False
+
+
+def _proper_divisors_sum(number: int) -> int:
+    """Return the sum of the divisors of `number` that are smaller than it; 0 where there are none."""
+    pairs = ((n, number // n) for n in range(1, math.isqrt(number) + 1) if number % n == 0)
+    return sum(divisor for pair in pairs for divisor in set(pair) if divisor < number)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from rapid.grading import reasons
+from rapid.grading.base import GraderDied
 from rapid.grading.lean import BadStatement, LeanChecker, LeanUnavailable, ensure_lean
 from rapid.grading.lean import process as process_module
 from rapid.grading.lean.install import Backend
@@ -48,7 +49,7 @@ if sys.argv[1] == "--version":
     sys.exit()
 assert sys.argv[1] == "--run" and sys.argv[2].endswith("Checker.lean")
 with open({pids!r}, "a") as stream:
-    print(os.getpid(), file=stream)
+    print(os.getpid(), file=stream) if sys.argv[3] == "author" else None
 
 def say(**answer):
     print(json.dumps(answer), flush=True)
@@ -210,11 +211,22 @@ class TestBoth:
             assert checker.check("p1", STATEMENT, RIGHT).reason == reasons.PASSED
             assert checker.check("p1", STATEMENT, WRONG).reward == 0.0
 
-    def test_a_killed_process_is_replaced(self, lean):
-        lean.wait_ready()
-        os.kill(pid(lean), signal.SIGKILL)
-        assert lean.check("p1", STATEMENT, RIGHT).reason == reasons.CRASHED
-        assert lean.check("p1", STATEMENT, RIGHT).reason == reasons.PASSED
+    def test_a_process_that_was_killed_while_idle_is_replaced(self, lean):
+        for role in ("author", "judge"):
+            lean.wait_ready()
+            process = lean._processes[role]
+            os.kill(process.pid, signal.SIGKILL)
+            while process.lives:  # its threads end one after another
+                time.sleep(0.05)
+            assert lean.check("p1", STATEMENT, RIGHT).reason == reasons.PASSED
+
+    def test_a_process_that_is_killed_at_work_says_nothing_of_the_proof(self, backend):
+        with LeanChecker(timeout=20, backend=backend) as checker:
+            assert checker.check("p1", STATEMENT, RIGHT).reason == reasons.PASSED
+            threading.Timer(0.5, os.kill, (pid(checker), signal.SIGKILL)).start()
+            with pytest.raises(GraderDied, match=r"author .* killed"):
+                checker.check("p1", STATEMENT, ENDLESS)
+            assert checker.check("p1", STATEMENT, RIGHT).reason == reasons.PASSED
 
     def test_threads_share_a_checker(self, lean):
         verdicts = {}

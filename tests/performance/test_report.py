@@ -39,6 +39,11 @@ MEMORY = {
     "rapid": [{"peak": 850.0, "before": 800.0}],
 }
 
+VERDICTS = {
+    "correct": [{"latencies": [0.1] * 19 + [0.5], "rewarded": 20}] * 3,
+    "mistaken": [{"latencies": [0.02, 0.03], "rewarded": 1}],
+}
+
 
 @pytest.fixture
 def documents() -> dict[str, dict]:
@@ -49,6 +54,7 @@ def documents() -> dict[str, dict]:
         "d": [ROW | {"varied": "length", "sides": PAIR}],
         "e": [ROW | {"sides": {"rapid": PAIR["rapid"]}, "floors": [FLOOR] * 3}],
         "f": [ROW | {"sides": MEMORY}],
+        "g": [{"benchmark": "minif2f", "sides": VERDICTS}],
     }
     common = {
         "date": "2026-01-01T00:00:00+00:00",
@@ -86,6 +92,12 @@ def test_a_floor_is_the_sampler_and_the_matrix_products(documents):
     assert found["to_all"] == pytest.approx([1.0 / (0.4 + 0.6)] * 3)
 
 
+def test_latencies_are_of_all_samples_and_rates_of_each(documents):
+    correct, mistaken = report.SECTIONS["g"](documents["g"]).splitlines()[-2:]
+    assert correct == "| proofs | correct | 60 | 100% | 8.33 (8.33–8.33) | 100.0 | 120.0 |"
+    assert mistaken == "| proofs | mistaken | 2 | 50% | 40.0 (40.0–40.0) | 25.0 | 29.5 |"
+
+
 def test_expectations_hold_or_do_not_with_the_number(documents):
     found = expectations(documents)
     assert [one.holds for one in found] == [True] * 4
@@ -112,7 +124,7 @@ def test_the_page_is_written_from_the_files_of_a_folder(documents, tmp_path, cap
     assert read(tmp_path) == documents
     report.main([str(tmp_path)])
     page = (tmp_path / "README.md").read_text()
-    assert all(f"## ({part})" in page for part in "abcdef")
+    assert all(f"## ({part})" in page for part in "abcdefg")
     assert "0123456789+dirty" in page
     widths = [line.count("|") for line in page.splitlines() if line.startswith("| ---")]
     heads = [

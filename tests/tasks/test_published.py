@@ -202,6 +202,21 @@ class TestChoose:
         few, many = (choose(found, "mbpp_plus", {"train": n, "test": 9}, 0) for n in (10, 300))
         assert few["test"] == many["test"]
 
+    def test_what_accepts_a_constant_is_evaluated_on_but_not_trained_on(
+        self, tmp_path, monkeypatch
+    ):
+        found = self.all_of_one(tmp_path, 10)
+        every = {"train": 6, "test": 4}
+        before = choose(found, "mbpp_plus", every, 0)
+        weak = [before["train"][0].id, before["test"][0].id]
+        monkeypatch.setattr(published, "WEAK", dict.fromkeys(weak, "True"))
+        after = choose(found, "mbpp_plus", {"train": 5, "test": 4}, 0)
+        assert after["test"] == before["test"]
+        assert after["train"] == before["train"][1:]
+        assert found.dropped == {weak[0]: "not trained on: its tests accept True"}
+        with pytest.raises(BadSource, match=r"6 asked for, there are 5; left out: Mbpp/90"):
+            choose(found, "mbpp_plus", every, 0)
+
     def test_whole_parts_keep_their_order(self, math_folder):
         parts = choose(load("math", math_folder), "math", {"train": 6, "test": 4}, 0)
         assert ids(parts["train"]) == [f"test/{n}.json" for n in range(6)]

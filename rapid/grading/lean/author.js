@@ -24,7 +24,7 @@ const CODE = new Set([
 // The options of a tactic are terms that Lean evaluates. Such an item is `(name := term)`.
 const OPTIONS = new Set(['Lean.Parser.Tactic.valConfigItem', 'Lean.Parser.Tactic.config']);
 const LITERAL = new Set([
-  'num', 'str', 'char', 'scientific', 'null', 'Lean.Parser.Term.paren', 'term[_]',
+  'num', 'str', 'char', 'scientific', 'null', 'choice', 'term[_]', 'term{}',
   'Lean.Parser.Term.structInst', 'Lean.Parser.Term.structInstFields',
   'Lean.Parser.Term.structInstField', 'Lean.Parser.Term.structInstLVal',
   'Lean.Parser.Term.structInstFieldDef', 'Lean.Parser.Term.optEllipsis',

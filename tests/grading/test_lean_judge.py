@@ -1,0 +1,74 @@
+"""The Lean judge on exports that no honest author writes, and the author on options."""
+
+import lean_attacks
+import pytest
+
+from rapid.grading import reasons
+from rapid.grading.lean import LeanChecker
+
+
+@pytest.fixture(scope="module")
+def checker():
+    with LeanChecker(timeout=60) as checker:
+        checker.wait_ready()
+        yield checker
+
+
+@pytest.fixture(scope="module")
+def judge(checker):
+    """`judge(proposition, export)`: why an export is refused, or that it passed."""
+
+    def ask(proposition: str, export: bytes) -> str:
+        goal = {"name": "p1", "statement": f"theorem p1 : {proposition} := by"}
+        return checker._processes["judge"].ask(goal, 60, export)[0]["why"]
+
+    return ask
+
+
+@pytest.mark.parametrize("label", lean_attacks.EXPORTS_OF_FALSE)
+def test_no_export_proves_false(judge, label):
+    assert judge("False", lean_attacks.EXPORTS_OF_FALSE[label]) == reasons.FORBIDDEN
+    assert judge("True", lean_attacks.HONEST) == reasons.PASSED
+
+
+@pytest.mark.parametrize("label", lean_attacks.BAD_FORMS)
+def test_an_export_of_another_form_is_refused(judge, label):
+    assert judge("True", lean_attacks.BAD_FORMS[label]) == reasons.FORBIDDEN
+
+
+def test_an_export_proves_what_it_was_given_for_alone(judge):
+    assert judge("True", lean_attacks.HONEST) == reasons.PASSED
+    assert judge("1 = 1", lean_attacks.HONEST) == reasons.FORBIDDEN
+
+
+def test_a_constant_of_a_strange_name_is_that_constant(judge):
+    """Exact names are no walls of their own: a proved lemma may be called what it likes."""
+    honest = lean_attacks.declared("theorem", ("sorryAx\0", 3, ""), type=("True",))
+    assert judge("True", honest) == reasons.PASSED
+    assert judge("False", honest) == reasons.FORBIDDEN
+
+
+OPTIONS = [
+    "simp (maxSteps := 500)",
+    "simp (config := { maxSteps := 500, decide := true })",
+    "simp (maxSteps := 500) (decide := false)",
+    "simp +decide -zeta (maxSteps := 700)",
+    "first | rw (occs := .pos [1]) [Nat.add_comm] | rfl",
+    "first | rw (occs := .all) [Nat.add_comm] | rfl",
+    "omega (config := {})",
+    "decide (config := { kernel := true })",
+]
+
+
+@pytest.mark.parametrize("proof", OPTIONS)
+def test_options_with_literals_are_let_through(checker, proof):
+    assert checker.check("p1", "theorem p1 : 1 + 1 = 2 := by\n  ", proof).reason == reasons.PASSED
+
+
+@pytest.mark.parametrize("program", lean_attacks.PROGRAMS)
+@pytest.mark.parametrize("place", ["simp", "simp's structure", "a last resort"])
+def test_the_value_of_an_option_is_not_evaluated(checker, program, place):
+    """The statement is true: but for the option it would be proved."""
+    proof = lean_attacks.PLACES[place].format(lean_attacks.PROGRAMS[program])
+    verdict = checker.check("p1", "theorem p1 : 1 + 1 = 2 := by\n  ", f"{proof} <;> rfl")
+    assert verdict.reason in (reasons.FORBIDDEN, reasons.UNPARSABLE)
