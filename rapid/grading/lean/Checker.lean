@@ -31,7 +31,7 @@ def codeWords : List String :=
 def literalKinds : List Name := [nullKind, numLitKind, strLitKind, charLitKind, scientificLitKind,
   ``Parser.Term.structInst, ``Parser.Term.structInstFields, ``Parser.Term.structInstField,
   ``Parser.Term.structInstFieldDef, ``Parser.Term.optEllipsis,
-  ``Parser.Term.anonymousCtor, ``Parser.Term.app, ``«term[_]»]
+  ``Parser.Term.anonymousCtor, ``Parser.Term.app, ``Parser.Term.paren, ``«term[_]»]
 
 /-- Whether nothing has to be computed for a term: numbers, texts, structures and lists of them, and
 constructors such as `.all` and `.pos [1]`. -/
@@ -94,9 +94,7 @@ partial def writeConstants (header : Kernel.Environment) (env : Environment) :
     if written.contains name || (header.find? name).isSome then
       return ← writeConstants header env others written
     let some constant := env.find? name | throw s!"uses the unknown {name}"
-    let value := constant.value? (allowOpaque := true) |>.getD constant.type
-    let uses := constant.type.getUsedConstants.toList ++ value.getUsedConstants.toList
-    let written ← writeConstants header env uses (written.insert name)
+    let written ← writeConstants header env (usesOf constant) (written.insert name)
     writeConstant constant
     writeConstants header env others written
 
@@ -151,7 +149,7 @@ def goalOf (base : Command.State) (trusted : NameSet) (name : Name) (statement :
       let used := goal.type.getUsedConstants.toList
       let (own, writer) ← (writeConstants header stated.env used {}).run {}
       let read : Read Unit := do
-        used.forM trust
+        trust used
         readLines 1 (writer.text.splitOn "\n")
       let ((), reader) ← read.run { header, trusted }
       return {
@@ -189,19 +187,19 @@ def importHeader (text : String) : IO Command.State := do
 
 /-- What a judge keeps from one request to the next. -/
 structure Memory where
-  goals : Std.HashMap (String × String) Goal := {}
+  goals : Std.TreeMap String Goal := {}
   trusted : NameSet := {}
 
 /-- The judge's answer to a statement and, where there is one, an export. -/
 def answerJudge (base : Command.State) (memory : IO.Ref Memory) (name statement : String)
     (text? : Option String) : IO Answer := do
   let known ← memory.get
-  let goal ← match known.goals[(name, statement)]? with
+  let key := (Json.str name).compress ++ statement
+  let goal ← match known.goals.get? key with
     | some goal => pure goal
     | none => match ← goalOf base known.trusted name.toName statement with
       | .ok goal =>
-        memory.modify fun known =>
-          { known with goals := known.goals.insert (name, statement) goal }
+        memory.modify fun known => { known with goals := known.goals.insert key goal }
         pure goal
       | .error messages => return { why := "bad statement", messages }
   let some text := text? | return { why := "stated" }
@@ -237,27 +235,29 @@ def send (fields : List (String × Json)) (text : String := "") : IO Unit := do
   stdout.putStr ((Json.mkObj fields).compress ++ "\n" ++ text)
   stdout.flush
 
+/-- Answer requests until there are no more. -/
+partial def serveAll (role : String) (base : Command.State) (memory : IO.Ref Memory) : IO Unit := do
+  let line ← (← IO.getStdin).getLine
+  if line.isEmpty then return
+  let request ← IO.ofExcept (Json.parse line)
+  IO.setNumHeartbeats 0 -- the kernel counts them from the process's start
+  let answer ←
+    try serveOne role base memory request
+    catch error => pure { why := "crashed", messages := [toString error] }
+  let short := (answer.messages.toArray.extract 0 maxMessages).toList.map fun message =>
+    Json.str s!"{message.take maxCharacters}"
+  let text := answer.text?.getD ""
+  send [("id", toJson (← fieldOf request "id")), ("why", toJson answer.why),
+    ("messages", Json.arr short.toArray), ("bytes", toJson text.utf8ByteSize)] text
+  serveAll role base memory
+
 def serve (role : String) : IO Unit := do
-  let stdin ← IO.getStdin
-  let header ← fieldOf (← IO.ofExcept (Json.parse (← stdin.getLine))) "header"
+  let header ← fieldOf (← IO.ofExcept (Json.parse (← (← IO.getStdin).getLine))) "header"
   let base ←
     try importHeader header
     catch error => return ← send [("ready", toJson false), ("why", toJson (toString error))]
   send [("ready", toJson true), ("why", toJson "")]
-  let memory ← IO.mkRef ({} : Memory)
-  repeat
-    let line ← stdin.getLine
-    if line.isEmpty then break
-    let request ← IO.ofExcept (Json.parse line)
-    IO.setNumHeartbeats 0 -- the kernel counts them from the process's start
-    let answer ←
-      try serveOne role base memory request
-      catch error => pure { why := "crashed", messages := [toString error] }
-    let short := (answer.messages.take maxMessages).map fun message =>
-      s!"{message.take maxCharacters}"
-    let text := answer.text?.getD ""
-    send [("id", toJson (← fieldOf request "id")), ("why", toJson answer.why),
-      ("messages", toJson short), ("bytes", toJson text.utf8ByteSize)] text
+  serveAll role base (← IO.mkRef {})
 
 end RapidChecker
 

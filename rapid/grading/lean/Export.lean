@@ -27,6 +27,15 @@ def Item.show : Item → String
   | .num value => toString value
   | .nums values => s!"[{",".intercalate (values.map toString)}]"
 
+/-- The constants that a constant mentions. -/
+def usesOf (constant : ConstantInfo) : List Name :=
+  let ofType := constant.type.getUsedConstants.toList
+  match constant with
+  | .inductInfo value => ofType ++ value.ctors
+  | _ => match constant.value? (allowOpaque := true) with
+    | some value => ofType ++ value.getUsedConstants.toList
+    | none => ofType
+
 /-! ### Writing -/
 
 /-- What may be referred to by a number. -/
@@ -151,9 +160,9 @@ def readLine (text : String) : Except String (List Item) := match text.toList wi
   | '[' :: rest => readItems rest #[]
   | _ => throw "no array"
 
--- Lean's terms hold the number of a bound variable, and the depth of a level, in 20 and 24 bits.
-def maxBoundVariable : Nat := 1000000
-def maxLevels : Nat := 1000000
+/-- Above this Lean's terms do not hold the number of a bound variable. -/
+def maxBoundVariable : Nat := 1048574
+def maxLevelDepth : Nat := 1000
 def maxNumber : Nat := 2147483647
 def kernelHeartbeats : USize := 200000000
 def trustedAxioms : List Name := [``propext, ``Classical.choice, ``Quot.sound]
@@ -198,26 +207,30 @@ def addName (name : Name) : Read Unit := modify fun reader =>
   { reader with names := reader.names.push name }
 
 def addLevel (level : Level) : Read Unit := do
-  if (← get).levels.size > maxLevels then throw "too many levels"
+  if level.depth > maxLevelDepth then throw "a level is too deep"
   modify fun reader => { reader with levels := reader.levels.push level }
 
 def addExpression (expression : Expr) : Read Unit := modify fun reader =>
   { reader with expressions := reader.expressions.push expression }
 
-/-- Throw unless a constant of the header rests on trusted axioms. Others are the kernel's to know. -/
-partial def trust (name : Name) : Read Unit := do
+/-- Add to `trusted` what `names` rest on in the header, or throw what may not be rested on. Other
+names are the kernel's to know. A loop: a library is too deep to recurse. -/
+partial def trustedWith (header : Kernel.Environment) (trusted : NameSet) :
+    List Name → Except String NameSet
+  | [] => .ok trusted
+  | name :: others =>
+    if trusted.contains name then trustedWith header trusted others
+    else match header.find? name with
+      | none => trustedWith header trusted others
+      | some constant =>
+        if constant matches .axiomInfo _ && !trustedAxioms.contains name then
+          .error s!"uses the axiom {name}"
+        else if refusedConstants.contains name then .error s!"uses {name}"
+        else trustedWith header (trusted.insert name) (usesOf constant ++ others)
+
+def trust (names : List Name) : Read Unit := do
   let reader ← get
-  if reader.trusted.contains name then return
-  let some constant := reader.header.find? name | return
-  if constant matches .axiomInfo _ then
-    unless trustedAxioms.contains name do throw s!"uses the axiom {name}"
-  if refusedConstants.contains name then throw s!"uses {name}"
-  set { reader with trusted := reader.trusted.insert name }
-  for used in constant.type.getUsedConstants.toList do trust used
-  if let some value := constant.value? (allowOpaque := true) then
-    for used in value.getUsedConstants.toList do trust used
-  if let .inductInfo value := constant then
-    for constructor in value.ctors do trust constructor
+  set { reader with trusted := ← trustedWith reader.header reader.trusted names }
 
 def declare (declaration : Declaration) (name : Name) : Read Unit := do
   let reader ← get
@@ -257,7 +270,7 @@ def readEntry (items : List Item) : Read Unit := do
   | [.word "bvar", .num index] => addExpression (.bvar (← atMost maxBoundVariable index))
   | [.word "sort", .num level] => addExpression (.sort (← readLevel level))
   | [.word "const", .num name, .nums levels] =>
-    trust (← readName name)
+    trust [← readName name]
     addExpression (.const (← readName name) (← levels.mapM readLevel))
   | [.word "app", .num f, .num x] =>
     addExpression (.app (← readExpression f) (← readExpression x))
@@ -271,7 +284,7 @@ def readEntry (items : List Item) : Read Unit := do
   | [.word "nat", .word digits] => addExpression (.lit (.natVal (← readNumber digits.toList)))
   | [.word "text", .nums points] => addExpression (.lit (.strVal (← readText points)))
   | [.word "proj", .num name, .num index, .num inner] =>
-    trust (← readName name)
+    trust [← readName name]
     addExpression
       (.proj (← readName name) (← atMost maxNumber index) (← readExpression inner))
   | [.word "def", .num name, .nums levels, .num type, .num value, hints] =>
