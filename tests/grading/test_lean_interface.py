@@ -4,8 +4,10 @@ The stand-in is a small program in the place of `lean`, which speaks the protoco
 knows the verdicts on the proofs here. It can also do what a Lean in an adversary's hands could do.
 """
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -47,9 +49,10 @@ VERDICTS = {verdicts!r}
 if sys.argv[1] == "--version":
     print("Lean (version 4.99.0, x86_64-unknown-linux-gnu, commit 0, Release)")
     sys.exit()
+if sys.argv[1] == "--print-prefix":
+    print({prefix!r})
+    sys.exit()
 assert sys.argv[1] == "--run" and sys.argv[2].endswith("Checker.lean")
-with open({pids!r}, "a") as stream:
-    print(os.getpid(), file=stream) if sys.argv[3] == "author" else None
 
 def say(**answer):
     print(json.dumps(answer), flush=True)
@@ -77,9 +80,7 @@ for line in sys.stdin:
     if "hang" in proof or proof == {endless!r}:
         time.sleep(3600)
     if proof == "leave a child":
-        child = subprocess.Popen(["sleep", "3600"])
-        with open({pids!r}, "a") as stream:
-            print(child.pid, file=stream)
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)", {prefix!r}])
         time.sleep(3600)
     if proof == "flood":
         while True:
@@ -109,25 +110,36 @@ for line in sys.stdin:
 
 
 def stand_in(folder: Path) -> Backend:
-    """The stand-in as a native Lean; it writes the ids of its processes to `pids`."""
-    program = folder / "lean"
+    """The stand-in as a native Lean, with `folder` in the command lines of its processes."""
+    program = folder / "bin" / "lean"
+    program.parent.mkdir()
     program.write_text(
         STAND_IN.format(
-            python=sys.executable,
+            python=os.path.realpath(sys.executable),
             verdicts=VERDICTS,
             statement=STATEMENT,
             endless=ENDLESS,
-            pids=str(folder / "pids"),
+            prefix=str(folder),
         ),
         encoding="utf-8",
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return Backend("native", "4.99.0", folder)
+    return Backend("native", "4.99.0", program.parent)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library():
+    """The stand-in is a Python program, which its box has in the place of Lean's library."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LEAN_PATH", sys.base_prefix)
+        yield
 
 
 @pytest.fixture(scope="module", params=["WebAssembly", "stand-in"])
 def backend(request, tmp_path_factory):
     if request.param == "stand-in":
+        if shutil.which("bwrap") is None:
+            pytest.skip("bubblewrap is not installed")
         return stand_in(tmp_path_factory.mktemp("bin"))
     found = ensure_lean()
     if found.kind == "native":
@@ -143,8 +155,9 @@ def lean(backend):
 
 @pytest.fixture
 def fake(tmp_path):
-    """A checker with the stand-in, for what a real Lean cannot be brought to do."""
-    with LeanChecker(timeout=1, backend=stand_in(tmp_path)) as checker:
+    """A checker with the stand-in, for what a real Lean cannot be brought to do. Without its box, in
+    which it could not do it."""
+    with LeanChecker(timeout=1, backend=stand_in(tmp_path), unsafe=True) as checker:
         yield checker
 
 
@@ -158,6 +171,20 @@ def is_alive(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def running(folder: Path) -> dict[int, str]:
+    """The processes with `folder` in their command lines, also those of other namespaces."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str(folder) in (line := (process / "cmdline").read_text(errors="replace")):
+                found[int(process.name)] = line
+    return found
+
+
+def leans(folder: Path) -> list[int]:
+    return [pid for pid, line in running(folder).items() if "Checker.lean" in line]
 
 
 def assert_gone(processes: list[int], seconds: float = 3) -> None:
@@ -329,13 +356,13 @@ class TestForgery:
 
 class TestStart:
     def test_a_lean_that_dies_is_unavailable(self, tmp_path):
-        checker = LeanChecker(timeout=3, header="die\n", backend=stand_in(tmp_path))
+        checker = LeanChecker(timeout=3, header="die\n", backend=stand_in(tmp_path), unsafe=True)
         with checker, pytest.raises(LeanUnavailable, match=r"exit status 3.*lean --run"):
             checker.wait_ready()
 
     def test_a_lean_that_never_gets_ready_is_unavailable(self, tmp_path, monkeypatch):
         monkeypatch.setattr(process_module, "START_SECONDS", 0.01)
-        with LeanChecker(timeout=3, backend=stand_in(tmp_path)) as checker:
+        with LeanChecker(timeout=3, backend=stand_in(tmp_path), unsafe=True) as checker:
             with pytest.raises(LeanUnavailable, match="too slow"):
                 checker.wait_ready()
             assert set(checker._processes) == {"judge"}
@@ -348,9 +375,10 @@ class TestStart:
 
 def test_what_a_proof_started_ends_with_it(fake, tmp_path):
     assert fake.check("p1", STATEMENT, "leave a child").reason == reasons.TIMEOUT
-    started = [int(line) for line in (tmp_path / "pids").read_text().split()]
-    assert len(started) >= 2
-    assert_gone(started[:2])
+    deadline = time.monotonic() + 3
+    while any("time.sleep" in line for line in running(tmp_path).values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -369,7 +397,7 @@ def test_an_interrupted_command_leaves_nothing(tmp_path, end):
         [*command, "--timeout", "2", "--workers", "2"],
         env={
             **os.environ,
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
             "TMPDIR": str(tmp_path / "tmp"),
         },
         stdout=subprocess.PIPE,
@@ -377,14 +405,14 @@ def test_an_interrupted_command_leaves_nothing(tmp_path, end):
         # A shell's background job ignores it, and so would what it starts.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    pids = tmp_path / "pids"
     deadline = time.monotonic() + 60
-    while not (pids.exists() and len(pids.read_text().split()) >= 3):
+    while len(started := leans(tmp_path)) < 2:
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.1)
     process.send_signal(end)
     output, _ = process.communicate(timeout=20)
     assert process.returncode != 0
     assert output == b""
-    assert_gone([int(line) for line in pids.read_text().split()])
+    assert_gone(started)
+    assert leans(tmp_path) == []
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -1,27 +1,59 @@
-import Lean
 /-!
-The protocol of checker.js for a native Lean: one JSON request a line, one JSON answer a line.
+The checker for a native Lean, in two processes that talk to their owner in lines of JSON. Export.lean
+is its first part.
 
-    lean --run Checker.lean
+    lean --run Checker.lean author
+    lean --run Checker.lean judge
 
-Requests and verdicts are those of checker.js and verify.js. Three things differ. The axioms are an
-allow list, since here the library's theorems can be told from axioms. There is no snapshot: every
-proof starts from the environment after the header, which is a value and does not change. And there
-is no judge apart: a proof that gets Lean to run its code is in the process that judges it, as the
-user. The words that do so are therefore refused before anything is elaborated.
+The author elaborates a proof, and with it whatever code the proof makes Lean run; then it exports
+as data what the proof added. Nothing that it says is believed. The judge never sees the text of a
+proof. It elaborates the statement, reads the export, and gives each constant to its kernel on top
+of the header's. Which axioms they rest on it works out itself.
+
+Both import the header first: {"header"} -> {"ready", "why"}. Then each request has an "id" and gets
+an answer {"id", "why", "messages"}. Raw bytes follow a line that has "bytes".
+
+    author   {"name", "statement", "proof"} -> "elaborated", with "bytes", or a reason of reasons.py
+    judge    {"name", "statement"} -> "stated" or "bad statement"
+             {"name", "statement", "bytes"} -> "passed", "forbidden" or "bad statement"
 -/
 open Lean Elab
 
 namespace RapidChecker
 
-/-- What a native Lean's library may rest on. -/
-def trustedAxioms : List Name := [``propext, ``Classical.choice, ``Quot.sound]
-/-- With what a proof makes Lean run its own code: those of verify.js. -/
+/-! ## Elaborating -/
+
+/-- With these a proof makes Lean run code of its own. To refuse them saves time, no more. -/
 def codeWords : List String :=
   ["native_decide", "native", "run_tac", "by_elab", "unsafe", "include_str", "@["]
-def kernelHeartbeats : USize := 200000000
-def maxMessages : Nat := 5
-def maxCharacters : Nat := 500
+
+/-- Of these an option's value may consist, besides words and numbers. -/
+def literalKinds : List Name := [nullKind, numLitKind, strLitKind, charLitKind, scientificLitKind,
+  ``Parser.Term.structInst, ``Parser.Term.structInstFields, ``Parser.Term.structInstField,
+  ``Parser.Term.structInstFieldDef, ``Parser.Term.optEllipsis,
+  ``Parser.Term.anonymousCtor, ``Parser.Term.app, ``Parser.Term.paren, ``«term[_]»]
+
+/-- Whether nothing has to be computed for a term: numbers, texts, structures and lists of them, and
+constructors such as `.all` and `.pos [1]`. -/
+partial def isLiteral : Syntax → Bool
+  | .missing => false
+  | .atom .. => true
+  | .ident _ _ name _ => name == `true || name == `false
+  | .node _ kind parts =>
+    if kind == ``Parser.Term.dotIdent || kind == ``Parser.Term.structInstLVal then true
+    else literalKinds.contains kind && parts.toList.all isLiteral
+
+/-- Why a command may not be elaborated, if it has a code word or computes a tactic's option. -/
+partial def refusal? (stx : Syntax) : Option String := match stx with
+  | .missing => none
+  | .atom _ word => if codeWords.contains word then some s!"uses {word}" else none
+  | .ident _ _ name _ =>
+    if codeWords.contains name.toString then some s!"uses {name}" else none
+  | .node _ kind parts =>
+    -- `(maxSteps := 3)` and `(config := {maxSteps := 3})`
+    if (kind == ``Parser.Tactic.valConfigItem || kind == ``Parser.Tactic.config)
+        && !isLiteral stx[3] then some "an option's value is computed"
+    else parts.toList.findSome? refusal?
 
 /-- One command of a text, elaborated. `isWhole`: nothing is left of the text after it. -/
 structure Outcome where
@@ -31,16 +63,7 @@ structure Outcome where
   messages : MessageLog
   isWhole : Bool
 
-/-- The first of `codeWords` in a command. -/
-partial def codeWord? (stx : Syntax) : Option String :=
-  match stx with
-  | .missing => none
-  | .node _ _ parts => parts.findSome? codeWord?
-  | .atom _ word => if codeWords.contains word then some word else none
-  | .ident _ _ name _ => if codeWords.contains name.toString then some name.toString else none
-
-/-- Parse the first command of `text` after the header and, unless it has a code word, elaborate it.
-Throws that word. -/
+/-- Parse the first command of `text` after the header and elaborate it. Throws a refusal. -/
 def elaborate (base : Command.State) (text : String) : ExceptT String IO Outcome := do
   let input := Parser.mkInputContext text "proof.lean"
   let scope := base.scopes.head!
@@ -48,7 +71,7 @@ def elaborate (base : Command.State) (text : String) : ExceptT String IO Outcome
     { env := base.env, options := scope.opts,
       currNamespace := scope.currNamespace, openDecls := scope.openDecls }
   let (stx, parser, parserMessages) := Parser.parseCommand input context {} {}
-  if let some word := codeWord? stx then throw word
+  if let some why := refusal? stx then throw why
   let (rest, _, restMessages) := Parser.parseCommand input context parser {}
   let state ← IO.mkRef { base with messages := {} }
   let commandContext : Command.Context :=
@@ -63,71 +86,88 @@ def elaborate (base : Command.State) (text : String) : ExceptT String IO Outcome
 def isTheorem (stx : Syntax) : Bool :=
   stx.isOfKind ``Parser.Command.declaration && stx[1].isOfKind ``Parser.Command.theorem
 
-/-- What a replay has reached: the environment that the kernel checks in, the proof's own constants
-that were seen, and the library's: these stay what they are from one proof to the next. -/
-structure Replay where
-  env : Environment
-  library : NameSet
-  own : NameSet := {}
+/-- Write the constants, not the header's, that `used` rest on, each after those that it uses. -/
+partial def writeConstants (header : Kernel.Environment) (env : Environment) :
+    List Name → NameSet → Write NameSet
+  | [], written => return written
+  | name :: others, written => do
+    if written.contains name || (header.find? name).isSome then
+      return ← writeConstants header env others written
+    let some constant := env.find? name | throw s!"uses the unknown {name}"
+    let written ← writeConstants header env (usesOf constant) (written.insert name)
+    writeConstant constant
+    writeConstants header env others written
 
-/-- A new constant as the kernel's declaration, where it is of a kind that a theorem may add. -/
-def asDeclaration? : ConstantInfo → Option Declaration
-  | .defnInfo value => some (.defnDecl value)
-  | .thmInfo value => some (.thmDecl value)
-  | .opaqueInfo value => some (.opaqueDecl value)
-  | _ => none
+/-! ## Author and judge -/
 
-/-- Check again, in the environment of the header, each new constant that `name` rests on.
-Throws what is wrong with one. -/
-partial def replay (base env : Environment) (name : Name) : StateT Replay (Except String) Unit := do
-  let isLibrary := base.contains name
-  let state ← get
-  if (if isLibrary then state.library else state.own).contains name then return
-  set <| if isLibrary then { state with library := state.library.insert name }
-    else { state with own := state.own.insert name }
-  if name == ``Lean.reduceBool || name == ``Lean.reduceNat then throw s!"uses {name}"
-  let some constant := env.find? name | throw s!"uses the unknown {name}"
-  if let .axiomInfo _ := constant then
-    unless trustedAxioms.contains name do throw s!"uses the axiom {name}"
-  let body := (constant.value? (allowOpaque := true)).map (·.getUsedConstants) |>.getD #[]
-  for used in constant.type.getUsedConstants ++ body do
-    replay base env used
-  if isLibrary then return
-  let some declaration := asDeclaration? constant | throw s!"adds {name}, which is no theorem"
-  match (← get).env.addDeclCore kernelHeartbeats declaration none with
-  | .ok checked => modify fun state => { state with env := checked }
-  | .error _ => throw s!"the kernel refuses {name}"
-
-def isSorry (message : Message) : Bool := message.kind == `hasSorry
+structure Answer where
+  why : String
+  messages : List String := []
+  text? : Option String := none
 
 def shown (log : MessageLog) : IO (List String) := log.toList.mapM fun message => do
   return s!"line {message.pos.line}: {← message.data.toString}"
 
-/-- The reason and its explanation, as in verify.js. `library`: what is known of the library. -/
-def check (base : Command.State) (library : IO.Ref NameSet) (name : Name)
-    (statement proof : String) : IO (String × List String) := do
-  let .ok trusted ← (elaborate base (statement ++ " sorry")).run
-    | return ("bad statement", ["it uses what no proof may"])
-  let some goal := trusted.env.find? name | return ("bad statement", ← shown trusted.messages)
-  if trusted.messages.hasErrors || !trusted.isWhole then
-    return ("bad statement", ← shown trusted.messages)
-  match ← (elaborate base (statement ++ proof)).run with
-  | .error word => return ("forbidden", [s!"uses {word}"])
+/-- Elaborate a proof and export what it added. -/
+def author (base : Command.State) (name : Name) (text : String) : IO Answer := do
+  match ← (elaborate base text).run with
+  | .error why => return { why := "forbidden", messages := [why] }
   | .ok proved =>
-    unless isTheorem proved.stx do return ("unparsable", ["not a theorem"])
-    if proved.parserMessages.hasErrors then return ("unparsable", ← shown proved.messages)
-    unless proved.isWhole do return ("unparsable", ["text after the theorem"])
-    if proved.messages.hasErrors then return ("wrong_answer", ← shown proved.messages)
-    if proved.messages.toList.any isSorry then return ("forbidden", ["sorry"])
-    let some (.thmInfo value) := proved.env.find? name
-      | return ("forbidden", [s!"{name} is not a theorem afterwards"])
-    unless value.type == goal.type && value.levelParams == goal.levelParams do
-      return ("forbidden", ["the statement changed"])
-    match (replay base.env proved.env name).run { env := base.env, library := ← library.get } with
-    | .ok ((), reached) =>
-      library.set reached.library
-      return ("passed", [])
-    | .error refusal => return ("forbidden", [refusal])
+    let messages ← shown proved.messages
+    unless isTheorem proved.stx && proved.isWhole && !proved.parserMessages.hasErrors do
+      return { why := "unparsable", messages := "not one theorem" :: messages }
+    if proved.messages.hasErrors then return { why := "wrong_answer", messages }
+    if proved.messages.toList.any (·.kind == `hasSorry) then
+      return { why := "forbidden", messages := ["sorry"] }
+    let some (.thmInfo proof) := proved.env.find? name
+      | return { why := "forbidden", messages := [s!"{name} is not a theorem afterwards"] }
+    let write : Write Unit := do
+      let used := proof.value.getUsedConstants.toList
+      let _ ← writeConstants base.env.toKernelEnv proved.env used {}
+      writeProof proof.value
+    match write.run {} with
+    | .ok ((), writer) => return { why := "elaborated", messages, text? := writer.text }
+    | .error why => return { why := "forbidden", messages := [why] }
+
+/-- What is to be proved: a theorem without its value, and a reader that knows what the statement
+added to the header, such as the function of a `match`. -/
+structure Goal where
+  head : ConstantVal
+  reader : Reader
+
+/-- Elaborate a statement, with `sorry` for its proof. Throws why it is none. -/
+def goalOf (base : Command.State) (trusted : NameSet) (name : Name) (statement : String) :
+    IO (Except (List String) Goal) := do
+  match ← (elaborate base (statement ++ " sorry")).run with
+  | .error why => return .error [why]
+  | .ok stated =>
+    let messages ← shown stated.messages
+    if stated.messages.hasErrors || !stated.isWhole then return .error messages
+    let some (.thmInfo goal) := stated.env.find? name | return .error ("no theorem" :: messages)
+    let header := base.env.toKernelEnv
+    let prepare : Except String Goal := do
+      let used := goal.type.getUsedConstants.toList
+      let (own, writer) ← (writeConstants header stated.env used {}).run {}
+      let read : Read Unit := do
+        trust used
+        readLines 1 (writer.text.splitOn "\n")
+      let ((), reader) ← read.run { header, trusted }
+      return {
+        head := goal.toConstantVal,
+        reader := { header, trusted := reader.trusted, kernel := reader.kernel, stated := own } }
+    return prepare.mapError fun why => [why]
+
+/-- Read an export and have the kernel check it. -/
+def judge (goal : Goal) (trusted : NameSet) (text : String) : Except String NameSet := do
+  let read : Read Unit := do
+    readLines 1 (text.splitOn "\n")
+    let some value := (← get).proof | throw "no proof"
+    declare (.thmDecl { goal.head with value, all := [goal.head.name] }) goal.head.name
+  let ((), reader) ← read.run { goal.reader with trusted }
+  return reader.trusted
+
+def maxMessages : Nat := 5
+def maxCharacters : Nat := 500
 
 /-- Before the header's commands: otherwise an unknown name in a statement, such as one of
 Mathlib's, is a variable, and what is to be proved is another statement. -/
@@ -145,42 +185,85 @@ def importHeader (text : String) : IO Command.State := do
     if message.severity matches .error then throw <| .userError (← message.data.toString)
   return state
 
-def send (answer : Json) : IO Unit := do
-  let stdout ← IO.getStdout
-  stdout.putStrLn answer.compress
-  stdout.flush
+/-- What a judge keeps from one request to the next. -/
+structure Memory where
+  goals : Std.TreeMap String Goal := {}
+  trusted : NameSet := {}
+
+/-- The judge's answer to a statement and, where there is one, an export. -/
+def answerJudge (base : Command.State) (memory : IO.Ref Memory) (name statement : String)
+    (text? : Option String) : IO Answer := do
+  let known ← memory.get
+  let key := (Json.str name).compress ++ statement
+  let goal ← match known.goals.get? key with
+    | some goal => pure goal
+    | none => match ← goalOf base known.trusted name.toName statement with
+      | .ok goal =>
+        memory.modify fun known => { known with goals := known.goals.insert key goal }
+        pure goal
+      | .error messages => return { why := "bad statement", messages }
+  let some text := text? | return { why := "stated" }
+  match judge goal known.trusted text with
+  | .ok trusted =>
+    memory.modify fun known => { known with trusted }
+    return { why := "passed" }
+  | .error why => return { why := "forbidden", messages := [why] }
 
 def fieldOf (request : Json) (field : String) : IO String :=
   IO.ofExcept (request.getObjValAs? String field)
 
-def judge (base : Command.State) (library : IO.Ref NameSet) (request : Json) : IO Unit := do
-  let name := (← fieldOf request "name").toName
-  let (why, messages) ←
-    try check base library name (← fieldOf request "statement") (← fieldOf request "proof")
-    catch error => pure ("crashed", [toString error])
-  let short := (messages.take maxMessages).map fun message => s!"{message.take maxCharacters}"
-  send <| Json.mkObj [
-    ("id", toJson (← fieldOf request "id")), ("ok", toJson (why == "passed")),
-    ("why", toJson why), ("messages", toJson short)]
+partial def readBytes (stream : IO.FS.Stream) (count : Nat) (before : ByteArray) : IO ByteArray := do
+  if before.size ≥ count then return before
+  let chunk ← stream.read (count - before.size).toUSize
+  if chunk.isEmpty then throw (.userError "the request ends early")
+  readBytes stream count (before ++ chunk)
 
-def serve : IO Unit := do
-  let stdin ← IO.getStdin
-  let header ← fieldOf (← IO.ofExcept (Json.parse (← stdin.getLine))) "header"
+/-- Answer one request. The bytes that belong to it are read first, whatever comes of them. -/
+def serveOne (role : String) (base : Command.State) (memory : IO.Ref Memory) (request : Json) :
+    IO Answer := do
+  let name ← fieldOf request "name"
+  let statement ← fieldOf request "statement"
+  if role == "author" then
+    return ← author base name.toName (statement ++ (← fieldOf request "proof"))
+  let .ok count := request.getObjValAs? Nat "bytes" | answerJudge base memory name statement none
+  match String.fromUTF8? (← readBytes (← IO.getStdin) count .empty) with
+  | some text => answerJudge base memory name statement text
+  | none => return { why := "forbidden", messages := ["the export is no UTF-8"] }
+
+def send (fields : List (String × Json)) (text : String := "") : IO Unit := do
+  let stdout ← IO.getStdout
+  stdout.putStr ((Json.mkObj fields).compress ++ "\n" ++ text)
+  stdout.flush
+
+/-- Answer requests until there are no more. -/
+partial def serveAll (role : String) (base : Command.State) (memory : IO.Ref Memory) : IO Unit := do
+  let line ← (← IO.getStdin).getLine
+  if line.isEmpty then return
+  let request ← IO.ofExcept (Json.parse line)
+  IO.setNumHeartbeats 0 -- the kernel counts them from the process's start
+  let answer ←
+    try serveOne role base memory request
+    catch error => pure { why := "crashed", messages := [toString error] }
+  let short := (answer.messages.toArray.extract 0 maxMessages).toList.map fun message =>
+    Json.str s!"{message.take maxCharacters}"
+  let text := answer.text?.getD ""
+  send [("id", toJson (← fieldOf request "id")), ("why", toJson answer.why),
+    ("messages", Json.arr short.toArray), ("bytes", toJson text.utf8ByteSize)] text
+  serveAll role base memory
+
+def serve (role : String) : IO Unit := do
+  let header ← fieldOf (← IO.ofExcept (Json.parse (← (← IO.getStdin).getLine))) "header"
   let base ←
     try importHeader header
-    catch error =>
-      send <| Json.mkObj [("ready", toJson false), ("why", toJson (toString error))]
-      return
-  send <| Json.mkObj [("ready", toJson true)]
-  let library ← IO.mkRef ({} : NameSet)
-  repeat
-    let line ← stdin.getLine
-    if line.isEmpty then break
-    judge base library (← IO.ofExcept (Json.parse line))
+    catch error => return ← send [("ready", toJson false), ("why", toJson (toString error))]
+  send [("ready", toJson true), ("why", toJson "")]
+  serveAll role base (← IO.mkRef {})
 
 end RapidChecker
 
-unsafe def main : IO Unit := do
+unsafe def main (arguments : List String) : IO Unit := do
   enableInitializersExecution
   initSearchPath (← findSysroot)
-  RapidChecker.serve
+  match arguments with
+  | [role] => RapidChecker.serve role
+  | _ => throw (.userError "usage: lean --run Checker.lean author|judge")

@@ -9,6 +9,7 @@
 It is put in $RAPID_CACHE, else $XDG_CACHE_HOME/rapid, else ~/.cache/rapid (about 600 MB), once.
 """
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -35,7 +36,7 @@ PROGRAM_SHA256 = "7ba15bd90d4ab6d8344a9662d6fd190f8326c9b6a79bbd935ef26c4063dbba
 LEAN_VERSION = "4.28.0"
 OLDEST_NODE = 24  # earlier ones refuse a module with 200,000 exports
 NPM_SECONDS = 900
-CHECKER = Path(__file__).with_name("Checker.lean")  # the native Lean's
+CHECKER_PARTS = [Path(__file__).with_name(f"{name}.lean") for name in ("Export", "Checker")]
 STAMP = "installed.json"  # written last: a folder without it is not an install
 
 KINDS = {"native": "native", "wasm": "WebAssembly, core library only"}
@@ -110,6 +111,36 @@ def find_native() -> Backend | None:
     return Backend("native", version, Path(program).parent)
 
 
+@cache
+def toolchain(backend: Backend) -> Path:
+    """Return the folder that a native Lean lies in; `lean` on PATH may be elan's stand-in.
+
+    Raises:
+        LeanUnavailable: it does not say.
+    """
+    command = [str(backend.folder / "lean"), "--print-prefix"]
+    try:
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LeanUnavailable(f"{' '.join(command)} failed: {error}") from error
+    return Path(shown.stdout.strip()).resolve()
+
+
+def native_checker() -> Path:
+    """Return the native Lean's checker as one file, which `lean --run` takes."""
+    text = "\n".join(part.read_text(encoding="utf-8") for part in CHECKER_PARTS)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    path = cache_folder().resolve() / "lean" / digest / "Checker.lean"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, encoding="utf-8", delete=False
+        ) as made:
+            made.write(text)
+        os.replace(made.name, path)
+    return path
+
+
 def explain_failed_start(backend: Backend, header: str, why: str) -> str:
     """What to tell a person when this Lean did not get ready with this header."""
     imported = sorted(set(re.findall(r"^\s*import\s+([\w.]+)", header, re.MULTILINE)))
@@ -117,7 +148,8 @@ def explain_failed_start(backend: Backend, header: str, why: str) -> str:
     reason = (why.splitlines() or ["no reason given"])[0]
     advice = []
     if backend.kind == "native" and reason.startswith("exit status"):
-        advice = [f"`lean --run {CHECKER}` shows its words. It is written for Lean {LEAN_VERSION}."]
+        command = f"lean --run {native_checker()} author"
+        advice = [f"`{command}` shows its words. It is written for Lean {LEAN_VERSION}."]
     elif any(name.startswith("Mathlib") for name in imported):
         advice = [MATHLIB_ADVICE]
     return " ".join([f"{backend} does not start{needs}: {reason}.", *advice])

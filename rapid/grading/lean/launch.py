@@ -1,7 +1,7 @@
 """The commands that start a Lean checker: checker.js for the WebAssembly Lean, or Checker.lean.
 
-Both speak one protocol, JSON lines, which checker.js describes. Checker.lean elaborates without
-an error; it has not been run by a native Lean, since none was at hand.
+Both speak one protocol, JSON lines, which checker.js describes. Checker.lean has not been run by a
+native Lean, since none was at hand; tests run it in the WebAssembly Lean.
 """
 
 import contextlib
@@ -12,12 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rapid.grading.lean.install import CHECKER, Backend, find_node
+from rapid.grading.lean.box import NoBox, boxed, try_box
+from rapid.grading.lean.install import (
+    Backend,
+    LeanUnavailable,
+    find_node,
+    native_checker,
+    toolchain,
+)
+from rapid.grading.limits import limited
 
 Role = Literal["author", "judge"]
 HERE = Path(__file__).resolve().parent
 STACK_KILOBYTES = 65536  # for deep recursion; 8192 is usual
-NATIVE_VARIABLES = ("PATH", "HOME", "LEAN_PATH", "LEAN_SYSROOT", "ELAN_HOME", "ELAN_TOOLCHAIN")
+NATIVE_MB = 16000  # Mathlib's files, which are mapped into memory, are 5000 of them
+ADVICE = "Install bubblewrap, or give --unsafe-lean, and proofs can do what the user can."
 
 # A Lean that is busy with a proof does not notice its owner's end. So a shell stands beside it in
 # the same process group. It waits for standard error to end, a pipe of which the owner holds the
@@ -56,23 +65,44 @@ def launch(backend: Backend, header: str, role: Role, unsafe: bool = False) -> L
     """Return how to start a checker on this Lean, as author or judge of proofs after `header`.
 
     Raises:
-        LeanUnavailable: there is no node for the WebAssembly Lean.
+        LeanUnavailable: no node for the WebAssembly Lean, or no box for a native one.
     """
     return (
         native(backend, role, unsafe) if backend.kind == "native" else wasm(backend, header, role)
     )
 
 
-def native(backend: Backend, role: Role, unsafe: bool) -> Launch:
-    """Lean runs as the user does, in the folder that rapid was started in, where `lake env` holds.
+def native(backend: Backend, role: Role, unsafe: bool, memory_mb: int = NATIVE_MB) -> Launch:
+    """Lean runs in a box of bubblewrap, or as the user where that is asked for.
 
-    A proof that got it to run code could do what the user can. Checker.lean refuses the words that
-    do so; whoever wants a wall behind that puts one around rapid (bubblewrap, a container).
+    Args:
+        unsafe: run it as the user: with files, network and processes in reach.
+        memory_mb: the limit on its memory, 1e6 bytes; on its address space without cgroups.
+
+    Raises:
+        LeanUnavailable: there can be no box.
     """
-    program = str(backend.folder / "lean")
-    environment = {name: os.environ[name] for name in NATIVE_VARIABLES if name in os.environ}
-    command = (program, "--run", str(CHECKER), role)
-    return Launch(command, environment, Path.cwd(), "none")
+    prefix, checker = toolchain(backend), native_checker()
+    path = [Path(entry).resolve() for entry in os.environ.get("LEAN_PATH", "").split(":") if entry]
+    environment = {
+        "PATH": str(prefix / "bin"),
+        "LEAN_SYSROOT": str(prefix),  # otherwise it starts another Lean to ask for it
+        "LEAN_PATH": ":".join(map(str, path)),
+        "LEAN_NUM_THREADS": "1",
+    }
+    program = [str(prefix / "bin" / "lean"), "--run", str(checker), role]
+    walls = "none: Lean runs as the user"
+    if not unsafe:
+        readable = [prefix, checker, *path]
+        try:
+            try_box(boxed([program[0], "--version"], readable), environment)
+            program = boxed(program, readable)
+        except NoBox as error:
+            raise LeanUnavailable(
+                f"{backend} may not run without walls: {error}. {ADVICE}"
+            ) from error
+        walls = "bubblewrap: no network, no home, no other process, nothing written"
+    return Launch(tuple(limited(program, memory_mb)), environment, Path("/"), walls)
 
 
 def wasm(backend: Backend, header: str, role: Role) -> Launch:

@@ -1,0 +1,307 @@
+import Lean
+/-!
+The export of a proof: the first part of the checker for a native Lean, of which Checker.lean is the
+second. launch.py joins them, since `lean --run` takes one file.
+
+A line is a JSON array without spaces. It stands for a name, a level, an expression or a constant,
+and refers to earlier lines of a kind by their number in it. Names and levels are counted from 1: 0
+is the anonymous name, and the level zero. What the kernel does not look at is left out: metadata,
+and the names and kinds of bound variables. The last line gives the value of the theorem.
+-/
+open Lean Elab
+
+namespace RapidChecker
+
+/-- An item of a line: a word of lower-case letters or digits, in quotes; a number; numbers. -/
+inductive Item where
+  | word (text : String)
+  | num (value : Nat)
+  | nums (values : List Nat)
+
+instance : Coe String Item := ⟨.word⟩
+instance : Coe Nat Item := ⟨.num⟩
+instance : Coe (List Nat) Item := ⟨.nums⟩
+
+def Item.show : Item → String
+  | .word text => s!"\"{text}\""
+  | .num value => toString value
+  | .nums values => s!"[{",".intercalate (values.map toString)}]"
+
+/-- The constants that a constant mentions. -/
+def usesOf (constant : ConstantInfo) : List Name :=
+  let ofType := constant.type.getUsedConstants.toList
+  match constant with
+  | .inductInfo value => ofType ++ value.ctors
+  | _ => match constant.value? (allowOpaque := true) with
+    | some value => ofType ++ value.getUsedConstants.toList
+    | none => ofType
+
+/-! ### Writing -/
+
+/-- What may be referred to by a number. -/
+inductive Node where
+  | name (value : Name)
+  | level (value : Level)
+  | expression (value : Expr)
+  deriving BEq, Hashable
+
+structure Writer where
+  text : String := ""
+  /-- The nodes that were written, with their numbers, by their hashes. -/
+  known : Std.TreeMap UInt64 (List (Node × Nat)) := {}
+  names : Nat := 1
+  levels : Nat := 1
+  expressions : Nat := 0
+
+/-- Writes to an export, or throws why there can be none. -/
+abbrev Write := StateT Writer (Except String)
+
+def writeLine (items : List Item) : Write Unit := modify fun writer =>
+  { writer with text := writer.text ++ s!"[{",".intercalate (items.map (·.show))}]\n" }
+
+/-- Return the number of `node`, which gets a line of `items` unless it has one. -/
+def numbered (node : Node) (items : Write (List Item)) : Write Nat := do
+  if let some number := ((← get).known.getD (hash node) []).lookup node then return number
+  writeLine (← items)
+  let writer ← get
+  let (number, writer) := match node with
+    | .name _ => (writer.names, { writer with names := writer.names + 1 })
+    | .level _ => (writer.levels, { writer with levels := writer.levels + 1 })
+    | .expression _ => (writer.expressions, { writer with expressions := writer.expressions + 1 })
+  let same := writer.known.getD (hash node) []
+  set { writer with known := writer.known.insert (hash node) ((node, number) :: same) }
+  return number
+
+def codePoints (text : String) : List Nat := text.toList.map (·.toNat)
+
+partial def writeName (name : Name) : Write Nat := match name with
+  | .anonymous => return 0
+  | .str pre last => numbered (.name name) do return ["str", ← writeName pre, codePoints last]
+  | .num pre last => numbered (.name name) do return ["num", ← writeName pre, last]
+
+partial def writeLevel (level : Level) : Write Nat := match level with
+  | .zero => return 0
+  | .succ below => numbered (.level level) do return ["succ", ← writeLevel below]
+  | .max a b => numbered (.level level) do return ["max", ← writeLevel a, ← writeLevel b]
+  | .imax a b => numbered (.level level) do return ["imax", ← writeLevel a, ← writeLevel b]
+  | .param name => numbered (.level level) do return ["param", ← writeName name]
+  | .mvar _ => throw "a level with a hole"
+
+partial def writeExpression : Expr → Write Nat
+  | .mdata _ inner => writeExpression inner
+  | expression => numbered (.expression expression) do match expression with
+    | .bvar index => return ["bvar", index]
+    | .sort level => return ["sort", ← writeLevel level]
+    | .const name levels => return ["const", ← writeName name, ← levels.mapM writeLevel]
+    | .app f x => return ["app", ← writeExpression f, ← writeExpression x]
+    | .lam _ type body _ => return ["lambda", ← writeExpression type, ← writeExpression body]
+    | .forallE _ type body _ => return ["forall", ← writeExpression type, ← writeExpression body]
+    | .letE _ type value body _ =>
+      return ["let", ← writeExpression type, ← writeExpression value, ← writeExpression body]
+    | .lit (.natVal value) => return ["nat", toString value]
+    | .lit (.strVal text) => return ["text", codePoints text]
+    | .proj name index inner => return ["proj", ← writeName name, index, ← writeExpression inner]
+    | _ => throw "a term with a hole"
+
+/-- The first word of a constant's line and its last items, if a theorem may add one of its kind. -/
+def kindOf? : ConstantInfo → Option (String × List Item)
+  | .defnInfo { hints := .opaque, .. } => some ("def", ["opaque"])
+  | .defnInfo { hints := .abbrev, .. } => some ("def", ["abbrev"])
+  | .defnInfo { hints := .regular height, .. } => some ("def", [height.toNat])
+  | .thmInfo _ => some ("theorem", [])
+  | .opaqueInfo _ => some ("opaque", [])
+  | _ => none
+
+def writeConstant (constant : ConstantInfo) : Write Unit := do
+  let some value := constant.value? (allowOpaque := true) | throw "adds what has no value"
+  let some (kind, hints) := kindOf? constant | throw "adds what is no theorem"
+  writeLine (.word kind :: .num (← writeName constant.name)
+    :: .nums (← constant.levelParams.mapM writeName) :: .num (← writeExpression constant.type)
+    :: .num (← writeExpression value) :: hints)
+
+def writeProof (value : Expr) : Write Unit := do writeLine ["proof", ← writeExpression value]
+
+/-! ### Reading: whatever is not exactly of this form is refused -/
+
+def readNumber (digits : List Char) : Except String Nat := do
+  if digits matches '0' :: _ :: _ then throw "a number that begins with 0"
+  let some value := (String.ofList digits).toNat? | throw "no number"
+  return value
+
+partial def readNumbers (text : List Char) (before : Array Nat) :
+    Except String (List Nat × List Char) := do
+  let (digits, rest) := text.span (·.isDigit)
+  let values := before.push (← readNumber digits)
+  match rest with
+  | ',' :: rest => readNumbers rest values
+  | ']' :: rest => return (values.toList, rest)
+  | _ => throw "a list without an end"
+
+def readItem : List Char → Except String (Item × List Char)
+  | '"' :: rest => match rest.span fun c => c.isDigit || c.isLower with
+    | (word, '"' :: rest) => return (String.ofList word, rest)
+    | _ => throw "a word without an end"
+  | '[' :: ']' :: rest => return (.nums [], rest)
+  | '[' :: rest => do
+    let (values, rest) ← readNumbers rest #[]
+    return (values, rest)
+  | text => do
+    let (digits, rest) := text.span (·.isDigit)
+    return (← readNumber digits, rest)
+
+partial def readItems (text : List Char) (before : Array Item) : Except String (List Item) := do
+  let (item, rest) ← readItem text
+  match rest with
+  | ',' :: rest => readItems rest (before.push item)
+  | [']'] => return (before.push item).toList
+  | _ => throw "an array without an end"
+
+def readLine (text : String) : Except String (List Item) := match text.toList with
+  | '[' :: rest => readItems rest #[]
+  | _ => throw "no array"
+
+/-- Above this Lean's terms do not hold the number of a bound variable. -/
+def maxBoundVariable : Nat := 1048574
+def maxLevelDepth : Nat := 1000
+def maxNumber : Nat := 2147483647
+def kernelHeartbeats : USize := 200000000
+def trustedAxioms : List Name := [``propext, ``Classical.choice, ``Quot.sound]
+/-- With these the kernel would run compiled code. -/
+def refusedConstants : List Name := [``Lean.reduceBool, ``Lean.reduceNat]
+
+structure Reader where
+  names : Array Name := #[.anonymous]
+  levels : Array Level := #[.zero]
+  expressions : Array Expr := #[]
+  /-- The environment after the header. -/
+  header : Kernel.Environment
+  /-- The header's constants that rest on nothing but `trustedAxioms`, as far as is known. -/
+  trusted : NameSet
+  /-- The statement's own constants: an export may repeat them, which changes nothing. -/
+  stated : NameSet := {}
+  /-- The header's environment with the constants that were read. -/
+  kernel : Kernel.Environment := header
+  proof : Option Expr := none
+
+/-- Reads an export, or throws what is wrong with it. -/
+abbrev Read := StateT Reader (Except String)
+
+def item {α : Type} (items : Array α) (number : Nat) : Read α := do
+  let some item := items[number]? | throw s!"there is no number {number}"
+  return item
+
+def readName (number : Nat) : Read Name := do item (← get).names number
+def readLevel (number : Nat) : Read Level := do item (← get).levels number
+def readExpression (number : Nat) : Read Expr := do item (← get).expressions number
+
+def atMost (limit value : Nat) : Read Nat := do
+  if value > limit then throw s!"{value} is above {limit}"
+  return value
+
+def readText (points : List Nat) : Read String := do
+  for point in points do
+    unless point < 0xD800 || (0xDFFF < point && point < 0x110000) do throw "no character"
+  return String.ofList (points.map Char.ofNat)
+
+def addName (name : Name) : Read Unit := modify fun reader =>
+  { reader with names := reader.names.push name }
+
+def addLevel (level : Level) : Read Unit := do
+  if level.depth > maxLevelDepth then throw "a level is too deep"
+  modify fun reader => { reader with levels := reader.levels.push level }
+
+def addExpression (expression : Expr) : Read Unit := modify fun reader =>
+  { reader with expressions := reader.expressions.push expression }
+
+/-- Add to `trusted` what `names` rest on in the header, or throw what may not be rested on. Other
+names are the kernel's to know. A loop: a library is too deep to recurse. -/
+partial def trustedWith (header : Kernel.Environment) (trusted : NameSet) :
+    List Name → Except String NameSet
+  | [] => .ok trusted
+  | name :: others =>
+    if trusted.contains name then trustedWith header trusted others
+    else match header.find? name with
+      | none => trustedWith header trusted others
+      | some constant =>
+        if constant matches .axiomInfo _ && !trustedAxioms.contains name then
+          .error s!"uses the axiom {name}"
+        else if refusedConstants.contains name then .error s!"uses {name}"
+        else trustedWith header (trusted.insert name) (usesOf constant ++ others)
+
+def trust (names : List Name) : Read Unit := do
+  let reader ← get
+  set { reader with trusted := ← trustedWith reader.header reader.trusted names }
+
+def declare (declaration : Declaration) (name : Name) : Read Unit := do
+  let reader ← get
+  if reader.stated.contains name then return
+  match reader.kernel.addDeclCore kernelHeartbeats declaration none with
+  | .ok kernel => set { reader with kernel }
+  | .error _ => throw s!"the kernel refuses {name}"
+
+def readHints : Item → Read ReducibilityHints
+  | .word "opaque" => return .opaque
+  | .word "abbrev" => return .abbrev
+  | .num height => return .regular (← atMost maxNumber height).toUInt32
+  | _ => throw "no hints"
+
+def declareConstant (kind : String) (name : Nat) (levels : List Nat) (type value : Nat)
+    (hints := ReducibilityHints.opaque) : Read Unit := do
+  let name ← readName name
+  let head : ConstantVal :=
+    { name, levelParams := ← levels.mapM readName, type := ← readExpression type }
+  let value ← readExpression value
+  match kind with
+  | "def" => declare (.defnDecl { head with value, hints, safety := .safe, all := [name] }) name
+  | "theorem" => declare (.thmDecl { head with value, all := [name] }) name
+  | "opaque" => declare (.opaqueDecl { head with value, isUnsafe := false, all := [name] }) name
+  | _ => throw "a line of no known form"
+
+def readEntry (items : List Item) : Read Unit := do
+  if (← get).proof.isSome then throw "more after the proof"
+  match items with
+  | [.word "str", .num pre, .nums last] => addName (.str (← readName pre) (← readText last))
+  | [.word "num", .num pre, .num last] =>
+    addName (.num (← readName pre) (← atMost maxNumber last))
+  | [.word "succ", .num below] => addLevel (.succ (← readLevel below))
+  | [.word "max", .num a, .num b] => addLevel (.max (← readLevel a) (← readLevel b))
+  | [.word "imax", .num a, .num b] => addLevel (.imax (← readLevel a) (← readLevel b))
+  | [.word "param", .num name] => addLevel (.param (← readName name))
+  | [.word "bvar", .num index] => addExpression (.bvar (← atMost maxBoundVariable index))
+  | [.word "sort", .num level] => addExpression (.sort (← readLevel level))
+  | [.word "const", .num name, .nums levels] =>
+    trust [← readName name]
+    addExpression (.const (← readName name) (← levels.mapM readLevel))
+  | [.word "app", .num f, .num x] =>
+    addExpression (.app (← readExpression f) (← readExpression x))
+  | [.word "lambda", .num type, .num body] =>
+    addExpression (.lam `x (← readExpression type) (← readExpression body) .default)
+  | [.word "forall", .num type, .num body] =>
+    addExpression (.forallE `x (← readExpression type) (← readExpression body) .default)
+  | [.word "let", .num type, .num value, .num body] =>
+    addExpression (.letE `x (← readExpression type) (← readExpression value)
+      (← readExpression body) false)
+  | [.word "nat", .word digits] => addExpression (.lit (.natVal (← readNumber digits.toList)))
+  | [.word "text", .nums points] => addExpression (.lit (.strVal (← readText points)))
+  | [.word "proj", .num name, .num index, .num inner] =>
+    trust [← readName name]
+    addExpression
+      (.proj (← readName name) (← atMost maxNumber index) (← readExpression inner))
+  | [.word "def", .num name, .nums levels, .num type, .num value, hints] =>
+    declareConstant "def" name levels type value (← readHints hints)
+  | [.word kind, .num name, .nums levels, .num type, .num value] =>
+    declareConstant kind name levels type value
+  | [.word "proof", .num value] =>
+    let value ← readExpression value
+    modify fun reader => { reader with proof := some value }
+  | _ => throw "a line of no known form"
+
+/-- Read an export, split at the ends of its lines. `number`: of its first line. -/
+def readLines (number : Nat) : List String → Read Unit
+  | [] => throw "a line without an end"
+  | [""] => return
+  | line :: lines => do
+    try readEntry (← readLine line) catch why => throw s!"line {number}: {why}"
+    readLines (number + 1) lines
+
+end RapidChecker

@@ -1,0 +1,128 @@
+"""A box of bubblewrap for a native Lean: no network, no home, no process but its own.
+
+It is also a program, which stands between Lean and its owner:
+
+    python box.py COMMAND...
+
+runs `COMMAND`, of bubblewrap, with a filter of system calls as file descriptor `FILTER`. It stays,
+since bubblewrap ends with the thread that started it, and an owner's threads come and go.
+"""
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+FILTER = 3
+SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
+TRIAL_SECONDS = 60
+
+# From linux/bpf_common.h and linux/seccomp.h: a word of data is loaded, compared, or returned.
+LOAD, IF_EQUAL, IF_ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets; an argument's low half comes first
+ALLOW, REFUSE, UNKNOWN = 0x7FFF_0000, 0x0005_0000 | 1, 0x0005_0000 | 38  # EPERM, ENOSYS
+CLONE_THREAD = 0x0001_0000
+CLONE3 = 435  # its flags are out of a filter's sight; without it, C libraries use clone
+HIGHEST = 0x3FFF_FFFF  # above are the calls of the x32 interface
+
+# By os.uname().machine: AUDIT_ARCH from linux/audit.h, clone, and the numbers of what is refused.
+# Threads are allowed, processes are not: Lean starts none.
+MACHINES = {
+    # fork, vfork, ptrace, unshare, keyctl, bpf, userfaultfd, perf_event_open, io_uring_setup
+    "x86_64": (0xC000_003E, 56, (57, 58, 101, 272, 250, 321, 323, 298, 425)),
+    "aarch64": (0xC000_00B7, 220, (117, 97, 219, 280, 282, 241, 425)),
+}
+
+
+class NoBox(RuntimeError):
+    """There can be no box here. The message says why."""
+
+
+def boxed(program: Sequence[str], readable: Sequence[Path]) -> list[str]:
+    """Return the command line that runs `program` in a box, where it can read only `readable`.
+
+    Raises:
+        NoBox: bubblewrap is missing, or this kernel's seccomp filters are of another machine.
+    """
+    if os.uname().machine not in MACHINES:
+        raise NoBox(f"no filter of system calls is written for {os.uname().machine}")
+    if (bubblewrap := shutil.which("bwrap")) is None:
+        raise NoBox("bubblewrap is not installed: there is no `bwrap` on PATH")
+    paths = [path for path in (*SYSTEM, *map(str, readable)) if os.path.exists(path)]
+    binds = [word for path in dict.fromkeys(paths) for word in ("--ro-bind", path, path)]
+    command = [bubblewrap, "--unshare-all", "--die-with-parent", "--new-session"]
+    command += ["--cap-drop", "ALL", "--seccomp", str(FILTER)]
+    command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", *binds]
+    command += ["--remount-ro", "/", "--chdir", "/", "--", *program]
+    # No site packages, nothing read from the environment.
+    return [sys.executable, "-I", "-S", str(Path(__file__).resolve()), *command]
+
+
+def try_box(command: Sequence[str], environment: dict[str, str]) -> None:
+    """Run a boxed command that should end well.
+
+    Raises:
+        NoBox: it does not.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TRIAL_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NoBox(f"bubblewrap does not work here: {error}") from error
+    if done.returncode != 0:
+        said = done.stderr.strip() or f"exit status {done.returncode}"
+        raise NoBox(f"bubblewrap does not work here: {said}")
+
+
+def program_of(machine: str) -> bytes:
+    """Return the filter in the kernel's language: an array of struct sock_filter."""
+    architecture, clone, refused = MACHINES[machine]
+    steps = [
+        (LOAD, 0, 0, ARCHITECTURE),
+        (IF_EQUAL, 1, 0, architecture),  # a 32-bit call has other numbers
+        (RETURN, 0, 0, REFUSE),
+        (LOAD, 0, 0, NUMBER),
+        (IF_ANY_BIT, 0, 1, ~HIGHEST & 0xFFFF_FFFF),
+        (RETURN, 0, 0, REFUSE),
+        (IF_EQUAL, 0, 1, CLONE3),
+        (RETURN, 0, 0, UNKNOWN),
+    ]
+    for number in refused:
+        steps += [(IF_EQUAL, 0, 1, number), (RETURN, 0, 0, REFUSE)]
+    steps += [
+        (IF_EQUAL, 1, 0, clone),
+        (RETURN, 0, 0, ALLOW),
+        (LOAD, 0, 0, FIRST_ARGUMENT),
+        (IF_ANY_BIT, 0, 1, CLONE_THREAD),
+        (RETURN, 0, 0, ALLOW),
+        (RETURN, 0, 0, REFUSE),
+    ]
+    return b"".join(struct.pack("HBBI", *step) for step in steps)
+
+
+def main(command: list[str]) -> int:
+    """Run bubblewrap to its end. Returns its exit status."""
+    import resource
+
+    made = os.memfd_create("filter")
+    os.write(made, program_of(os.uname().machine))
+    os.lseek(made, 0, os.SEEK_SET)
+    os.dup2(made, FILTER)
+    # After the filter, which is a file too: what is written in the box takes up memory.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    status = subprocess.call(command, pass_fds=[FILTER])
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,222 @@
+"""The box of a native Lean, tried by a stand-in in the place of `lean` that runs Python."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rapid.grading.lean import LeanUnavailable, box, install
+from rapid.grading.lean.install import Backend
+from rapid.grading.lean.launch import Launch, launch
+
+STAND_IN = """#!{python} -S
+import json, os, sys
+
+if sys.argv[1] == "--version":
+    print("Lean (version 4.99.0, x86_64-unknown-linux-gnu, commit 0, Release)")
+elif sys.argv[1] == "--print-prefix":
+    print({prefix!r})
+else:
+    assert sys.argv[1] == "--run" and sys.argv[2].endswith("Checker.lean")
+    role = sys.argv[3]
+    exec(json.loads(sys.stdin.readline())["header"])
+"""
+
+needs_bubblewrap = pytest.mark.skipif(
+    shutil.which("bwrap") is None, reason="bubblewrap is not installed"
+)
+
+
+@pytest.fixture
+def backend(tmp_path, monkeypatch) -> Backend:
+    """The stand-in, found through a link as elan's is, in a home of its own."""
+    home = tmp_path / "home"
+    (home / "toolchain" / "bin").mkdir(parents=True)
+    (home / "secret").write_text("secret")
+    program = home / "toolchain" / "bin" / "lean"
+    python = os.path.realpath(sys.executable)
+    program.write_text(STAND_IN.format(python=python, prefix=str(home / "toolchain")))
+    program.chmod(0o755)
+    (home / "bin").mkdir()
+    (home / "bin" / "lean").symlink_to(program)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("RAPID_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_TOKEN", "token")
+    # Where Lean would find Mathlib, the stand-in finds Python.
+    monkeypatch.setenv("LEAN_PATH", f"{sys.base_prefix}")
+    return Backend("native", "4.99.0", home / "bin")
+
+
+def started(how: Launch, code: str) -> tuple[subprocess.Popen, int]:
+    """The process and the lifeline by which it notices its owner's end, as in process.py."""
+    guarded, lifeline = os.pipe()
+    process = subprocess.Popen(
+        how.command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=guarded,
+        env=how.environment,
+        cwd=how.folder,
+        start_new_session=True,
+    )
+    os.close(guarded)
+    process.stdin.write(json.dumps({"header": code}).encode() + b"\n")
+    process.stdin.flush()
+    return process, lifeline
+
+
+def said(how: Launch, code: str) -> str:
+    """What `code` prints in the place of Lean."""
+    process, lifeline = started(how, code)
+    try:
+        output, _ = process.communicate(timeout=30)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        os.close(lifeline)
+    return output.decode()
+
+
+def attempt(code: str) -> str:
+    """Code that says what an error is called, or that there was none."""
+    body = "\n".join(f"    {line}" for line in code.splitlines())
+    return f"try:\n{body}\n    print('done')\nexcept OSError as error:\n    print('refused')"
+
+
+def living(marker: str) -> list[int]:
+    """The processes with `marker` in their command lines, also those in other namespaces."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            pass
+    return found
+
+
+@needs_bubblewrap
+class TestBox:
+    @pytest.mark.parametrize("role", ["author", "judge"])
+    def test_both_roles_run_in_it(self, backend, role):
+        how = launch(backend, "", role, unsafe=False)
+        assert said(how, "print(role)") == f"{role}\n"
+        assert "bubblewrap" in how.walls
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "open(os.path.join(HOME, 'secret')).read()",
+            "os.listdir(HOME + '/bin')",
+            "open('/etc/passwd').read()",
+            "os.write(os.open('/tmp/made', os.O_CREAT | os.O_WRONLY), b'x')",
+            "open(sys.argv[2], 'a')",
+            "import socket; socket.create_connection(('127.0.0.1', PORT))",
+            "os.fork()",
+            "os.posix_spawn(sys.executable, ['python'], {})",
+            "os.kill(OUTSIDE, 0)",
+        ],
+    )
+    def test_it_refuses(self, backend, code):
+        import socket
+
+        known = {"HOME": os.environ["HOME"], "OUTSIDE": os.getpid()}
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            known["PORT"] = server.getsockname()[1]
+            names = "".join(f"{name} = {value!r}\n" for name, value in known.items())
+            # A file's size is limited by a signal, unless that is ignored.
+            names += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            attack = names + attempt(code)
+            assert said(launch(backend, "", "author", unsafe=False), attack) == "refused\n"
+            # The attack is one that works without the box.
+            if "kill" in code or "passwd" in code:
+                assert said(launch(backend, "", "author", unsafe=True), attack) == "done\n"
+
+    def test_it_has_threads(self, backend):
+        code = "import threading; t = threading.Thread(target=print, args=('x',)); t.start()"
+        assert said(launch(backend, "", "author"), code) == "x\n"
+
+    def test_it_has_no_environment_but_leans(self, backend):
+        allowed = {"PATH", "LEAN_SYSROOT", "LEAN_PATH", "LEAN_NUM_THREADS", "PWD", "LC_CTYPE"}
+        names = json.loads(said(launch(backend, "", "author"), "print(json.dumps([*os.environ]))"))
+        assert set(names) - {"OLDPWD", "SHLVL", "_"} <= allowed
+        assert "HF_TOKEN" not in names
+
+    def test_its_memory_is_limited(self, backend, monkeypatch):
+        from rapid.grading.lean import launch as module
+
+        how = module.native(backend, "author", unsafe=False, memory_mb=1000)
+        code = "print('start', flush=True); x = bytearray(2 * 10**9); print('end')"
+        assert said(how, code) == "start\n"
+
+    @pytest.mark.parametrize("end", ["owner", "process", "group"])
+    def test_nothing_outlives_its_owner(self, backend, end, tmp_path):
+        code = "print('ready', flush=True)\nimport time\ntime.sleep(3600)"
+        process, lifeline = started(launch(backend, "", "author"), code)
+        assert process.stdout.readline() == b"ready\n"
+        assert living(str(tmp_path))
+        if end == "process":
+            process.kill()
+        elif end == "group":
+            os.killpg(process.pid, signal.SIGKILL)
+        os.close(lifeline)
+        process.wait(timeout=10)
+        deadline = time.monotonic() + 10
+        while living(str(tmp_path)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert living(str(tmp_path)) == []
+
+    def test_it_outlives_the_thread_that_started_it(self, backend):
+        import threading
+
+        made = []
+        how = launch(backend, "", "author")
+        code = "print('ready', flush=True); print(sys.stdin.readline().strip())"
+
+        def start():
+            made.extend(started(how, code))
+            made[0].stdout.readline()
+
+        thread = threading.Thread(target=start)
+        thread.start()
+        thread.join()
+        time.sleep(0.5)  # for a signal that should not come
+        process, lifeline = made
+        output, _ = process.communicate(b"hello\n", timeout=30)
+        os.close(lifeline)
+        assert output == b"hello\n"
+
+
+class TestWithout:
+    def test_without_bubblewrap_it_refuses(self, backend, monkeypatch):
+        monkeypatch.setattr(box.shutil, "which", lambda _: None)
+        with pytest.raises(LeanUnavailable, match=r"bwrap.*Install bubblewrap.*--unsafe-lean"):
+            launch(backend, "", "judge", unsafe=False)
+
+    def test_where_bubblewrap_does_not_work_it_refuses(self, backend, monkeypatch):
+        monkeypatch.setattr(box.shutil, "which", lambda _: "/bin/false")
+        with pytest.raises(LeanUnavailable, match="does not work here"):
+            launch(backend, "", "judge", unsafe=False)
+
+    def test_unsafe_runs_without_and_says_so(self, backend, monkeypatch):
+        monkeypatch.setattr(box.shutil, "which", lambda _: None)
+        how = launch(backend, "", "judge", unsafe=True)
+        assert how.walls.startswith("none")
+        assert said(how, "print(role)") == "judge\n"
+
+
+def test_the_toolchain_is_found_behind_elans_stand_in(backend, tmp_path):
+    assert install.toolchain(backend) == (tmp_path / "home" / "toolchain").resolve()
+
+
+def test_relative_folders_of_the_library_are_made_absolute(backend, monkeypatch, tmp_path):
+    (tmp_path / "proofs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEAN_PATH", "proofs")
+    how = launch(backend, "", "author", unsafe=True)
+    assert how.environment["LEAN_PATH"] == str((tmp_path / "proofs").resolve())
