@@ -7,6 +7,7 @@ from rapid.grading import reasons
 from rapid.grading.base import SteadyGrader, steady
 from rapid.grading.lean import LeanChecker, LeanUnavailable, ensure_lean
 from rapid.grading.lean.extract import readings, stated
+from rapid.grading.lean.launch import walls
 from rapid.records import LeanProblem, Verdict
 from rapid.sections import STRICT, Grading
 
@@ -36,7 +37,7 @@ class LeanGrader:
         self._checkers.clear()
 
     def walls(self) -> str:
-        return "native Lean may be without walls (unsafe_lean)" if self.unsafe else ""
+        return walls(self.unsafe)
 
     def prepare(self, problem: LeanProblem) -> None:
         """Start a Lean with the problem's header in it."""
@@ -58,8 +59,11 @@ class LeanGrader:
                 break
         return next((verdict for verdict in verdicts if verdict.reward), verdicts[0])
 
+    def _new(self, header: str) -> LeanChecker:
+        return LeanChecker(self.timeout, header, unsafe=self.unsafe).start()
+
     def _checker(self, header: str) -> LeanChecker:
-        checker = self._checkers.pop(header, None) or LeanChecker(self.timeout, header).start()
+        checker = self._checkers.pop(header, None) or self._new(header)
         while len(self._checkers) >= MAX_CHECKERS:
             self._checkers.pop(next(iter(self._checkers))).stop()
         self._checkers[header] = checker  # the last used is the last

@@ -258,7 +258,7 @@ class TestMath:
         threading.Timer(0.3, victim.kill).start()
         with pytest.raises(GraderDied):
             grader.grade(PROBLEM, self.ANSWER)
-        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+        assert_gone(child)
         assert grader.grade(PROBLEM, self.ANSWER).reward == 1
 
     def test_the_alarm_is_the_answers_failure(self):
@@ -274,6 +274,14 @@ class TestMath:
         monkeypatch.undo()
         grader.timeout = 5.0
         assert grader.grade(PROBLEM, self.ANSWER).reward == 1
+
+
+def assert_gone(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        deadline = time.monotonic() + 30
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 def descendants() -> list[psutil.Process]:

@@ -56,7 +56,6 @@ class LeanProcess:
         self._backend = backend
         self._header = header
         how = launch(backend, header, role, unsafe)
-        self.walls = how.walls
         self._scratch = how.scratch
         guarded, self._lifeline = os.pipe()  # it ends with us, whatever ends us: see launch.py
         try:
