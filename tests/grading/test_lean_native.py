@@ -1,12 +1,244 @@
-"""Checker.lean, which only a native Lean can run: here it is elaborated, no more."""
+"""The native Lean's checker, run by the interpreter of the WebAssembly Lean, since none is at hand.
 
-from rapid.grading.lean import LeanChecker, checker, install, launch
+Its library has compiled functions, but not all that it takes to compile their callers. So a few
+functions of the library are given again here, and three things are not run: `serve`, with its
+reading of standard input; proofs that use the library's theorems, which look like axioms here; and
+whatever is about definitions, at which this interpreter dies for a reason that is not known.
+"""
+
+import json
+import re
+
+import lean_attacks
+import pytest
+
+from rapid.grading import reasons
+from rapid.grading.lean import LeanChecker, ensure_lean, install, launch
+from rapid.grading.lean.process import LeanProcess
+
+pytestmark = pytest.mark.slow  # minutes, for all together
+
+# By the names that the compiler gives to what it makes of them.
+LIBRARY = """
+def List.reverse._redArg (items : List Nat) : List Nat := go items [] where
+  go : List Nat → List Nat → List Nat
+    | [], done => done
+    | item :: items, done => go items (item :: done)
+def List.appendTR._redArg (a b : List Nat) : List Nat := match a with
+  | [] => b
+  | item :: items => item :: List.appendTR._redArg items b
+def List.all._redArg (items : List Nat) (holds : Nat → Bool) : Bool := match items with
+  | [] => true
+  | item :: items => holds item && List.all._redArg items holds
+def List.any._redArg (items : List Nat) (holds : Nat → Bool) : Bool := match items with
+  | [] => false
+  | item :: items => holds item || List.any._redArg items holds
+def List.findSome?._redArg (f : Nat → Option String) : List Nat → Option String
+  | [] => none
+  | item :: items => match f item with
+    | none => List.findSome?._redArg f items
+    | found => found
+def List.head!._redArg (other : Lean.Elab.Command.Scope) :
+    List Lean.Elab.Command.Scope → Lean.Elab.Command.Scope
+  | [] => other
+  | item :: _ => item
+def Lean.Name.toStringWithToken._at_.Lean.Name.toString.spec_0 (_ : Lean.Name) (_ : Bool) :
+    String := "a name"
+def Lean.Parser.mkInputContext._redArg (inputString fileName : String) (_ : Bool)
+    (endPos : String.Pos.Raw) : Lean.Parser.InputContext :=
+  { inputString, fileName, fileMap := .ofString inputString, endPos, endPos_valid := sorry }
+"""
+
+# `#answers` ends the header with an error, whose text is the answers.
+COMMANDS = """
+namespace RapidChecker
+def given : List (String × String × String × String) := [CASES]
+def optionOf (env : Environment) (text : String) : String :=
+  match Parser.runParserCategory env `tactic text with
+  | .error why => why
+  | .ok stx => match refusal? stx with
+    | some why => why
+    | none => "let through"
+def answerTo (base : Command.State) (memory : IO.Ref Memory) :
+    String × String × String × String → IO String
+  | ("author", name, text, _) => do
+    let answer ← author base (.str .anonymous name) text
+    return answer.text?.getD answer.why
+  | ("judge", name, statement, text) => return (← answerJudge base memory name statement text).why
+  | (_, text, _, _) => return optionOf base.env text
+def allAnswers (base : Command.State) (memory : IO.Ref Memory) (before : String) :
+    List (String × String × String × String) → IO String
+  | [] => return before ++ "]"
+  | case :: cases => do
+    let answer ← answerTo base memory case
+    allAnswers base memory (before ++ "," ++ (Json.str answer).compress) cases
+syntax (name := answers) "#answers" : command
+@[command_elab answers] def answer : Command.CommandElab := fun _ _ state => do
+  let base ← state.get
+  let text ← (do allAnswers base (← IO.mkRef {}) "[0" given : IO String).toBaseIO
+  match text with
+  | .ok text => throw (.error .missing (.ofFormat text))
+  | .error why => throw (.error .missing (.ofFormat (toString why)))
+end RapidChecker
+#answers
+"""
+STATEMENT = "theorem p1 (p q : Prop) (h : p ∧ q) : q ∧ p :="
+PROOFS = {
+    "a term": " ⟨h.2, h.1⟩",
+    "a lemma beside": " by\n  have swap : ∀ a b : Prop, a ∧ b → b ∧ a := fun _ _ h => ⟨h.2, h.1⟩\n"
+    "  exact swap p q h",
+    "cases": " by\n  cases h with\n  | intro a b => exact And.intro b a",
+    "a let": " let a := h.2; ⟨a, h.1⟩",
+}
+WRONG = {
+    " ⟨h.1, h.2⟩": reasons.WRONG_ANSWER,
+    " by sorry": reasons.FORBIDDEN,
+    " by simp (maxSteps := 1 + 1)": reasons.FORBIDDEN,
+    " by exact (": reasons.UNPARSABLE,
+    " ⟨h.2, h.1⟩\naxiom cheat : False": reasons.UNPARSABLE,
+}
+LET_THROUGH = [
+    "simp (maxSteps := 500)",
+    "simp (config := { maxSteps := 500, decide := true })",
+    "rw (occs := .pos [1, 2]) [h]",
+    "rw (occs := .all) [h]",
+    "decide +kernel",
+]
+COMPUTED = [
+    "simp (maxSteps := 1 + 1)",
+    "simp (maxSteps := f)",
+    "simp (config := { maxSteps := f 3 })",
+    "simp (config := f)",
+    "rw (occs := .pos [f]) [h]",
+    "constructor <;> simp (maxSteps := (fun x => x) 3)",
+    "simp (maxSteps := by exact 3)",
+    "simp (maxSteps := let x := 3; x)",
+]
 
 
-def test_the_native_checker_elaborates(monkeypatch, tmp_path):
-    # This Lean's library lacks what it would take to compile the definitions.
-    source = install.CHECKER.read_text(encoding="utf-8")
-    source = source.replace("open Lean Elab", "noncomputable section\nopen Lean Elab", 1)
-    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
-    with LeanChecker(timeout=1, header=source) as lean:
-        assert 0 < lean.wait_ready() < checker.START_SECONDS
+def compact(export: bytes) -> str:
+    """An export without the spaces that Python writes; what is no UTF-8 is refused before."""
+    return export.decode("latin-1").replace(", ", ",")
+
+
+def literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\\u0000", "\\x00").replace("\\b", "\\x08")
+
+
+def checker_source() -> str:
+    parts = [part.read_text(encoding="utf-8") for part in install.CHECKER_PARTS]
+    source = "\n".join(parts).replace("import Lean\n", "")
+    # What stands behind needs more of the library than there is.
+    return source[: source.index("def fieldOf")] + "\nend RapidChecker\n"
+
+
+def answers(cases: list[tuple[str, ...]], folder, patch) -> list[str]:
+    """What Checker.lean answers to the cases, in the WebAssembly Lean."""
+    shown = ",\n".join("(" + ", ".join(map(literal, [*case, "", ""][:4])) + ")" for case in cases)
+    header = "import Lean\n" + LIBRARY + checker_source() + COMMANDS.replace("CASES", shown)
+    patch.setattr(launch, "image_path", lambda *_: folder / "image")
+    process = LeanProcess(ensure_lean(), header, "author", (), unsafe=False)
+    try:
+        why = process._read(lambda answer: "ready" in answer, 300)["why"]
+    finally:
+        process.kill()
+    found = re.search(r"\[0,.*\]", why, re.DOTALL)
+    assert found, why[:1000]
+    return json.loads(found[0])[1:]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("native")
+
+
+def short(exports: dict[str, bytes]) -> dict[str, bytes]:
+    """Those that the interpreter reads in a second, without a definition of the right form."""
+    return {
+        label: export
+        for label, export in exports.items()
+        if len(export) < 3000 and label != "a hint that is none"
+    }
+
+
+@pytest.fixture(scope="module")
+def answered(folder):
+    """Checker.lean's answers to all cases, by kind and label."""
+    exports = {
+        ("false", label): ("theorem p1 : False :=", export)
+        for label, export in short(lean_attacks.EXPORTS_OF_FALSE).items()
+    }
+    exports |= {
+        ("form", label): ("theorem p1 : True :=", export)
+        for label, export in short(lean_attacks.BAD_FORMS).items()
+    }
+    exports["honest", ""] = ("theorem p1 : True :=", lean_attacks.HONEST)
+    with LeanChecker(timeout=60) as checker:
+        checker.wait_ready()
+        for label, proof in PROOFS.items():
+            request = {"name": "p1", "statement": STATEMENT, "proof": proof}
+            _, export = checker._processes["author"].ask(request, 60)
+            exports["from the other author", label] = (STATEMENT, export)
+    cases = {
+        key: ("judge", "p1", statement, compact(export))
+        for key, (statement, export) in exports.items()
+    }
+    cases |= {("author", proof): ("author", "p1", STATEMENT + proof) for proof in WRONG}
+    cases |= {("author", label): ("author", "p1", STATEMENT + PROOFS[label]) for label in PROOFS}
+    cases |= {("option", text): ("option", text) for text in LET_THROUGH + COMPUTED}
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        # The interpreter's stack bears some ten cases of a kind.
+        for kind in dict.fromkeys(kind for kind, _ in cases):
+            keys = [key for key in cases if key[0] == kind]
+            for some in (keys[start : start + 10] for start in range(0, len(keys), 10)):
+                found |= zip(
+                    some, answers([cases[key] for key in some], folder, patch), strict=True
+                )
+    return found
+
+
+def test_an_honest_export_passes(answered):
+    assert answered["honest", ""] == reasons.PASSED
+
+
+@pytest.mark.parametrize("label", short(lean_attacks.EXPORTS_OF_FALSE))
+def test_no_export_proves_false(answered, label):
+    assert answered["false", label] == reasons.FORBIDDEN
+
+
+@pytest.mark.parametrize("label", short(lean_attacks.BAD_FORMS))
+def test_an_export_of_another_form_is_refused(answered, label):
+    assert answered["form", label] == reasons.FORBIDDEN
+
+
+@pytest.mark.parametrize("label", PROOFS)
+def test_the_judge_reads_what_the_other_author_writes(answered, label):
+    assert answered["from the other author", label] == reasons.PASSED
+
+
+def test_the_other_judge_reads_what_the_author_writes(answered):
+    goal = {"name": "p1", "statement": STATEMENT}
+    with LeanChecker(timeout=60) as checker:
+        checker.wait_ready()
+        judge = checker._processes["judge"]
+        verdicts = {
+            label: judge.ask(goal, 60, answered["author", label].encode())[0]["why"]
+            for label in PROOFS
+        }
+    assert verdicts == dict.fromkeys(PROOFS, reasons.PASSED)
+
+
+@pytest.mark.parametrize("proof", WRONG)
+def test_the_author_refuses_with_the_reasons_of_the_other(answered, proof):
+    assert answered["author", proof] == WRONG[proof]
+
+
+@pytest.mark.parametrize("text", LET_THROUGH)
+def test_literal_options_are_let_through(answered, text):
+    assert answered["option", text] == "let through"
+
+
+@pytest.mark.parametrize("text", COMPUTED)
+def test_computed_options_are_refused(answered, text):
+    assert answered["option", text] == "an option's value is computed"
