@@ -187,7 +187,7 @@ def leans(folder: Path) -> list[int]:
     return [pid for pid, line in running(folder).items() if "Checker.lean" in line]
 
 
-def assert_gone(processes: list[int], seconds: float = 3) -> None:
+def assert_gone(processes: list[int], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while any(map(is_alive, processes)) and time.monotonic() < deadline:
         time.sleep(0.05)

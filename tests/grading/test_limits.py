@@ -68,7 +68,6 @@ def test_a_group_of_its_own_limits_a_grader_where_cgroups_are_delegated(fake_cgr
     [group] = [g for g in fake_cgroups.glob("rapid-*") if read(g, "memory.max") == "1000000000"]
     assert int(read(group, "cgroup.procs")) > 0
     assert read(group, "memory.swap.max") == "0"
-    assert read(group, "memory.oom.group") == "1"
 
 
 def read(group: Path, name: str) -> str:

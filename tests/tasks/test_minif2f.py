@@ -189,7 +189,7 @@ def test_each_header_has_its_checker_and_the_oldest_goes(monkeypatch):
     events = []
 
     class Checker:
-        def __init__(self, timeout, header):
+        def __init__(self, timeout, header, unsafe=False):
             self.header = header
 
         def start(self):
@@ -216,7 +216,7 @@ def test_readings_share_their_time(monkeypatch):
     asked = []
 
     class Checker:
-        def __init__(self, *_):
+        def __init__(self, *_, **__):
             pass
 
         def start(self):
