@@ -196,6 +196,14 @@ def answered(folder):
     return ask
 
 
+def test_the_whole_of_it_elaborates(monkeypatch, tmp_path):
+    source = install.native_checker().read_text(encoding="utf-8")
+    source = source.replace("open Lean Elab", "noncomputable section\nopen Lean Elab", 1)
+    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+    with LeanChecker(timeout=1, header=source) as lean:
+        assert lean.wait_ready() > 0
+
+
 def test_an_honest_export_passes(answered):
     assert answered("honest", "") == reasons.PASSED
 
