@@ -64,7 +64,7 @@ def examine(
             if not os.path.isfile(path) or (hashed and digest(path) != expected)
         ]
         found.changed |= dict.fromkeys(changed, job)
-        why = _why_stale(job, manifest, written, folders, digest)
+        why = _why_stale(job, manifest, written, folders, found, digest)
         if not why:  # of what it wrote, what is unchanged can be relied on
             written |= {p: d for p, d in manifest["outputs"].items() if p not in changed}
         if why or changed:
@@ -84,18 +84,25 @@ def _read(job: Job) -> dict | None:
 
 
 def _why_stale(
-    job: Job, manifest: dict, written: dict[str, str], folders: set[str], digest: Callable
+    job: Job,
+    manifest: dict,
+    written: dict[str, str],
+    folders: set[str],
+    found: Findings,
+    digest: Callable,
 ) -> str:
     """Why what it was made from is not what there is."""
     if keys := differences(manifest["spec"], job.spec.model_dump(mode="json")):
         return f"made with other parameters: {', '.join(keys[:3])}{', ...' * (len(keys) > 3)}"
+    complete = {each.folder for each in found.current}
     for path, expected in manifest["inputs"].items():
+        owners = {str(folder) for folder in Path(path).parents} & folders
         if path in written:
             same = written[path] == expected
-        elif any(str(folder) in folders for folder in Path(path).parents):
+        elif owners and (expected or not owners <= complete):
             return f"what it read is not up to date: {path}"
-        else:
-            same = os.path.isfile(path) and digest(path) == expected
+        else:  # a file of the user's, or one that a finished job may write and did not
+            same = (digest(path) if os.path.isfile(path) else "") == expected
         if not same:
             return f"what it read has changed: {path}"
     return ""

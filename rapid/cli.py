@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,8 +19,11 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from rapid import __version__, specs
+from rapid.grading.base import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
+from rapid.grading.reasons import INFRASTRUCTURE
 from rapid.records import BadInput, RunSummary
+from rapid.sections import Grading
 from rapid.tasks import TASKS, get_task
 
 
@@ -33,7 +37,7 @@ def run(arguments: list[str]) -> int:
     except (BadInput, FileNotFoundError) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 2
-    except LeanUnavailable as error:
+    except (GraderDied, GradingFailed, LeanUnavailable) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 1
 
@@ -101,6 +105,11 @@ def _add_grade(commands) -> None:
         "--workers", type=_positive(int), help="graders side by side; default: cores"
     )
     grade.add_argument("--timeout", type=_positive(float), help="seconds a completion")
+    for option, meaning in [
+        ("--unsafe-sandbox", "run Python completions also where no wall stands around them"),
+        ("--unsafe-lean", "run a native Lean also where no wall stands around it"),
+    ]:
+        grade.add_argument(option, action="store_true", help=meaning)
     grade.set_defaults(run=_grade)
 
 
@@ -253,6 +262,7 @@ def _train(args) -> None:
             summary = train(spec, args.model, args.data, args.out)
     if summary.runtime:
         print(f"{args.out}: {summary.runtime.total:.1f} s of training", file=sys.stderr)
+        _say_ungraded(summary.reasons)
     else:
         print(f"{args.out}: not trained: {summary.note}", file=sys.stderr)
 
@@ -264,6 +274,12 @@ def _evaluate(args) -> None:
     evaluation = evaluate(spec, args.model, args.data, args.out)
     figures = [f"pass@{k} {value:.1%}" for k, value in evaluation.pass_at.items()]
     print(f"{args.out}: {', '.join(figures) or evaluation.note}", file=sys.stderr)
+    _say_ungraded(evaluation.reasons)
+
+
+def _say_ungraded(reasons: dict[str, int]) -> None:
+    if count := reasons.get(INFRASTRUCTURE):
+        print(f"{count} of {sum(reasons.values())} not graded: the grader died", file=sys.stderr)
 
 
 def _ask(args) -> None:
@@ -303,10 +319,12 @@ def _grade(args) -> int:
             submissions,
             workers=args.workers or len(usable_cores()),
             timeout=args.timeout or task.usual_timeout,
+            policy=Grading(unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean),
             progress=bar.update,
         )
     for submission, verdict in zip(submissions, verdicts, strict=True):
         print(json.dumps({"id": submission.id, **verdict.model_dump()}))
+    _say_ungraded(Counter(verdict.reason for verdict in verdicts))
     return 0
 
 

@@ -21,7 +21,9 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
 
     task = get_task(spec.benchmark)
     missing = task.unavailable()
-    kept, reasons = ([], Counter()) if missing else _sample_and_grade(spec, task, teacher, train)
+    kept, reasons, walls = [], Counter(), ""
+    if not missing:
+        kept, reasons, walls = _sample_and_grade(spec, task, teacher, train)
     samples = folder / "samples.jsonl"
     write_jsonl(samples, kept)
     write_manifest(
@@ -34,6 +36,7 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
         problems=len({demonstration.id for demonstration in kept}),
         reasons=dict(reasons),
         unavailable=missing or "",
+        walls=walls,
     )
 
 
@@ -41,23 +44,24 @@ def _sample_and_grade(spec: DistillSpec, task, teacher: Path, train: Path):
     from rapid.sampling import sampler
 
     problems = [p for p in read_jsonl(train, task.row_type) for _ in range(spec.samples)]
-    with sampler(
-        spec.compute.sampler,
-        teacher,
-        chat=spec.chat,
-        precision=spec.precision,
-        seed=spec.data_seed,
-        tensor_parallel=spec.tensor_parallel,
-    ) as opened:
-        samples = opened.sample(
-            [render(task.name, problem, spec.chat) for problem in problems],
-            max_tokens=spec.max_completion_length,
-            temperature=spec.temperature,
-            top_p=spec.top_p,
+    # First: where completions cannot be graded, none need be sampled.
+    with task.grader(spec.timeout, policy=spec.grading) as grader:
+        with sampler(
+            spec.compute.sampler,
+            teacher,
+            chat=spec.chat,
+            precision=spec.precision,
             seed=spec.data_seed,
-        )
-    kept, reasons = [], Counter()
-    with task.grader(spec.timeout) as grader:
+            tensor_parallel=spec.tensor_parallel,
+        ) as opened:
+            samples = opened.sample(
+                [render(task.name, problem, spec.chat) for problem in problems],
+                max_tokens=spec.max_completion_length,
+                temperature=spec.temperature,
+                top_p=spec.top_p,
+                seed=spec.data_seed,
+            )
+        kept, reasons = [], Counter()
         pairs = zip(problems, samples, strict=True)
         for problem, sample in tqdm(pairs, desc="grading", total=len(problems), unit="completion"):
             verdict = grader.grade(problem, sample.text)
@@ -71,4 +75,5 @@ def _sample_and_grade(spec: DistillSpec, task, teacher: Path, train: Path):
                         completion=sample.text,
                     )
                 )
-    return kept, reasons
+        walls = grader.walls()
+    return kept, reasons, walls

@@ -47,6 +47,12 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     return 1 - comb(samples - correct, k) / comb(samples, k)
 
 
+def mean_pass_at_k(scores: list[ProblemScore], k: int) -> float | None:
+    """pass@k, the mean over the problems of which k completions were graded; None if there is none."""
+    found = [pass_at_k(s.samples, s.correct, k) for s in scores if s.samples >= k]
+    return sum(found) / len(found) if found else None
+
+
 def _not_trained(model: Path) -> str:
     """Why the run whose model this would be was not trained; "" where it was, or is no run."""
     summary = model.with_name("summary.json")
@@ -82,7 +88,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         return _write(spec, folder, evaluation, [], [])
 
     problems = list(read_jsonl(test, task.row_type))
-    with task.grader(spec.timeout) as grader:
+    with task.grader(spec.timeout, policy=spec.grading) as grader:
         scores, samples, reasons = _scores(spec, model, problems, grader)
         curve = [
             CurvePoint(
@@ -92,6 +98,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
             )
             for step, kept in _snapshots(spec, model)
         ]
+        walls = grader.walls()
     evaluation = Evaluation(
         **header,
         pass_at=_pass_at(spec, scores),
@@ -100,7 +107,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         reasons=reasons,
         scores=scores,
     )
-    return _write(spec, folder, evaluation, curve, [model, test])
+    return _write(spec, folder, evaluation, curve, [model, test], walls)
 
 
 def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]:
@@ -139,22 +146,21 @@ def _scores(
         grader.grade(problem, sample.text)
         for problem, sample in tqdm(pairs, desc="grading", unit="completion")
     ]
-    correct = Counter(
-        problem.id for problem, verdict in zip(owners, verdicts, strict=True) if verdict.reward
-    )
+    graded, correct = Counter(), Counter()
+    for problem, verdict in zip(owners, verdicts, strict=True):
+        graded[problem.id] += verdict.reward is not None
+        correct[problem.id] += verdict.reward == 1
     scores = [
-        ProblemScore(id=problem.id, samples=settings.samples, correct=correct[problem.id])
+        ProblemScore(id=problem.id, samples=graded[problem.id], correct=correct[problem.id])
         for problem in problems
     ]
     return scores, samples, dict(Counter(verdict.reason for verdict in verdicts))
 
 
 def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:
-    """pass@k, the mean over problems."""
-    return {
-        k: sum(pass_at_k(s.samples, s.correct, k) for s in scores) / len(scores)
-        for k in spec.pass_at
-    }
+    """The mean pass@k for each k of which there is one."""
+    means = {k: mean_pass_at_k(scores, k) for k in spec.pass_at}
+    return {k: mean for k, mean in means.items() if mean is not None}
 
 
 def _write(
@@ -163,11 +169,12 @@ def _write(
     evaluation: Evaluation,
     curve: list[CurvePoint],
     inputs: list[Path],
+    walls: str = "",
 ) -> Evaluation:
     written = [folder / "evaluation.json"]
     write_json(written[0], evaluation)
     if curve:
         written.append(folder / CURVE)
         write_jsonl(folder / CURVE, curve)
-    write_manifest(folder, "evaluate", spec, inputs, written)
+    write_manifest(folder, "evaluate", spec, inputs, written, walls=walls)
     return evaluation

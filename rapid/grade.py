@@ -4,13 +4,16 @@ Problems and completions are read and checked as a whole before the first comple
 verdicts are printed when all of them are there: what is printed is never a part that looks like a whole.
 """
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Self
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, InstanceOf
 
 from rapid.records import BadRow, Problem, Record, Verdict, numbered_rows
+from rapid.sections import STRICT, Grading
 from rapid.tasks import Task
 
 
@@ -20,7 +23,20 @@ class Submission(Record):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     id: str
-    completion: str
+    completion: InstanceOf[str]  # half a surrogate pair included, which pydantic's str is not
+
+    @classmethod
+    def from_json(cls, line: bytes) -> Self:
+        """Read a line, of which nothing but the names and types of its fields is asked.
+
+        Raises:
+            ValidationError: it is not a submission.
+        """
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            return cls.model_validate_json(line)  # says what is wrong with it
+        return cls.model_validate(row)
 
 
 def read_problems(path: Path, task: Task) -> dict[str, Problem]:
@@ -46,7 +62,7 @@ def read_submissions(path: Path, problems: dict[str, Problem]) -> list[Submissio
         BadRow: a line is not one, or its problem is unknown.
     """
     submissions = []
-    for number, submission in numbered_rows(path, Submission):
+    for number, submission in numbered_rows(path, Submission, Submission.from_json):
         if submission.id not in problems:
             raise BadRow(f"{path}:{number}: id: no problem {submission.id!r}")
         submissions.append(submission)
@@ -60,10 +76,11 @@ def grade(
     *,
     workers: int,
     timeout: float,
+    policy: Grading = STRICT,
     progress: Callable[[], None] = lambda: None,
 ) -> list[Verdict]:
     """Verdicts of completions, in order, by `workers` graders side by side."""
-    with task.grader(timeout, workers) as grader, ThreadPoolExecutor(workers) as pool:
+    with task.grader(timeout, workers, policy) as grader, ThreadPoolExecutor(workers) as pool:
 
         def one(submission: Submission) -> Verdict:
             verdict = grader.grade(problems[submission.id], submission.completion)

@@ -104,9 +104,14 @@ def process(spec: str, model: str, data: str, folder: str) -> None:
     local, threads = int(os.environ["LOCAL_RANK"]), job.compute.threads
     bind(usable_cores()[local * threads : (local + 1) * threads], threads)
 
+    from rapid.grading.base import GraderDied, GradingFailed
     from rapid.train import train
 
-    train(job, Path(model), Path(data), Path(folder))
+    try:
+        train(job, Path(model), Path(data), Path(folder))
+    except (GraderDied, GradingFailed) as error:
+        print(f"rapid train: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 def end_with_parent() -> None:

@@ -12,8 +12,9 @@ which SLURM sets. On a system that cannot bind processes to cores (macOS) the le
 many jobs run at once.
 """
 
-import getpass
+import contextlib
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -30,6 +31,10 @@ POLL_SECONDS = 0.2
 
 class TooFew(BadInput):
     """More is asked for than this machine has. The message names the key and what there is."""
+
+
+class NotOurs(BadInput):
+    """The folder of leases is not this user's alone."""
 
 
 def usable_cores() -> list[int]:
@@ -92,10 +97,36 @@ def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
     return names
 
 
+def _own(folder: Path) -> None:
+    """Make a folder of this user's alone, or see that it is one.
+
+    In a temporary directory anybody could have made it: who may write there could point the locks
+    at other files, or hold them for ever.
+
+    Raises:
+        NotOurs: it is a link, another user's, or others may write to it.
+    """
+    with contextlib.suppress(FileExistsError):  # what there is, is looked at next
+        folder.mkdir(mode=0o700, parents=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        why = "it is not a folder"
+    elif found.st_uid != os.geteuid():
+        why = f"it belongs to user {found.st_uid}, not to user {os.geteuid()}"
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        why = "other users may write to it"
+    else:
+        return
+    raise NotOurs(
+        f"the folder of leases, {folder}, cannot be trusted: {why}. Remove it, or set TMPDIR to "
+        "a folder of your own"
+    )
+
+
 def _lease(kind: str, names: list[str], count: int, folder: Path | None) -> list[int]:
     """Wait for `count` of these locks and hold them until the process ends; their places in `names`."""
-    folder = folder or Path(tempfile.gettempdir()) / f"rapid-cores-{getpass.getuser()}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = folder or Path(tempfile.gettempdir()) / f"rapid-cores-{os.geteuid()}"
+    _own(folder)
     leased: dict[int, FileLock] = {}
     waiting = False
     # One job at a time gathers: two that each hold one of two wanted would wait for ever. Cores are

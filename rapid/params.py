@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from rapid.algorithms import RAPID, AlgorithmName, parse
 from rapid.records import BadInput
 from rapid.sections import (
+    STRICT,
     AnyModel,
     BenchmarkName,
     BenchmarkParams,
@@ -20,6 +21,7 @@ from rapid.sections import (
     Dapo,
     EvaluationParams,
     Experiment,
+    Grading,
     Grpo,
     ModelName,
     NaiveGrpo,
@@ -53,6 +55,7 @@ class Params(Section):
     rapid: RapidParams
     sft: Sft
     evaluation: EvaluationParams
+    grading: Grading = STRICT
     tables: Tables
     experiment: Experiment
     studies: Studies | None = None

@@ -91,7 +91,7 @@ def write_manifest(
     Args:
         folder: where the manifest goes.
         inputs, outputs: files, or folders for all files in them. An input that is not there is noted
-            with an empty digest: once it is, what was made without it is out of date.
+            with an empty digest: once it is there, what was made without it is out of date.
     """
     write_json(
         folder / MANIFEST,

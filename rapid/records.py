@@ -16,7 +16,7 @@ import os
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -140,9 +140,12 @@ Problem = CodeProblem | MathProblem | LeanProblem
 
 
 class Verdict(Record):
-    """What a grader says of one completion: `reward` is 1.0 for correct, else 0.0."""
+    """What a grader says of one completion: `reward` is 1.0 for correct, else 0.0.
 
-    reward: float
+    It is `None` where the grader died: that says nothing of the completion.
+    """
+
+    reward: float | None
     reason: str
 
 
@@ -212,6 +215,7 @@ class RunSummary(Record):
     completion_length: float | None = Field(None, description="mean tokens a completion")
     reward_first: float | None = Field(None, description="mean reward, first tenth of the steps")
     reward_last: float | None = Field(None, description="mean reward, last tenth of the steps")
+    reasons: dict[str, int] = Field(default_factory=dict, description="verdicts by reason")
     peak_memory_mb: float = Field(
         0.0, description="the most that the process held, 1e6 bytes: of its GPU, or else resident"
     )
@@ -247,7 +251,7 @@ class CurvePoint(Record):
 
 
 class ProblemScore(Record):
-    """`correct` of `samples` completions of one test problem were rewarded."""
+    """`correct` of the `samples` completions of one test problem that were graded are correct."""
 
     id: str
     samples: int
@@ -263,7 +267,10 @@ class Evaluation(Record):
     seed: int
     status: Literal["ok", "unavailable"] = "ok"
     note: str = Field("", description="why the status is 'unavailable'")
-    pass_at: dict[int, float] = Field(default_factory=dict, description="k -> mean over problems")
+    pass_at: dict[int, float] = Field(
+        default_factory=dict,
+        description="k -> mean over the problems of which at least k completions were graded",
+    )
     problems: int = 0
     samples: int = 0
     temperature: float = 1.0
@@ -292,15 +299,18 @@ def read_jsonl(path: Path | str, row_type: type[Row]) -> Iterator[Row]:
         yield row
 
 
-def numbered_rows(path: Path | str, row_type: type[Row]) -> Iterator[tuple[int, Row]]:
-    """`read_jsonl`, with each row's line number."""
+def numbered_rows(
+    path: Path | str, row_type: type[Row], parse: Callable[[bytes], Row] | None = None
+) -> Iterator[tuple[int, Row]]:
+    """`read_jsonl`, with each row's line number. `parse` reads a line, if not the row's own JSON."""
+    parse = parse or row_type.model_validate_json
     with open(path, "rb") as plain:
         lines = gzip.GzipFile(fileobj=plain) if plain.peek(2)[:2] == GZIP_MAGIC else plain
         number = 0
         try:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield number, row_type.model_validate_json(line)
+                    yield number, parse(line)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the line"

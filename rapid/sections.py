@@ -193,6 +193,21 @@ class EvaluationParams(Section):
     precision: Precision = "float32"
 
 
+class Grading(Section):
+    """Walls that are given up where a machine has none. What is given up is reported."""
+
+    unsafe_sandbox: bool = Field(False, description="run Python completions without walls")
+    unsafe_lean: bool = Field(False, description="run a native Lean without walls")
+
+    @property
+    def given_up(self) -> list[str]:
+        """The keys that are true."""
+        return [name for name, value in self if value]
+
+
+STRICT = Grading()
+
+
 class Compute(Section):
     """What jobs run on: nothing here is meant to change a result by more than rounding."""
 

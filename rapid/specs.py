@@ -7,11 +7,12 @@ that it reaches and no others; the job writes the spec into its manifest.
 from rapid.algorithms import OF_RAPID, RAPID, parse
 from rapid.params import Params
 from rapid.sections import (
+    STRICT,
     BenchmarkName,
-    BenchmarkParams,
     Compute,
     Dapo,
     EvaluationParams,
+    Grading,
     Grpo,
     ModelName,
     ModelParams,
@@ -88,6 +89,7 @@ class DistillSpec(Section):
     precision: Precision
     max_completion_length: int
     timeout: float
+    grading: Grading = STRICT
     temperature: float
     top_p: float
     samples: int
@@ -99,6 +101,7 @@ class TrainSpec(Section):
     chat: bool
     max_completion_length: int
     timeout: float
+    grading: Grading = STRICT
     n_step: int
     H: int
     training: Training | None
@@ -113,6 +116,7 @@ class EvaluateSpec(Section):
     chat: bool
     max_completion_length: int
     timeout: float
+    grading: Grading = STRICT
     pass_at: list[int]
     evaluation: EvaluationParams
     snapshots: int
@@ -243,7 +247,7 @@ def distill_spec(params: Params, benchmark: str) -> DistillSpec:
         temperature=params.sft.temperature,
         top_p=params.sft.top_p,
         samples=params.sft.samples,
-        **_limits(params.benchmarks[benchmark]),
+        **_limits(params, benchmark),
     )
 
 
@@ -279,7 +283,7 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
         objective=objectives.get(kind),
         sampling_batch=params.naive_grpo.sampling_batch if kind == "naive-grpo" else None,
         snapshots=changes.snapshots or 0,
-        **_limits(sizes),
+        **_limits(params, run.benchmark),
     )
     if not served(spec):
         return spec
@@ -298,7 +302,7 @@ def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
         pass_at=sizes.pass_at,
         evaluation=params.evaluation,
         snapshots=0 if run.algorithm == BASE else parse(run.algorithm).changes.snapshots or 0,
-        **_limits(sizes),
+        **_limits(params, run.benchmark),
     )
 
 
@@ -312,5 +316,10 @@ def _single(compute: Compute) -> Compute:
     return compute.model_copy(update={"processes": 1, "nodes": 1})
 
 
-def _limits(sizes: BenchmarkParams) -> dict:
-    return {"max_completion_length": sizes.max_completion_length, "timeout": sizes.timeout}
+def _limits(params: Params, benchmark: BenchmarkName) -> dict:
+    sizes = params.benchmarks[benchmark]
+    return {
+        "max_completion_length": sizes.max_completion_length,
+        "timeout": sizes.timeout,
+        "grading": params.grading,
+    }

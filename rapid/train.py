@@ -1,11 +1,14 @@
 """The training stage: one run of one algorithm, from a model's folder to a run's folder."""
 
 import shutil
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 
 from rapid.algorithms import parse
+from rapid.grading.reasons import REASONS
 from rapid.launch import is_main
 from rapid.provenance import commit, hardware, peak_memory_mb, write_manifest
 from rapid.records import (
@@ -50,7 +53,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
     recorder = StepRecorder()
     make = _sft if spec.run.algorithm == "sft" else _rl
-    trainer, completions = make(spec, task, model, data, folder, recorder)
+    trainer, counted = make(spec, task, model, data, folder, recorder)
     if clock := getattr(trainer, "clock", None):
         recorder.clock = clock.seconds
     kept = folder / SNAPSHOTS
@@ -70,11 +73,12 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     summary = RunSummary(
         **identity,
         runtime=Runtime(total=total, startup=recorder.began - entered, **phases),
-        completions=completions(),
         peak_memory_mb=peak_memory_mb(),
+        **counted(),
         **_means(recorder.steps),
     )
-    return _write(spec, folder, summary, recorder.steps, [model, data], written)
+    walls = getattr(trainer, "walls", "")  # sft grades nothing
+    return _write(spec, folder, summary, recorder.steps, [model, data], written, walls)
 
 
 def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
@@ -83,14 +87,20 @@ def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
 
 
 def _write(
-    spec: TrainSpec, folder: Path, summary: RunSummary, steps, inputs: list[Path], more: list[Path]
+    spec: TrainSpec,
+    folder: Path,
+    summary: RunSummary,
+    steps,
+    inputs: list[Path],
+    more: list[Path],
+    walls: str = "",
 ) -> RunSummary:
     if not is_main():
         return summary
     write_jsonl(folder / "steps.jsonl", steps)
     write_json(folder / "summary.json", summary)
     outputs = [folder / name for name in ("model", "steps.jsonl", "summary.json")]
-    write_manifest(folder, "train", spec, inputs, [*outputs, *more])
+    write_manifest(folder, "train", spec, inputs, [*outputs, *more], walls=walls)
     return summary
 
 
@@ -191,10 +201,11 @@ def _sft(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder)
     common = _arguments(spec, folder)
     trainer = sft_trainer(model, demonstrations, spec.objective, common, spec.chat)
     trainer.add_callback(recorder)
-    return trainer, lambda: 0
+    return trainer, dict
 
 
 def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
+    import torch
     from datasets import Dataset
     from transformers import AutoTokenizer
     from trl.rewards import get_soft_overlong_punishment
@@ -205,11 +216,13 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     problems = {problem.id: problem for problem in read_jsonl(data, task.row_type)}
     rows = [{"prompt": _asked(spec, problem), "id": id} for id, problem in problems.items()]
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
-    grader = task.grader(spec.timeout).__enter__()  # lives as long as the process
+    # It lives as long as the process.
+    grader = task.grader(spec.timeout, policy=spec.grading).__enter__()
     # Its processes start with the first verdict: that is start-up, not training.
     grader.grade(next(iter(problems.values())), "")
+    grader.reasons.clear()
 
-    def accuracy(completions: list, id: list[str], **_) -> list[float]:
+    def accuracy(completions: list, id: list[str], **_) -> list[float | None]:
         texts = [c[0]["content"] for c in completions] if spec.chat else completions
         return [grader.grade(problems[i], text).reward for i, text in zip(id, texts, strict=True)]
 
@@ -229,7 +242,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
             }
             length = spec.max_completion_length
             buffer = max(1, round(objective.overlong_buffer * length))
-            rewards.append(get_soft_overlong_punishment(length, buffer))
+            rewards = _with_penalty(accuracy, get_soft_overlong_punishment(length, buffer))
         case _:
             extra = {"objective": "rapid", **objective.model_dump()}
     config = RapidConfig(
@@ -254,5 +267,32 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         processing_class=tokenizer,
         callbacks=[recorder],
     )
-    # Each process samples as many.
-    return trainer, lambda: trainer.completions_sampled * trainer.accelerator.num_processes
+    trainer.walls = grader.walls()
+
+    def counted() -> dict:
+        """What all processes sampled and graded."""
+        everyone = trainer.accelerator
+        counts = [trainer.completions_sampled, *(grader.reasons[r] for r in sorted(REASONS))]
+        sums = everyone.reduce(torch.tensor(counts, device=everyone.device)).tolist()
+        reasons = {r: n for r, n in zip(sorted(REASONS), sums[1:], strict=True) if n}
+        return {"completions": sums[0], "reasons": reasons}
+
+    return trainer, counted
+
+
+def _with_penalty(reward: Callable, penalty: Callable) -> list[Callable]:
+    """A reward and a penalty beside it, which a completion without reward does not have either.
+
+    The trainer calls both for the same completions, one after the other in one thread.
+    """
+    last = threading.local()
+
+    def accuracy(**columns) -> list[float | None]:
+        last.rewards = reward(**columns)
+        return last.rewards
+
+    def overlong(**columns) -> list[float | None]:
+        penalties = zip(last.rewards, penalty(**columns), strict=True)
+        return [None if rewarded is None else penalized for rewarded, penalized in penalties]
+
+    return [accuracy, overlong]

@@ -4,6 +4,7 @@ A run that left no file is still a row: its figures are NaN, and `no_evaluation`
 says why, so that a table can say it too.
 """
 
+import json
 import math
 from pathlib import Path
 from typing import TypeVar
@@ -12,9 +13,11 @@ import pandas as pd
 from pydantic import ValidationError
 
 from rapid.algorithms import RAPID, parse
-from rapid.evaluate import pass_at_k
+from rapid.evaluate import mean_pass_at_k
 from rapid.params import Params
+from rapid.provenance import MANIFEST
 from rapid.records import Evaluation, Record, RunSummary
+from rapid.sections import Grading
 from rapid.specs import BASE, Run, evaluated, evaluations
 
 R = TypeVar("R", bound=Record)
@@ -41,11 +44,12 @@ def collect(
     """Read these runs, or every run that the tables need.
 
     Columns: benchmark, model, algorithm, seed, H (of RAPID, else NaN); from evaluation.json a
-    column `pass@k` for each k (shares of 1), problems, samples, temperature, top_p, and scores
-    (problem -> samples and how many of them are correct); from summary.json runtime and
+    column `pass@k` for each k (shares of 1), problems, samples, temperature, top_p, scores
+    (problem -> samples that were graded and how many of them are correct) and evaluation_reasons
+    (reason -> verdicts); from summary.json reasons, likewise in training, runtime and
     `runtime.<phase>` (seconds), staleness, clip_fraction, completion_length (tokens, in training),
-    ..., hardware and commit; no_evaluation and no_summary ("" where the file was read); and the
-    paths of both files below the root.
+    ..., hardware and commit; no_evaluation and no_summary ("" where the file was read); the paths
+    of both files below the root; and from both manifests unwalled: which walls were waived.
 
     Raises:
         BadRun: a file cannot be read as its record, describes another run, or has a pass@k that
@@ -80,6 +84,7 @@ def _row(run: Run, root: Path, ks: list[int]) -> dict:
         "H": _batches(run.algorithm),
         "evaluation_path": evaluated,
         "summary_path": trained,
+        "unwalled": _unwalled(root / run.evaluation) | _unwalled(root / run.folder),
         **_evaluation_columns(evaluation, ks),
         **_summary_columns(summary),
     }
@@ -106,6 +111,21 @@ def _read(path: Path, record: type[R], run: Run) -> R | None:
     return value
 
 
+def waived(spec: dict) -> set[str]:
+    """The walls that a job was allowed to do without, by the keys of params.yaml's grading."""
+    return set(Grading.model_validate(spec.get("grading", {})).given_up)
+
+
+def _unwalled(folder: Path) -> set[str]:
+    path = folder / MANIFEST
+    try:
+        return waived(json.loads(path.read_text(encoding="utf-8"))["spec"])
+    except FileNotFoundError:
+        return set()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadRun(f"{path}: not a manifest: {error!r}") from None
+
+
 def _evaluation_columns(evaluation: Evaluation | None, ks: list[int]) -> dict:
     reason = _why_not("evaluated", "evaluation.json", evaluation)
     pass_at = {} if reason else evaluation.pass_at
@@ -115,6 +135,7 @@ def _evaluation_columns(evaluation: Evaluation | None, ks: list[int]) -> dict:
         **{f"pass@{k}": _finite(pass_at.get(k)) for k in ks},
         **{name: math.nan if reason else getattr(evaluation, name) for name in settings},
         "scores": {} if reason else {s.id: (s.samples, s.correct) for s in evaluation.scores},
+        "evaluation_reasons": {} if reason else evaluation.reasons,
     }
 
 
@@ -123,11 +144,8 @@ def _check(path: Path, evaluation: Evaluation | None) -> None:
     if evaluation is None or evaluation.status != "ok" or not evaluation.scores:
         return
     for k, share in evaluation.pass_at.items():
-        if any(score.samples < k for score in evaluation.scores):
-            continue
-        values = [pass_at_k(score.samples, score.correct, k) for score in evaluation.scores]
-        found = sum(values) / len(values)
-        if math.isfinite(share) and abs(found - share) > 1e-6:
+        found = mean_pass_at_k(evaluation.scores, k)
+        if found is not None and math.isfinite(share) and abs(found - share) > 1e-6:
             raise BadRun(f"{path}: pass_at: {share} at k = {k}, but its scores give {found}")
 
 
@@ -139,6 +157,7 @@ def _summary_columns(summary: RunSummary | None) -> dict:
         "runtime": _finite(runtime and runtime.total),
         **{f"runtime.{phase}": _finite(runtime and getattr(runtime, phase)) for phase in PHASES},
         **{name: math.nan if reason else _finite(getattr(summary, name)) for name in MEASURES},
+        "reasons": {} if reason else summary.reasons,
         "hardware": "" if reason else summary.hardware,
         "commit": "" if reason else summary.commit,
     }

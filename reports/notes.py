@@ -4,6 +4,7 @@ import re
 
 import pandas as pd
 
+from rapid.grading.reasons import INFRASTRUCTURE
 from rapid.specs import BASE
 from reports.formats import listing
 
@@ -109,11 +110,45 @@ def points(ratios: list[int], seeds: list[int]) -> str:
 
 
 def provenance(runs: pd.DataFrame) -> list[str]:
-    """The machine and the code, as the training jobs wrote them down."""
+    """The machine and the code, as the training jobs wrote them down, and what was amiss in grading."""
     trained = runs[(runs.no_summary == "") & (runs.algorithm != BASE)]
+    made = [*machines(list(trained.hardware)), *commits(list(trained.commit))]
     if trained.empty:
-        return ["No model has been trained."]
-    return [*machines(list(trained.hardware)), *commits(list(trained.commit))]
+        made = ["No model has been trained."]
+    return [*made, *unwalled(list(runs.unwalled)), *ungraded(runs)]
+
+
+def unwalled(runs: list[set[str]]) -> list[str]:
+    """A warning where completions may have been graded without walls around them."""
+    count = sum(map(bool, runs))
+    if not count:
+        return []
+    keys = listing([f"grading.{key}" for key in sorted(set().union(*runs))])
+    return [
+        f"Unsafe: {count} of {len(runs)} runs were allowed to be graded without walls around "
+        f"completions ({keys}); their manifests say what stood."
+    ]
+
+
+def ungraded(runs: pd.DataFrame) -> list[str]:
+    """The completions that have no reward because a grader died, by run; nothing where there are none."""
+    found = [
+        f"{reasons[INFRASTRUCTURE]} of {sum(reasons.values())} {where} of {algorithm(run.algorithm)} "
+        f"on {benchmark(run.benchmark)} ({run.model}, seed {run.seed})"
+        for run in runs.itertuples()
+        for where, reasons in (
+            ("in training", run.reasons),
+            ("in the evaluation", run.evaluation_reasons),
+        )
+        if INFRASTRUCTURE in reasons
+    ]
+    if not found:
+        return []
+    return [
+        f"Completions without a verdict, because the grader died over them twice: {'; '.join(found)}. "
+        "Their groups gave no gradient. Pass@k is of the others, and leaves out problems with fewer "
+        "than k of them."
+    ]
 
 
 def machines(hardware: list[str]) -> list[str]:

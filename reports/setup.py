@@ -7,6 +7,7 @@ from typing import Any
 
 from rapid.params import Params
 from reports import notes
+from reports.collect import waived
 from reports.formats import listing
 from reports.manifests import Manifest, distinct
 from reports.table import MISSING, Cell, Group, Row, Source, Table
@@ -121,6 +122,7 @@ def versions(manifests: list[Manifest]) -> Table:
             f"From the manifests of {listing(counts)}.",
             *notes.machines([manifest.hardware for manifest in manifests]),
             *notes.commits([manifest.commit for manifest in manifests]),
+            *notes.unwalled([waived(manifest.spec) for manifest in manifests]),
         ],
     )
 

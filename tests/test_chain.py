@@ -125,9 +125,34 @@ def test_reconciling_deletes_the_manifests_of_stale_jobs_and_nothing_else(line):
     assert not Path("b/manifest.json").exists() and not Path("c/d/manifest.json").exists()
 
 
-def test_what_was_made_without_an_input_is_stale(line):
+@pytest.fixture
+def report(line) -> Job:
+    """A report that also reads what a job may write, and what a user may, when neither did."""
     report = Job("report", "reports", spec())
-    make(report, "b/out", "c/d/later")
+    make(report, "b/out", "c/d/later", "notes")
+    return report
+
+
+def test_what_a_finished_job_never_writes_makes_nothing_stale(line, report):
+    assert report in examine([*line, report]).current
+
+
+def test_what_was_made_without_an_input_is_stale_once_its_job_wrote_it(line, report):
+    Path("c/d/later").write_text("later")
+    outputs = [Path("c/d/out"), Path("c/d/later")]
+    write_manifest(Path("c/d"), "train", spec(), [Path("b/out")], outputs)
+    found = examine([*line, report])
+    assert found.stale[report] == "what it read has changed: c/d/later"
+
+
+@pytest.mark.parametrize("path", ["c/d/later", "notes"])
+def test_what_was_made_without_a_file_is_stale_once_it_is_there(line, report, path):
+    Path(path).write_text("somebody's")
+    assert examine([*line, report]).stale[report] == f"what it read has changed: {path}"
+
+
+def test_what_was_made_without_an_input_is_stale_while_its_job_is_not_up_to_date(line, report):
+    Path("c/d/manifest.json").unlink()
     found = examine([*line, report])
     assert found.stale[report] == "what it read is not up to date: c/d/later"
 

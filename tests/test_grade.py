@@ -100,6 +100,16 @@ def test_a_bad_completion_is_named_and_nothing_is_graded(files, capsys, line, sa
     assert captured.out == ""
 
 
+@pytest.mark.parametrize("half", [rb"\ud800", b"\xed\xa0\x80"], ids=["escaped", "raw"])
+def test_half_a_character_ends_its_own_completion_only(files, capsys, tmp_path, half):
+    """Python writes it as an escape, other programs as bytes that no UTF-8 has."""
+    arguments = files(PROBLEMS["math"], [MATH[0]])
+    with open(tmp_path / "completions", "ab") as completions:
+        completions.write(rb'{"id": "train/algebra/1", "completion": "\\boxed{1}' + half + b'"}\n')
+    assert run(["grade", "--benchmark", "math", *arguments]) == 0
+    assert [v["reason"] for v in verdicts(capsys)] == ["passed", "unparsable"]
+
+
 @pytest.mark.parametrize(
     ("problems", "said"),
     [

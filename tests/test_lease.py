@@ -8,7 +8,7 @@ import time
 import pytest
 
 from rapid.devices import Gpu, chosen
-from rapid.lease import TooFew, lease_cores, lease_gpus, usable_cores
+from rapid.lease import NotOurs, TooFew, lease_cores, lease_gpus, usable_cores
 
 HOLD = """
 import os, sys, time
@@ -57,6 +57,46 @@ def test_a_job_waits_until_a_core_is_free_and_a_killed_holder_frees_it(tmp_path)
 def test_more_cores_than_the_machine_has_are_refused(tmp_path):
     with pytest.raises(TooFew, match="processes: 1000 is not allowed; allowed: at most"):
         lease_cores(1000, tmp_path)
+
+
+def linked(folder):
+    (folder.parent / "elsewhere").mkdir()
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+def dangling(folder):
+    folder.symlink_to(folder.parent / "nowhere")
+
+
+def open_to_all(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def another_users(folder):
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+
+
+@pytest.mark.parametrize("make", [linked, dangling, open_to_all, another_users, os.mknod])
+def test_a_folder_of_leases_that_others_control_is_refused(tmp_path, make):
+    """In a temporary directory anybody can make it first."""
+    if make is another_users and os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    make(tmp_path / "leases")
+    with pytest.raises(NotOurs, match=r"cannot be trusted.*set TMPDIR"):
+        lease_cores(1, tmp_path / "leases")
+    assert list(tmp_path.glob("elsewhere/*")) == []
+
+
+def test_the_folder_of_leases_is_made_for_one_user(tmp_path):
+    job = start(tmp_path / "leases")
+    try:
+        job.stdout.readline()
+        assert (tmp_path / "leases").stat().st_mode & 0o777 == 0o700
+    finally:
+        job.kill()
+        job.wait()
 
 
 GPUS = [Gpu(str(number), f"GPU-{number}{number}{number}-a", 80_000) for number in range(4)]

@@ -6,12 +6,15 @@ from rapid import preflight
 from rapid.cli import run
 from rapid.devices import Gpu
 from rapid.params import load
+from rapid.sections import Grading
+
+CHECK_GRADER = preflight._grader
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Graders are tested elsewhere; here they are what a test says."""
-    monkeypatch.setattr(preflight, "_grader", lambda name: preflight.Check(name, "works"))
+    monkeypatch.setattr(preflight, "_grader", lambda name, _: preflight.Check(name, "works"))
 
 
 def said(values, **options) -> dict[str, preflight.Check]:
@@ -116,3 +119,12 @@ def test_the_command_says_each_and_ends_with_1(values, monkeypatch, tmp_path, ca
     assert lines[-1] == "1 missing"
     values["benchmarks"]["math"]["source"] = "embedded"
     assert run(["preflight", "--config", load(values).model_dump_json()]) == 0
+
+
+@pytest.mark.parametrize("waived", [False, True])
+def test_walls_that_are_not_there_are_missing_unless_waived(waived, monkeypatch):
+    monkeypatch.setattr("rapid.grading.sandbox.LAYERS", ())
+    line = str(CHECK_GRADER("mbpp_plus", Grading(unsafe_sandbox=waived)))
+    assert line.startswith("ok" if waived else "MISSING")
+    assert ("NOT WALLED OFF" if waived else "Install bubblewrap") in line
+    assert "unsafe_sandbox" in line

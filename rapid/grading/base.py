@@ -1,13 +1,22 @@
-"""What every grader offers, several of them side by side, and a cache in front."""
+"""What every grader offers, several of them side by side, a cache, and what a grader's death means."""
 
+import logging
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 from typing import Protocol, Self, TypeVar
 
+from rapid.grading import reasons
 from rapid.records import BadInput, Problem, Verdict
 
+log = logging.getLogger(__name__)
+
 AProblem = TypeVar("AProblem", bound=Problem, contravariant=True)
+Result = TypeVar("Result")
+
+MOST_UNGRADED = 0.01  # share of verdicts that may be infrastructure's, or one
 
 
 class BadProblem(BadInput):
@@ -15,7 +24,11 @@ class BadProblem(BadInput):
 
 
 class GraderDied(RuntimeError):
-    """A grader's own process died, which says nothing about the completion."""
+    """A grader's own process died, not the completion's: nothing is known of the completion."""
+
+
+class GradingFailed(RuntimeError):
+    """Graders die too often for the verdicts that are left to mean anything."""
 
 
 class Grader(Protocol[AProblem]):
@@ -28,12 +41,20 @@ class Grader(Protocol[AProblem]):
 
     def __exit__(self, *_: object) -> None: ...
 
+    def walls(self) -> str:
+        """What stands around a completion, in words; "" where nothing has to. After the start."""
+        ...
+
     def prepare(self, problem: AProblem) -> None:
         """Do what a problem's first verdict would wait for; `grade` does it where nobody has."""
         ...
 
     def grade(self, problem: AProblem, completion: str) -> Verdict:
-        """Grade one completion. Whatever a completion does, this returns a verdict."""
+        """Grade one completion. Whatever a completion does, this returns a verdict.
+
+        Raises:
+            GraderDied: the grader itself did not survive. It can be asked again.
+        """
         ...
 
 
@@ -60,6 +81,9 @@ class GraderPool:
     def __exit__(self, *error: object) -> None:
         self._open.__exit__(*error)
 
+    def walls(self) -> str:
+        return self._graders[0].walls()
+
     def prepare(self, problem: Problem) -> None:
         with self._one() as grader:
             grader.prepare(problem)
@@ -82,7 +106,8 @@ class CachedGrader:
 
     For one run: verdicts are kept in memory and never written, so that no run is faster for an
     earlier one, and none meets the verdicts of another grader's version. A model that trains
-    repeats itself, and within a run a verdict depends on nothing but the two.
+    repeats itself, and within a run a verdict depends on nothing but the two. A death is no verdict:
+    `GraderDied` passes through, and nothing is remembered.
     """
 
     def __init__(self, grader: Grader):
@@ -98,10 +123,17 @@ class CachedGrader:
     def __exit__(self, *error: object) -> None:
         self.grader.__exit__(*error)
 
+    def walls(self) -> str:
+        return self.grader.walls()
+
     def prepare(self, problem: Problem) -> None:
         self.grader.prepare(problem)
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
+        try:
+            completion.encode()
+        except UnicodeEncodeError:  # half a surrogate pair: no text at all
+            return reasons.verdict(reasons.UNPARSABLE)
         key = (problem.digest, completion)
         if key in self._verdicts:
             self.hits += 1
@@ -109,3 +141,73 @@ class CachedGrader:
             self.misses += 1
             self._verdicts[key] = self.grader.grade(problem, completion)
         return self._verdicts[key]
+
+
+class SteadyGrader:
+    """Asks another grader again when it has died, and counts verdicts by reason in `reasons`.
+
+    A second death is a verdict without reward, `infrastructure`. Safe to share between threads.
+
+    Args:
+        name: of the benchmark, for messages.
+    """
+
+    def __init__(self, name: str, grader: Grader):
+        self.name = name
+        self.grader = grader
+        self.reasons: Counter[str] = Counter()
+        self._last_death = ""
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        self.grader.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.grader.__exit__(*error)
+
+    def walls(self) -> str:
+        return self.grader.walls()
+
+    def prepare(self, problem: Problem) -> None:
+        self._ask_twice(lambda: self.grader.prepare(problem))
+
+    def grade(self, problem: Problem, completion: str) -> Verdict:
+        """Grade one completion.
+
+        Raises:
+            GradingFailed: more than one verdict, and more than 1 % of them, are infrastructure's.
+        """
+        try:
+            verdict = self._ask_twice(lambda: self.grader.grade(problem, completion))
+        except GraderDied as error:
+            verdict = reasons.verdict(reasons.INFRASTRUCTURE)
+            self._last_death = str(error)
+        with self._lock:
+            self.reasons[verdict.reason] += 1
+            ungraded, total = self.reasons[reasons.INFRASTRUCTURE], self.reasons.total()
+        if ungraded > max(1, MOST_UNGRADED * total):
+            raise GradingFailed(
+                f"the grader of {self.name} died twice over each of {ungraded} of {total} "
+                f"completions, which is more than {MOST_UNGRADED:.0%}; the last time: "
+                f"{self._last_death}. Look for the kernel's out-of-memory killer (dmesg), at free "
+                "memory, and for whoever ends processes here"
+            )
+        return verdict
+
+    def _ask_twice(self, ask: Callable[[], Result]) -> Result:
+        try:
+            return ask()
+        except GraderDied as error:
+            log.warning("the grader of %s died, and is asked again: %s", self.name, error)
+        return ask()
+
+
+def steady(name: str, make: Callable[[], Grader], workers: int) -> SteadyGrader:
+    """The grader of a benchmark: `workers` side by side that survive deaths and remember verdicts.
+
+    Args:
+        name: of the benchmark.
+        make: makes one.
+    """
+    return SteadyGrader(name, CachedGrader(GraderPool(make, workers)))

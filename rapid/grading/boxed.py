@@ -3,9 +3,11 @@
 math_verify decides whether two answers are the same, in a worker process that can be killed.
 """
 
+import contextlib
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -15,11 +17,13 @@ from pathlib import Path
 from typing import Self
 
 from rapid.grading import reasons
+from rapid.grading.base import GraderDied
 from rapid.grading.limits import limited
 from rapid.records import MathProblem, Verdict
 
 START_SECONDS = 120.0  # for sympy to be imported, from a cold disk on a busy machine
-GRACE_SECONDS = 2.0  # beyond its timeout, for a worker that should have been ended by its alarm
+GRACE_SECONDS = 2.0  # for a worker to end, or for a verdict beyond its timeout
+REPLY_SECONDS = 30.0  # beyond its timeout, for a worker's reply: longer, and it is stuck
 MEMORY_BYTES = 4_000_000_000  # address space of the worker; 9^{9^9} asks for more
 WHOLE_MB = 5000  # of the worker and its child, 1e6 bytes
 LONGEST = 1000  # characters of an answer that is worth reading; MATH's are far shorter
@@ -27,15 +31,6 @@ LONGEST = 1000  # characters of an answer that is worth reading; MATH's are far 
 _WORKER = Path(__file__).resolve().with_name("comparing")
 _BOX = re.compile(r"\\(boxed|fbox)(?![a-zA-Z])\s*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace is text
-# Commands that ask for a calculation, and one that hides a factor.
-_WORK = re.compile(
-    r"\\(?:sum|prod|int|lim|det|gcd|lcm|mod|max|min|operatorname|phantom)(?![a-zA-Z])"
-    r"|\\begin\{vmatrix\}|\\frac\{d\}|\|_"
-)
-_SPACING = re.compile(
-    r"\\(?:left|right|quad|qquad)(?![a-zA-Z])|\\[,!;: ]|[\s{}~$]|(?<=\\)[dtc](?=frac)"
-)
-_FORMULA = re.compile(r"[-+*^<>!(\[|]|\\(?!frac|text|mbox|pi|infty|circ|%|\$)")
 _TOKEN = re.compile(r"[0-9a-zA-Z]|\\[a-zA-Z]+")
 
 
@@ -61,30 +56,7 @@ def last_boxed(text: str) -> str | None:
     return None
 
 
-def leaves_work(gold: str, answer: str) -> bool:
-    """Whether the answer has a sum, a limit, ... to work out that the known answer does not have."""
-    return not set(_WORK.findall(answer)) <= set(_WORK.findall(gold))
-
-
-def is_copied(gold: str, answer: str, question: str) -> bool:
-    """Whether the answer is a formula of the question: \\sqrt{8} is no simplification of \\sqrt{8}.
-
-    It is equal to the known answer, often, but it answers nothing. A mere number may be the answer
-    and stand in the question too.
-    """
-    formula = _bare(answer)
-    if not _FORMULA.search(formula.removeprefix("-")):
-        return False
-    whole = re.compile(rf"(?<!\d){re.escape(formula)}(?!\d)")
-    return formula != _bare(gold) and whole.search(_bare(question)) is not None
-
-
-def _bare(text: str) -> str:
-    """A formula without braces and spaces, by which to find it; no longer what it means."""
-    return _SPACING.sub("", text)
-
-
-class WorkerError(RuntimeError):
+class WorkerError(GraderDied):
     """The worker process does not start."""
 
 
@@ -113,6 +85,9 @@ class MathGrader:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
+    def walls(self) -> str:
+        return ""  # an answer is read and never run
+
     def prepare(self, problem: MathProblem) -> None:
         """Nothing: a known answer is read in no time."""
 
@@ -120,6 +95,9 @@ class MathGrader:
         """Grade a completion by its last box.
 
         A problem without an answer (MATH has two) is passed by nothing.
+
+        Raises:
+            GraderDied: the worker died over the answer, or does not start again.
         """
         answer = last_boxed(completion)
         if not answer:
@@ -131,8 +109,6 @@ class MathGrader:
             return reasons.verdict(reasons.WRONG_ANSWER)
         if len(answer) > LONGEST:
             return reasons.verdict(reasons.UNPARSABLE)
-        if leaves_work(gold, answer) or is_copied(gold, answer, problem.problem):
-            return reasons.verdict(reasons.WRONG_ANSWER)
         with self._lock:
             try:
                 return reasons.verdict(self._compare(gold, answer, problem.problem))
@@ -141,24 +117,34 @@ class MathGrader:
                 raise
 
     def _compare(self, gold: str, answer: str, question: str) -> str:
-        """Ask the worker; start another one when it does not survive the question."""
-        if self._worker is None or self._worker.poll() is not None:
-            self._stop()
+        """Ask the worker, or another one where that has died meanwhile.
+
+        Raises:
+            GraderDied: it did not survive the question.
+        """
+        if self._connection is None or select.select([self._connection], [], [], 0)[0]:
+            self._end_group()  # it says nothing unasked: what is to be read is its end
             self._start()
         request = {"gold": gold, "answer": answer, "question": question, "timeout": self.timeout}
-        self._connection.settimeout(self.timeout + GRACE_SECONDS)
+        self._connection.settimeout(self.timeout + REPLY_SECONDS)
         try:
             self._connection.sendall(json.dumps(request).encode() + b"\n")
-            reply = self._connection.recv(4096)
-        except TimeoutError:
-            self._stop()
-            return reasons.TIMEOUT
-        except ConnectionError:
-            reply = b""
-        if reply:
-            return reply.decode()
+            reply = self._connection.recv(4096).decode()
+        except (TimeoutError, ConnectionError):
+            reply = ""
+        if not reply:
+            self._end_group()
+            raise GraderDied("the math worker died, or does not respond")
+        if reply == reasons.INFRASTRUCTURE:
+            raise GraderDied("somebody killed the process that compares answers")
+        return reply
+
+    def _end_group(self) -> None:
+        """End the worker at once, and its child, which would otherwise go on to the end of its time."""
+        if self._worker is not None and self._worker.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._worker.pid, signal.SIGKILL)
         self._stop()
-        return reasons.CRASHED
 
     def _start(self) -> None:
         self._connection, theirs = socket.socketpair()

@@ -44,6 +44,7 @@ class CodeGrader:
         memory_mb: address space of one completion, 1e6 bytes.
         layer: the walls to use (`sandbox.LAYERS`); None for the strongest that works here.
         references: shared with other graders, so that each is run once.
+        unsafe: whether to grade where no layer of walls works.
     """
 
     def __init__(
@@ -52,9 +53,10 @@ class CodeGrader:
         memory_mb: int = MEMORY_MB,
         layer: str | None = None,
         references: References | None = None,
+        unsafe: bool = False,
     ):
         self.timeout = timeout
-        self._sandbox = Sandbox(memory_mb, layer)
+        self._sandbox = Sandbox(memory_mb, layer, unsafe=unsafe)
         self._references = references or References()
 
     def __enter__(self) -> Self:
@@ -69,9 +71,9 @@ class CodeGrader:
     def __exit__(self, *error: object) -> None:
         self._sandbox.__exit__(*error)
 
-    def describe_walls(self) -> str:
+    def walls(self) -> str:
         """The walls that stand around a completion, in words."""
-        return self._sandbox.describe_walls()
+        return self._sandbox.walls()
 
     def prepare(self, problem: CodeProblem) -> None:
         """Find the reference solution's outputs.
@@ -88,6 +90,7 @@ class CodeGrader:
 
         Raises:
             BadProblem: the problem has no inputs or its reference solution fails.
+            GraderDied: the sandbox's runner died.
         """
         code = extract_code(completion)
         if not code.strip():
@@ -146,8 +149,8 @@ class _Comparison:
         return _ENDINGS[ending]
 
 
-# A child may say why it failed. That it passed is not for it to say.
-_CHILD_REASONS = reasons.REASONS - {reasons.PASSED, reasons.TIMEOUT}
+# A child may say why it failed. That it passed, or was not graded, is not for it to say.
+_CHILD_REASONS = reasons.REASONS - {reasons.PASSED, reasons.TIMEOUT, reasons.INFRASTRUCTURE}
 _ENDINGS = {
     ENDED: reasons.CRASHED,
     TIMED_OUT: reasons.TIMEOUT,

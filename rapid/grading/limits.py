@@ -86,13 +86,12 @@ def _takes_processes(folder: Path) -> bool:
 
 
 def _make_group(home: Path, memory_mb: int) -> Path:
-    """Make a group whose processes end together when they need more than this much memory."""
+    """Make a group in which Linux ends the largest process when all need more than this memory."""
     group = home / f"rapid-{os.getpid()}-{next(_numbers)}"
     group.mkdir()
     (group / "memory.max").write_text(str(memory_mb * 1_000_000))
     with contextlib.suppress(OSError):  # a kernel without swap, or one before 4.19
         (group / "memory.swap.max").write_text("0")
-        (group / "memory.oom.group").write_text("1")
     return group
 
 

@@ -14,9 +14,20 @@ CRASHED = "crashed"  # raised an exception, exited or died before it had answere
 FORBIDDEN = "forbidden"  # tried what a completion may not do: files, network, processes, `sorry`
 UNPARSABLE = "unparsable"  # is not a program, proof or expression
 NO_ANSWER = "no_answer"  # holds no answer: no such function, no \boxed{}
+INFRASTRUCTURE = "infrastructure"  # not graded: the grader itself died; the only one without reward
 
 REASONS = frozenset(
-    {PASSED, WRONG_ANSWER, TIMEOUT, MEMORY, CRASHED, FORBIDDEN, UNPARSABLE, NO_ANSWER}
+    {
+        PASSED,
+        WRONG_ANSWER,
+        TIMEOUT,
+        MEMORY,
+        CRASHED,
+        FORBIDDEN,
+        UNPARSABLE,
+        NO_ANSWER,
+        INFRASTRUCTURE,
+    }
 )
 
 
@@ -28,4 +39,5 @@ def verdict(reason: str) -> Verdict:
     """
     if reason not in REASONS:
         raise ValueError(f"{reason!r} is not a reason of rapid.grading.reasons")
-    return Verdict(reward=float(reason == PASSED), reason=reason)
+    reward = None if reason == INFRASTRUCTURE else float(reason == PASSED)
+    return Verdict(reward=reward, reason=reason)

@@ -5,18 +5,23 @@ runner starts behind the strongest layer of walls that this system grants:
 
 - "bwrap": bubblewrap around the runner;
 - "namespaces": the same Linux namespaces, which the runner makes itself;
-- "limits": no namespaces (macOS, or a container that denies them). Resource limits still hold and,
-  for root, a user without rights.
+- "filters": the kernel's filters around each child, Landlock and seccomp together.
+
+Behind each of them no file but Python's own, no network and no process of the host is in a child's
+reach. A machine that has none of them grades nothing, unless the caller accepts that:
+
+- "limits": limits on resources and, for root, a user without rights. A completion may read files
+  and the environment of the grader's user, and may signal his processes.
 
 In every layer the child is limited in time, memory and output, and starts neither processes nor
-threads. Where the kernel has them, its filters stand too (`inside.filters`): they refuse files and
-the network also where there are no namespaces. `Sandbox.describe_walls` says what stands.
+threads, and the filters that the kernel has stand too. `Sandbox.walls` says what stands.
 """
 
 import contextlib
 import json
 import logging
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -28,23 +33,51 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from rapid.grading.base import GraderDied
 from rapid.grading.inside import wire
 from rapid.grading.limits import limited
 
 log = logging.getLogger(__name__)
 
-LAYERS = ("bwrap", "namespaces", "limits")  # strongest first
+LAYERS = ("bwrap", "namespaces", "filters")  # what counts as walls, strongest first
+UNSAFE_LAYER = "limits"
 START_SECONDS = 60.0  # for the runner to say hello: too short, and a busy machine gets weaker walls
 RUNNER_MB = 256  # for the runner, beside its one job
-GRACE_SECONDS = 2.0  # for the runner to report a child's end, beyond the time of the job
+GRACE_SECONDS = 2.0  # for the runner to end a child, beyond the time of the job
+REPLY_SECONDS = 30.0  # for the runner to report a child's end: longer, and it is stuck
 
 # How a job ended: by its receiver, by itself, by the clock, or by a line that was too long.
 STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
 
 _INSIDE = Path(__file__).resolve().parent / "inside"
+_PYTHON, _PREFIX = os.path.realpath(sys._base_executable), sys.base_prefix  # of no virtual one
 
 
-class SandboxError(RuntimeError):
+# What a trial job tries before a layer is trusted: to import from Python's library, and to read
+# files that are not in it.
+_TRIAL = """
+import colorsys, os
+def f(paths):
+    reached = []
+    for path in paths:
+        try:
+            os.open(path, os.O_RDONLY)
+            reached.append(path)
+        except OSError:
+            pass
+    return reached
+"""
+
+TODO = (
+    "Install bubblewrap (apt install bubblewrap), allow user namespaces (sysctl "
+    "user.max_user_namespaces, kernel.unprivileged_userns_clone, "
+    "kernel.apparmor_restrict_unprivileged_userns), or take a kernel with Landlock (Linux 5.13) "
+    "and seccomp. To grade without walls: --unsafe-sandbox of rapid grade, grading.unsafe_sandbox "
+    "in params.yaml"
+)
+
+
+class SandboxError(GraderDied):
     """No layer of walls can be put up here."""
 
 
@@ -61,6 +94,7 @@ class Sandbox:
     Args:
         memory_mb: address space of one job, 1e6 bytes, some 30 of which Python itself takes.
         layer: one of `LAYERS`; None for the strongest that works here.
+        unsafe: whether to run without walls too, behind `UNSAFE_LAYER`, where no layer works.
         guarded: whether Python's guard is on, which names forbidden actions.
         filtered: whether the kernel's filters are on, as far as it has them. Both are off only in
             tests that attack the walls behind them.
@@ -72,9 +106,11 @@ class Sandbox:
         layer: str | None = None,
         guarded: bool = True,
         filtered: bool = True,
+        unsafe: bool = False,
     ):
         self.memory_mb = memory_mb
         self.layer = layer
+        self.unsafe = unsafe
         self.guarded = guarded
         self.filtered = filtered
         self._lock = threading.Lock()
@@ -90,31 +126,34 @@ class Sandbox:
         """
         self._start()
         log.log(
-            logging.WARNING if self.layer == "limits" else logging.INFO,
+            logging.WARNING if self.layer == UNSAFE_LAYER else logging.INFO,
             "code sandbox: %s",
-            self.describe_walls(),
+            self.walls(),
         )
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def describe_walls(self) -> str:
+    def walls(self) -> str:
         """The walls that stand around a job, in words. The sandbox must have started."""
         files, calls = (self.filtered and self._hello[name] for name in ("Files", "SystemCalls"))
         enclosed = "no network, no host process, no file but Python's library (read-only)"
+        user = self._hello["user"]
+        whose = "the grader's own files" if user == os.geteuid() else "files that all may read"
         open_to = [
-            "no file but Python's library" if files else "world-readable files in reach",
+            "no file but Python's library" if files else f"{whose} in reach",
             "no socket, no signal" if calls else "the network in reach",
         ]
         around = {
             "bwrap": f"bubblewrap: {enclosed}",
             "namespaces": f"Linux namespaces: {enclosed}",
-            "limits": f"no namespaces: {', '.join(open_to)}",
+            "filters": "no namespaces: no file but Python's library, no socket, no signal",
+            "limits": f"NOT WALLED OFF (unsafe_sandbox): {', '.join(open_to)}",
         }
         divided = "a process namespace each" if self._hello["divided"] else "a session each"
-        user = self._hello["user"]
-        rights = "as root" if user == 0 else f"as user {user} without capabilities"
+        own = "the grader's user" if user == os.geteuid() else "another user"
+        rights = f"as {own}, without capabilities"
         limits = f"{self.memory_mb} MB, no child process, no thread, no file written"
         stand = {"Landlock": files, "seccomp": calls, "Python guard": self.guarded}
         switches = ", ".join(f"{name} {'on' if on else 'off'}" for name, on in stand.items())
@@ -133,65 +172,77 @@ class Sandbox:
             line_limit: bytes; a longer line ends the job.
 
         Returns:
-            How it ended: STOPPED, ENDED, TIMED_OUT or FLOODED. A runner that died is ENDED; the
-            next job gets a new one.
+            How it ended: STOPPED, ENDED, TIMED_OUT or FLOODED.
 
         Raises:
-            SandboxError: the runner died and cannot be started again.
+            GraderDied: the runner died over the job, or had died and (SandboxError) does not start.
         """
         with self._lock:
-            if self._runner is None or self._runner.poll() is not None:
+            if not self._is_alive():
                 self._stop()
                 self._start()
             try:
-                return self._run(job, timeout, receive, line_limit)
+                return self._run(job, timeout, receive, line_limit, self.guarded)
             except BaseException:
                 self._stop()  # mid-job: only a new runner is in a known state
                 raise
 
-    def _run(self, job: bytes, timeout: float, receive: Callable, line_limit: int) -> str:
+    def _run(
+        self, job: bytes, timeout: float, receive: Callable, line_limit: int, guarded: bool
+    ) -> str:
         deadline = time.monotonic() + timeout + GRACE_SECONDS
-        request = wire.REQUEST.pack(
-            timeout, self.memory_mb * 1_000_000, self.guarded, self.filtered
-        )
+        request = wire.REQUEST.pack(timeout, self.memory_mb * 1_000_000, guarded, self.filtered)
         ours, theirs = socket.socketpair()
-        try:
-            with ours:  # its closing tells the runner to end the child
-                with theirs:
-                    socket.send_fds(self._control, [request], [theirs.fileno()])
-                _send(ours, wire.LENGTH.pack(len(job)) + job, deadline)
-                ending = _read_lines(ours, deadline, receive, line_limit)
-            self._control.settimeout(GRACE_SECONDS)
+        ending, reply = TIMED_OUT, b""
+        with contextlib.suppress(ConnectionError, TimeoutError), ours:  # closed, the child is ended
+            with theirs:
+                socket.send_fds(self._control, [request], [theirs.fileno()])
+            _send(ours, wire.LENGTH.pack(len(job)) + job, deadline)
+            ending = _read_lines(ours, deadline, receive, line_limit)
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            self._control.settimeout(REPLY_SECONDS)
             reply = self._control.recv(wire.REPLY.size, socket.MSG_WAITALL)
-        except (TimeoutError, ConnectionError):
-            reply = b""
-            ending = TIMED_OUT if time.monotonic() > deadline else ENDED
         if len(reply) < wire.REPLY.size:
-            log.warning("the sandbox's runner died or does not respond: the next job gets another")
             self._stop()
-            return ending
+            if ending in (STOPPED, FLOODED):
+                return ending  # what the child answered decides, whatever became of the runner
+            raise GraderDied("the sandbox's runner died, or does not respond")
         timed_out, _status = wire.REPLY.unpack(reply)
         return TIMED_OUT if ending == ENDED and timed_out else ending
+
+    def _is_alive(self) -> bool:
+        """Whether there is a runner. It says nothing unasked: what is to be read is its end."""
+        there = self._runner is not None and self._runner.poll() is None
+        return there and not select.select([self._control], [], [], 0)[0]
 
     def _start(self) -> None:
         """Start a runner behind `layer`, or behind the first layer that works."""
         failures = []
-        for layer in LAYERS if self.layer is None else (self.layer,):
+        for layer in self._allowed():
             try:
                 self._launch(layer)
-            except SandboxError as error:
+                self._try_walls(layer)
+            except GraderDied as error:
                 self._stop()
                 failures.append(f"{layer}: {error}")
             else:
                 self.layer = layer  # for good: a restart must not weaken the walls
                 return
-        raise SandboxError("; ".join(failures))
+        raise SandboxError(
+            f"nothing can be walled off from completions here ({'; '.join(failures)}). {TODO}"
+        )
+
+    def _allowed(self) -> tuple[str, ...]:
+        unsafe = (UNSAFE_LAYER,) if self.unsafe else ()
+        if self.layer is None:
+            return (*LAYERS, *unsafe)
+        return (self.layer,) if self.layer in (*LAYERS, *unsafe) else ()
 
     def _launch(self, layer: str) -> None:
-        """Start a runner behind this layer and see one job through.
+        """Start a runner behind this layer.
 
         Raises:
-            SandboxError: with what the runner printed.
+            SandboxError: with the last line that the runner printed.
         """
         self._control, theirs = socket.socketpair()
         with theirs, tempfile.TemporaryFile() as errors:
@@ -213,13 +264,31 @@ class Sandbox:
                 self._runner.kill()
                 self._runner.wait()
                 errors.seek(0)
-                said = errors.read().decode(errors="replace").strip()
-                raise SandboxError(said or "the runner did not start") from None
+                said = errors.read().decode(errors="replace").strip().splitlines()
+                why = said[-1] if said else "the runner did not start"  # of a traceback the error
+                raise SandboxError(why) from None
+
+    def _try_walls(self, layer: str) -> None:
+        """See one job through, without the guard, which tries to read what is outside of the walls.
+
+        Raises:
+            SandboxError: it does not run, or a wall is missing.
+        """
+        names = {"Files": "Landlock", "SystemCalls": "seccomp"}
+        missing = [name for key, name in names.items() if not (self.filtered and self._hello[key])]
+        if layer == "filters" and missing:
+            raise SandboxError(f"no {' and no '.join(missing)}")
         answers = []
-        trial = encode_job("def f(): return 1", "f", "[[]]")
-        self._run(trial, START_SECONDS, lambda line: answers.append(line) or False, 100)
-        if answers != [b'{"output": 1}']:
-            raise SandboxError(f"a trial job answered {answers}")
+        paths = [__file__, "/etc/passwd", f"/proc/{os.getpid()}/environ"]
+        trial = encode_job(_TRIAL, "f", json.dumps([[paths]]))
+        self._run(trial, START_SECONDS, lambda line: answers.append(line) or False, 10_000, False)
+        found = json.loads(answers[0]) if answers else {}
+        if "output" not in found:
+            raise SandboxError(
+                f"a trial job answered {found}; can user {self._hello['user']} read {_PREFIX}?"
+            )
+        if found["output"] and layer != UNSAFE_LAYER:
+            raise SandboxError(f"a trial job could read {', '.join(found['output'])}")
 
     def _stop(self) -> None:
         if self._control is not None:
@@ -276,10 +345,11 @@ def _command(layer: str, control_fd: int) -> list[str]:
     Raises:
         SandboxError: the program that the layer needs is not there.
     """
-    python = os.path.realpath(sys._base_executable)  # not a virtual environment's
-    paths = _readable_paths(python)
+    paths = _readable_paths()
+    hidden = _packages(paths)
     # No site packages, no environment, no bytecode written.
-    runner = [python, "-S", "-s", "-P", "-B", str(_INSIDE), str(control_fd), layer, *paths]
+    runner = [_PYTHON, "-S", "-s", "-P", "-B", str(_INSIDE), str(control_fd), layer]
+    runner += [os.pathsep.join(paths), os.pathsep.join(hidden)]
     if layer != "bwrap":
         return runner
     bwrap = shutil.which("bwrap")
@@ -300,15 +370,30 @@ def _command(layer: str, control_fd: int) -> list[str]:
         command += ["--perms", "0755", "--dir", folder]
     for path in paths:
         command += ["--ro-bind", path, path]
+    for path in hidden:
+        command += ["--tmpfs", path, "--remount-ro", path]
     return [*command, "--remount-ro", "/", "--chdir", "/", *runner]
 
 
-def _readable_paths(python: str) -> list[str]:
+def _readable_paths() -> list[str]:
     """What Python needs to run: interpreter, its library, the C libraries, `inside`."""
     candidates = [
-        python,
-        f"{sys.base_prefix}/lib",
+        _PYTHON,
+        f"{_PREFIX}/lib",
         *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"),
         str(_INSIDE),
     ]
     return [path for path in dict.fromkeys(candidates) if os.path.exists(path)]
+
+
+def _packages(paths: list[str]) -> list[str]:
+    """Return the folders of installed packages below these paths.
+
+    Completions have no use for them, and this project with its problems may be in one.
+    """
+    return [
+        str(found)
+        for path in paths
+        if os.path.isdir(path)
+        for found in sorted(Path(path).glob("python*/*-packages"))
+    ]

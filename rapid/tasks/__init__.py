@@ -7,8 +7,9 @@ end-of-text token; what it wrote up to there goes to the grader as it is.
 from importlib import import_module
 from typing import Protocol
 
-from rapid.grading.base import Grader
+from rapid.grading.base import SteadyGrader
 from rapid.records import Problem
+from rapid.sections import STRICT, Grading
 
 
 class Task(Protocol):
@@ -18,12 +19,13 @@ class Task(Protocol):
     row_type: type[Problem]
     usual_timeout: float  # seconds, for real problems
 
-    def grader(self, timeout: float, workers: int = 1) -> Grader:
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
         """A grader of raw completions, to be used as a context manager.
 
         Args:
             timeout: seconds of wall-clock time that a verdict may take.
             workers: verdicts that can be made at a time, if as many threads ask for them.
+            policy: which walls may be missing; by default none.
         """
         ...
 

@@ -1,7 +1,8 @@
 r"""MATH: questions whose answer stands in the last \boxed{} of the completion."""
 
-from rapid.grading.base import CachedGrader, GraderPool
+from rapid.grading.base import SteadyGrader, steady
 from rapid.records import MathProblem
+from rapid.sections import STRICT, Grading
 
 
 class Math:
@@ -11,10 +12,10 @@ class Math:
     usual_timeout = 10.0
     row_type = MathProblem
 
-    def grader(self, timeout: float, workers: int = 1) -> CachedGrader:
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
         from rapid.grading.boxed import MathGrader
 
-        return CachedGrader(GraderPool(lambda: MathGrader(timeout), workers))
+        return steady(self.name, lambda: MathGrader(timeout), workers)
 
     def unavailable(self) -> str | None:
         return None

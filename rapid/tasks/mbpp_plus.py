@@ -1,7 +1,8 @@
 """MBPP+: Python functions, graded by EvalPlus's inputs in a sandbox."""
 
-from rapid.grading.base import CachedGrader, GraderPool
+from rapid.grading.base import SteadyGrader, steady
 from rapid.records import CodeProblem
+from rapid.sections import STRICT, Grading
 
 
 class MbppPlus:
@@ -11,13 +12,15 @@ class MbppPlus:
     usual_timeout = 20.0
     row_type = CodeProblem
 
-    def grader(self, timeout: float, workers: int = 1) -> CachedGrader:
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
         from rapid.grading.code import CodeGrader
         from rapid.grading.reference import References
 
         shared = References()
-        return CachedGrader(
-            GraderPool(lambda: CodeGrader(timeout, references=shared), workers),
+        return steady(
+            self.name,
+            lambda: CodeGrader(timeout, references=shared, unsafe=policy.unsafe_sandbox),
+            workers,
         )
 
     def unavailable(self) -> str | None:

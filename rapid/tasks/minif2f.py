@@ -4,10 +4,12 @@ import time
 from typing import Self
 
 from rapid.grading import reasons
-from rapid.grading.base import CachedGrader, GraderPool
+from rapid.grading.base import SteadyGrader, steady
 from rapid.grading.lean import LeanChecker, LeanUnavailable, ensure_lean
 from rapid.grading.lean.extract import readings, stated
+from rapid.grading.lean.launch import walls
 from rapid.records import LeanProblem, Verdict
+from rapid.sections import STRICT, Grading
 
 MISREAD = {reasons.UNPARSABLE, reasons.WRONG_ANSWER}  # what another reading might mend
 MAX_CHECKERS = 2  # Lean processes of one grader, a gigabyte each
@@ -21,8 +23,9 @@ class LeanGrader:
         LeanUnavailable: Lean does not start.
     """
 
-    def __init__(self, timeout: float):
+    def __init__(self, timeout: float, unsafe: bool = False):
         self.timeout = timeout
+        self.unsafe = unsafe  # a native Lean may run without walls
         self._checkers: dict[str, LeanChecker] = {}
 
     def __enter__(self) -> Self:
@@ -32,6 +35,9 @@ class LeanGrader:
         for checker in self._checkers.values():
             checker.stop()
         self._checkers.clear()
+
+    def walls(self) -> str:
+        return walls(self.unsafe)
 
     def prepare(self, problem: LeanProblem) -> None:
         """Start a Lean with the problem's header in it."""
@@ -53,8 +59,11 @@ class LeanGrader:
                 break
         return next((verdict for verdict in verdicts if verdict.reward), verdicts[0])
 
+    def _new(self, header: str) -> LeanChecker:
+        return LeanChecker(self.timeout, header, unsafe=self.unsafe).start()
+
     def _checker(self, header: str) -> LeanChecker:
-        checker = self._checkers.pop(header, None) or LeanChecker(self.timeout, header).start()
+        checker = self._checkers.pop(header, None) or self._new(header)
         while len(self._checkers) >= MAX_CHECKERS:
             self._checkers.pop(next(iter(self._checkers))).stop()
         self._checkers[header] = checker  # the last used is the last
@@ -68,8 +77,8 @@ class MiniF2F:
     usual_timeout = 20.0
     row_type = LeanProblem
 
-    def grader(self, timeout: float, workers: int = 1) -> CachedGrader:
-        return CachedGrader(GraderPool(lambda: LeanGrader(timeout), workers))
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
+        return steady(self.name, lambda: LeanGrader(timeout, policy.unsafe_lean), workers)
 
     def unavailable(self) -> str | None:
         try:

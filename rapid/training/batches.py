@@ -49,6 +49,17 @@ def mini_batches(batch: Batch, steps: int) -> list[Batch]:
     return [rows(batch, slice(start, start + size)) for start in range(0, steps * size, size)]
 
 
+def with_graded(batch: Batch, group_size: int) -> Batch:
+    """The batch with `graded`, (N,) bool: False in groups with a completion that has no reward (NaN).
+
+    Such a group says nothing: its rewards and accuracies become 0, and nobody may use them.
+    """
+    whole = ~batch["rewards"].view(-1, group_size).isnan().any(1)
+    graded = whole.repeat_interleave(group_size)
+    known = {name: batch[name].masked_fill(~graded, 0) for name in ("rewards", "accuracy")}
+    return batch | known | {"graded": graded}
+
+
 def rows(batch: Batch, index: slice | Tensor) -> Batch:
     """Some completions of a batch; values without rows are kept as they are."""
     return {name: value[index] if value.dim() else value for name, value in batch.items()}
@@ -162,7 +173,8 @@ def with_shares(piece: Batch, mini_batch: Batch, processes: int) -> Batch:
 
     These are the part of the mini-batch's completions, and of their tokens, that it holds, times the
     number of processes, whose gradients are averaged. Losses that are means over a pass, times its
-    share, sum to the mean over the mini-batch, whatever was left out because it contributes nothing.
+    share, sum to the mean over the mini-batch, whatever was left out because it contributes nothing or
+    was not graded: neither makes the others count for more.
     """
     tokens = piece["completion_mask"].sum() / mini_batch["completion_mask"].sum().clamp(min=1)
     part = len(piece["completion_ids"]) / len(mini_batch["completion_ids"])

@@ -5,6 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rapid.objectives.groups import signal
+from rapid.training.batches import Batch
+
 
 class WeightedMeans:
     """Means over passes, each weighted by its share of the mini-batch.
@@ -38,3 +41,16 @@ class WeightedMeans:
         if not weight:
             return {}, 0.0
         return {n: v / weight for n, v in zip(self._names, values, strict=True)}, weight
+
+
+def of_mini_batch(mini_batch: Batch, group_size: int) -> dict[str, float]:
+    """Metrics of a whole mini-batch; those of rewards are of its graded groups, where there are any."""
+    graded = mini_batch["graded"]
+    found = {
+        "length": mini_batch["completion_mask"].sum(1).float().mean(),
+        "graded": graded.float().mean(),
+    }
+    if graded.any():
+        accuracy = mini_batch["accuracy"][graded]
+        found |= {"accuracy": accuracy.mean(), "signal": signal(accuracy, group_size)}
+    return dict(zip(found, torch.stack(list(found.values())).tolist(), strict=True))

@@ -25,7 +25,6 @@ from trl import GRPOTrainer
 from trl.data_utils import is_conversational
 
 from rapid.objectives import contributes
-from rapid.objectives.groups import signal
 from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.clock import AfterOptimizer, PhaseClock
@@ -33,7 +32,7 @@ from rapid.training.config import RapidConfig
 from rapid.training.forward import completion_logp
 from rapid.training.generation import instrumented
 from rapid.training.loss import pass_loss
-from rapid.training.metrics import WeightedMeans
+from rapid.training.metrics import WeightedMeans, of_mini_batch
 from rapid.training.processes import gathered, with_others
 from rapid.training.rewards import StreamedRewards
 from rapid.training.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
@@ -55,8 +54,9 @@ class RapidTrainer(GRPOTrainer):
     """Train a policy with RAPID. Arguments are those of TRL's `GRPOTrainer`, `args` a `RapidConfig`.
 
     The reward of a completion is the weighted sum of the reward functions; the first of them is what
-    dynamic sampling looks at. A completion that no function grades has a reward of 0. Policies are
-    text models and completions a single turn: no tools, no images.
+    dynamic sampling looks at. Where all of them return None for a completion it was not graded: its
+    whole group takes no part in gradient and metrics, and the others count as if it contributed 0.
+    Policies are text models and completions a single turn: no tools, no images.
 
     `last_pass` is what ran last: the optimizer step, the pass, and its log pi, (N, T) without gradient.
     After `train`, `clock.seconds` has the wall-clock seconds in sampling (from prompts to completions, as
@@ -121,7 +121,7 @@ class RapidTrainer(GRPOTrainer):
 
     def _prepare_inputs(self, inputs):
         if not self.model.training:
-            return super()._prepare_inputs(inputs)
+            return batches.with_graded(super()._prepare_inputs(inputs), self._group())
         args = self.args
         if self._step % args.H == 0 or not self._steps:
             with self.clock.phase("other"):
@@ -135,7 +135,8 @@ class RapidTrainer(GRPOTrainer):
     def _sample(self, inputs: list[dict]) -> Batch:
         """Completions of these and of the other processes' prompts, graded."""
         batch = self._generate_and_score_completions(inputs)
-        return gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
+        batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
+        return batches.with_graded(batch, self.num_generations)
 
     def _generate_and_score_completions(self, inputs) -> Batch:
         self._examples, self._sampled_logp = inputs, []
@@ -152,7 +153,9 @@ class RapidTrainer(GRPOTrainer):
             ]
         first = self.accelerator.process_index * len(inputs)
         rewards = self._rewards_per_func[first : first + len(inputs)]  # (N, functions)
-        batch["rewards"] = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
+        ungraded = rewards.isnan().all(1)
+        weighted = rewards * self.reward_weights.to(rewards.device)
+        batch["rewards"] = weighted.nansum(1).masked_fill(ungraded, math.nan)
         batch["accuracy"] = rewards[:, 0].nan_to_num()
         self.completions_sampled += len(inputs)
         return batch
@@ -273,9 +276,9 @@ class RapidTrainer(GRPOTrainer):
     def _passes(self, step: int) -> list[Batch]:
         """What this process runs in a step: the same number of passes as the others."""
         args, group, mini_batch = self.args, self.num_generations, self._mini_batches[step]
-        groups = list(range(len(mini_batch["rewards"]) // group))
+        runs = mini_batch["graded"][::group]  # (K,)
         if args.skip_zero_groups:
-            alive = contributes(
+            runs = runs & contributes(
                 args.objective,
                 mini_batch["rewards"],
                 group,
@@ -285,7 +288,7 @@ class RapidTrainer(GRPOTrainer):
                 baseline=args.baseline,
                 weighted=args.weighted,
             )
-            groups = alive.nonzero().flatten().tolist()
+        groups = runs.nonzero().flatten().tolist()
         budget = (args.token_budget or args.micro_batch_size * self._width()) if args.pack else None
         # DeepSpeed steps in a backward pass: there has to be one.
         least = 1 if self.accelerator.distributed_type == DistributedType.DEEPSPEED else 0
@@ -381,14 +384,9 @@ class RapidTrainer(GRPOTrainer):
 
     def _record_step(self, mini_batch: Batch, seconds: float) -> None:
         """Metrics of an optimizer step: of what was run, and of its whole mini-batch."""
-        log, accuracy = self._metrics["train"], mini_batch["accuracy"]
+        log = self._metrics["train"]
         means, run = self._means.take()
-        whole = {
-            "accuracy": accuracy.mean(),
-            "length": mini_batch["completion_mask"].sum(1).float().mean(),
-            "signal": signal(accuracy, self.num_generations),
-        }
-        means |= zip(whole, torch.stack(list(whole.values())).tolist(), strict=True)
+        means |= of_mini_batch(mini_batch, self.num_generations)
         for name, value in (means | {"run": run}).items():
             log[f"rapid/{name}"].append(value)
         log["step_time"].append(seconds)

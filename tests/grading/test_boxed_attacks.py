@@ -13,17 +13,26 @@ from pathlib import Path
 import pytest
 
 from rapid.grading import boxed, reasons
-from rapid.grading.boxed import GRACE_SECONDS, MathGrader, last_boxed
+from rapid.grading.boxed import LONGEST, MathGrader, last_boxed
 from rapid.records import MathProblem
+from rapid.tasks.embedded import math
+from tests.grading.math_attacks import Attack, attacks, transcriptions
 
 TIMEOUT = 1.0
-TOWER = "\\boxed{9^{9^{9^9}}}"
+PATIENCE = 60.0  # for honest answers, on a machine as busy as can be
+ENDLESS = "\\boxed{9999999999!}"  # to 10!: factorials are open to it
 LONG = 100_000
 
 
 @pytest.fixture(scope="module")
 def grader():
     with MathGrader(TIMEOUT) as grader:
+        yield grader
+
+
+@pytest.fixture(scope="module")
+def patient():
+    with MathGrader(PATIENCE) as grader:
         yield grader
 
 
@@ -51,35 +60,78 @@ def gone(leader: int, seconds: float) -> bool:
     return not session(leader)
 
 
+def assert_in_order(grader: MathGrader) -> None:
+    """The grader tells right from wrong, whatever was asked before."""
+    hurried, grader.timeout = grader.timeout, PATIENCE
+    try:
+        assert grader.grade(problem("2"), "\\boxed{x=2}").reason == reasons.PASSED
+        assert grader.grade(problem("2"), "\\boxed{x=3}").reason == reasons.WRONG_ANSWER
+    finally:
+        grader.timeout = hurried
+
+
 @pytest.mark.parametrize(
-    "answer",
-    [
-        "9^{9^{9^{9^9}}}",
-        "\\frac{1}{9^{9^{9^9}}}",
-        "((9!)!)!",
-        "\\binom{9^{9^9}}{9^9}",
-        "\\lfloor 9^{9^{9^9}} \\rfloor",
-        "1=9^{9^{9^9}}=5",
-        "9^{9^{9^9}}\\%",
-        "(9^{9^9},9^{9^{9^9}})",
-        "(x+y+z)^{1000}",
-        "1E999999999",
-        "\\sum_{k=1}^{10^9} \\frac{1}{k}",
-        "\\int_0^1 e^{x^x} dx",
-        "\\lim_{x \\to 0} \\frac{\\sin(x^x)}{x}",
-        "\\operatorname{eye}(100000)",
-        "\\sqrt{" * 60 + "2" + "}" * 60,
-        "\\frac{1}{1+" * 60 + "1" + "}" * 60,
-        "(" * 150 + "5" + ")" * 150,
-        "(2)" * 150,
-        "\\begin{pmatrix}" + "&".join("x" * 200) + "\\end{pmatrix}^{10^9}",
-    ],
+    "attack", attacks(), ids=lambda attack: f"{attack.answer} for {attack.gold}"
 )
-def test_an_endless_answer_costs_its_timeout_and_not_the_next_one(grader, answer):
-    start = time.monotonic()
-    assert grader.grade(problem("5"), f"\\boxed{{{answer}}}").reward == 0.0
-    assert time.monotonic() - start < TIMEOUT + GRACE_SECONDS
-    assert grader.grade(problem("2"), "\\boxed{1 + 1}").reason == reasons.PASSED
+def test_an_answer_that_leaves_work_or_names_another_thing_is_refused(patient, attack: Attack):
+    asked = MathProblem(unique_id="", problem=attack.question, answer=attack.gold)
+    verdict = patient.grade(asked, f"\\boxed{{{attack.answer}}}")
+    assert verdict.reward == 0.0
+    assert verdict.reason in (reasons.WRONG_ANSWER, reasons.UNPARSABLE)
+
+
+@pytest.mark.slow
+def test_no_embedded_question_is_answered_by_transcription(patient):
+    rng = random.Random(0)
+    for index in range(20):
+        asked = math.draw(rng, str(index)).problem
+        for answer in transcriptions(asked.problem):
+            verdict = patient.grade(asked, f"\\boxed{{{answer}}}")
+            assert verdict.reward == 0.0, (asked.problem, answer)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("2^{10}", "9^{999999999}"),
+        ("2^{10}", "9^{9^{9^{9^9}}}"),
+        ("2^{3^2}", "9^{9^{9^{9^9}}}"),
+        ("\\frac{1}{2^{10}}", "\\frac{1}{9^{999999999}}"),
+        ("10!", "((9!)!)!"),
+        ("\\binom{8}{3}", "\\binom{9999999}{999999}"),
+        ("\\binom{8}{3}", "\\binom{9^{9^9}}{9^9}"),
+        ("\\lfloor x\\rfloor", "\\lfloor 9^{9^{9^9}} \\rfloor"),
+        ("5", "1=9^{9^{9^9}}=5"),
+        ("5", "9^{9^{9^9}}\\%"),
+        ("(2^{10},2^{11})", "(9^{999999999},9^{999999999})"),
+        ("x+y+z", "(x+y+z)^{1000}"),
+        ("5", "1E999999999"),
+        ("\\sum_{k=1}^{n} \\frac{1}{k}", "\\sum_{k=1}^{99999999} \\frac{1}{k}"),
+        ("\\int_0^1 e^x dx", "\\int_0^1 e^{x^x} dx"),
+        ("\\lim_{x \\to 0} x", "\\lim_{x \\to 0} \\frac{\\sin(x^x)}{x}"),
+        ("\\operatorname{eye}(2)", "\\operatorname{eye}(100000)"),
+        ("\\sqrt{2}", "\\sqrt{" * 60 + "2" + "}" * 60),
+        ("\\sqrt{2}", "\\sqrt{" + "9" * 900 + "7}"),
+        ("\\frac{1}{1+x}", "\\frac{1}{1+" * 60 + "x" + "}" * 60),
+        ("6", "(" * 150 + "5" + ")" * 150),
+        ("5", "(2)" * 150),
+        ("5", "-" * 900 + "5"),
+        ("5", "+" * 900 + "6"),
+        ("1,2", "1," * 450 + "2"),
+        ("x", "x" * 900),
+        ("x^2", "x^{" * 200 + "2" + "}" * 200),
+        ("5", "5!" + "!" * 400),
+        ("(x+1)^{10}", "(x+1)^{10^{9}}"),
+        (
+            "\\begin{pmatrix}x\\end{pmatrix}^{10}",
+            "\\begin{pmatrix}" + "&".join("x" * 200) + "\\end{pmatrix}^{10^9}",
+        ),
+    ],
+    ids=range(30),
+)
+def test_an_endless_answer_costs_its_timeout_and_not_the_next_one(grader, gold, answer):
+    assert grader.grade(problem(gold), f"\\boxed{{{answer}}}").reward == 0.0
+    assert_in_order(grader)
 
 
 @pytest.mark.parametrize(
@@ -103,17 +155,32 @@ def test_an_endless_answer_costs_its_timeout_and_not_the_next_one(grader, answer
     ],
     ids=range(15),
 )
-def test_length_costs_nothing(grader, completion):
-    start = time.monotonic()
+def test_a_long_answer_is_refused_unread(grader, completion, monkeypatch):
+    compared = []
+
+    def compare(gold: str, answer: str, question: str) -> str:
+        compared.append(answer)
+        return reasons.WRONG_ANSWER
+
+    monkeypatch.setattr(grader, "_compare", compare)
     assert grader.grade(problem("5"), completion).reward == 0.0
-    assert time.monotonic() - start < TIMEOUT
+    assert all(len(answer) <= LONGEST for answer in compared)
 
 
-def test_boxes_are_found_in_linear_time():
-    start = time.monotonic()
-    last_boxed("\\boxed{" * 200_000)
-    last_boxed("\\boxed" + " " * 2_000_000)
-    assert time.monotonic() - start < 5.0
+@pytest.mark.parametrize(
+    "completion", [lambda n: "\\boxed{" * n, lambda n: "\\boxed" + " " * (10 * n)]
+)
+def test_boxes_are_found_in_linear_time(completion):
+    def seconds(text: str) -> float:
+        """Of this process alone, and the least of several: other processes take none of it."""
+        times = []
+        for _ in range(5):
+            start = time.process_time()
+            last_boxed(text)
+            times.append(time.process_time() - start)
+        return min(times)
+
+    assert seconds(completion(80_000)) < 40 * seconds(completion(10_000))  # 8 times, not 64
 
 
 @pytest.mark.parametrize("answer", ["{code}", "\\text{{{code}}}", "x=1,{code}", "x_{{{code}}}",
@@ -191,7 +258,7 @@ def test_several_answers_are_none(grader, gold, answer):
 )
 def test_an_answer_is_read_whole(grader, answer):
     assert grader.grade(problem("5"), f"\\boxed{{{answer}}}").reward == 0.0
-    assert grader.grade(problem("2"), "\\boxed{1 + 1}").reason == reasons.PASSED
+    assert_in_order(grader)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +266,7 @@ def test_an_answer_is_read_whole(grader, answer):
 )
 def test_odd_characters_are_no_harm(grader, answer):
     assert grader.grade(problem("5"), f"\\boxed{{{answer}}}").reward == 0.0
-    assert grader.grade(problem("2"), "\\boxed{1 + 1}").reason == reasons.PASSED
+    assert_in_order(grader)
 
 
 def test_noise_is_not_rewarded(grader):
@@ -218,32 +285,32 @@ def test_an_interrupted_question_leaves_no_reply_to_the_next():
 
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
-        with MathGrader(2.0) as grader:
+        with MathGrader(PATIENCE) as grader:
             killer = subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -USR1 {os.getpid()}"])
             with pytest.raises(KeyboardInterrupt):
-                grader.grade(problem("5"), TOWER)
+                grader.grade(problem("10!"), ENDLESS)
             killer.wait()
-            assert grader.grade(problem("2"), "\\boxed{1 + 1}").reason == reasons.PASSED
-            assert grader.grade(problem("2"), "\\boxed{1 + 2}").reason == reasons.WRONG_ANSWER
+            assert_in_order(grader)
     finally:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_an_ignored_alarm_still_rings():
+def test_an_ignored_alarm_still_rings(monkeypatch):
+    monkeypatch.setattr(boxed, "GRACE_SECONDS", PATIENCE)  # the alarm ends the answer, not we
     before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
     try:
         with MathGrader(TIMEOUT) as grader:
-            start = time.monotonic()
-            assert grader.grade(problem("5"), TOWER).reason == reasons.TIMEOUT
-            assert time.monotonic() - start < TIMEOUT + GRACE_SECONDS
+            worker = grader._worker.pid
+            assert grader.grade(problem("10!"), ENDLESS).reason == reasons.TIMEOUT
+            assert grader._worker.pid == worker
     finally:
         signal.signal(signal.SIGALRM, before)
 
 
 def test_the_worker_has_no_secrets_and_its_own_session(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    with MathGrader(TIMEOUT) as grader:
-        grader.grade(problem("2"), "\\boxed{1 + 1}")
+    with MathGrader(PATIENCE) as grader:
+        grader.grade(problem("2"), "\\boxed{x=2}")
         leader = grader._worker.pid
         assert len(session(leader)) == 2
         for pid in session(leader):
@@ -257,7 +324,7 @@ def test_nothing_outlives_a_grader_that_was_killed():
         from rapid.records import MathProblem
         with MathGrader(60.0) as grader:
             print(grader._worker.pid, flush=True)
-            grader.grade(MathProblem(unique_id="", problem="", answer="5"), {TOWER!r})
+            grader.grade(MathProblem(unique_id="", problem="", answer="10!"), {ENDLESS!r})
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:

@@ -46,9 +46,13 @@ def test_it_opens_and_closes_the_grader_behind_it():
     assert not grader.grader.open
 
 
-@pytest.mark.parametrize("reason", sorted(reasons.REASONS))
+@pytest.mark.parametrize("reason", sorted(reasons.REASONS - {reasons.INFRASTRUCTURE}))
 def test_only_passed_is_rewarded(reason):
     assert reasons.verdict(reason).reward == float(reason == "passed")
+
+
+def test_what_was_not_graded_has_no_reward():
+    assert reasons.verdict(reasons.INFRASTRUCTURE).reward is None
 
 
 def test_the_reasons_are_closed():

@@ -1,27 +1,59 @@
 """Completions that attack the grader. None gets a reward, and the next one is graded as ever."""
 
 import json
+import os
 import time
+from pathlib import Path
 
 import pytest
+import raids
 from attacks import ATTACKS, RIGHT, forge
 
 from rapid.grading import reasons
+from rapid.grading import sandbox as sandbox_module
 from rapid.grading.code import CodeGrader
-from rapid.grading.sandbox import encode_job
+from rapid.grading.sandbox import UNSAFE_LAYER, Sandbox, encode_job
 from rapid.records import CodeProblem
 
 SPARE = 2.0  # seconds beyond its timeout that an attack may cost
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_fails(grader, double, attack):
+def test_an_attack_fails(attacked, walls, double, attack):
     program, allowed = ATTACKS[attack]
     start = time.monotonic()
-    verdict = grader.grade(double, program)
-    assert time.monotonic() - start < grader.timeout + SPARE
-    assert verdict.reason in allowed
-    assert grader.grade(double, RIGHT).reason == reasons.PASSED
+    verdict = attacked.grade(double, program)
+    assert time.monotonic() - start < attacked.timeout + SPARE
+    if walls.whole:
+        assert verdict.reason in allowed
+    else:  # another wall stops it, and may give another reason
+        assert verdict.reason in allowed | (reasons.REASONS - {reasons.PASSED})
+    assert attacked.grade(double, RIGHT).reason == reasons.PASSED
+
+
+@pytest.fixture(scope="module")
+def hunted(tmp_path_factory):
+    installed = Path(sandbox_module._PREFIX, "lib").glob("python*/*-packages/**/*.py")
+    with raids.prey(tmp_path_factory.mktemp("prey"), str(next(installed, ""))) as prey:
+        yield prey
+
+
+@pytest.mark.parametrize("raid", raids.RAIDS)
+def test_a_raid_takes_nothing(attacked, double, hunted, raid):
+    assert attacked.grade(double, raids.program(raid, hunted)).reason != reasons.PASSED
+    assert Path(hunted.path).read_bytes() == raids.SECRET
+    assert attacked.grade(double, RIGHT).reason == reasons.PASSED
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="of root, completions run as another user")
+def test_the_raids_are_real(double, hunted):
+    """Without walls, a completion of the grader's own user takes all this, and more."""
+    grader = CodeGrader(timeout=1.0)
+    grader._sandbox = Sandbox(256, UNSAFE_LAYER, guarded=False, filtered=False, unsafe=True)
+    with grader:
+        for raid in raids.REAL:
+            verdict = grader.grade(double, raids.program(raid, hunted))
+            assert verdict.reason == reasons.PASSED, raid
 
 
 def large(entry_point: str, solution: str) -> CodeProblem:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from rapid.grading import sandbox as sandbox_module
+from rapid.grading.base import GraderDied
 from rapid.grading.inside import wire
 from rapid.grading.sandbox import Sandbox, SandboxError, encode_job
 
@@ -246,18 +247,14 @@ def test_the_affinity_is_that_of_the_job(layer):
         os.sched_setaffinity(0, before)
 
 
-def test_the_death_of_the_runner_is_survived(layer):
-    with Sandbox(layer=layer) as fresh:
-        os.kill(fresh._runner.pid, signal.SIGKILL)
-        call(fresh, "def f(): return 1")
-        assert call(fresh, "def f(): return 1") == 1
-
-
 def test_a_runner_that_does_not_respond_is_replaced(monkeypatch):
     monkeypatch.setattr(sandbox_module, "GRACE_SECONDS", 0.1)
-    with Sandbox(layer="limits") as fresh:
+    monkeypatch.setattr(sandbox_module, "REPLY_SECONDS", 0.1)
+    with Sandbox(layer="limits", unsafe=True) as fresh:
         os.kill(fresh._runner.pid, signal.SIGSTOP)
-        assert call(fresh, "def f(): return 1", timeout=0.1) == sandbox_module.TIMED_OUT
+        with pytest.raises(GraderDied, match="does not respond"):
+            call(fresh, "def f(): return 1", timeout=0.1)
+        monkeypatch.undo()
         assert call(fresh, "def f(): return 1") == 1
 
 
@@ -294,8 +291,31 @@ def test_a_job_larger_than_any_buffer_arrives(sandbox):
 
 
 def test_the_walls_are_described(sandbox, layer):
-    described = sandbox.describe_walls()
-    assert ("no network" in described) == (layer != "limits")
+    assert ("no network" in sandbox.walls()) == (layer != "filters")
+
+
+def test_limits_are_not_walls():
+    with pytest.raises(SandboxError, match="--unsafe-sandbox"), Sandbox(layer="limits"):
+        pass
+    with Sandbox(layer="limits", unsafe=True) as sandbox:
+        assert "NOT WALLED OFF" in sandbox.walls()
+
+
+def test_the_filters_are_a_wall_only_together():
+    """Landlock lets signals and sockets through, seccomp lets files be read."""
+    with (
+        pytest.raises(SandboxError, match="no Landlock and no seccomp"),
+        Sandbox(layer="filters", filtered=False),
+    ):
+        pass
+
+
+def test_a_layer_through_which_files_are_read_is_not_trusted(layer, monkeypatch):
+    """However it came to be: here /etc is taken for a part of Python."""
+    paths = [*sandbox_module._readable_paths(), "/etc"]
+    monkeypatch.setattr(sandbox_module, "_readable_paths", lambda: paths)
+    with pytest.raises(SandboxError, match="could read /etc/passwd"), Sandbox(layer=layer):
+        pass
 
 
 def test_a_layer_that_does_not_work_is_an_error(monkeypatch):
@@ -307,5 +327,5 @@ def test_a_layer_that_does_not_work_is_an_error(monkeypatch):
 def test_without_bubblewrap_the_next_layer_is_taken(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with Sandbox() as chosen:
-        assert chosen.layer in ("namespaces", "limits")
+        assert chosen.layer in ("namespaces", "filters")
         assert call(chosen, "def f(): return 1") == 1

@@ -5,6 +5,7 @@ import json
 import pytest
 from scipy.stats import ttest_rel
 
+from rapid.records import ProblemScore
 from rapid.specs import Run
 from reports import compare, tables
 from reports.collect import BadRun, collect
@@ -59,6 +60,20 @@ def test_runtimes_pair_by_seed_and_not_by_position(params, runs):
     shuffled = of(params, runs, "pg").iloc[::-1]
     found = compare.ratio(of(params, runs, "rapid-H2"), shuffled)
     assert found.ratio == pytest.approx((10 / 40 * 30 / 60) ** 0.5)
+
+
+def test_problems_with_too_few_graded_samples_are_not_in_pass_at_k(params, runs):
+    """As `rapid.evaluate` writes it: the second problem counts in pass@1 and not in pass@8."""
+    scores = [
+        ProblemScore(id="a", samples=8, correct=4),
+        ProblemScore(id="b", samples=7, correct=7),
+    ]
+    fields = {"problems": 2, "samples": 8, "scores": scores}
+    runs.evaluation(run("pg"), pass_at={1: 0.75, 8: 1.0}, **fields)
+    collect(params, runs.root)
+    runs.evaluation(run("pg"), pass_at={1: 0.75, 8: 0.5}, **fields)
+    with pytest.raises(BadRun, match=r"0\.5 at k = 8, but its scores give 1\.0"):
+        collect(params, runs.root)
 
 
 def test_scores_that_contradict_pass_at_are_an_error(params, runs):

@@ -4,7 +4,7 @@ import pytest
 
 from rapid.params import load
 from rapid.specs import Run, evaluations
-from reports import tables
+from reports import manifests, setup, tables
 from reports.collect import collect
 from reports.notes import algorithm
 from reports.table import letters
@@ -154,6 +154,19 @@ def test_notes_say_n_hardware_and_commits(params, runs):
     assert f"Code: commits {'a' * 12} and {'b' * 12}+dirty." in notes
 
 
+def test_a_note_says_which_runs_were_graded_without_walls(values, runs):
+    """The tables that such a run is in, and the versions of the manifests; no others."""
+    strict = load(values)
+    runs.all(strict)
+    values["grading"] = {"unsafe_sandbox": True}
+    runs.manifest(load(values), run("grpo"))
+    made = [*build(strict, runs), *setup.tables(strict, manifests.read(strict, runs.root))]
+    said = {table.number: [n for n in table.notes if "without walls" in n] for table in made}
+    assert {number for number, notes in said.items() if notes} == {1, 7}
+    assert "1 of " in said[1][0]
+    assert "grading.unsafe_sandbox" in said[1][0]
+
+
 def test_without_family_models_there_is_no_table_2(values, runs):
     values["tables"]["families"]["models"] = []
     assert [table.number for table in build(load(values), runs)] == [1, 3, 4]
@@ -169,3 +182,16 @@ def test_footnote_keys_go_on_after_z():
 def test_names_of_algorithms(label):
     expected = {"naive-grpo": "naive GRPO", "rapid-H16": "RAPID (H=16)", "her-own": "her-own"}
     assert algorithm(label) == expected[label]
+
+
+def test_a_note_names_the_runs_with_completions_that_were_not_graded(params, runs):
+    runs.summary(run("pg", seed=1), reasons={"passed": 90, "infrastructure": 2})
+    runs.evaluation(run("base"), reasons={"wrong_answer": 159, "infrastructure": 1})
+    (note,) = (n for n in build(params, runs)[0].notes if "without a verdict" in n)
+    assert "1 of 160 in the evaluation of Base on MBPP+ (tiny_qwen, seed 0)" in note
+    assert "2 of 92 in training of PG on MBPP+ (tiny_qwen, seed 1)" in note
+
+
+def test_where_all_was_graded_no_note_says_so(params, runs):
+    runs.summary(run("pg"), reasons={"passed": 92})
+    assert not any("without a verdict" in n for n in build(params, runs)[0].notes)

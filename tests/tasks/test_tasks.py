@@ -2,7 +2,8 @@
 
 import pytest
 
-from rapid.records import CodeProblem, MathProblem
+from rapid.grading import reasons
+from rapid.records import CodeProblem, LeanProblem, MathProblem
 from rapid.tasks import TASKS, get_task
 
 CODE = CodeProblem(
@@ -45,3 +46,23 @@ def test_raw_completions_are_graded(name, problem, right, wrong):
     with get_task(name).grader(5) as grader:
         assert grader.grade(problem, right).reward == 1
         assert grader.grade(problem, wrong).reward == 0
+
+
+@pytest.mark.parametrize(
+    "name, problem",
+    [
+        ("mbpp_plus", CODE),
+        ("math", QUESTION),
+        ("minif2f", LeanProblem(name="t", statement="theorem t : 1 = 1 := by")),
+    ],
+)
+def test_half_a_character_is_no_text(name, problem):
+    with get_task(name).grader(5) as grader:
+        assert grader.grade(problem, "\ud800").reason == reasons.UNPARSABLE
+
+
+def test_walls_are_said_where_completions_run():
+    """Mathematics runs nothing."""
+    with get_task("mbpp_plus").grader(5) as code, get_task("math").grader(5) as mathematics:
+        assert "no file but Python's library" in code.walls()
+        assert mathematics.walls() == ""

@@ -41,6 +41,19 @@ def digits_sum(prompts, completions, **_):
     ]
 
 
+def sometimes(prompts, completions, **_):
+    """The same reward, which now and then is not known: of some prompts never."""
+    return [
+        None if (sum(map(ord, text)) + len(prompt)) % 7 == 0 or prompt.endswith("3") else reward
+        for prompt, text, reward in zip(
+            prompts, completions, digits_sum(prompts, completions), strict=True
+        )
+    ]
+
+
+REWARDS = {"digits_sum": digits_sum, "sometimes": sometimes}
+
+
 class ScriptedTrainer(RapidTrainer):
     """Samples what the prompt, the place in its group and the step say: alike in any number of processes."""
 
@@ -67,12 +80,12 @@ def build(
     model,
     folder,
     objective,
-    reward=digits_sum,
+    reward="digits_sum",
     trainer=RapidTrainer,
     dtype=torch.float64,
     **settings,
 ) -> RapidTrainer:
-    """A trainer for 20 optimizer steps of 16 completions."""
+    """A trainer for 20 optimizer steps of 16 completions. The reward is a function or a name of REWARDS."""
     torch.set_num_threads(1)
     settings = {
         "n_step": 16,
@@ -102,7 +115,7 @@ def build(
     prompts = [f"{'long ' * (i % 4)}prompt {i}" for i in range(32)]
     return trainer(
         AutoModelForCausalLM.from_pretrained(model, dtype=dtype),
-        reward,
+        REWARDS[reward] if isinstance(reward, str) else reward,
         args=config,
         train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),

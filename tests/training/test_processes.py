@@ -23,6 +23,7 @@ WHOLE = {
     for objective, savings in (("rapid", SAVINGS), ("dapo", {}))
     for name, settings in {"plain": {}, "saved": ALL, **savings}.items()
 }
+WHOLE["rapid-ungraded"] = {"objective": "rapid", "reward": "sometimes", **PLAIN}
 ONE_GROUP = {"n_step": 4, "num_generations": 4, "max_steps": 9}
 PAIR = {"n_step": 2, "num_generations": 2}
 TORN = {
@@ -34,6 +35,7 @@ TORN = {
     "torn-pg": {"objective": "pg", **ONE_GROUP, **ALL},
     "torn-grpo": {"objective": "grpo", **ONE_GROUP, **ALL},
     "torn-dapo": {"objective": "dapo", "dynamic_sampling_rounds": 3, **ONE_GROUP, **ALL},
+    "torn-ungraded": {"objective": "rapid", "reward": "sometimes", **ONE_GROUP, **ALL},
     "torn-pair": {"objective": "rapid", "H": 2, **ONE_GROUP, **PAIR, **ALL},
 }
 # Sampled, not scripted; three steps, so that processes sample parts of groups.

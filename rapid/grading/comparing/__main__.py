@@ -4,8 +4,9 @@
 
 Processes of their own, because sympy can take forever on a short answer and only a signal ends it:
 this one, which keeps its imports warm, and a child of it that compares. In: {"gold", "answer",
-"question", "timeout"}, the last in seconds. Out: the reason. When the time is up an alarm kills the
-child, whatever it is doing and whether or not anybody still waits for it.
+"question", "timeout"}, the last in seconds. Out: the reason, "infrastructure" where somebody killed
+the child. When the time is up an alarm kills the child, whatever it is doing and whether or not
+anybody still waits for it.
 """
 
 import contextlib
@@ -35,6 +36,8 @@ def main() -> None:
     with contextlib.suppress(ConnectionError), socket.socket(fileno=fd) as connection:
         connection.sendall(b"ready")
         for line in connection.makefile():
+            if child and child.has_ended():
+                child = child.end() and None
             child = child or Child(connection, memory)
             reason = child.ask(line, connection)
             if not reason:
@@ -58,8 +61,12 @@ class Child:
             os._exit(0)
         theirs.close()
 
+    def has_ended(self) -> bool:
+        """Whether it died while nobody asked. It says nothing unasked: what is to be read is its end."""
+        return bool(select.select([self.link], [], [], 0)[0])
+
     def ask(self, line: str, connection: socket.socket) -> str:
-        """The reason; "" when the child ended, or when nobody awaits it any longer."""
+        """The reason; "" when the child ended, which it does too when nobody awaits it any longer."""
         with contextlib.suppress(ConnectionError):
             self.link.sendall(line.encode())
             watch = select.poll()
@@ -67,13 +74,15 @@ class Child:
             watch.register(connection, 0)
             if connection.fileno() not in dict(watch.poll()):
                 return self.link.recv(64).decode()
+            os.kill(self.pid, signal.SIGKILL)
         return ""
 
     def end(self) -> str:
-        """Kill the child if it lives; why it did not answer."""
+        """Wait for the child, which ends with its link; why it did not answer."""
         self.link.close()
-        os.kill(self.pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        if status in (-signal.SIGKILL, -signal.SIGTERM):  # no answer can do that
+            return "infrastructure"
         return "timeout" if status == -signal.SIGALRM else "crashed"
 
 

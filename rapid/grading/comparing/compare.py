@@ -2,9 +2,8 @@
 
 math_verify's `verify` decides whether two expressions are the same. Two things stand before it:
 
-- An answer is read whole, and as LaTeX. math_verify's `parse` searches a text for a formula, which
-  an answer could bring along, and its reader of plain expressions ends in `eval`.
-- What that reader does not hear is compared here: units, bases, primes, dots, braces.
+- `forms`: an answer that leaves work to be done is none, though it is equal.
+- What the reader of formulas does not hear is compared here: units, bases, primes, dots, braces.
 """
 
 import contextlib
@@ -14,18 +13,12 @@ from collections.abc import Iterator
 from math import floor, log10
 from typing import NamedTuple
 
-from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
-from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
+from forms import is_worked_out
 from math_verify import verify
 from math_verify.grader import should_treat_as_complex
+from reading import Unreadable, normalize, read
 from sympy import Basic, Eq, FiniteSet, Interval, MatrixBase, Tuple, ordered, solve
 from sympy.core.function import AppliedUndef
-
-NORMAL = NormalizationConfig(malformed_operators=True, nits=True, boxed="none")
-
-
-class Unreadable(ValueError):
-    """Not an expression."""
 
 
 def compare(gold: str, answer: str, question: str) -> str:
@@ -51,11 +44,14 @@ def is_same(gold: str, answer: str, question: str) -> bool:
     expected, given = take_apart(gold), take_apart(answer)
     if expected.base or given.base:
         return is_same_numeral(expected, given, question)
-    if (expected.unit == "percent") != (given.unit == "percent"):
-        return is_same_share(expected, given, question)
-    if expected.unit and given.unit and expected.unit != given.unit:
+    is_formula = not (WORD.fullmatch(expected.text) or TEXT.fullmatch(expected.text))
+    if is_formula and not is_worked_out(expected.text, given.text, question):
         return False
-    return is_equal(expected.text, given.text)
+    if (expected.unit == PERCENT) != (given.unit == PERCENT):
+        return is_same_share(expected, given, question)
+    return is_unit_allowed(expected.unit, given.unit, question) and is_equal(
+        expected.text, given.text
+    )
 
 
 # --- What an answer says that the reader of formulas does not hear ---
@@ -63,17 +59,18 @@ def is_same(gold: str, answer: str, question: str) -> bool:
 SPACING = re.compile(r"\\(?:left|right)(?![a-zA-Z])|\\[,!;: ]|[\s{}~]")
 UNHEARD = re.compile(r"['\"]|\\prime|\\[lcv]?dots[a-z]?(?![a-zA-Z])|\.\.\.")
 
-# Measures and their other names. What else stands behind a number, 5 apples, is left out of account.
+# Measures and their other names. Another unit, 5 apples, has to be the known answer's or asked for.
 MEASURES = {
     "mm": "millimeter millimetre", "cm": "centimeter centimetre", "m": "meter metre",
     "km": "kilometer kilometre", "in": "inch inches", "ft": "foot feet", "yd": "yard", "mi": "mile",
     "mg": "milligram", "g": "gram", "kg": "kilogram", "oz": "ounce", "lb": "pound",
     "ml": "milliliter millilitre", "l": "liter litre", "gal": "gallon", "qt": "quart", "pt": "pint",
     "s": "sec second", "min": "minute", "h": "hr hour", "day": "", "week": "", "month": "",
-    "yr": "year", "am": "", "pm": "", "mph": "", "degree": "deg circ °", "radian": "rad",
-    "percent": "% pct percentage", "dollar": "$ usd", "cent": "¢",
+    "yr": "year", "am": "", "pm": "", "degree": "deg circ °", "radian": "rad",
+    "percent": "% pct percentage", "dollar": "$ usd", "cent": "¢", "unit": "",
     "^2": "2 square squared sq", "^3": "3 cubic cubed cu", "/": "per",
 }  # fmt: skip
+PERCENT = frozenset({"percent"})
 NAMES = {name: unit for unit, names in MEASURES.items() for name in (unit, *names.split())}
 SHORT = "|".join(sorted((name for name in NAMES if name.isalpha() and len(name) > 1), reverse=True))
 WORDS = r"\\(?:text[a-z]*|mbox|mathrm)\s*\{(?:[a-zA-Z .-]|\\?%|\\ )+\}(?:\s*\^\s*(?:\d|\{\d\}))?"
@@ -90,7 +87,7 @@ class Answer(NamedTuple):
     """What stood in a box, normalized, without its unit; of a number in a base the digits."""
 
     text: str
-    unit: str = ""
+    unit: frozenset[str] = frozenset()
     base: int = 0
 
 
@@ -102,7 +99,7 @@ def take_apart(text: str) -> Answer:
         with contextlib.suppress(ValueError):  # B2_3 is no number
             int(digits, base)
             return Answer(digits.lstrip("0") or "0", base=base)
-    unit = "dollar" if "\\$" in text else ""
+    unit = frozenset({"dollar"} if "\\$" in text else ())
     text = text.replace("\\$", "").strip()
     behind = UNIT.search(text)
     number = text[: behind.start()] if behind else ""
@@ -111,12 +108,35 @@ def take_apart(text: str) -> Answer:
     return Answer(normalize(text), unit)
 
 
-def name_unit(words: str) -> str:
-    """'cm^2' for square centimeters and for `\\text{ cm}^2`; "" for what is not in MEASURES."""
-    words = re.sub(r"\\(?:text[a-z]*|mbox|mathrm)|\.", "", words.lower())
+def name_unit(words: str) -> frozenset[str]:
+    """Return {cm, ^2} for square centimeters and for `\\text{ cm}^2`; other words as stems."""
+    words = re.sub(r"\\(?:text[a-z]*|mbox|mathrm)|\.", "", words.lower()).replace("mph", "mi/h")
     words = re.findall(r"[a-z]+|[^a-z\s{}^\\-]", words)
-    found = [NAMES.get(word) or NAMES.get(word.removesuffix("s")) for word in words]
-    return "" if None in found else " ".join(sorted(found))
+    return frozenset(
+        NAMES.get(word) or NAMES.get(word.removesuffix("s")) or stem(word) for word in words
+    )
+
+
+def stem(word: str) -> str:
+    """Return the same for box and boxes, for piece and pieces."""
+    return word.rstrip("es")
+
+
+def is_unit_allowed(expected: frozenset[str], given: frozenset[str], question: str) -> bool:
+    """Whether an answer in units `given` may stand for one in units `expected`.
+
+    A unit may be left out, or named where the known answer has none. One that is not in `MEASURES`
+    has to stand in the question.
+    """
+    if not given or given == expected:
+        return True
+    measures = expected & MEASURES.keys()
+    if unknown := given - MEASURES.keys():
+        asked = set(map(stem, re.findall("[a-z]+", question.lower())))
+        return not measures and unknown <= asked
+    if "unit" in given:
+        return not measures or given - {"unit"} == expected & {"^2", "^3", "/"}
+    return not measures
 
 
 def is_same_numeral(expected: Answer, given: Answer, question: str) -> bool:
@@ -130,75 +150,23 @@ def is_same_numeral(expected: Answer, given: Answer, question: str) -> bool:
 
 def is_same_share(expected: Answer, given: Answer, question: str) -> bool:
     """Compare when one is a percentage: 30% is 0.3, and 30 where the question is about percent."""
-    if {expected.unit, given.unit} != {"percent", ""}:
+    if {expected.unit, given.unit} != {PERCENT, frozenset()}:
         return False
     hundredth = "\\frac{{{}}}{{100}}".format
     if expected.unit:
         return any(is_equal(gold, given.text) for gold in (expected.text, hundredth(expected.text)))
+    if re.search(rf"(?<![\d.]){re.escape(given.text)}\s*(?:\\?%|percent)", question):
+        return False  # nothing was converted
     if is_equal(expected.text, hundredth(given.text)):
         return True
     asked = re.search("(?i)percent|%", question) is not None
     return asked and is_equal(expected.text, given.text)
 
 
-# --- Formulas ---
-
-REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}")
-THOUSANDS = re.compile(r"(?<=\d)(?<![_^]\d)(?:\{,\}|,?\\[,;:! ]|[~\s])+(?=\d{3}(?!\d))")
-STRAY = re.compile(r"\d\s*_|\\(?:text|mbox)\s*\{[^{}]*\}\s*(?:\d|\(|\\frac)")
-NUMBER = re.compile(r"[{(]*[\d.]+[})]*")
-WORD = re.compile("[A-Z]{2,}|[a-zA-Z]{4,}")
-MIXED = re.compile(r"\d+\\frac\{\d+\}\{\d+\}")
-
-
-def normalize(text: str) -> str:
-    text = REPEATING.sub(lambda decimal: as_fraction(*decimal.groups()), text)
-    return normalize_latex(THOUSANDS.sub("", text), NORMAL)
-
-
-def as_fraction(whole: str, fixed: str, repeating: str) -> str:
-    """0.1666..., which is written 0.1\\overline{6}: 15/90."""
-    below = (10 ** len(repeating) - 1) * 10 ** len(fixed)
-    above = int(whole + fixed + repeating) - int(whole + fixed or 0)
-    return f"\\frac{{{above}}}{{{below}}}"
-
-
-class Reader(_Latex2Sympy):
-    """Reads LaTeX by its grammar, and two numbers side by side with care."""
-
-    def convert_postfix_list(self, arr, i=0):
-        """Factors without a sign between them. Only 3\\frac{1}{2} is a sum; 2 3 is not even 6."""
-        if i + 2 <= len(arr):
-            here, after = arr[i].getText(), arr[i + 1].getText()
-            if NUMBER.fullmatch(here) and NUMBER.match(after) and after[0] != "(":
-                raise Unreadable(f"{here} {after}")
-            if NUMBER.fullmatch(here) and not MIXED.fullmatch(here + after):
-                number, rest = self.convert_postfix(arr[i]), self.convert_postfix_list(arr, i + 1)
-                multiply = self.mat_mul_flat if isinstance(rest, MatrixBase) else self.mul_flat
-                return multiply(number, rest)
-        return super().convert_postfix_list(arr, i)
-
-
-@functools.lru_cache(maxsize=4096)
-def read(text: str, real: bool, cases: bool) -> Basic | MatrixBase | None:
-    """A normalized formula as an expression, with nothing evaluated; None if it is none.
-
-    `real` says that its variables are; `cases` tells a from A.
-    """
-    if STRAY.search(text):
-        return None
-    try:
-        config = ConversionConfig(lowercase_symbols=not cases)
-        tree = Reader(is_real=real, config=config).parse(text)
-    except (RecursionError, MemoryError):
-        raise
-    except Exception:
-        return None
-    return tree if isinstance(tree, Basic | MatrixBase) else None
-
-
 # --- Whether two formulas are the same ---
 
+WORD = re.compile("[A-Z]{2,}|[a-zA-Z]{4,}")
+TEXT = re.compile(r"\\text\s*\{[^{}]*\}")
 COLLECTION = (FiniteSet, Tuple, Interval)
 same = functools.partial(verify, timeout_seconds=None, numeric_precision=30)  # ours is the alarm
 
@@ -245,7 +213,7 @@ def is_same_tree(gold: Basic, given: Basic, gold_braces: bool, braces: bool) -> 
             gold, given = in_order(gold), in_order(given)
         elif len(gold.atoms(FiniteSet)) != len(given.atoms(FiniteSet)):
             return False  # {1, 2}, {3, 4} is not (1, 2), (3, 4)
-        elif len(elements(gold)) > len(gold.args):  # 2, 2, 3 is not 2, 3
+        elif any(len(elements(tree)) > len(tree.args) for tree in (gold, given)):  # 2, 2, 3
             gold, given = (Tuple(*ordered(elements(tree))) for tree in (gold, given))
     if not same(gold, given, float_rounding=decimals(gold)):
         return False

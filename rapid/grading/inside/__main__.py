@@ -1,6 +1,6 @@
 """The runner: forks one child per completion and never sees what goes in or out.
 
-    python -S -s -P -B inside CONTROL_FD LAYER PATH...
+    python -S -s -P -B inside CONTROL_FD LAYER PATHS HIDDEN
 
 CONTROL_FD is a socket to the grader. A request is one `wire.REQUEST` with the file descriptor of
 another socket, over which the grader sends the job straight to the child and gets its outputs
@@ -11,10 +11,11 @@ A job is its length and a JSON object: `code`, `entry_point` and `calls`, a
 list of encoded argument lists. The child answers a line per call, {"output": ...}, or one
 {"reason": ...} and no more.
 
-LAYER is "bwrap" (the walls stand already), "namespaces" (put them up; PATHs stay readable) or
-"limits" (there are none).
+PATHS stay readable, but for what is below HIDDEN; both are joined by colons. LAYER "namespaces"
+puts up walls around the runner. In the others they stand already, or there are none.
 """
 
+import contextlib
 import gc
 import json
 import os
@@ -39,14 +40,17 @@ PRELOADED = (
 
 
 def main() -> None:
-    control_fd, layer, *paths = sys.argv[1:]
+    control_fd, layer, *lists = sys.argv[1:]
+    paths, hidden = ([path for path in each.split(os.pathsep) if path] for each in lists)
     for name in PRELOADED.split():
         __import__(name)
     if layer == "namespaces":
-        walls.enclose(paths)
+        walls.enclose(paths, hidden)
     control = socket.socket(fileno=int(control_fd))
     divider, user = walls.Divider(), walls.spare_user()
-    known = filters.Files(paths), filters.SystemCalls()
+    if not walls.can_read(os.path.dirname(os.__file__), user):
+        preload_all()
+    known = filters.Files(paths, hidden), filters.SystemCalls()
     working = [each for each in known if each.works]
     walls.hide_runner()
     gc.collect()
@@ -62,6 +66,14 @@ def main() -> None:
         timeout, memory, guarded, filtered = wire.REQUEST.unpack(message)
         limits = Limits(timeout, memory, user, working if filtered else [], guarded)
         control.sendall(wire.REPLY.pack(*supervise(job, divider, limits)))
+
+
+def preload_all() -> None:
+    """Import the standard library, which a child cannot read: where root has a Python of its own."""
+    for name in sys.stdlib_module_names - {"antigravity"}:  # that one opens a browser
+        if not name.startswith("_"):
+            with contextlib.suppress(Exception):  # of other systems, or not built
+                __import__(name)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 - `SystemCalls` (seccomp) lets through the calls that Python computes with and refuses all others:
   no process, signal, socket, shared memory, limit or mount, and no file opened for writing.
-- `Files` (Landlock) hides every file but Python's own.
+- `Files` (Landlock) refuses to read any file but Python's own.
 
-They stand behind the namespaces, which hold without them, and where namespaces are denied they
-are all that stands.
+They stand behind the namespaces, which hold without them. Where namespaces are denied the two are
+the wall: a completion may run as the grader's own user there. What Landlock does not cover (signals,
+tracing, sockets, the size of a file) is for seccomp to refuse.
 """
 
 import ctypes
@@ -98,23 +99,37 @@ RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # how many there are, by version; 16 sinc
 class Files:
     """A Landlock ruleset, to be shared by children. `works` where this kernel has it."""
 
-    def __init__(self, paths: list[str]) -> None:
+    def __init__(self, paths: list[str], hidden: list[str]) -> None:
         self._ruleset = -1
-        self.works = LINUX and succeeds(lambda: self._prepare(paths).restrict())
+        self.works = LINUX and succeeds(lambda: self._prepare(paths, hidden).restrict())
         if self.works:
-            self._prepare(paths)
+            self._prepare(paths, hidden)
 
-    def _prepare(self, paths: list[str]) -> Self:
+    def _prepare(self, paths: list[str], hidden: list[str]) -> Self:
         version = call("syscall", SYS_CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
         handled = struct.pack("Q", (1 << RIGHTS.get(version, 16)) - 1)
         self._ruleset = call("syscall", SYS_CREATE_RULESET, handled, len(handled), 0)
         for path in paths:
-            allowed = READ_FILE | READ_DIR if os.path.isdir(path) else READ_FILE
-            beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            rule = struct.pack("=Qi", allowed, beneath)
-            call("syscall", SYS_ADD_RULE, self._ruleset, RULE_PATH_BENEATH, rule, 0)
-            os.close(beneath)
+            self._allow(path, hidden)
         return self
+
+    def _allow(self, path: str, hidden: list[str]) -> None:
+        """Allow to read what is at or below `path`. Of `hidden` the names can be listed, no more."""
+        if path in hidden:
+            return
+        whole = not any(each.startswith(path + os.sep) for each in hidden)
+        if not os.path.isdir(path):
+            rights = READ_FILE
+        else:
+            rights = READ_FILE | READ_DIR if whole else READ_DIR
+        beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        rule = struct.pack("=Qi", rights, beneath)
+        call("syscall", SYS_ADD_RULE, self._ruleset, RULE_PATH_BENEATH, rule, 0)
+        os.close(beneath)
+        if not whole:
+            for entry in os.scandir(path):
+                if not entry.is_symlink():  # what it leads to has a rule, or should have none
+                    self._allow(entry.path, hidden)
 
     def restrict(self) -> None:
         """Put the ruleset on this process for good.

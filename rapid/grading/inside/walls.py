@@ -29,8 +29,10 @@ SYS_MOUNT_SETATTR = 442  # the same number on every architecture
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 
-def enclose(paths: list[str]) -> None:
+def enclose(paths: list[str], hidden: list[str]) -> None:
     """Put the calling process into new namespaces in which only `paths` exist, read-only.
+
+    Folders of `hidden` are empty there.
 
     Returns in a new process, the first of its process namespace. The old one waits for it and ends
     with it.
@@ -51,15 +53,15 @@ def enclose(paths: list[str]) -> None:
         ]:
             with open(f"/proc/self/{name}", "w") as stream:
                 stream.write(text)
-    _replace_root(paths)
+    _replace_root(paths, hidden)
     _enter_process_namespace()
 
 
-def _replace_root(paths: list[str]) -> None:
-    """Make a file system of nothing but `paths` the root, read-only."""
+def _replace_root(paths: list[str], hidden: list[str]) -> None:
+    """Make a file system of nothing but `paths` the root, read-only, with `hidden` covered."""
     stage = "/proc"  # a folder that is always there and in which no path of ours lies
     call("mount", None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
-    call("mount", b"tmpfs", stage.encode(), b"tmpfs", ctypes.c_ulong(0), b"size=1m,mode=755")
+    _mount_empty(stage)
     for path in paths:
         source, target = os.path.realpath(path), stage + path
         if os.path.isdir(source):
@@ -70,6 +72,8 @@ def _replace_root(paths: list[str]) -> None:
         call(
             "mount", source.encode(), target.encode(), None, ctypes.c_ulong(MS_BIND | MS_REC), None
         )
+    for path in hidden:
+        _mount_empty(stage + path)
     os.chdir(stage)
     # pivot_root(2): with the same folder twice the old root lies on top of the new one, to be shed.
     call("syscall", SYS_PIVOT_ROOT[os.uname().machine], b".", b".")
@@ -85,6 +89,11 @@ def _replace_root(paths: list[str]) -> None:
         ctypes.byref(attributes),
         ctypes.sizeof(attributes),
     )
+
+
+def _mount_empty(folder: str) -> None:
+    options = b"size=1m,mode=755"
+    call("mount", b"tmpfs", folder.encode(), b"tmpfs", ctypes.c_ulong(0), options)
 
 
 def _enter_process_namespace() -> None:
@@ -146,6 +155,16 @@ def spare_user() -> int | None:
         if succeeds(lambda user=user: drop_rights(user)):
             return user
     return None
+
+
+def can_read(folder: str, user: int | None) -> bool:
+    """Whether a completion that runs as `user` could list a folder."""
+
+    def attempt() -> None:
+        drop_rights(user)
+        os.listdir(folder)
+
+    return succeeds(attempt)
 
 
 def drop_rights(user: int | None) -> None:

@@ -100,12 +100,6 @@ class LeanChecker:
         with self._turn:
             return max(self._ready(role).seconds for role in ANSWERS)
 
-    def walls(self) -> str:
-        """Return what stands around the process that elaborates proofs, in words."""
-        with self._turn:
-            self._start()
-            return self._processes["author"].walls
-
     def check(self, name: str, statement: str, proof: str, timeout: float | None = None) -> Verdict:
         """Judge `proof` as the continuation of `statement`, which ends in `:=` or `:= by`.
 

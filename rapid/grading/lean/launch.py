@@ -16,6 +16,7 @@ from rapid.grading.lean.box import NoBox, boxed, try_box
 from rapid.grading.lean.install import (
     Backend,
     LeanUnavailable,
+    ensure_lean,
     find_node,
     native_checker,
     toolchain,
@@ -25,6 +26,7 @@ from rapid.grading.limits import limited
 Role = Literal["author", "judge"]
 HERE = Path(__file__).resolve().parent
 STACK_KILOBYTES = 65536  # for deep recursion; 8192 is usual
+WASM_MB = 3000  # Lean's memory has a limit of its own (runtime.js), as node's has below
 NATIVE_MB = 16000  # Mathlib's files, which are mapped into memory, are 5000 of them
 ADVICE = "Install bubblewrap, or give --unsafe-lean, and proofs can do what the user can."
 
@@ -70,6 +72,15 @@ def launch(backend: Backend, header: str, role: Role, unsafe: bool = False) -> L
     return (
         native(backend, role, unsafe) if backend.kind == "native" else wasm(backend, header, role)
     )
+
+
+def walls(unsafe: bool = False) -> str:
+    """Return what stands around the Lean that elaborates proofs on this machine, in words.
+
+    Raises:
+        LeanUnavailable: there is no Lean, or nothing stands around it and `unsafe` is not given.
+    """
+    return launch(ensure_lean(), "", "author", unsafe).walls
 
 
 def native(backend: Backend, role: Role, unsafe: bool, memory_mb: int = NATIVE_MB) -> Launch:
@@ -133,7 +144,8 @@ def wasm(backend: Backend, header: str, role: Role) -> Launch:
         str(scratch),
     )
     walls = "WebAssembly: no file, no network, no process; node reads its install alone"
-    return Launch(command, {"PATH": os.defpath}, backend.folder, walls, scratch)
+    program = tuple(limited(list(command), WASM_MB, address_space=False))
+    return Launch(program, {"PATH": os.defpath}, backend.folder, walls, scratch)
 
 
 def image_path(backend: Backend, header: str) -> Path:

@@ -16,7 +16,7 @@ from rapid.grading.lean.launch import Role, launch
 
 START_SECONDS = 300.0  # for importing the header: seconds for core Lean, a minute for Mathlib
 MAX_LINE = 1 << 20  # bytes; an answer has some thousand
-MAX_EXPORT = 1 << 28  # bytes; a proof has some ten thousand
+MAX_EXPORT = 1 << 26  # bytes; a proof has some ten thousand
 CHUNK = 1 << 16
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # the second is what a shell makes of it
 
@@ -56,7 +56,6 @@ class LeanProcess:
         self._backend = backend
         self._header = header
         how = launch(backend, header, role, unsafe)
-        self.walls = how.walls
         self._scratch = how.scratch
         guarded, self._lifeline = os.pipe()  # it ends with us, whatever ends us: see launch.py
         try:

@@ -14,6 +14,7 @@ const HINTS = ['opaque', 'abbrev'];
 const NONE = box(0); // also the anonymous name and the empty list
 // Beyond these Lean's constructors give up, and what they return says something else.
 const LIMIT = { number: 2 ** 31 - 1, bvar: 2 ** 20 - 2, depth: 1000 };
+const MAX_LINES = 2000000; // as an author writes at most
 const SURROGATES = [0xd800, 0xdfff];
 
 // The form of each line.
@@ -53,9 +54,9 @@ class Replayer {
   constructor(runtime) {
     this.rt = runtime;
     this.x = runtime.x;
-    // By reference: objects, the components of names, how deep levels are.
+    // By reference: objects, the prefix and last component of names, how deep levels are.
     this.names = [NONE];
-    this.components = [[]];
+    this.components = [null];
     this.levels = [this.x.lean_level_mk_zero(NONE)];
     this.depths = [0];
     this.expressions = [];
@@ -69,7 +70,7 @@ class Replayer {
    */
   read(bytes, declare) {
     const lines = bytes.toString('latin1').split('\n'); // other characters are in no right line
-    if (lines.pop() !== '') throw refusal(lines.length + 1);
+    if (lines.pop() !== '' || lines.length > MAX_LINES) throw refusal(lines.length + 1);
     for (const [index, line] of lines.entries()) {
       const [op, ...items] = this.parsed(line, index + 1);
       if ((op === 'proof') !== (index === lines.length - 1)) throw refusal(index + 1);
@@ -81,7 +82,15 @@ class Replayer {
 
   /** The names of constants that were mentioned, as components. */
   mentioned() {
-    return [...this.used].map((reference) => this.components[reference]);
+    return [...this.used].map((reference) => this.nameOf(reference));
+  }
+
+  nameOf(reference) {
+    const found = [];
+    for (; reference !== 0; reference = this.components[reference].prefix) {
+      found.push(this.components[reference].last);
+    }
+    return found.reverse();
   }
 
   parsed(line, number) {
@@ -132,7 +141,7 @@ class Replayer {
       case 'def':
       case 'theorem':
       case 'opaque':
-        return declare(this.components[first], this.declaration(op, ...items));
+        return declare(this.nameOf(first), this.declaration(op, ...items));
       case 'proof':
         this.proof = first;
         return undefined;
@@ -151,7 +160,7 @@ class Replayer {
         ? x.lean_name_mk_string(above, rt.makeString(last))
         : x.lean_name_mk_numeral(above, box(last)),
     );
-    this.components.push([...this.components[prefix], last]);
+    this.components.push({ prefix, last });
   }
 
   addLevel(op, items) {

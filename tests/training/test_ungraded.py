@@ -1,0 +1,203 @@
+"""A group with a completion that nobody graded is left out, as if it contributed exactly nothing.
+
+The oracle knows nothing of the trainer: it takes the completions that were sampled, makes one forward
+pass of all graded groups, and takes the steps of plain SGD. N stays the size of the whole mini-batch.
+Log-probabilities are float32, as TRL takes them: 2e-6 is their rounding.
+"""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from rapid.objectives import dapo_loss, grpo_loss, pg_loss, rapid_loss
+from rapid.training.batches import with_graded
+from tests.training.loops import (
+    PLAIN,
+    SAVINGS,
+    ScriptedTrainer,
+    build,
+    digits_sum,
+    run,
+    sometimes,
+    weights,
+)
+
+GROUP, RATE, TOLERANCE = 4, 0.05, 2e-6
+ALL = {name: value for saving in SAVINGS.values() for name, value in saving.items()}
+LOOPS = {
+    "rapid-H1": {"objective": "rapid", "H": 1},
+    "rapid-H2": {"objective": "rapid", "H": 2, "eta": 1.5},
+    "rapid-H2,baseline=none": {"objective": "rapid", "H": 2, "baseline": "none"},
+    "pg": {"objective": "pg", "H": 1},
+    "grpo-H1": {"objective": "grpo", "H": 1, "beta": 0.04},
+    "grpo-H2": {"objective": "grpo", "H": 2, "beta": 0.04},
+    "dapo-H1": {"objective": "dapo", "H": 1, "epsilon_high": 0.28},
+    "dapo-H2": {"objective": "dapo", "H": 2, "epsilon_high": 0.28},
+}
+
+
+def log_pi(model, batch) -> torch.Tensor:
+    """(N, T), from one forward pass of prompts and completions together."""
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    logits = model(ids, attention_mask=mask, position_ids=positions).logits.double()
+    width = batch["completion_ids"].size(1)
+    logp = logits[:, -width - 1 : -1].log_softmax(-1)
+    return logp.gather(2, batch["completion_ids"][..., None])[..., 0]
+
+
+def loss_of(settings, logp, mu, reference, batch, share, token_share):
+    mask, rewards = batch["completion_mask"], batch["known"]
+    match settings["objective"]:
+        case "rapid":
+            eta, baseline = settings.get("eta", 2.0), settings.get("baseline", "group")
+            loss, _ = rapid_loss(logp, mu, mask, rewards, GROUP, eta, baseline=baseline)
+        case "pg":
+            loss, _ = pg_loss(logp, mask, rewards, GROUP)
+        case "grpo":
+            loss, _ = grpo_loss(logp, mu, reference, mask, rewards, GROUP, settings["beta"], 0.2)
+        case "dapo":
+            loss, _ = dapo_loss(logp, mu, mask, rewards, GROUP, 0.2, settings["epsilon_high"])
+            share = token_share
+    return loss * share
+
+
+def by_hand(model, mini_batches, settings) -> torch.Tensor:
+    """The weights after one step of SGD on each mini-batch, whose graded groups alone are looked at."""
+    start = [
+        (kept := {name: value[batch["here"]] for name, value in batch.items()})
+        | {"mu": log_pi(model, kept).detach()}
+        for batch in mini_batches
+    ]
+    for whole, batch in zip(mini_batches, start, strict=True):
+        share = len(batch["known"]) / len(whole["known"])
+        token_share = batch["completion_mask"].sum() / whole["completion_mask"].sum()
+        loss = loss_of(
+            settings, log_pi(model, batch), batch["mu"], batch["mu"], batch, share, token_share
+        )
+        model.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= RATE * parameter.grad
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+@pytest.mark.parametrize("savings", [PLAIN, ALL], ids=["plain", "saving"])
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_gradient_is_that_of_the_graded_groups_over_the_same_n(
+    toy_model, tmp_path, loop, savings
+):
+    settings = LOOPS[loop]
+    sampled = []
+
+    class Watched(ScriptedTrainer):
+        def _sample(self, inputs):
+            batch = super()._sample(inputs)
+            texts = self.processing_class.batch_decode(
+                [
+                    ids[mask.bool()]
+                    for ids, mask in zip(
+                        batch["completion_ids"], batch["completion_mask"], strict=True
+                    )
+                ],
+                skip_special_tokens=True,
+            )
+            prompts = self.processing_class.batch_decode(
+                batch["prompt_ids"], skip_special_tokens=True
+            )
+            known = torch.tensor(
+                [float("nan") if r is None else r for r in sometimes(prompts, texts)],
+                dtype=torch.float64,
+            )
+            here = ~known.view(-1, GROUP).isnan().any(1).repeat_interleave(GROUP)
+            sampled.append(
+                {
+                    name: batch[name]
+                    for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")
+                }
+                | {"known": known, "here": here}
+            )
+            return batch
+
+    settings = {"eta": 2.0, **settings} if settings["objective"] == "rapid" else settings
+    trainer = run(
+        toy_model,
+        tmp_path,
+        reward="sometimes",
+        trainer=Watched,
+        **savings | settings | {"max_steps": settings["H"], "learning_rate": RATE},
+    )
+    (batch,) = sampled
+    assert 0 < batch["here"].sum() < len(batch["here"])
+    size = len(batch["here"]) // settings["H"]
+    parts = [
+        {name: value[first : first + size] for name, value in batch.items()}
+        for first in range(0, len(batch["here"]), size)
+    ]
+    model = AutoModelForCausalLM.from_pretrained(toy_model, dtype=torch.float64)
+    start = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+    expected = by_hand(model, parts, settings)
+    assert (expected - start).abs().max() > 100 * TOLERANCE
+    torch.testing.assert_close(weights(trainer), expected, rtol=0, atol=TOLERANCE)
+
+
+def test_a_group_that_is_not_graded_is_in_no_mean(toy_model, tmp_path):
+    """Where it is not graded a prompt has rewards of 1 elsewhere, of 0 here."""
+
+    def reward(prompts, completions, **_):
+        return [None if prompt.endswith("3") else 1.0 for prompt in prompts]
+
+    trainer = run(toy_model, tmp_path, "rapid", reward, **PLAIN)
+    log = [row for row in trainer.state.log_history if "rapid/graded" in row]
+    assert len(log) == 20
+    assert min(row["rapid/graded"] for row in log) < 1
+    assert {row["rapid/accuracy"] for row in log} == {1.0}
+    assert {row["rapid/signal"] for row in log} == {0.0}
+
+
+def test_where_nothing_is_graded_nothing_is_learned_and_nothing_is_said(toy_model, tmp_path):
+    def reward(completions, **_):
+        return [None] * len(completions)
+
+    trainer = run(toy_model, tmp_path, "grpo", reward, **PLAIN)
+    model = AutoModelForCausalLM.from_pretrained(toy_model, dtype=torch.float64)
+    assert torch.equal(weights(trainer), torch.cat([p.flatten() for p in model.parameters()]))
+    assert not any("rapid/accuracy" in row for row in trainer.state.log_history)
+
+
+def test_a_group_that_is_not_graded_is_sampled_anew_by_dapo(toy_model, tmp_path):
+    trainer = build(toy_model, tmp_path, "dapo", "sometimes", **PLAIN, dynamic_sampling_rounds=20)
+    graded = []
+    resample = trainer._resample
+
+    def watch(batch):
+        replaced = resample(batch)
+        graded.append((batch["graded"].all().item(), replaced["graded"].all().item()))
+        return replaced
+
+    trainer._resample = watch
+    trainer.train()
+    assert not all(before for before, _ in graded)
+    assert all(after for _, after in graded)
+
+
+def test_a_reward_of_one_function_is_enough(toy_model, tmp_path):
+    """As in TRL, where a function returns None for what is not its own."""
+
+    def never(completions, **_):
+        return [None] * len(completions)
+
+    both = run(toy_model, tmp_path, "pg", [never, digits_sum], **PLAIN)
+    one = run(toy_model, tmp_path, "pg", **PLAIN)
+    torch.testing.assert_close(weights(both), weights(one), rtol=0, atol=0)
+
+
+def test_one_reward_that_is_missing_leaves_its_group_out():
+    nan = float("nan")
+    rewards = torch.tensor([1.0, nan, 0.0, 1.0])
+    batch = with_graded({"rewards": rewards, "accuracy": torch.ones(4)}, 2)
+    assert batch["graded"].tolist() == [False, False, True, True]
+    assert batch["rewards"].tolist() == [0, 0, 0, 1]
+    assert batch["accuracy"].tolist() == [0, 0, 1, 1]
