@@ -1,9 +1,10 @@
 """The native Lean's checker, run by the interpreter of the WebAssembly Lean, since none is at hand.
 
 Its library has compiled functions, but not all that it takes to compile their callers. So a few
-functions of the library are given again here, and three things are not run: `serve`, with its
-reading of standard input; proofs that use the library's theorems, which look like axioms here; and
-whatever is about definitions, at which this interpreter dies for a reason that is not known.
+functions of the library are given again here, and these are not run: `serve`, with its reading of
+standard input; proofs that use the library's theorems, which look like axioms here; and a `match`
+or a definition in a proof, at which this interpreter ends for a reason that is not known. So the
+judge is tried on exports that mention no definition.
 """
 
 import json
@@ -153,68 +154,68 @@ def folder(tmp_path_factory):
 
 
 def short(exports: dict[str, bytes]) -> dict[str, bytes]:
-    """Those that the interpreter reads in a second, without a definition of the right form."""
-    return {
-        label: export
-        for label, export in exports.items()
-        if len(export) < 3000 and label != "a hint that is none"
-    }
+    """Those that the interpreter reads in a second."""
+    return {label: export for label, export in exports.items() if len(export) < 3000}
+
+
+def groups() -> list[dict[tuple[str, str], tuple[str, ...]]]:
+    """Cases by kind and label, as many together as this interpreter bears."""
+
+    def judge(proposition: str, export: bytes) -> tuple[str, ...]:
+        return "judge", "p1", f"theorem p1 : {proposition} :=", compact(export)
+
+    false, forms = short(lean_attacks.EXPORTS_OF_FALSE), short(lean_attacks.BAD_FORMS)
+    wrong = {("author", proof): ("author", "p1", STATEMENT + proof) for proof in WRONG}
+    proofs = [{("author", label): ("author", "p1", STATEMENT + PROOFS[label])} for label in PROOFS]
+    options = {("option", text): ("option", text) for text in LET_THROUGH + COMPUTED}
+    return [
+        {("honest", ""): judge("True", lean_attacks.HONEST)},
+        {("false", label): judge("False", export) for label, export in false.items()},
+        *(
+            {("form", label): judge("True", forms[label]) for label in list(forms)[start::6]}
+            for start in range(6)
+        ),
+        wrong,
+        *proofs,
+        options,
+    ]
 
 
 @pytest.fixture(scope="module")
 def answered(folder):
-    """Checker.lean's answers to all cases, by kind and label."""
-    exports = {
-        ("false", label): ("theorem p1 : False :=", export)
-        for label, export in short(lean_attacks.EXPORTS_OF_FALSE).items()
-    }
-    exports |= {
-        ("form", label): ("theorem p1 : True :=", export)
-        for label, export in short(lean_attacks.BAD_FORMS).items()
-    }
-    exports["honest", ""] = ("theorem p1 : True :=", lean_attacks.HONEST)
-    with LeanChecker(timeout=60) as checker:
-        checker.wait_ready()
-        for label, proof in PROOFS.items():
-            request = {"name": "p1", "statement": STATEMENT, "proof": proof}
-            _, export = checker._processes["author"].ask(request, 60)
-            exports["from the other author", label] = (STATEMENT, export)
-    cases = {
-        key: ("judge", "p1", statement, compact(export))
-        for key, (statement, export) in exports.items()
-    }
-    cases |= {("author", proof): ("author", "p1", STATEMENT + proof) for proof in WRONG}
-    cases |= {("author", label): ("author", "p1", STATEMENT + PROOFS[label]) for label in PROOFS}
-    cases |= {("option", text): ("option", text) for text in LET_THROUGH + COMPUTED}
+    """`answered(kind, label)`: what Checker.lean answers."""
     found = {}
-    with pytest.MonkeyPatch.context() as patch:
-        # The interpreter's stack bears some ten cases of a kind.
-        for kind in dict.fromkeys(kind for kind, _ in cases):
-            keys = [key for key in cases if key[0] == kind]
-            for some in (keys[start : start + 10] for start in range(0, len(keys), 10)):
-                found |= zip(
-                    some, answers([cases[key] for key in some], folder, patch), strict=True
-                )
-    return found
+
+    def ask(kind: str, label: str) -> str:
+        if (kind, label) not in found:
+            group = next(group for group in groups() if (kind, label) in group)
+            with pytest.MonkeyPatch.context() as patch:
+                found.update(zip(group, answers(list(group.values()), folder, patch), strict=True))
+        return found[kind, label]
+
+    return ask
+
+
+def test_the_whole_of_it_elaborates(monkeypatch, tmp_path):
+    source = install.native_checker().read_text(encoding="utf-8")
+    source = source.replace("open Lean Elab", "noncomputable section\nopen Lean Elab", 1)
+    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+    with LeanChecker(timeout=1, header=source) as lean:
+        assert lean.wait_ready() > 0
 
 
 def test_an_honest_export_passes(answered):
-    assert answered["honest", ""] == reasons.PASSED
+    assert answered("honest", "") == reasons.PASSED
 
 
 @pytest.mark.parametrize("label", short(lean_attacks.EXPORTS_OF_FALSE))
 def test_no_export_proves_false(answered, label):
-    assert answered["false", label] == reasons.FORBIDDEN
+    assert answered("false", label) == reasons.FORBIDDEN
 
 
 @pytest.mark.parametrize("label", short(lean_attacks.BAD_FORMS))
 def test_an_export_of_another_form_is_refused(answered, label):
-    assert answered["form", label] == reasons.FORBIDDEN
-
-
-@pytest.mark.parametrize("label", PROOFS)
-def test_the_judge_reads_what_the_other_author_writes(answered, label):
-    assert answered["from the other author", label] == reasons.PASSED
+    assert answered("form", label) == reasons.FORBIDDEN
 
 
 def test_the_other_judge_reads_what_the_author_writes(answered):
@@ -223,7 +224,7 @@ def test_the_other_judge_reads_what_the_author_writes(answered):
         checker.wait_ready()
         judge = checker._processes["judge"]
         verdicts = {
-            label: judge.ask(goal, 60, answered["author", label].encode())[0]["why"]
+            label: judge.ask(goal, 60, answered("author", label).encode())[0]["why"]
             for label in PROOFS
         }
     assert verdicts == dict.fromkeys(PROOFS, reasons.PASSED)
@@ -231,14 +232,14 @@ def test_the_other_judge_reads_what_the_author_writes(answered):
 
 @pytest.mark.parametrize("proof", WRONG)
 def test_the_author_refuses_with_the_reasons_of_the_other(answered, proof):
-    assert answered["author", proof] == WRONG[proof]
+    assert answered("author", proof) == WRONG[proof]
 
 
 @pytest.mark.parametrize("text", LET_THROUGH)
 def test_literal_options_are_let_through(answered, text):
-    assert answered["option", text] == "let through"
+    assert answered("option", text) == "let through"
 
 
 @pytest.mark.parametrize("text", COMPUTED)
 def test_computed_options_are_refused(answered, text):
-    assert answered["option", text] == "an option's value is computed"
+    assert answered("option", text) == "an option's value is computed"

@@ -1,6 +1,6 @@
 /-!
-The checker for a native Lean, in two processes that talk to their owner in lines of JSON. Export.lean
-is its first part.
+The checker for a native Lean, in two processes that talk to their owner in lines of JSON. The first
+part of it is Export.lean.
 
     lean --run Checker.lean author
     lean --run Checker.lean judge
@@ -212,7 +212,8 @@ def answerJudge (base : Command.State) (memory : IO.Ref Memory) (name statement 
 def fieldOf (request : Json) (field : String) : IO String :=
   IO.ofExcept (request.getObjValAs? String field)
 
-partial def readBytes (stream : IO.FS.Stream) (count : Nat) (before : ByteArray) : IO ByteArray := do
+partial def readBytes (stream : IO.FS.Stream) (count : Nat) (before : ByteArray) :
+    IO ByteArray := do
   if before.size ≥ count then return before
   let chunk ← stream.read (count - before.size).toUSize
   if chunk.isEmpty then throw (.userError "the request ends early")

@@ -124,6 +124,7 @@ def writeProof (value : Expr) : Write Unit := do writeLine ["proof", ← writeEx
 /-! ### Reading: whatever is not exactly of this form is refused -/
 
 def readNumber (digits : List Char) : Except String Nat := do
+  if digits matches [] then throw "no number"
   if digits matches '0' :: _ :: _ then throw "a number that begins with 0"
   let some value := (String.ofList digits).toNat? | throw "no number"
   return value
