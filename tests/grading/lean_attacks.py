@@ -260,6 +260,40 @@ def bound(index: int, body: int = 0) -> bytes:
     return lines.proof(lines.term("lambda", true, lines.term("bvar", index)))
 
 
+def redefined(operation: str, result: str) -> bytes:
+    """A proof of `result = 77` from a `Nat.operation` of its own that is always 77.
+
+    The kernel computes that of 4 and 6 itself, and finds `result`.
+    """
+    lines = Lines()
+    nat, name = lines.const("Nat"), lines.name("Nat", operation)
+    wrong, right, *given = (lines.term("nat", digits) for digits in ("77", result, "4", "6"))
+    one = lines.add("level", "succ", 0)
+    equal, same, flip, chain = (
+        lines.const("Eq", *last, levels=[one]) for last in ([], ["refl"], ["symm"], ["trans"])
+    )
+
+    def for_two(op: str, body: int) -> int:
+        return lines.term(op, nat, lines.term(op, nat, body))
+
+    lines.declare("def", name, for_two("forall", nat), for_two("lambda", wrong), "abbrev")
+    function = lines.term("const", name, [])
+    unknown = lines.app(function, lines.term("bvar", 1), lines.term("bvar", 0))
+    value = lines.app(function, *given)
+    by_definition, computed = lines.name("by_definition"), lines.name("computed")
+    always = for_two("forall", lines.app(equal, nat, unknown, wrong))
+    reflexive = for_two("lambda", lines.app(same, nat, wrong))
+    lines.declare("theorem", by_definition, always, reflexive)
+    found = lines.app(equal, nat, value, right)
+    lines.declare("theorem", computed, found, lines.app(same, nat, right))
+    back = lines.app(flip, nat, value, right, lines.term("const", computed, []))
+    forth = lines.app(lines.term("const", by_definition, []), *given)
+    return lines.proof(lines.app(chain, nat, right, value, wrong, back, forth))
+
+
+# What the kernel computes of 4 and 6, of operations that Init.Prelude lacks.
+COMPUTED = {"gcd": 2, "land": 4, "lor": 6, "xor": 2, "shiftLeft": 256, "shiftRight": 0}
+
 HONEST = replaced(3, ["proof", 0])  # of `True`
 
 # Of `theorem p1 : False`.

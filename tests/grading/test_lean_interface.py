@@ -102,6 +102,11 @@ for line in sys.stdin:
         say(id=request["id"], ok=True, why="rewarded", messages=[])
         say(id=request["id"], ok=True, why="passed", messages="passed")
         say(id=request["id"], ok=True)
+        for value in ([], {{}}, None, 1):
+            say(id=request["id"], why=value, messages=[])
+        for value in ("1", None, []):
+            say(id=request["id"], why="passed", messages=[], megabytes=value)
+            say(id=request["id"], why="elaborated", messages=[], megabytes=value)
     why = VERDICTS.get(proof, "wrong_answer")
     export = {{"passed": "proof", "lie": "forged"}}.get("lie" if proof == "lie" else why, "")
     say(id=request["id"], why="elaborated" if export else why, messages=[], bytes=len(export))

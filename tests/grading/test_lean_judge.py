@@ -1,10 +1,12 @@
 """The Lean judge on exports that no honest author writes, and the author on options."""
 
+import shutil
+
 import lean_attacks
 import pytest
 
 from rapid.grading import reasons
-from rapid.grading.lean import LeanChecker
+from rapid.grading.lean import LeanChecker, launch
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,44 @@ def test_a_constant_of_a_strange_name_is_that_constant(judge):
     honest = lean_attacks.declared("theorem", ("sorryAx\0", 3, ""), type=("True",))
     assert judge("True", honest) == reasons.PASSED
     assert judge("False", honest) == reasons.FORBIDDEN
+
+
+def test_a_check_leaves_its_effort_to_no_other(monkeypatch, tmp_path):
+    """Lean counts what its kernel allocates: here a limit that the checks reach together."""
+    for script in launch.HERE.glob("*.js"):
+        shutil.copy(script, tmp_path)
+    source = (tmp_path / "judge.js").read_text(encoding="utf-8")
+    less = source.replace("HEARTBEATS = 200000000", "HEARTBEATS = 3000")
+    assert less != source
+    (tmp_path / "judge.js").write_text(less, encoding="utf-8")
+    monkeypatch.setattr(launch, "HERE", tmp_path)
+    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+
+    lines = lean_attacks.Lines()
+    true, proof = lines.const("True"), lines.const("True", "intro")
+    for _ in range(300):
+        identity = lines.term("lambda", true, lines.term("bvar", 0))
+        proof = lines.app(identity, proof)
+    export = lines.proof(proof)
+    goal = {"name": "p1", "statement": "theorem p1 : True := by"}
+    with LeanChecker(timeout=60) as checker:
+        checker.wait_ready()
+        judge = checker._processes["judge"]
+        answers = [judge.ask(goal, 60, export)[0]["why"] for _ in range(10)]
+    assert answers == [reasons.PASSED] * 10
+
+
+def test_what_the_kernel_computes_by_itself_has_no_other_definition(monkeypatch, tmp_path):
+    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+    reasons_given = {}
+    with LeanChecker(timeout=60, header="prelude\nimport Init.Prelude\n") as small:
+        small.wait_ready()
+        for operation, result in lean_attacks.COMPUTED.items():
+            goal = {"name": "p1", "statement": f"theorem p1 : @Eq Nat {result} 77 :="}
+            export = lean_attacks.redefined(operation, str(result))
+            answer, _ = small._processes["judge"].ask(goal, 60, export)
+            reasons_given[operation] = answer["why"]
+    assert reasons_given == dict.fromkeys(lean_attacks.COMPUTED, reasons.FORBIDDEN)
 
 
 OPTIONS = [

@@ -7,8 +7,9 @@ import time
 import pytest
 
 from rapid.grading import reasons
-from rapid.grading.lean import LeanChecker, launch
+from rapid.grading.lean import LeanChecker, ensure_lean, launch
 from rapid.grading.lean import checker as checker_module
+from rapid.grading.lean.install import find_node
 
 TRUE = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
 FALSE = ("p1", "theorem p1 : (1 : Nat) = 2 := by\n  ", "rfl")
@@ -71,6 +72,30 @@ def test_a_damaged_image_is_made_again(monkeypatch, tmp_path):
     monkeypatch.setattr(launch, "image_path", lambda *_: image)
     with LeanChecker(timeout=20) as checker:
         assert checker.check(*TRUE).reason == reasons.PASSED
+
+
+def test_an_author_may_write_no_image(monkeypatch, tmp_path):
+    """A judge starts from the image: what is in it is believed."""
+    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+    writes = {
+        role: f"--allow-fs-write={tmp_path}" in launch.wasm(ensure_lean(), "", role).program
+        for role in ("author", "judge")
+    }
+    assert writes == {"author": False, "judge": True}
+
+
+def test_lean_without_memory_left_is_given_no_bytes():
+    """Address 0, which `malloc` then returns, is an address as any other in WebAssembly."""
+    script = """
+        const { Runtime } = require(process.argv[1]);
+        const use = () => console.log('used');
+        const lean = { x: { malloc: () => 0, free() {} }, bytes: Buffer.alloc(16) };
+        try { Runtime.prototype.withCopy.call(lean, Buffer.from('ab'), use); }
+        catch (error) { console.log(error.message); }
+    """
+    command = [find_node(), "-e", script, str(launch.HERE / "runtime.js")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "Lean has no memory left\n"
 
 
 def test_half_an_image_does_not_stay(monkeypatch, tmp_path):

@@ -117,12 +117,13 @@ def native(backend: Backend, role: Role, unsafe: bool, memory_mb: int = NATIVE_M
 
 
 def wasm(backend: Backend, header: str, role: Role) -> Launch:
-    """Node may read the install and the checker. It starts no process, and writes only the image of
-    Lean's memory, where there is none yet.
+    """Node may read the install and the checker. It starts no process. The judge alone writes the
+    image of Lean's memory, where there is none yet: the next judge starts from it.
     """
     image = image_path(backend, header)
     scratch = image.with_suffix(f".{secrets.token_hex(8)}")
-    writable = () if image.exists() else (f"--allow-fs-write={image.parent}",)
+    writes = role == "judge" and not image.exists()
+    writable = (f"--allow-fs-write={image.parent}",) if writes else ()
     command = (
         find_node(),
         # A proof uses some thousand of 190,000 functions; most of them too seldom to optimise.

@@ -188,9 +188,11 @@ def parse(line: bytes) -> dict:
 
 def is_answer(answer: dict, reasons: Collection[str]) -> bool:
     """Whether this has the form of an answer with one of these reasons."""
-    count = answer.get("bytes", 0)
+    count, megabytes = answer.get("bytes", 0), answer.get("megabytes", 0)
     return (
-        answer.get("why") in reasons
+        isinstance(why := answer.get("why"), str)
+        and why in reasons
+        and isinstance(megabytes, int | float)
         and isinstance(messages := answer.get("messages"), list)
         and all(isinstance(message, str) for message in messages)
         and isinstance(count, int)

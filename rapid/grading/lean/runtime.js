@@ -172,6 +172,7 @@ class Runtime {
   /** `use` of the address of a copy of `bytes`, with a zero behind them. */
   withCopy(bytes, use) {
     const pointer = this.x.malloc(bytes.length + 1);
+    if (pointer === 0) throw new Error('Lean has no memory left'); // 0 can be written to
     this.bytes.set(bytes, pointer);
     this.bytes[pointer + bytes.length] = 0;
     const result = use(pointer);
