@@ -395,3 +395,26 @@ BAD_FORMS = {
     "levels too deep": deep("succ", 5000),
     "levels too deep and wide": deep("max", 5000),
 }
+
+
+def match_redefined() -> bytes:
+    """A proof of `(match 5 with | 0 => 1 | _ => 2) = 1`, if a match takes its first alternative."""
+    lines = Lines()
+    one = lines.add("level", "succ", 0)
+    nat, unit = lines.const("Nat"), lines.const("Unit")
+    motive = lines.term("forall", nat, lines.term("sort", one))
+    first, second = lines.term("forall", unit, nat), lines.term("forall", nat, nat)
+    type = nat
+    value = lines.app(lines.term("bvar", 1), lines.const("Unit", "unit"))
+    for argument in (second, first, nat, motive):
+        type, value = (
+            lines.term("forall", argument, type),
+            lines.term("lambda", argument, value),
+        )
+    name, level = lines.name("p1", "match_1"), lines.name("u")
+    lines.declare("def", name, type, value, "abbrev", params=[level])
+    reflexive = lines.app(lines.const("Eq", "refl", levels=[one]), nat, lines.term("nat", "1"))
+    return lines.proof(reflexive)
+
+
+MATCH_REDEFINED = match_redefined()

@@ -43,6 +43,19 @@ def test_an_export_proves_what_it_was_given_for_alone(judge):
     assert judge("1 = 1", lean_attacks.HONEST) == reasons.FORBIDDEN
 
 
+def test_a_statement_means_what_its_own_constants_mean(judge):
+    """`p1.match_1` is the statement's. An author that declares another one changes nothing."""
+    statement = "(match 5 with | 0 => 1 | _ => 2) = 1"
+    assert judge(statement, lean_attacks.MATCH_REDEFINED) == reasons.FORBIDDEN
+
+
+@pytest.mark.parametrize("claim", ["= 2", "= 1"])
+def test_a_statement_may_have_constants_of_its_own(checker, claim):
+    statement = f"theorem p1 (n : Nat) : (match n + 1 with | 0 => 1 | _ => 2) {claim} := by\n  "
+    assert checker.check("p1", statement, "rfl").reward == float(claim == "= 2")
+    assert checker.check("p1", statement, "exact Eq.refl _").reward == float(claim == "= 2")
+
+
 def test_a_constant_of_a_strange_name_is_that_constant(judge):
     """Exact names are no walls of their own: a proved lemma may be called what it likes."""
     honest = lean_attacks.declared("theorem", ("sorryAx\0", 3, ""), type=("True",))

@@ -12,10 +12,10 @@
  *
  * Memory is put back after every proof, so that none sees what another one did.
  */
-const { Exporter } = require('./export.js');
+const { exported } = require('./export.js');
 const { isError } = require('./frontend.js');
 const { Closed } = require('./runtime.js');
-const { Refusal, keyOf, shown } = require('./verdicts.js');
+const { Refusal, shown } = require('./verdicts.js');
 
 // With these a proof makes Lean run its code, for certain; there are other ways.
 const CODE = new Set([
@@ -31,7 +31,6 @@ const LITERAL = new Set([
   'Lean.Parser.Term.anonymousCtor', 'Lean.Parser.Term.dotIdent',
 ]);
 const NAMED = new Set(['Lean.Parser.Term.structInstLVal', 'Lean.Parser.Term.dotIdent']);
-const EXPORTED = new Set(['definition', 'theorem', 'opaque']);
 
 class Author {
   constructor({ frontend, restore }) {
@@ -43,7 +42,8 @@ class Author {
   answer({ name, statement, proof }) {
     try {
       const { environment, messages } = this.elaborate(statement + proof);
-      return { why: 'elaborated', messages, payload: this.export(environment, name) };
+      const payload = exported(this.lean, environment, name, 'value');
+      return { why: 'elaborated', messages, payload };
     } catch (error) {
       const { why, messages } = verdictOn(error);
       return { why, messages, payload: Buffer.alloc(0) };
@@ -64,33 +64,6 @@ class Author {
     if (messages.some(isError)) throw new Refusal('wrong_answer', said);
     if (messages.some(({ kind }) => kind === 'hasSorry')) throw new Refusal('forbidden', ['sorry']);
     return { environment, messages: said };
-  }
-
-  /** The theorem's proof and the constants that it adds, each after those that it uses. */
-  export(environment, theorem) {
-    const { lean } = this;
-    const exporter = new Exporter(lean.rt);
-    const open = (name) => {
-      const constant = lean.findConstant(environment, name);
-      const kind = constant === null ? 'missing constant' : lean.kindOfConstant(constant);
-      if (EXPORTED.has(kind)) return exporter.open(constant, kind);
-      throw new Refusal('forbidden', [`the ${kind} ${lean.rt.readName(name).join('.')}`]);
-    };
-    const seen = new Set();
-    const visit = (name) => {
-      const key = keyOf(lean.rt.readName(name));
-      if (seen.has(key)) return;
-      seen.add(key);
-      if (lean.findConstant(lean.environment, name) !== null) return; // the header's
-      const constant = open(name);
-      constant.uses.forEach(visit);
-      exporter.declare(constant);
-    };
-    const root = lean.rt.parseName(theorem);
-    seen.add(keyOf(lean.rt.readName(root)));
-    const proof = open(root);
-    proof.uses.forEach(visit);
-    return exporter.finish(proof.value);
   }
 }
 

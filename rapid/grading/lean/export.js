@@ -20,7 +20,7 @@
  * Lean.
  */
 const { box } = require('./runtime.js');
-const { Refusal } = require('./verdicts.js');
+const { Refusal, keyOf } = require('./verdicts.js');
 
 const LEVELS = ['zero', 'succ', 'max', 'imax', 'param'];
 const EXPRESSIONS = [
@@ -178,4 +178,31 @@ class Exporter {
   }
 }
 
-module.exports = { Exporter };
+/**
+ * Export the `type` or the `value` (`part`) of a theorem that was elaborated in `environment`, after
+ * the constants that the theorem rests on and the header lacks, each after those that it uses.
+ */
+function exported(lean, environment, theorem, part) {
+  const { rt } = lean;
+  const exporter = new Exporter(rt);
+  const seen = new Set();
+  const open = (name) => {
+    seen.add(keyOf(rt.readName(name)));
+    const constant = lean.findConstant(environment, name);
+    const kind = constant === null ? 'missing constant' : lean.kindOfConstant(constant);
+    if (kind in KEYWORDS) return exporter.open(constant, kind);
+    throw new Refusal('forbidden', [`the ${kind} ${rt.readName(name).join('.')}`]);
+  };
+  const visit = (name) => {
+    if (seen.has(keyOf(rt.readName(name)))) return;
+    if (lean.findConstant(lean.environment, name) !== null) return; // the header's
+    const constant = open(name);
+    constant.uses.forEach(visit);
+    exporter.declare(constant);
+  };
+  const root = open(rt.parseName(theorem));
+  root.uses.forEach(visit);
+  return exporter.finish(root[part]);
+}
+
+module.exports = { Exporter, exported };

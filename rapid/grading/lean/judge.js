@@ -13,7 +13,7 @@
  *
  * So a lying author gains nothing: what passes is a proof, whoever wrote it.
  */
-const { Exporter } = require('./export.js');
+const { Exporter, exported } = require('./export.js');
 const { isError } = require('./frontend.js');
 const { Replayer, declarationOf } = require('./replay.js');
 const { box } = require('./runtime.js');
@@ -62,7 +62,8 @@ class Judge {
     }
   }
 
-  /** Step 1: `{name, params, type}`, the last as an export, since memory is put back. */
+  /** Step 1: `{name, params, type}`, the last as an export with the constants that the statement
+   * adds: memory is put back. */
   goal(name, statement) {
     const key = keyOf([name, statement]);
     if (!this.goals.has(key)) this.goals.set(key, this.elaborate(name, statement));
@@ -78,32 +79,45 @@ class Judge {
     if (!isTheorem || !isWhole || messages.some(isError)) {
       throw new Refusal('bad statement', messages.map(shown));
     }
-    const exporter = new Exporter(lean.rt);
-    const { params, type } = exporter.open(constant, 'theorem');
-    const [components, ...levels] = [theorem, ...params].map((one) => lean.rt.readName(one));
-    return { name: components, params: levels, type: exporter.finish(type) };
+    const { params } = new Exporter(lean.rt).open(constant, 'theorem');
+    return {
+      name: lean.rt.readName(theorem),
+      params: params.map((param) => lean.rt.readName(param)),
+      type: exported(lean, environment, name, 'type'),
+    };
   }
 
   check(goal, given) {
     const { rt, x } = this.lean;
-    const declared = new Map();
-    const constants = [];
-    const replayer = new Replayer(rt);
-    const value = replayer.read(given, (name, declaration) => {
-      declared.set(keyOf(name), name);
-      constants.push({ name, declaration });
-    });
-    for (const [key, name] of declared) {
+    const own = this.read(goal.type);
+    const proof = this.read(given);
+    // The statement means what its own constants mean here, whatever the author says of them.
+    const added = proof.constants.filter(({ key }) => !own.keys.has(key));
+    for (const { key, name } of added) {
       if (BUILT_IN.has(key)) throw new Refusal('forbidden', [`declares ${name.join('.')}`]);
     }
-    for (const name of replayer.mentioned()) if (!declared.has(keyOf(name))) this.allow(name);
+    for (const name of proof.mentioned) {
+      if (!own.keys.has(keyOf(name)) && !proof.keys.has(keyOf(name))) this.allow(name);
+    }
     x._ZN4lean15reset_heartbeatEv(); // they count on from one check to the next
     let kernel = this.lean.kernel();
-    for (const { name, declaration } of constants) kernel = this.add(kernel, name, declaration);
-    const type = new Replayer(rt).read(goal.type, () => {});
+    for (const { name, declaration } of [...own.constants, ...added]) {
+      kernel = this.add(kernel, name, declaration);
+    }
     const params = rt.makeList(goal.params.map((name) => rt.makeName(name)));
-    const theorem = declarationOf(rt, 'theorem', [rt.makeName(goal.name), params, type, value]);
-    this.add(kernel, goal.name, theorem);
+    const head = [rt.makeName(goal.name), params, own.root, proof.root];
+    this.add(kernel, goal.name, declarationOf(rt, 'theorem', head));
+  }
+
+  /** An export as terms: its constants, their keys, its last expression, the names it mentions. */
+  read(bytes) {
+    const constants = [];
+    const replayer = new Replayer(this.lean.rt);
+    const root = replayer.read(bytes, (name, declaration) => {
+      constants.push({ key: keyOf(name), name, declaration });
+    });
+    const keys = new Set(constants.map(({ key }) => key));
+    return { constants, keys, root, mentioned: replayer.mentioned() };
   }
 
   /** The environment with a constant added that the kernel accepts. */
