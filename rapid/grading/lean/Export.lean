@@ -170,6 +170,15 @@ def trustedAxioms : List Name := [``propext, ``Classical.choice, ``Quot.sound]
 /-- With these the kernel would run compiled code. -/
 def refusedConstants : List Name := [``Lean.reduceBool, ``Lean.reduceNat]
 
+/-- What these mean is built into the kernel, whatever their definition says. Where the header lacks
+one, an export that declared it would have the kernel say two things about it. -/
+def builtInConstants : List Name :=
+  [`Nat, `Nat.zero, `Nat.succ, `Nat.add, `Nat.sub, `Nat.mul, `Nat.div, `Nat.mod, `Nat.gcd, `Nat.pow,
+    `Nat.log2, `Nat.beq, `Nat.ble, `Nat.land, `Nat.lor, `Nat.xor, `Nat.shiftLeft, `Nat.shiftRight,
+    `Bool, `Bool.true, `Bool.false, `Char, `Char.ofNat, `List, `List.nil, `List.cons, `String,
+    `String.mk, `String.ofList, `Eq, `Eq.refl, `Quot, `Quot.mk, `Quot.lift, `Quot.ind,
+    `Lean.reduceBool, `Lean.reduceNat, `eagerReduce]
+
 structure Reader where
   names : Array Name := #[.anonymous]
   levels : Array Level := #[.zero]
@@ -236,6 +245,7 @@ def trust (names : List Name) : Read Unit := do
 def declare (declaration : Declaration) (name : Name) : Read Unit := do
   let reader ← get
   if reader.stated.contains name then return
+  if builtInConstants.contains name then throw s!"declares {name}"
   match reader.kernel.addDeclCore kernelHeartbeats declaration none with
   | .ok kernel => set { reader with kernel }
   | .error _ => throw s!"the kernel refuses {name}"
