@@ -19,9 +19,9 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from rapid import __version__, specs
-from rapid.grading.base import GraderDied, GradingFailed
+from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
-from rapid.grading.reasons import INFRASTRUCTURE
+from rapid.grading.verdicts import INFRASTRUCTURE
 from rapid.records import BadInput, RunSummary
 from rapid.sections import Grading
 from rapid.tasks import TASKS, get_task

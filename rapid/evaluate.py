@@ -24,7 +24,7 @@ from rapid.tasks.prompts import render
 from rapid.train import SNAPSHOTS
 
 if TYPE_CHECKING:
-    from rapid.grading.base import Grader
+    from rapid.grading.grader import Grader
     from rapid.sampling import Sample
 
 CURVE = "curve.jsonl"

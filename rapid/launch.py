@@ -104,7 +104,7 @@ def process(spec: str, model: str, data: str, folder: str) -> None:
     local, threads = int(os.environ["LOCAL_RANK"]), job.compute.threads
     bind(usable_cores()[local * threads : (local + 1) * threads], threads)
 
-    from rapid.grading.base import GraderDied, GradingFailed
+    from rapid.grading.grader import GraderDied, GradingFailed
     from rapid.train import train
 
     try:

@@ -197,7 +197,7 @@ def _disk(params: Params, sizes: dict[str, int]) -> Check:
 def _grader(benchmark: str, policy: Grading) -> Check:
     what = f"grader of {benchmark}"
     if benchmark == "mbpp_plus":
-        from rapid.grading.sandbox import TODO, Sandbox, SandboxError
+        from rapid.grading.code.sandbox import TODO, Sandbox, SandboxError
 
         try:
             with Sandbox(unsafe=policy.unsafe_sandbox) as sandbox:

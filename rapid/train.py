@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from rapid.algorithms import parse
-from rapid.grading.reasons import REASONS
+from rapid.grading.verdicts import REASONS
 from rapid.launch import is_main
 from rapid.provenance import commit, hardware, peak_memory_mb, write_manifest
 from rapid.records import (

@@ -4,7 +4,7 @@ import re
 
 import pandas as pd
 
-from rapid.grading.reasons import INFRASTRUCTURE
+from rapid.grading.verdicts import INFRASTRUCTURE
 from rapid.specs import BASE
 from reports.formats import listing
 

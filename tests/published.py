@@ -23,10 +23,10 @@ import numpy as np
 from evalplus.eval import _special_oracle as special
 
 from rapid.grade import Submission, grade, read_problems
-from rapid.grading.code import MEMORY_MB
-from rapid.grading.inside import wire
-from rapid.grading.oracle import restore_inputs
-from rapid.grading.sandbox import Sandbox, encode_job
+from rapid.grading.code.grader import MEMORY_MB
+from rapid.grading.code.oracle import restore_inputs
+from rapid.grading.code.runner import encoding
+from rapid.grading.code.sandbox import Sandbox, encode_job
 from rapid.lease import usable_cores
 from rapid.records import CodeProblem, MathProblem, Problem
 from rapid.tasks import get_task
@@ -79,7 +79,7 @@ def main() -> int:
     return 0 if right else 1
 
 
-def verdicts(benchmark: str, problems: dict[str, Problem], pairs: list[tuple[str, str]], timeout):
+def graded(benchmark: str, problems: dict[str, Problem], pairs: list[tuple[str, str]], timeout):
     """Verdicts of (id, completion) pairs, and the seconds that they took."""
     began = time.monotonic()
     submissions = [Submission(id=id, completion=text) for id, text in pairs]
@@ -92,7 +92,7 @@ def references_pass(problems: dict[str, CodeProblem], timeout: float) -> bool:
     pairs = [
         (id, f"```python\n{problem.canonical_solution}\n```") for id, problem in problems.items()
     ]
-    found, seconds = verdicts("mbpp_plus", problems, pairs, timeout)
+    found, seconds = graded("mbpp_plus", problems, pairs, timeout)
     passed = sum(verdict.reward for verdict in found)
     print(f"MBPP+ references: {passed:.0f} of {len(pairs)} pass, {seconds:.0f} s")
     for (id, _), verdict in zip(pairs, found, strict=True):
@@ -109,7 +109,7 @@ def changed_references_fail(problems: dict[str, CodeProblem], count: int, timeou
         for id, programs in changed.items()
         for program in rng.sample(programs, min(count, len(programs)))
     ]
-    found, seconds = verdicts("mbpp_plus", problems, pairs, timeout)
+    found, seconds = graded("mbpp_plus", problems, pairs, timeout)
     passed = [pair for pair, verdict in zip(pairs, found, strict=True) if verdict.reward]
     reasons = dict(Counter(verdict.reason for verdict in found))
     print(f"MBPP+ references with one change: {len(pairs)}, {reasons}, {seconds:.0f} s")
@@ -138,9 +138,9 @@ def outputs(program: str, problem: CodeProblem, sandbox: Sandbox) -> list:
         lines.append(line)
         return len(lines) < len(inputs)
 
-    job = encode_job(program, problem.entry_point, json.dumps(wire.encode(inputs)))
+    job = encode_job(program, problem.entry_point, json.dumps(encoding.encode(inputs)))
     sandbox.run(job, 300, collect, 256_000_000)
-    return [wire.decode(a["output"]) for a in map(json.loads, lines) if "output" in a]
+    return [encoding.decode(a["output"]) for a in map(json.loads, lines) if "output" in a]
 
 
 def same(found: list, expected: list) -> bool:
@@ -186,7 +186,7 @@ def _change(node: ast.AST) -> None:
 
 def solutions_pass(problems: dict[str, MathProblem], timeout: float) -> bool:
     pairs = [(id, problem.solution) for id, problem in problems.items()]
-    found, seconds = verdicts("math", problems, pairs, timeout)
+    found, seconds = graded("math", problems, pairs, timeout)
     passed = sum(verdict.reward for verdict in found)
     share = passed / len(pairs)
     print(f"MATH solutions: {passed:.0f} of {len(pairs)} rewarded ({share:.2%}), {seconds:.0f} s")
@@ -204,7 +204,7 @@ def other_answers_fail(problems: dict[str, MathProblem], count: int, timeout: fl
         for id, problem in problems.items()
         for answer in rng.sample(sorted(answers - {problem.answer}), min(count, len(answers) - 1))
     ]
-    found, seconds = verdicts("math", problems, pairs, timeout)
+    found, seconds = graded("math", problems, pairs, timeout)
     rewarded = [pair for pair, verdict in zip(pairs, found, strict=True) if verdict.reward]
     print(
         f"MATH, answers of other problems: {len(rewarded)} of {len(pairs)} rewarded, {seconds:.0f} s"

@@ -123,7 +123,7 @@ def test_the_command_says_each_and_ends_with_1(values, monkeypatch, tmp_path, ca
 
 @pytest.mark.parametrize("waived", [False, True])
 def test_walls_that_are_not_there_are_missing_unless_waived(waived, monkeypatch):
-    monkeypatch.setattr("rapid.grading.sandbox.LAYERS", ())
+    monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
     line = str(CHECK_GRADER("mbpp_plus", Grading(unsafe_sandbox=waived)))
     assert line.startswith("ok" if waived else "MISSING")
     assert ("NOT WALLED OFF" if waived else "Install bubblewrap") in line

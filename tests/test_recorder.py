@@ -59,7 +59,7 @@ def trained(toy_model, tmp_path_factory):
         **LIMITS,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rapid.grading.boxed.MathGrader.grade", half_right())
+        patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
         train(spec, toy_model, folder / "train.jsonl", folder / "run")
     return folder
 

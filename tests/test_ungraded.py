@@ -7,9 +7,9 @@ import pytest
 from rapid.cli import run
 from rapid.distill import distill
 from rapid.evaluate import evaluate, mean_pass_at_k
-from rapid.grading import reasons
-from rapid.grading.base import GraderDied
-from rapid.grading.boxed import MathGrader
+from rapid.grading import verdicts
+from rapid.grading.grader import GraderDied
+from rapid.grading.math.grader import MathGrader
 from rapid.records import ProblemScore, StepRecord, read_jsonl, write_jsonl
 from rapid.specs import DistillSpec, EvaluateSpec, Run, TrainSpec
 from rapid.tasks.embedded import make
@@ -53,13 +53,13 @@ def deaths(monkeypatch):
 
     def grade(self, problem, completion):
         if not completion:  # the start-up's
-            return reasons.verdict(reasons.NO_ANSWER)
+            return verdicts.verdict(verdicts.NO_ANSWER)
         if (problem.id, completion) not in seen:
             seen.append((problem.id, completion))
         number = seen.index((problem.id, completion))
         if number in numbers:
             raise GraderDied("in a test")
-        return reasons.verdict(reasons.WRONG_ANSWER if number % 2 else reasons.PASSED)
+        return verdicts.verdict(verdicts.WRONG_ANSWER if number % 2 else verdicts.PASSED)
 
     monkeypatch.setattr(MathGrader, "grade", grade)
     return numbers

@@ -7,7 +7,7 @@ import pytest
 from rapid import specs
 from rapid.distill import distill
 from rapid.evaluate import evaluate
-from rapid.grading.sandbox import SandboxError
+from rapid.grading.code.sandbox import SandboxError
 from rapid.params import load
 from rapid.records import write_jsonl
 from rapid.tasks.embedded import make
@@ -50,7 +50,7 @@ def test_the_manifest_says_which_walls_stood(stage, name):
 @pytest.mark.parametrize("name", STAGES)
 def test_without_walls_no_stage_grades(stage, name, monkeypatch, tmp_path):
     """Nor samples: hours could go by before it fails."""
-    monkeypatch.setattr("rapid.grading.sandbox.LAYERS", ())
+    monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
     monkeypatch.setattr("rapid.sampling.sampler", None)
     with pytest.raises(SandboxError, match=r"grading\.unsafe_sandbox"):
         stage(name)
@@ -59,7 +59,7 @@ def test_without_walls_no_stage_grades(stage, name, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("name", STAGES)
 def test_waived_walls_are_in_the_manifest(stage, name, monkeypatch):
-    monkeypatch.setattr("rapid.grading.sandbox.LAYERS", ())
+    monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
     manifest = stage(name, unsafe_sandbox=True)
     assert "NOT WALLED OFF" in manifest["walls"]
     assert manifest["spec"]["grading"]["unsafe_sandbox"]

@@ -1,5 +1,5 @@
 """Graders: what turns a completion into a reward.
 
-`code` runs programs in a sandbox, `boxed` compares mathematical answers, `lean` checks proofs.
-Their common interface is `base.Grader`; why a verdict is what it is stands in `reasons`.
+`code` runs programs in a sandbox, `math` compares answers, `lean` checks proofs. All of them offer
+what `grader.Grader` says and answer with a reason of `verdicts`. `pool` has several side by side.
 """

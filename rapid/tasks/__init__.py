@@ -7,7 +7,7 @@ end-of-text token; what it wrote up to there goes to the grader as it is.
 from importlib import import_module
 from typing import Protocol
 
-from rapid.grading.base import SteadyGrader
+from rapid.grading.pool import SteadyGrader
 from rapid.records import Problem
 from rapid.sections import STRICT, Grading
 

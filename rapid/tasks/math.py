@@ -1,6 +1,6 @@
 r"""MATH: questions whose answer stands in the last \boxed{} of the completion."""
 
-from rapid.grading.base import SteadyGrader, steady
+from rapid.grading.pool import SteadyGrader, steady
 from rapid.records import MathProblem
 from rapid.sections import STRICT, Grading
 
@@ -13,7 +13,7 @@ class Math:
     row_type = MathProblem
 
     def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
-        from rapid.grading.boxed import MathGrader
+        from rapid.grading.math.grader import MathGrader
 
         return steady(self.name, lambda: MathGrader(timeout), workers)
 

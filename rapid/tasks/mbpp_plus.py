@@ -1,6 +1,6 @@
 """MBPP+: Python functions, graded by EvalPlus's inputs in a sandbox."""
 
-from rapid.grading.base import SteadyGrader, steady
+from rapid.grading.pool import SteadyGrader, steady
 from rapid.records import CodeProblem
 from rapid.sections import STRICT, Grading
 
@@ -13,8 +13,8 @@ class MbppPlus:
     row_type = CodeProblem
 
     def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
-        from rapid.grading.code import CodeGrader
-        from rapid.grading.reference import References
+        from rapid.grading.code.grader import CodeGrader
+        from rapid.grading.code.reference import References
 
         shared = References()
         return steady(

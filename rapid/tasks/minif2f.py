@@ -3,15 +3,15 @@
 import time
 from typing import Self
 
-from rapid.grading import reasons
-from rapid.grading.base import SteadyGrader, steady
+from rapid.grading import verdicts
 from rapid.grading.lean import LeanChecker, LeanUnavailable, ensure_lean
 from rapid.grading.lean.extract import readings, stated
 from rapid.grading.lean.launch import walls
+from rapid.grading.pool import SteadyGrader, steady
 from rapid.records import LeanProblem, Verdict
 from rapid.sections import STRICT, Grading
 
-MISREAD = {reasons.UNPARSABLE, reasons.WRONG_ANSWER}  # what another reading might mend
+MISREAD = {verdicts.UNPARSABLE, verdicts.WRONG_ANSWER}  # what another reading might mend
 MAX_CHECKERS = 2  # Lean processes of one grader, a gigabyte each
 
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from rapid.grade import read_problems
-from rapid.grading.base import GraderPool
-from rapid.grading.code import MEMORY_MB, CodeGrader
-from rapid.grading.reference import Reference, References
-from rapid.grading.sandbox import Sandbox
+from rapid.grading.code.grader import MEMORY_MB, CodeGrader
+from rapid.grading.code.reference import Reference, References
+from rapid.grading.code.sandbox import Sandbox
+from rapid.grading.pool import GraderPool
 from rapid.lease import usable_cores
 from rapid.records import CodeProblem
 from rapid.tasks import get_task

@@ -1,9 +1,7 @@
-"""A cache in front of a grader, and the closed set of reasons."""
+"""A cache in front of a grader."""
 
-import pytest
-
-from rapid.grading import reasons
-from rapid.grading.base import CachedGrader
+from rapid.grading import verdicts
+from rapid.grading.pool import CachedGrader
 from rapid.records import MathProblem
 
 FIRST, SECOND = (MathProblem(unique_id=name, problem="", answer="1") for name in "ab")
@@ -23,13 +21,13 @@ class CountingGrader:
 
     def grade(self, problem, completion):
         self.calls.append((problem.id, completion))
-        return reasons.verdict(reasons.PASSED if completion == "1" else reasons.WRONG_ANSWER)
+        return verdicts.verdict(verdicts.PASSED if completion == "1" else verdicts.WRONG_ANSWER)
 
 
 def test_a_repeated_completion_is_graded_once():
     grader = CachedGrader(CountingGrader())
-    verdicts = [grader.grade(FIRST, text) for text in ("1", "2", "1")]
-    assert [verdict.reward for verdict in verdicts] == [1.0, 0.0, 1.0]
+    rewards = [grader.grade(FIRST, text).reward for text in ("1", "2", "1")]
+    assert rewards == [1.0, 0.0, 1.0]
     assert (grader.hits, grader.misses, len(grader.grader.calls)) == (1, 2, 2)
 
 
@@ -44,17 +42,3 @@ def test_it_opens_and_closes_the_grader_behind_it():
     with CachedGrader(CountingGrader()) as grader:
         assert grader.grader.open
     assert not grader.grader.open
-
-
-@pytest.mark.parametrize("reason", sorted(reasons.REASONS - {reasons.INFRASTRUCTURE}))
-def test_only_passed_is_rewarded(reason):
-    assert reasons.verdict(reason).reward == float(reason == "passed")
-
-
-def test_what_was_not_graded_has_no_reward():
-    assert reasons.verdict(reasons.INFRASTRUCTURE).reward is None
-
-
-def test_the_reasons_are_closed():
-    with pytest.raises(ValueError, match="unlucky"):
-        reasons.verdict("unlucky")

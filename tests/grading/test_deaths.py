@@ -12,12 +12,11 @@ import psutil
 import pytest
 
 from rapid.cli import run
-from rapid.grading import boxed, reasons
-from rapid.grading import sandbox as sandbox_module
-from rapid.grading.base import GraderDied, GradingFailed, SteadyGrader, steady
-from rapid.grading.boxed import MathGrader
-from rapid.grading.code import CodeGrader
-from rapid.grading.sandbox import ENDED, STOPPED, Sandbox, encode_job
+from rapid.grading import verdicts
+from rapid.grading.code.grader import CodeGrader
+from rapid.grading.grader import GraderDied, GradingFailed
+from rapid.grading.math.grader import MathGrader
+from rapid.grading.pool import SteadyGrader, steady
 from rapid.records import MathProblem
 from rapid.tasks import TASKS, get_task
 from rapid.tasks.minif2f import LeanGrader
@@ -48,7 +47,7 @@ class Mortal:
         self.graded.append(completion)
         if self.deaths.get(completion, 0) >= self.graded.count(completion):
             raise GraderDied(f"over {completion}")
-        return reasons.verdict(reasons.PASSED)
+        return verdicts.verdict(verdicts.PASSED)
 
 
 def grade(grader: SteadyGrader, *completions: str) -> list[str]:
@@ -152,136 +151,11 @@ def test_lean_that_died_is_asked_again(monkeypatch):
             if not died:
                 died.append(True)
                 raise GraderDied("Lean ended")
-            return reasons.verdict(reasons.PASSED)
+            return verdicts.verdict(verdicts.PASSED)
 
     monkeypatch.setattr(LeanGrader, "_checker", lambda self, header: Checker())
     theorem = SimpleNamespace(header="", formal_statement="theorem p : True := by", name="p")
     assert SteadyGrader("minif2f", LeanGrader(5.0)).grade(theorem, "trivial").reward == 1
-
-
-class TestSandbox:
-    ENDLESS = encode_job("def f():\n    while True: pass", "f", "[[]]")
-
-    def test_an_idle_runner_that_died_costs_nothing(self, layer, double):
-        with CodeGrader(5.0, layer=layer) as grader:
-            grader.prepare(double)
-            grader._sandbox._runner.kill()
-            grader._sandbox._runner.wait()
-            assert grader.grade(double, double.canonical_solution).reward == 1
-
-    def test_a_runner_that_dies_over_a_job_is_no_verdict(self, layer):
-        with Sandbox(layer=layer) as fresh:
-            threading.Timer(0.3, fresh._runner.kill).start()
-            with pytest.raises(GraderDied):
-                fresh.run(self.ENDLESS, 30.0, lambda line: True, 100)
-            job = encode_job("def f(): return 1", "f", "[[]]")
-            assert fresh.run(job, 30.0, lambda line: False, 100) == STOPPED
-
-    def test_what_was_answered_before_the_runner_died_stands(self):
-        with Sandbox() as fresh:
-
-            def receive(line):
-                fresh._runner.kill()
-                return False
-
-            job = encode_job("def f(): return 1", "f", "[[]]")
-            assert fresh.run(job, 30.0, receive, 100) == STOPPED
-
-    def test_a_child_that_ends_itself_is_the_completions_failure(self, sandbox):
-        job = encode_job("import os\ndef f(): os.kill(os.getpid(), 9)", "f", "[[]]")
-        assert sandbox.run(job, 30.0, lambda line: True, 100) == ENDED
-
-    def test_no_completion_says_that_it_was_not_graded(self, double):
-        """It speaks the runner's language, and claims the runner's excuse."""
-        claim = json.dumps({"reason": "infrastructure"}) + "\n"
-        program = (
-            "import gc, os, socket\n"
-            "def f(x):\n"
-            "    for one in gc.get_objects():\n"
-            "        if isinstance(one, socket.socket) and one.fileno() >= 0:\n"
-            f"            os.write(one.fileno(), {claim.encode()!r})\n"
-            "    os._exit(0)\n"
-        )
-        with CodeGrader(5.0) as grader:
-            assert grader.grade(double, program).reason == reasons.CRASHED
-
-    def test_a_runner_that_dies_over_a_reference_is_not_a_bad_problem(self, double):
-        slow = "import time\ndef f(x):\n    time.sleep(0.3)\n    return 2 * x\n"
-        problem = double.model_copy(update={"canonical_solution": slow})
-        inner = CodeGrader(5.0)
-        with SteadyGrader("mbpp_plus", inner) as grader:
-            threading.Timer(0.3, inner._sandbox._runner.kill).start()
-            assert grader.grade(problem, "def f(x): return 2 * x").reward == 1
-
-    def test_a_runner_that_does_not_start_again_is_a_death(self, monkeypatch):
-        with Sandbox() as fresh:
-            fresh._stop()
-            monkeypatch.setattr(sandbox_module, "_PYTHON", "/nowhere")
-            with pytest.raises(GraderDied, match="nowhere"):
-                fresh.run(self.ENDLESS, 30.0, lambda line: True, 100)
-
-
-def comparing_child(grader: MathGrader) -> psutil.Process:
-    (child,) = psutil.Process(grader._worker.pid).children()
-    return child
-
-
-class TestMath:
-    """The worker, and the child of it that compares, here always 1/2 and 2/4."""
-
-    ANSWER = "\\boxed{\\frac{2}{4}}"
-
-    @pytest.fixture
-    def grader(self):
-        with MathGrader(5.0) as grader:
-            grader.grade(PROBLEM, self.ANSWER)
-            yield grader
-
-    def test_an_idle_worker_that_died_costs_nothing(self, grader):
-        grader._worker.kill()
-        grader._worker.wait()
-        assert grader.grade(PROBLEM, self.ANSWER).reward == 1
-
-    def test_an_idle_child_that_died_costs_nothing(self, grader):
-        child = comparing_child(grader)
-        child.kill()
-        while child.status() != psutil.STATUS_ZOMBIE:
-            time.sleep(0.01)
-        assert grader.grade(PROBLEM, self.ANSWER).reward == 1
-
-    @pytest.mark.parametrize("who", ["worker", "child"])
-    def test_a_death_over_an_answer_is_no_verdict(self, grader, who):
-        """Whoever is to die is stopped first, so that the question is sure to be there."""
-        child = comparing_child(grader)
-        victim = child if who == "child" else psutil.Process(grader._worker.pid)
-        victim.suspend()
-        threading.Timer(0.3, victim.kill).start()
-        with pytest.raises(GraderDied):
-            grader.grade(PROBLEM, self.ANSWER)
-        assert_gone(child)
-        assert grader.grade(PROBLEM, self.ANSWER).reward == 1
-
-    def test_the_alarm_is_the_answers_failure(self):
-        with MathGrader(0.001) as grader:
-            assert grader.grade(PROBLEM, self.ANSWER).reason == reasons.TIMEOUT
-
-    def test_a_worker_that_does_not_respond_is_replaced(self, grader, monkeypatch):
-        monkeypatch.setattr(boxed, "REPLY_SECONDS", 0.1)
-        grader.timeout = 0.1
-        psutil.Process(grader._worker.pid).suspend()
-        with pytest.raises(GraderDied, match="does not respond"):
-            grader.grade(PROBLEM, self.ANSWER)
-        monkeypatch.undo()
-        grader.timeout = 5.0
-        assert grader.grade(PROBLEM, self.ANSWER).reward == 1
-
-
-def assert_gone(process: psutil.Process) -> None:
-    with suppress(psutil.NoSuchProcess):
-        deadline = time.monotonic() + 30
-        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
 
 
 def descendants() -> list[psutil.Process]:
@@ -319,7 +193,7 @@ def test_kills_at_random_moments_change_no_verdict(kind, double):
             kill.start()
             found.append(grader.grade(problem, text).reason)
             kill.join()
-    assert found == [reasons.PASSED, reasons.WRONG_ANSWER] * (len(texts) // 2)
+    assert found == [verdicts.PASSED, verdicts.WRONG_ANSWER] * (len(texts) // 2)
     deadline = time.monotonic() + 10
     while (left := set(descendants()) - before) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rapid.grading.base import GraderPool
-from rapid.grading.reasons import verdict
+from rapid.grading.pool import GraderPool
+from rapid.grading.verdicts import verdict
 
 
 class Fake:

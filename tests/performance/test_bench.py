@@ -19,7 +19,7 @@ from performance import (
     trainers,
 )
 from performance.trainers import SIDES, Setting, rapid
-from rapid.grading.base import CachedGrader
+from rapid.grading.pool import CachedGrader
 from rapid.tasks import TASKS, get_task
 
 SMALL = Setting(H=2, n_step=8, micro_batch=4, length=6)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from rapid.cli import run
-from rapid.grading.base import SteadyGrader
+from rapid.grading.pool import SteadyGrader
 from rapid.params import load
 from rapid.plan.text import duration, size
 from rapid.records import Verdict

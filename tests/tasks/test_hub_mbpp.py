@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rapid.grading.oracle import restore_inputs
+from rapid.grading.code.oracle import restore_inputs
 from rapid.records import CodeProblem
 from rapid.tasks.hub_mbpp import NotARow, from_hub
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from rapid.grading import reasons
+from rapid.grading import verdicts
 from rapid.grading.lean import BadStatement, LeanUnavailable
 from rapid.grading.lean.extract import readings, stated
 from rapid.records import LeanProblem
@@ -154,13 +154,13 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_proof_is_rewarded_in_any_form(grader, form):
-    assert grader.grade(PROBLEM, FORMS[form]).reason == reasons.PASSED
+    assert grader.grade(PROBLEM, FORMS[form]).reason == verdicts.PASSED
 
 
 def test_a_statement_with_assignments_is_proved(grader):
     problem = PROBLEM.model_copy(update={"formal_statement": f"{LET} := by\n"})
     for completion in ("intro m; omega", f"```lean\n{LET} := by\n  intro m\n  omega\n```"):
-        assert grader.grade(problem, completion).reason == reasons.PASSED
+        assert grader.grade(problem, completion).reason == verdicts.PASSED
 
 
 FALSE = PROBLEM.model_copy(
@@ -200,7 +200,7 @@ def test_each_header_has_its_checker_and_the_oldest_goes(monkeypatch):
             pass
 
         def check(self, *_):
-            return reasons.verdict(reasons.PASSED)
+            return verdicts.verdict(verdicts.PASSED)
 
         def stop(self):
             events.append(f"-{self.header}")
@@ -228,7 +228,7 @@ def test_readings_share_their_time(monkeypatch):
         def check(self, name, statement, proof, seconds):
             asked.append(seconds)
             time.sleep(0.3)
-            return reasons.verdict(reasons.WRONG_ANSWER)
+            return verdicts.verdict(verdicts.WRONG_ANSWER)
 
         def stop(self):
             pass
@@ -237,7 +237,7 @@ def test_readings_share_their_time(monkeypatch):
     for timeout, expected in ((1.0, [1.0, 0.7]), (0.2, [0.2])):
         asked.clear()
         with minif2f.LeanGrader(timeout) as grader:
-            assert grader.grade(PROBLEM, "skip\n  omega").reason == reasons.WRONG_ANSWER
+            assert grader.grade(PROBLEM, "skip\n  omega").reason == verdicts.WRONG_ANSWER
         assert asked == pytest.approx(expected, abs=0.1)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rapid.grading import reasons
+from rapid.grading import verdicts
 from rapid.records import CodeProblem, LeanProblem, MathProblem
 from rapid.tasks import TASKS, get_task
 
@@ -58,7 +58,7 @@ def test_raw_completions_are_graded(name, problem, right, wrong):
 )
 def test_half_a_character_is_no_text(name, problem):
     with get_task(name).grader(5) as grader:
-        assert grader.grade(problem, "\ud800").reason == reasons.UNPARSABLE
+        assert grader.grade(problem, "\ud800").reason == verdicts.UNPARSABLE
 
 
 def test_walls_are_said_where_completions_run():

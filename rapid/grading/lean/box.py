@@ -8,9 +8,9 @@ runs `COMMAND`, of bubblewrap, with a filter of system calls as file descriptor 
 since bubblewrap ends with the thread that started it, and an owner's threads come and go.
 """
 
+import errno
 import os
 import shutil
-import struct
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,21 +19,18 @@ from pathlib import Path
 FILTER = 3
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
 TRIAL_SECONDS = 60
+RUNNER = str(Path(__file__).resolve().parents[1] / "code" / "runner")  # bpf.py is there
 
-# From linux/bpf_common.h and linux/seccomp.h: a word of data is loaded, compared, or returned.
-LOAD, IF_EQUAL, IF_ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets; an argument's low half comes first
-ALLOW, REFUSE, UNKNOWN = 0x7FFF_0000, 0x0005_0000 | 1, 0x0005_0000 | 38  # EPERM, ENOSYS
 CLONE_THREAD = 0x0001_0000
 CLONE3 = 435  # its flags are out of a filter's sight; without it, C libraries use clone
 HIGHEST = 0x3FFF_FFFF  # above are the calls of the x32 interface
 
-# By os.uname().machine: AUDIT_ARCH from linux/audit.h, clone, and the numbers of what is refused.
+# By os.uname().machine: the numbers of clone and of what is refused.
 # Threads are allowed, processes are not: Lean starts none.
-MACHINES = {
+CALLS = {
     # fork, vfork, ptrace, unshare, keyctl, bpf, userfaultfd, perf_event_open, io_uring_setup
-    "x86_64": (0xC000_003E, 56, (57, 58, 101, 272, 250, 321, 323, 298, 425)),
-    "aarch64": (0xC000_00B7, 220, (117, 97, 219, 280, 282, 241, 425)),
+    "x86_64": (56, (57, 58, 101, 272, 250, 321, 323, 298, 425)),
+    "aarch64": (220, (117, 97, 219, 280, 282, 241, 425)),
 }
 
 
@@ -47,7 +44,7 @@ def boxed(program: Sequence[str], readable: Sequence[Path]) -> list[str]:
     Raises:
         NoBox: bubblewrap is missing, or this kernel's seccomp filters are of another machine.
     """
-    if os.uname().machine not in MACHINES:
+    if os.uname().machine not in CALLS:
         raise NoBox(f"no filter of system calls is written for {os.uname().machine}")
     if (bubblewrap := shutil.which("bwrap")) is None:
         raise NoBox("bubblewrap is not installed: there is no `bwrap` on PATH")
@@ -83,30 +80,18 @@ def try_box(command: Sequence[str], environment: dict[str, str]) -> None:
         raise NoBox(f"bubblewrap does not work here: {said}")
 
 
-def program_of(machine: str) -> bytes:
-    """Return the filter in the kernel's language: an array of struct sock_filter."""
-    architecture, clone, refused = MACHINES[machine]
-    steps = [
-        (LOAD, 0, 0, ARCHITECTURE),
-        (IF_EQUAL, 1, 0, architecture),  # a 32-bit call has other numbers
-        (RETURN, 0, 0, REFUSE),
-        (LOAD, 0, 0, NUMBER),
-        (IF_ANY_BIT, 0, 1, ~HIGHEST & 0xFFFF_FFFF),
-        (RETURN, 0, 0, REFUSE),
-        (IF_EQUAL, 0, 1, CLONE3),
-        (RETURN, 0, 0, UNKNOWN),
-    ]
+def filter_of(machine: str) -> bytes:
+    """Return the filter of system calls in the kernel's language."""
+    sys.path.append(RUNNER)
+    import bpf
+
+    clone, refused = CALLS[machine]
+    steps = bpf.begin(machine) + bpf.on(bpf.IF_ANY_BIT, ~HIGHEST & 0xFFFF_FFFF, bpf.refuse())
+    steps += bpf.on(bpf.IF_EQUAL, CLONE3, bpf.refuse(errno.ENOSYS))
     for number in refused:
-        steps += [(IF_EQUAL, 0, 1, number), (RETURN, 0, 0, REFUSE)]
-    steps += [
-        (IF_EQUAL, 1, 0, clone),
-        (RETURN, 0, 0, ALLOW),
-        (LOAD, 0, 0, FIRST_ARGUMENT),
-        (IF_ANY_BIT, 0, 1, CLONE_THREAD),
-        (RETURN, 0, 0, ALLOW),
-        (RETURN, 0, 0, REFUSE),
-    ]
-    return b"".join(struct.pack("HBBI", *step) for step in steps)
+        steps += bpf.on(bpf.IF_EQUAL, number, bpf.refuse())
+    threads = bpf.on_argument(0, bpf.IF_ANY_BIT, CLONE_THREAD, bpf.ALLOW) + bpf.refuse()
+    return bpf.assemble(steps + bpf.on(bpf.IF_EQUAL, clone, threads) + bpf.ALLOW)
 
 
 def main(command: list[str]) -> int:
@@ -114,7 +99,7 @@ def main(command: list[str]) -> int:
     import resource
 
     made = os.memfd_create("filter")
-    os.write(made, program_of(os.uname().machine))
+    os.write(made, filter_of(os.uname().machine))
     os.lseek(made, 0, os.SEEK_SET)
     os.dup2(made, FILTER)
     # After the filter, which is a file too: what is written in the box takes up memory.

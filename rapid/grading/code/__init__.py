@@ -1,0 +1,1 @@
+"""MBPP+ and other Python functions: run in a sandbox, compared outside of it."""

@@ -1,0 +1,159 @@
+"""Grades Python functions: runs them in the sandbox and compares outside of it.
+
+The expected outputs are those of the problem's reference solution, run once in the same sandbox.
+They never enter it again: a completion gets the inputs alone, and what it returns is plain data by
+the time it is compared. Knowing no expected output, it can forge nothing but a wrong answer.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from rapid.grading import verdicts
+from rapid.grading.code import oracle
+from rapid.grading.code.reference import Reference, References
+from rapid.grading.code.runner import encoding
+from rapid.grading.code.sandbox import ENDED, FLOODED, STOPPED, TIMED_OUT, Sandbox, encode_job
+from rapid.records import CodeProblem, Verdict
+
+MEMORY_MB = 4295  # EvalPlus's 4 GiB, in 1e6 bytes: some of MBPP+'s references need gigabytes
+
+_FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_DEFINITION = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]|\blambda\b", re.MULTILINE)
+
+
+def extract_code(completion: str) -> str:
+    """The program in a completion.
+
+    With fenced blocks: the last one that defines something, for what follows it is usually an
+    example of its use; without a definition in any, the last one. A block that is never closed
+    reaches to the end. Without a fence: the whole text. Extracting twice changes nothing.
+    """
+    blocks = _FENCE.findall(completion)
+    if not blocks:
+        return completion
+    return next((block for block in reversed(blocks) if _DEFINITION.search(block)), blocks[-1])
+
+
+class CodeGrader:
+    """Grades completions of `CodeProblem`s. A context manager; threads that share it take turns.
+
+    Args:
+        timeout: wall-clock seconds for one completion, all its inputs together; more where the
+            reference solution is slow (`Reference.time_limit`).
+        memory_mb: address space of one completion, 1e6 bytes.
+        layer: the walls to use (`sandbox.LAYERS`); None for the strongest that works here.
+        references: shared with other graders, so that each is run once.
+        unsafe: whether to grade where no layer of walls works.
+    """
+
+    def __init__(
+        self,
+        timeout: float,
+        memory_mb: int = MEMORY_MB,
+        layer: str | None = None,
+        references: References | None = None,
+        unsafe: bool = False,
+    ):
+        self.timeout = timeout
+        self._sandbox = Sandbox(memory_mb, layer, unsafe=unsafe)
+        self._references = references or References()
+
+    def __enter__(self) -> Self:
+        """Start the sandbox, which logs the walls that stand.
+
+        Raises:
+            SandboxError: none can be put up here.
+        """
+        self._sandbox.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._sandbox.__exit__(*error)
+
+    def walls(self) -> str:
+        """The walls that stand around a completion, in words."""
+        return self._sandbox.walls()
+
+    def prepare(self, problem: CodeProblem) -> None:
+        """Find the reference solution's outputs.
+
+        Raises:
+            BadProblem: as `grade`.
+        """
+        self._references.find(problem, self._sandbox)
+
+    def grade(self, problem: CodeProblem, completion: str) -> Verdict:
+        """Grade a program, or a text with one in a fenced block (see `extract_code`).
+
+        Inputs run in order, the base ones first, until an output is wrong.
+
+        Raises:
+            BadProblem: the problem has no inputs or its reference solution fails.
+            GraderDied: the sandbox's runner died.
+        """
+        code = extract_code(completion)
+        if not code.strip():
+            return verdicts.verdict(verdicts.NO_ANSWER)
+        reference = self._references.find(problem, self._sandbox)
+        answers = _Comparison(reference)
+        job = encode_job(code, problem.entry_point, reference.calls)
+        seconds = reference.time_limit(self.timeout)
+        ending = self._sandbox.run(job, seconds, answers.receive, reference.line_limit)
+        return verdicts.verdict(answers.reason(ending))
+
+
+@dataclass
+class _Comparison:
+    """Compares a completion's outputs as they come in. They may be anything."""
+
+    reference: Reference
+    right: int = 0  # outputs so far, all of them right
+    failure: str | None = field(default=None)
+
+    def receive(self, line: bytes) -> bool:
+        """Take one line from the child. Returns whether more should follow."""
+        if encoding.count_values(line) > self.reference.value_limit:
+            self.failure = verdicts.WRONG_ANSWER
+            return False
+        try:
+            answer = json.loads(line)
+            if "output" not in answer:
+                said = answer["reason"]
+                self.failure = said if said in _CHILD_REASONS else verdicts.CRASHED
+                return False
+            output = encoding.decode(answer["output"])
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+            self.failure = verdicts.CRASHED  # not a line that our runner writes
+            return False
+        if not self._agrees(output):
+            self.failure = verdicts.WRONG_ANSWER
+            return False
+        self.right += 1
+        return self.right < len(self.reference.expected)
+
+    def _agrees(self, output: Any) -> bool:
+        reference, index = self.reference, self.right
+        return oracle.agrees(
+            reference.entry_point,
+            reference.inputs[index],
+            output,
+            reference.expected[index],
+            reference.tolerances[index],
+        )
+
+    def reason(self, ending: str) -> str:
+        """The verdict's reason, given how the job ended."""
+        if ending == STOPPED:
+            return self.failure or verdicts.PASSED
+        return _ENDINGS[ending]
+
+
+# A child may say why it failed. That it passed, or was not graded, is not for it to say.
+_CHILD_REASONS = verdicts.REASONS - {verdicts.PASSED, verdicts.TIMEOUT, verdicts.INFRASTRUCTURE}
+_ENDINGS = {
+    ENDED: verdicts.CRASHED,
+    TIMED_OUT: verdicts.TIMEOUT,
+    FLOODED: verdicts.WRONG_ANSWER,
+}

@@ -1,0 +1,169 @@
+"""The runner: forks one child per completion and never sees what goes in or out.
+
+    python -S -s -P -B runner CONTROL_FD LAYER PATHS HIDDEN
+
+CONTROL_FD is a socket to the grader. A request is one `encoding.REQUEST` with the file descriptor
+of another socket, over which the grader sends the job straight to the child and gets its outputs
+straight back. So nothing of an earlier job, the reference solution least of all, is in the memory
+that a later child inherits. When the child is gone, an `encoding.REPLY` follows.
+
+A job is its length and a JSON object: `code`, `entry_point` and `calls`, a
+list of encoded argument lists. The child answers a line per call, {"output": ...}, or one
+{"reason": ...} and no more.
+
+PATHS stay readable, but for what is below HIDDEN; both are joined by colons. LAYER "namespaces"
+puts up walls around the runner. In the others they stand already, or there are none.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import random
+import select
+import signal
+import socket
+import sys
+import time
+import types
+from dataclasses import dataclass
+
+import encoding
+import filters
+import isolation
+
+# Imported once here instead of in every child: what solutions use.
+PRELOADED = (
+    "array bisect calendar cmath collections copy dataclasses datetime decimal enum fractions "
+    "functools heapq itertools math numbers operator re statistics string textwrap typing"
+)
+
+
+def main() -> None:
+    control_fd, layer, *lists = sys.argv[1:]
+    paths, hidden = ([path for path in each.split(os.pathsep) if path] for each in lists)
+    for name in PRELOADED.split():
+        __import__(name)
+    if layer == "namespaces":
+        isolation.enclose(paths, hidden)
+    control = socket.socket(fileno=int(control_fd))
+    divider, user = isolation.Divider(), isolation.spare_user()
+    if not isolation.can_read(os.path.dirname(os.__file__), user):
+        preload_all()
+    known = filters.Files(paths, hidden), filters.SystemCalls()
+    working = [each for each in known if each.works]
+    isolation.hide_runner()
+    gc.collect()
+    gc.freeze()  # a collection in a child then leaves these pages shared
+    hello = {"divided": divider.works, "user": os.geteuid() if user is None else user}
+    hello |= {type(each).__name__: each.works for each in known}
+    control.sendall(json.dumps(hello).encode() + b"\n")
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, encoding.REQUEST.size, 1)
+        if not message:  # the grader is gone
+            return
+        job = socket.socket(fileno=descriptors[0])
+        timeout, memory, guarded, filtered = encoding.REQUEST.unpack(message)
+        limits = Limits(timeout, memory, user, working if filtered else [], guarded)
+        control.sendall(encoding.REPLY.pack(*supervise(job, divider, limits)))
+
+
+def preload_all() -> None:
+    """Import the standard library, which a child cannot read: where root has a Python of its own."""
+    for name in sys.stdlib_module_names - {"antigravity"}:  # that one opens a browser
+        if not name.startswith("_"):
+            with contextlib.suppress(Exception):  # of other systems, or not built
+                __import__(name)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What stands around one job."""
+
+    timeout: float  # seconds
+    memory: int  # bytes
+    user: int | None  # to run as; None for the runner's own
+    filters: list[filters.Files | filters.SystemCalls]
+    guarded: bool
+
+
+def supervise(job: socket.socket, divider: isolation.Divider, limits: Limits) -> tuple[bool, int]:
+    """Run one job in a child. Returns whether it was stopped for its time, and its wait status."""
+    alive, lifeline = os.pipe()  # closes with the child, the only one to hold `lifeline`
+    deadline = time.monotonic() + limits.timeout
+    child = divider.fork()
+    if child == 0:
+        be_child(job, lifeline, limits)
+    os.close(lifeline)
+    events = select.poll()
+    events.register(alive, select.POLLIN)
+    events.register(job, 0)  # POLLHUP alone: the grader has seen enough, or is gone
+    timed_out = not events.poll(max(0.0, deadline - time.monotonic()) * 1000)
+    try:
+        os.killpg(child, signal.SIGKILL)  # no effect on the status of a child that has ended
+    except (ProcessLookupError, PermissionError):
+        os.kill(child, signal.SIGKILL)  # it is not yet, or no longer, the leader of a group
+    _, status = os.waitpid(child, 0)
+    os.close(alive)
+    job.close()
+    return timed_out, status
+
+
+def be_child(job: socket.socket, lifeline: int, limits: Limits) -> None:
+    """Put up the inner walls, run the job, and end. Without the walls there is no job."""
+    try:
+        os.setsid()
+        os.dup2(1, 2)  # 0 and 1 are /dev/null already
+        isolation.drop_rights(limits.user)
+        isolation.limit(limits.memory, int(limits.timeout) + 2)
+        for each in limits.filters:
+            each.restrict()
+        first, second = sorted((job.fileno(), lifeline))
+        os.closerange(3, first)
+        os.closerange(first + 1, second)
+        os.closerange(second + 1, 256)
+        random.seed(0)  # the same completion gets the same verdict
+        reason = run(job, limits.guarded)
+        if reason:
+            write(job, {"reason": reason})
+    finally:
+        os._exit(0)
+
+
+def run(job: socket.socket, guarded: bool) -> str | None:
+    """Run a job's code and calls; send the outputs. Returns what went wrong, if anything did."""
+    with job.makefile("rb") as stream:
+        [length] = encoding.LENGTH.unpack(stream.read(encoding.LENGTH.size))
+        work = json.loads(stream.read(length))
+    try:
+        program = compile(work["code"], "<completion>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
+        return "unparsable"
+    if guarded:
+        isolation.guard()
+    try:
+        module = types.ModuleType("completion")
+        sys.modules["completion"] = module
+        exec(program, module.__dict__)
+        function = module.__dict__.get(work["entry_point"])
+        if function is None:
+            return "no_answer"
+        for call in work["calls"]:
+            write(job, {"output": encoding.encode_output(function(*encoding.decode(call)))})
+    except isolation.Forbidden:
+        return "forbidden"
+    except MemoryError:
+        return "memory"
+    except BaseException:  # SystemExit and KeyboardInterrupt too
+        return "crashed"
+    return None
+
+
+def write(job: socket.socket, answer: dict) -> None:
+    """Send one line."""
+    line = memoryview(json.dumps(answer).encode() + b"\n")
+    while line:
+        line = line[os.write(job.fileno(), line) :]
+
+
+main()

@@ -1,0 +1,133 @@
+"""What a completion may ask of the kernel, enforced by the kernel. Needs no privilege.
+
+- `SystemCalls` (seccomp) lets through the calls that Python computes with and refuses all others:
+  no process, signal, socket, shared memory, limit or mount, and no file opened for writing.
+- `Files` (Landlock) refuses to read any file but Python's own.
+
+They stand behind the namespaces, which hold without them. Where namespaces are denied the two are
+the wall: a completion may run as the grader's own user there. What Landlock does not cover (signals,
+tracing, sockets, the size of a file) is for seccomp to refuse.
+"""
+
+import ctypes
+import os
+import struct
+from typing import Self
+
+import bpf
+from libc import LINUX, call, succeeds
+
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+OPENAT = (257, 56)  # for reading only
+
+# What else is allowed: name, number on x86_64, number on aarch64 ("-": it has none).
+_ALLOWED = """
+memory              brk 12 214, mmap 9 222, munmap 11 215, mremap 25 216, mprotect 10 226,
+                    madvise 28 233, futex 202 98,
+open files          read 0 63, pread64 17 67, write 1 64, close 3 57, close_range 436 436,
+                    lseek 8 62, fstat 5 80, getdents64 217 61, recvfrom 45 207,
+names of files      newfstatat 262 79, statx 332 291, faccessat 269 48, readlinkat 267 78,
+                    getcwd 79 17, stat 4 -, lstat 6 -, access 21 -, readlink 89 -,
+time and chance     clock_gettime 228 113, clock_getres 229 114, clock_nanosleep 230 115,
+                    nanosleep 35 101, gettimeofday 96 169, time 201 -, times 100 153,
+                    getrandom 318 278,
+itself              getpid 39 172, getppid 110 173, gettid 186 178, getuid 102 174,
+                    geteuid 107 175, getgid 104 176, getegid 108 177, uname 63 160,
+                    getrusage 98 165, sched_getaffinity 204 123, sched_yield 24 124,
+signals and end     rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139,
+                    sigaltstack 131 132, restart_syscall 219 128, exit 60 93, exit_group 231 94
+"""
+ALLOWED = [entry.split()[-3:] for entry in _ALLOWED.split(",")]
+
+
+class SystemCalls:
+    """A seccomp filter. `works` where this kernel and processor have it."""
+
+    def __init__(self) -> None:
+        machine = os.uname().machine
+        self._program = program(machine) if LINUX and machine in bpf.MACHINES else b""
+        self.works = bool(self._program) and succeeds(self.restrict)
+
+    def restrict(self) -> None:
+        """Put the filter on this process for good.
+
+        Raises:
+            OSError: not permitted.
+        """
+        install(self._program)
+
+
+def install(program: bytes) -> None:
+    """Put a filter on this process and on all that it will start, for good.
+
+    Raises:
+        OSError: not permitted.
+    """
+    code = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("HP", len(program) // 8, ctypes.addressof(code))
+    call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    call("prctl", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, header, 0, 0)
+
+
+def program(machine: str) -> bytes:
+    """Return the filter of what a completion may call on this kind of machine."""
+    column = bpf.MACHINES[machine][1]
+    steps = bpf.begin(machine)
+    for _, *numbers in ALLOWED:
+        if numbers[column] != "-":
+            steps += bpf.on(bpf.IF_EQUAL, int(numbers[column]), bpf.ALLOW)
+    reading = bpf.on_argument(2, bpf.IF_ANY_BIT, WRITES, bpf.refuse()) + bpf.ALLOW
+    return bpf.assemble(steps + bpf.on(bpf.IF_EQUAL, OPENAT[column], reading) + bpf.refuse())
+
+
+# From linux/landlock.h. The numbers of its calls are the same on every architecture.
+SYS_CREATE_RULESET, SYS_ADD_RULE, SYS_RESTRICT_SELF = 444, 445, 446
+CREATE_RULESET_VERSION, RULE_PATH_BENEATH, READ_FILE, READ_DIR = 1, 1, 1 << 2, 1 << 3
+RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # how many there are, by version; 16 since the fifth
+
+
+class Files:
+    """A Landlock ruleset, to be shared by children. `works` where this kernel has it."""
+
+    def __init__(self, paths: list[str], hidden: list[str]) -> None:
+        self._ruleset = -1
+        self.works = LINUX and succeeds(lambda: self._prepare(paths, hidden).restrict())
+        if self.works:
+            self._prepare(paths, hidden)
+
+    def _prepare(self, paths: list[str], hidden: list[str]) -> Self:
+        version = call("syscall", SYS_CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
+        handled = struct.pack("Q", (1 << RIGHTS.get(version, 16)) - 1)
+        self._ruleset = call("syscall", SYS_CREATE_RULESET, handled, len(handled), 0)
+        for path in paths:
+            self._allow(path, hidden)
+        return self
+
+    def _allow(self, path: str, hidden: list[str]) -> None:
+        """Allow to read what is at or below `path`. Of `hidden` the names can be listed, no more."""
+        if path in hidden:
+            return
+        whole = not any(each.startswith(path + os.sep) for each in hidden)
+        if not os.path.isdir(path):
+            rights = READ_FILE
+        else:
+            rights = READ_FILE | READ_DIR if whole else READ_DIR
+        beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        rule = struct.pack("=Qi", rights, beneath)
+        call("syscall", SYS_ADD_RULE, self._ruleset, RULE_PATH_BENEATH, rule, 0)
+        os.close(beneath)
+        if not whole:
+            for entry in os.scandir(path):
+                if not entry.is_symlink():  # what it leads to has a rule, or should have none
+                    self._allow(entry.path, hidden)
+
+    def restrict(self) -> None:
+        """Put the ruleset on this process for good.
+
+        Raises:
+            OSError: not permitted.
+        """
+        call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        call("syscall", SYS_RESTRICT_SELF, self._ruleset, 0)

@@ -1,0 +1,399 @@
+"""Runs hostile Python with nothing in its reach: the grader's side of `runner`.
+
+One runner process serves many jobs, each in a child of its own that lives as long as the job. The
+runner starts behind the strongest layer of walls that this system grants:
+
+- "bwrap": bubblewrap around the runner;
+- "namespaces": the same Linux namespaces, which the runner makes itself;
+- "filters": the kernel's filters around each child, Landlock and seccomp together.
+
+Behind each of them no file but Python's own, no network and no process of the host is in a child's
+reach. A machine that has none of them grades nothing, unless the caller accepts that:
+
+- "limits": limits on resources and, for root, a user without rights. A completion may read files
+  and the environment of the grader's user, and may signal his processes.
+
+In every layer the child is limited in time, memory and output, and starts neither processes nor
+threads, and the filters that the kernel has stand too. `Sandbox.walls` says what stands.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from rapid.grading.code.runner import encoding
+from rapid.grading.grader import GraderDied
+from rapid.grading.limits import limited
+
+log = logging.getLogger(__name__)
+
+LAYERS = ("bwrap", "namespaces", "filters")  # what counts as walls, strongest first
+UNSAFE_LAYER = "limits"
+START_SECONDS = 60.0  # for the runner to say hello: too short, and a busy machine gets weaker walls
+RUNNER_MB = 256  # for the runner, beside its one job
+GRACE_SECONDS = 2.0  # for the runner to end a child, beyond the time of the job
+REPLY_SECONDS = 30.0  # for the runner to report a child's end: longer, and it is stuck
+
+# How a job ended: by its receiver, by itself, by the clock, or by a line that was too long.
+STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
+
+_RUNNER = Path(__file__).resolve().with_name("runner")
+_PYTHON, _PREFIX = os.path.realpath(sys._base_executable), sys.base_prefix  # of no virtual one
+
+
+# What a trial job tries before a layer is trusted: to import from Python's library, and to read
+# files that are not in it.
+_TRIAL = """
+import colorsys, os
+def f(paths):
+    reached = []
+    for path in paths:
+        try:
+            os.open(path, os.O_RDONLY)
+            reached.append(path)
+        except OSError:
+            pass
+    return reached
+"""
+
+TODO = (
+    "Install bubblewrap (apt install bubblewrap), allow user namespaces (sysctl "
+    "user.max_user_namespaces, kernel.unprivileged_userns_clone, "
+    "kernel.apparmor_restrict_unprivileged_userns), or take a kernel with Landlock (Linux 5.13) "
+    "and seccomp. To grade without walls: --unsafe-sandbox of rapid grade, grading.unsafe_sandbox "
+    "in params.yaml"
+)
+
+
+class SandboxError(GraderDied):
+    """No layer of walls can be put up here."""
+
+
+def encode_job(code: str, entry_point: str, calls: str) -> bytes:
+    """A job for `Sandbox.run`. `calls` is JSON: a list of encoded argument lists."""
+    # Put together as text, since `calls` is the same, and long, for all completions of a problem.
+    names = f'"code": {json.dumps(code)}, "entry_point": {json.dumps(entry_point)}'
+    return f'{{{names}, "calls": {calls}}}'.encode()
+
+
+class Sandbox:
+    """A runner behind walls. A context manager; safe to share between threads, which take turns.
+
+    Args:
+        memory_mb: address space of one job, 1e6 bytes, some 30 of which Python itself takes.
+        layer: one of `LAYERS`; None for the strongest that works here.
+        unsafe: whether to run without walls too, behind `UNSAFE_LAYER`, where no layer works.
+        guarded: whether Python's guard is on, which names forbidden actions.
+        filtered: whether the kernel's filters are on, as far as it has them. Both are off only in
+            tests that attack the walls behind them.
+    """
+
+    def __init__(
+        self,
+        memory_mb: int = 512,
+        layer: str | None = None,
+        guarded: bool = True,
+        filtered: bool = True,
+        unsafe: bool = False,
+    ):
+        self.memory_mb = memory_mb
+        self.layer = layer
+        self.unsafe = unsafe
+        self.guarded = guarded
+        self.filtered = filtered
+        self._lock = threading.Lock()
+        self._runner: subprocess.Popen | None = None
+        self._control: socket.socket | None = None
+        self._hello: dict = {}
+
+    def __enter__(self) -> Self:
+        """Start the runner.
+
+        Raises:
+            SandboxError: no layer works, or not the one asked for.
+        """
+        self._start()
+        log.log(
+            logging.WARNING if self.layer == UNSAFE_LAYER else logging.INFO,
+            "code sandbox: %s",
+            self.walls(),
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def walls(self) -> str:
+        """The walls that stand around a job, in words. The sandbox must have started."""
+        files, calls = (self.filtered and self._hello[name] for name in ("Files", "SystemCalls"))
+        enclosed = "no network, no host process, no file but Python's library (read-only)"
+        user = self._hello["user"]
+        whose = "the grader's own files" if user == os.geteuid() else "files that all may read"
+        open_to = [
+            "no file but Python's library" if files else f"{whose} in reach",
+            "no socket, no signal" if calls else "the network in reach",
+        ]
+        around = {
+            "bwrap": f"bubblewrap: {enclosed}",
+            "namespaces": f"Linux namespaces: {enclosed}",
+            "filters": "no namespaces: no file but Python's library, no socket, no signal",
+            "limits": f"NOT WALLED OFF (unsafe_sandbox): {', '.join(open_to)}",
+        }
+        divided = "a process namespace each" if self._hello["divided"] else "a session each"
+        own = "the grader's user" if user == os.geteuid() else "another user"
+        rights = f"as {own}, without capabilities"
+        limits = f"{self.memory_mb} MB, no child process, no thread, no file written"
+        stand = {"Landlock": files, "seccomp": calls, "Python guard": self.guarded}
+        switches = ", ".join(f"{name} {'on' if on else 'off'}" for name, on in stand.items())
+        return "; ".join([around[self.layer], divided, rights, limits, switches])
+
+    def run(
+        self, job: bytes, timeout: float, receive: Callable[[bytes], bool], line_limit: int
+    ) -> str:
+        """Run one job and hand each line that it answers to `receive`, until that returns False.
+
+        The lines come from hostile code: they may be anything.
+
+        Args:
+            job: from `encode_job`.
+            timeout: wall-clock seconds, from the start of the child to the last line.
+            line_limit: bytes; a longer line ends the job.
+
+        Returns:
+            How it ended: STOPPED, ENDED, TIMED_OUT or FLOODED.
+
+        Raises:
+            GraderDied: the runner died over the job, or had died and (SandboxError) does not start.
+        """
+        with self._lock:
+            if not self._is_alive():
+                self._stop()
+                self._start()
+            try:
+                return self._run(job, timeout, receive, line_limit, self.guarded)
+            except BaseException:
+                self._stop()  # mid-job: only a new runner is in a known state
+                raise
+
+    def _run(
+        self, job: bytes, timeout: float, receive: Callable, line_limit: int, guarded: bool
+    ) -> str:
+        deadline = time.monotonic() + timeout + GRACE_SECONDS
+        request = encoding.REQUEST.pack(timeout, self.memory_mb * 1_000_000, guarded, self.filtered)
+        ours, theirs = socket.socketpair()
+        ending, reply = TIMED_OUT, b""
+        with contextlib.suppress(ConnectionError, TimeoutError), ours:  # closed, the child is ended
+            with theirs:
+                socket.send_fds(self._control, [request], [theirs.fileno()])
+            _send(ours, encoding.LENGTH.pack(len(job)) + job, deadline)
+            ending = _read_lines(ours, deadline, receive, line_limit)
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            self._control.settimeout(REPLY_SECONDS)
+            reply = self._control.recv(encoding.REPLY.size, socket.MSG_WAITALL)
+        if len(reply) < encoding.REPLY.size:
+            self._stop()
+            if ending in (STOPPED, FLOODED):
+                return ending  # what the child answered decides, whatever became of the runner
+            raise GraderDied("the sandbox's runner died, or does not respond")
+        timed_out, _status = encoding.REPLY.unpack(reply)
+        return TIMED_OUT if ending == ENDED and timed_out else ending
+
+    def _is_alive(self) -> bool:
+        """Whether there is a runner. It says nothing unasked: what is to be read is its end."""
+        there = self._runner is not None and self._runner.poll() is None
+        return there and not select.select([self._control], [], [], 0)[0]
+
+    def _start(self) -> None:
+        """Start a runner behind `layer`, or behind the first layer that works."""
+        failures = []
+        for layer in self._allowed():
+            try:
+                self._launch(layer)
+                self._try_walls(layer)
+            except GraderDied as error:
+                self._stop()
+                failures.append(f"{layer}: {error}")
+            else:
+                self.layer = layer  # for good: a restart must not weaken the walls
+                return
+        raise SandboxError(
+            f"nothing can be walled off from completions here ({'; '.join(failures)}). {TODO}"
+        )
+
+    def _allowed(self) -> tuple[str, ...]:
+        unsafe = (UNSAFE_LAYER,) if self.unsafe else ()
+        if self.layer is None:
+            return (*LAYERS, *unsafe)
+        return (self.layer,) if self.layer in (*LAYERS, *unsafe) else ()
+
+    def _launch(self, layer: str) -> None:
+        """Start a runner behind this layer.
+
+        Raises:
+            SandboxError: with the last line that the runner printed.
+        """
+        self._control, theirs = socket.socketpair()
+        with theirs, tempfile.TemporaryFile() as errors:
+            self._runner = subprocess.Popen(
+                limited(_command(layer, theirs.fileno()), self.memory_mb + RUNNER_MB),
+                env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"},  # sets print in the same order
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+            theirs.close()
+            self._control.settimeout(START_SECONDS)
+            try:
+                self._hello = json.loads(self._control.recv(4096))
+            except (OSError, ValueError):
+                self._runner.kill()
+                self._runner.wait()
+                errors.seek(0)
+                said = errors.read().decode(errors="replace").strip().splitlines()
+                why = said[-1] if said else "the runner did not start"  # of a traceback the error
+                raise SandboxError(why) from None
+
+    def _try_walls(self, layer: str) -> None:
+        """See one job through, without the guard, which tries to read what is outside of the walls.
+
+        Raises:
+            SandboxError: it does not run, or a wall is missing.
+        """
+        names = {"Files": "Landlock", "SystemCalls": "seccomp"}
+        missing = [name for key, name in names.items() if not (self.filtered and self._hello[key])]
+        if layer == "filters" and missing:
+            raise SandboxError(f"no {' and no '.join(missing)}")
+        answers = []
+        paths = [__file__, "/etc/passwd", f"/proc/{os.getpid()}/environ"]
+        trial = encode_job(_TRIAL, "f", json.dumps([[paths]]))
+        self._run(trial, START_SECONDS, lambda line: answers.append(line) or False, 10_000, False)
+        found = json.loads(answers[0]) if answers else {}
+        if "output" not in found:
+            raise SandboxError(
+                f"a trial job answered {found}; can user {self._hello['user']} read {_PREFIX}?"
+            )
+        if found["output"] and layer != UNSAFE_LAYER:
+            raise SandboxError(f"a trial job could read {', '.join(found['output'])}")
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._runner is not None:
+            self._runner.kill()
+            self._runner.wait()
+            self._runner = None
+
+
+def _send(connection: socket.socket, data: bytes, deadline: float) -> None:
+    connection.settimeout(max(0.001, deadline - time.monotonic()))
+    # A child may die before it has read all; what it answered is still to be read.
+    with contextlib.suppress(ConnectionError):
+        connection.sendall(data)
+
+
+def _read_lines(
+    connection: socket.socket, deadline: float, receive: Callable[[bytes], bool], line_limit: int
+) -> str:
+    """Hand on lines until `receive` has enough, a line is too long, or there are no more.
+
+    Raises:
+        TimeoutError: the deadline (of `time.monotonic`) has passed.
+    """
+    pending = bytearray()
+    while True:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            chunk = connection.recv(1 << 18)
+        except ConnectionError:
+            return ENDED
+        if not chunk:
+            return ENDED
+        pending += chunk
+        if b"\n" in chunk:
+            *lines, rest = pending.split(b"\n")
+            for line in lines:
+                if len(line) > line_limit:
+                    return FLOODED
+                if not receive(bytes(line)):
+                    return STOPPED
+                if time.monotonic() > deadline:  # the receiver's time counts too
+                    return TIMED_OUT
+            pending = rest
+        if len(pending) > line_limit:
+            return FLOODED
+
+
+def _command(layer: str, control_fd: int) -> list[str]:
+    """The command line that starts a runner behind this layer.
+
+    Raises:
+        SandboxError: the program that the layer needs is not there.
+    """
+    paths = _readable_paths()
+    hidden = _packages(paths)
+    # No site packages, no environment, no bytecode written.
+    runner = [_PYTHON, "-S", "-s", "-P", "-B", str(_RUNNER), str(control_fd), layer]
+    runner += [os.pathsep.join(paths), os.pathsep.join(hidden)]
+    if layer != "bwrap":
+        return runner
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        raise SandboxError("bwrap is not on PATH")
+    command = [bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+    command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    # What the runner needs to divide its children from each other; they have none of it.
+    command += ["--cap-add", "CAP_SYS_ADMIN"]
+    if os.geteuid() == 0:
+        for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_KILL"):
+            command += ["--cap-add", capability]
+    else:
+        command.append("--unshare-user")
+    # bubblewrap would make the folders above a path unreadable to all but their owner.
+    above = {str(folder) for path in paths for folder in Path(path).parents} - {"/"}
+    for folder in sorted(above):
+        command += ["--perms", "0755", "--dir", folder]
+    for path in paths:
+        command += ["--ro-bind", path, path]
+    for path in hidden:
+        command += ["--tmpfs", path, "--remount-ro", path]
+    return [*command, "--remount-ro", "/", "--chdir", "/", *runner]
+
+
+def _readable_paths() -> list[str]:
+    """What Python needs to run: interpreter, its library, the C libraries, `runner`."""
+    candidates = [
+        _PYTHON,
+        f"{_PREFIX}/lib",
+        *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"),
+        str(_RUNNER),
+    ]
+    return [path for path in dict.fromkeys(candidates) if os.path.exists(path)]
+
+
+def _packages(paths: list[str]) -> list[str]:
+    """Return the folders of installed packages below these paths.
+
+    Completions have no use for them, and this project with its problems may be in one.
+    """
+    return [
+        str(found)
+        for path in paths
+        if os.path.isdir(path)
+        for found in sorted(Path(path).glob("python*/*-packages"))
+    ]

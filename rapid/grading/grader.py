@@ -1,0 +1,49 @@
+"""What every grader offers, and the errors that it may raise."""
+
+from typing import Protocol, Self, TypeVar
+
+from rapid.records import BadInput, Problem, Verdict
+
+AProblem = TypeVar("AProblem", bound=Problem, contravariant=True)
+
+
+class BadProblem(BadInput):
+    """No completion of this problem can be graded: the problem is at fault, not the completion."""
+
+
+class GraderDied(RuntimeError):
+    """A grader's own process died, not the completion's: nothing is known of the completion."""
+
+
+class GradingFailed(RuntimeError):
+    """Graders die too often for the verdicts that are left to mean anything."""
+
+
+class Grader(Protocol[AProblem]):
+    """Says whether a completion solves a problem.
+
+    A grader owns processes: use it as a context manager, on one problem kind, for a whole run.
+    """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def walls(self) -> str:
+        """Return what stands around a completion, in words; "" where nothing has to.
+
+        The grader must have started.
+        """
+        ...
+
+    def prepare(self, problem: AProblem) -> None:
+        """Do what a problem's first verdict would wait for; `grade` does it where nobody has."""
+        ...
+
+    def grade(self, problem: AProblem, completion: str) -> Verdict:
+        """Grade one completion. Whatever a completion does, this returns a verdict.
+
+        Raises:
+            GraderDied: the grader itself did not survive. It can be asked again.
+        """
+        ...

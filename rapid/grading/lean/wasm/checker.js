@@ -1,0 +1,133 @@
+'use strict';
+/**
+ * Checks Lean proofs, in two processes that share nothing but bytes.
+ *
+ *   node checker.js ROLE FOLDER IMAGE SCRATCH
+ *
+ * ROLE is `author`, which elaborates a proof and writes down what it came to (author.js), or
+ * `judge`, which never sees the proof's text and decides (judge.js). FOLDER holds lean.js, lean.wasm
+ * and lib/ (install.py); IMAGE is a file that is read, or made by way of SCRATCH (memory.js).
+ *
+ * Requests and answers are JSON lines; a line with a field `bytes` is followed by as many bytes.
+ *
+ *   first   {header}                        ->  {ready, why, source, megabytes}
+ *   author  {id, name, statement, proof}    ->  {id, why, messages, megabytes, bytes} export
+ *   judge   {id, name, statement}           ->  {id, why, messages, megabytes}
+ *           {id, name, statement, bytes} export  ->  the same
+ *
+ * `why` is a reason of verdicts.py; an author says `elaborated` of a proof that it exports, a judge
+ * `stated` of a statement that it was asked about alone, and `bad statement`.
+ *
+ * Lean runs on this thread and cannot be interrupted: the time limit is the caller's, who ends the
+ * process. The caller also limits sizes, and chooses ids that cannot be guessed.
+ */
+const fs = require('node:fs');
+const { Author } = require('./author.js');
+const { Frontend } = require('./frontend.js');
+const { Judge } = require('./judge.js');
+const { Image } = require('./memory.js');
+const { Runtime, readProgram } = require('./runtime.js');
+
+const ROLES = { author: Author, judge: Judge };
+
+console.log = () => {}; // lean.js reports its progress here; stdout carries answers only
+
+const megabytes = () => Math.round(process.memoryUsage().rss / 1e6);
+
+/** Standard input: lines, and counted bytes behind them. */
+class Input {
+  constructor() {
+    this.pending = Buffer.alloc(0);
+  }
+
+  /** The next line, or null at the end. */
+  line() {
+    for (;;) {
+      const end = this.pending.indexOf(10);
+      if (end >= 0) return this.take(end + 1).toString();
+      if (!this.more()) return null;
+    }
+  }
+
+  bytes(count) {
+    while (this.pending.length < count) if (!this.more()) throw new Error('the input is cut off');
+    return this.take(count);
+  }
+
+  take(count) {
+    const taken = this.pending.subarray(0, count);
+    this.pending = this.pending.subarray(count);
+    return taken;
+  }
+
+  more() {
+    const chunk = Buffer.allocUnsafe(1 << 16);
+    const count = fs.readSync(0, chunk);
+    this.pending = Buffer.concat([this.pending, chunk.subarray(0, count)]);
+    return count > 0;
+  }
+}
+
+function send(answer, payload) {
+  const counted = payload === undefined ? answer : { ...answer, bytes: payload.length };
+  const message = Buffer.concat([
+    Buffer.from(JSON.stringify(counted) + '\n'), payload ?? Buffer.alloc(0),
+  ]);
+  for (let sent = 0; sent < message.length; ) sent += fs.writeSync(1, message, sent);
+}
+
+/** A Lean with `header` imported: from the image, or anew where there is none to be read. */
+async function start(folder, path, scratch, header) {
+  const program = readProgram(folder);
+  if (fs.existsSync(path)) {
+    try {
+      return { ...(await load(program, Image.read(path))), source: 'image' };
+    } catch {
+      // damaged: made again below
+    }
+  }
+  const image = await importHeader(program, header);
+  try {
+    image.write(path, scratch);
+  } catch {
+    // a cache that may only be read: the next process imports again
+  }
+  return { ...(await load(program, image)), source: 'import' };
+}
+
+async function importHeader(program, header) {
+  const runtime = await Runtime.start(program);
+  runtime.initialize();
+  const { roots } = Frontend.import(runtime, header);
+  return Image.of(runtime, roots);
+}
+
+/** A Lean in the state of `image`, and what puts it back there. */
+async function load(program, image) {
+  const runtime = await Runtime.start(program);
+  image.load(runtime);
+  runtime.close();
+  return {
+    frontend: new Frontend(runtime, image.head.roots),
+    restore: () => image.restore(runtime),
+  };
+}
+
+async function main([role, folder, image, scratch]) {
+  const input = new Input();
+  const { header } = JSON.parse(input.line());
+  const { source, ...lean } = await start(folder, image, scratch, header);
+  const worker = new ROLES[role](lean);
+  send({ ready: true, source, megabytes: megabytes() });
+  for (let line; (line = input.line()) !== null; ) {
+    const request = JSON.parse(line);
+    const given = request.bytes === undefined ? undefined : input.bytes(request.bytes);
+    const { why, messages, payload } = worker.answer(request, given);
+    send({ id: request.id, why, messages, megabytes: megabytes() }, payload);
+  }
+}
+
+main(process.argv.slice(2)).catch((error) => {
+  send({ ready: false, why: String(error) });
+  process.exitCode = 1;
+});

@@ -1,0 +1,1 @@
+"""MATH: the last \\boxed{} of a completion, compared with the known answer."""

@@ -1,0 +1,198 @@
+"""Grades mathematical answers: the last \\boxed{} of a completion against the known answer.
+
+math_verify decides whether two answers are the same, in a worker process that can be killed.
+"""
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Self
+
+from rapid.grading import verdicts
+from rapid.grading.grader import GraderDied
+from rapid.grading.limits import limited
+from rapid.records import MathProblem, Verdict
+
+START_SECONDS = 120.0  # for sympy to be imported, from a cold disk on a busy machine
+GRACE_SECONDS = 2.0  # for a worker to end, or for a verdict beyond its timeout
+REPLY_SECONDS = 30.0  # beyond its timeout, for a worker's reply: longer, and it is stuck
+MEMORY_BYTES = 4_000_000_000  # address space of the worker; 9^{9^9} asks for more
+WHOLE_MB = 5000  # of the worker and its child, 1e6 bytes
+LONGEST = 1000  # characters of an answer that is worth reading; MATH's are far shorter
+
+_WORKER = Path(__file__).resolve().with_name("worker")
+_BOX = re.compile(r"\\(boxed|fbox)(?![a-zA-Z])\s*")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace is text
+_TOKEN = re.compile(r"[0-9a-zA-Z]|\\[a-zA-Z]+")
+
+
+def last_boxed(text: str) -> str | None:
+    """What the last \\boxed{} holds, stripped; None without one.
+
+    Braces nest; without them a box holds the one token that follows, as in TeX. A last box that is
+    never closed holds no answer: earlier ones do not count. Where nothing is \\boxed, \\fbox counts.
+    """
+    boxes = list(_BOX.finditer(text))
+    boxes = [box for box in boxes if box[1] == "boxed"] or boxes
+    if not boxes:
+        return None
+    start = boxes[-1].end()
+    if not text.startswith("{", start):
+        token = _TOKEN.match(text, start)
+        return token and token.group()
+    depth = 0
+    for brace in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
+        if depth == 0:
+            return text[start + 1 : brace.start()].strip()
+    return None
+
+
+class WorkerError(GraderDied):
+    """The worker process does not start."""
+
+
+class MathGrader:
+    """Grades completions of `MathProblem`s. A context manager; threads that share it take turns.
+
+    Args:
+        timeout: seconds to read and compare one answer.
+    """
+
+    def __init__(self, timeout: float):
+        self.timeout = timeout
+        self._lock = threading.Lock()
+        self._worker: subprocess.Popen | None = None
+        self._connection: socket.socket | None = None
+
+    def __enter__(self) -> Self:
+        """Start the worker.
+
+        Raises:
+            WorkerError: it does not start.
+        """
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def walls(self) -> str:
+        return ""  # an answer is read and never run
+
+    def prepare(self, problem: MathProblem) -> None:
+        """Nothing: a known answer is read in no time."""
+
+    def grade(self, problem: MathProblem, completion: str) -> Verdict:
+        """Grade a completion by its last box.
+
+        A problem without an answer (MATH has two) is passed by nothing.
+
+        Raises:
+            GraderDied: the worker died over the answer, or does not start again.
+        """
+        answer = last_boxed(completion)
+        if not answer:
+            return verdicts.verdict(verdicts.NO_ANSWER)
+        gold, answer = _plain(problem.answer), _plain(answer)
+        if gold and answer == gold:  # as good as equal, also where math_verify cannot read it
+            return verdicts.verdict(verdicts.PASSED)
+        if not gold:
+            return verdicts.verdict(verdicts.WRONG_ANSWER)
+        if len(answer) > LONGEST:
+            return verdicts.verdict(verdicts.UNPARSABLE)
+        with self._lock:
+            try:
+                return verdicts.verdict(self._compare(gold, answer, problem.problem))
+            except BaseException:
+                self._stop()  # or the reply to this question would be taken for the next one's
+                raise
+
+    def _compare(self, gold: str, answer: str, question: str) -> str:
+        """Ask the worker, or another one where that has died meanwhile.
+
+        Raises:
+            GraderDied: it did not survive the question.
+        """
+        if self._connection is None or select.select([self._connection], [], [], 0)[0]:
+            self._end_group()  # it says nothing unasked: what is to be read is its end
+            self._start()
+        request = {"gold": gold, "answer": answer, "question": question, "timeout": self.timeout}
+        self._connection.settimeout(self.timeout + REPLY_SECONDS)
+        try:
+            self._connection.sendall(json.dumps(request).encode() + b"\n")
+            reply = self._connection.recv(4096).decode()
+        except (TimeoutError, ConnectionError):
+            reply = ""
+        if not reply:
+            self._end_group()
+            raise GraderDied("the math worker died, or does not respond")
+        if reply == verdicts.INFRASTRUCTURE:
+            raise GraderDied("somebody killed the process that compares answers")
+        return reply
+
+    def _end_group(self) -> None:
+        """End the worker at once, and its child, which would otherwise go on to the end of its time."""
+        if self._worker is not None and self._worker.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._worker.pid, signal.SIGKILL)
+        self._stop()
+
+    def _start(self) -> None:
+        self._connection, theirs = socket.socketpair()
+        with theirs:
+            self._worker = subprocess.Popen(
+                limited(
+                    [sys.executable, "-P", str(_WORKER), str(theirs.fileno()), str(MEMORY_BYTES)],
+                    WHOLE_MB,
+                ),
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is for us: we stop it
+            )
+        self._connection.settimeout(START_SECONDS)
+        try:
+            ready = self._connection.recv(4096)
+        except OSError:
+            ready = b""
+        if not ready:
+            self._stop()
+            raise WorkerError("the math worker did not start; its message is above")
+
+    def _stop(self) -> None:
+        """End the worker, which ends its child when the connection closes, whatever that is doing."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._worker is not None:
+            try:
+                self._worker.wait(GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._worker.pid, signal.SIGKILL)
+                self._worker.wait()
+            self._worker = None
+
+
+_PYTHON_NEEDS = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
+
+
+def _environment() -> dict[str, str]:
+    """The worker's environment: no secrets. sympy's order of terms follows the seed of hashes."""
+    kept = {name: os.environ[name] for name in _PYTHON_NEEDS if name in os.environ}
+    return kept | {"PYTHONHASHSEED": "0"}
+
+
+def _plain(answer: str) -> str:
+    """An answer on one line, without dollar signs around it and without the end of its sentence."""
+    line = " ".join(re.sub(r"(?<!\\)\$|\\displaystyle(?![a-zA-Z])", "", answer).split())
+    return re.sub(r"(?<!\\)[.,;]$", "", line)

@@ -1,0 +1,170 @@
+"""Graders side by side, a cache of their verdicts, and what happens when one of them dies."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
+from typing import Self, TypeVar
+
+from rapid.grading import verdicts
+from rapid.grading.grader import Grader, GraderDied, GradingFailed
+from rapid.records import Problem, Verdict
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+MOST_UNGRADED = 0.01  # share of verdicts that may be infrastructure's, or one
+
+
+class GraderPool:
+    """Graders side by side, each with its own processes. A call gets one that is free, or waits.
+
+    Args:
+        make: makes a grader.
+        size: how many.
+    """
+
+    def __init__(self, make: Callable[[], Grader], size: int):
+        self._graders = [make() for _ in range(size)]
+        self._free: SimpleQueue[Grader] = SimpleQueue()
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            for grader in self._graders:
+                self._free.put(opening.enter_context(grader))
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.__exit__(*error)
+
+    def walls(self) -> str:
+        return self._graders[0].walls()
+
+    def prepare(self, problem: Problem) -> None:
+        with self._free_grader() as grader:
+            grader.prepare(problem)
+
+    def grade(self, problem: Problem, completion: str) -> Verdict:
+        with self._free_grader() as grader:
+            return grader.grade(problem, completion)
+
+    @contextmanager
+    def _free_grader(self) -> Iterator[Grader]:
+        grader = self._free.get()
+        try:
+            yield grader
+        finally:
+            self._free.put(grader)
+
+
+class _Wrapper:
+    """Passes on to another grader what a subclass does not do itself."""
+
+    def __init__(self, grader: Grader):
+        self.grader = grader
+
+    def __enter__(self) -> Self:
+        self.grader.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.grader.__exit__(*error)
+
+    def walls(self) -> str:
+        return self.grader.walls()
+
+    def prepare(self, problem: Problem) -> None:
+        self.grader.prepare(problem)
+
+
+class CachedGrader(_Wrapper):
+    """Remembers the verdicts of another grader by the contents of problem and completion.
+
+    A model that trains repeats itself, and within a run a verdict depends on nothing but the two.
+    Verdicts are kept in memory and never written. So no run is faster for an earlier one, and none
+    meets the verdicts of another version. `GraderDied` passes through and is not remembered.
+    """
+
+    def __init__(self, grader: Grader):
+        super().__init__(grader)
+        self.hits = 0
+        self.misses = 0
+        self._verdicts: dict[tuple[str, str], Verdict] = {}
+
+    def grade(self, problem: Problem, completion: str) -> Verdict:
+        try:
+            completion.encode()
+        except UnicodeEncodeError:  # half a surrogate pair: no text at all
+            return verdicts.verdict(verdicts.UNPARSABLE)
+        key = (problem.digest, completion)
+        if key in self._verdicts:
+            self.hits += 1
+        else:
+            self.misses += 1
+            self._verdicts[key] = self.grader.grade(problem, completion)
+        return self._verdicts[key]
+
+
+class SteadyGrader(_Wrapper):
+    """Asks another grader again when it has died, and counts verdicts by reason in `reasons`.
+
+    A second death is a verdict without reward, `infrastructure`. Safe to share between threads.
+
+    Args:
+        name: of the benchmark, for messages.
+    """
+
+    def __init__(self, name: str, grader: Grader):
+        super().__init__(grader)
+        self.name = name
+        self.reasons: Counter[str] = Counter()
+        self._last_death = ""
+        self._lock = threading.Lock()
+
+    def prepare(self, problem: Problem) -> None:
+        self._ask_twice(lambda: self.grader.prepare(problem))
+
+    def grade(self, problem: Problem, completion: str) -> Verdict:
+        """Grade one completion.
+
+        Raises:
+            GradingFailed: more than one verdict, and more than 1 % of them, are infrastructure's.
+        """
+        try:
+            verdict = self._ask_twice(lambda: self.grader.grade(problem, completion))
+        except GraderDied as error:
+            verdict = verdicts.verdict(verdicts.INFRASTRUCTURE)
+            self._last_death = str(error)
+        with self._lock:
+            self.reasons[verdict.reason] += 1
+            ungraded, total = self.reasons[verdicts.INFRASTRUCTURE], self.reasons.total()
+        if ungraded > max(1, MOST_UNGRADED * total):
+            raise GradingFailed(
+                f"the grader of {self.name} died twice over each of {ungraded} of {total} "
+                f"completions, which is more than {MOST_UNGRADED:.0%}; the last time: "
+                f"{self._last_death}. Look for the kernel's out-of-memory killer (dmesg), at free "
+                "memory, and for whoever ends processes here"
+            )
+        return verdict
+
+    def _ask_twice(self, ask: Callable[[], Result]) -> Result:
+        try:
+            return ask()
+        except GraderDied as error:
+            log.warning("the grader of %s died, and is asked again: %s", self.name, error)
+        return ask()
+
+
+def steady(name: str, make: Callable[[], Grader], workers: int) -> SteadyGrader:
+    """Return a benchmark's grader: `workers` of them that survive deaths and remember verdicts.
+
+    Args:
+        name: of the benchmark.
+        make: makes one grader.
+    """
+    return SteadyGrader(name, CachedGrader(GraderPool(make, workers)))

@@ -1,0 +1,32 @@
+"""Why a completion got its reward: the closed set of `Verdict.reason`.
+
+Every grader uses these and no others, so that the counts in evaluation.json mean the same thing
+for code, mathematics and Lean.
+"""
+
+from rapid.records import Verdict
+
+PASSED = "passed"  # correct; the only reason with reward 1
+WRONG_ANSWER = "wrong_answer"  # ran, or was read, and is not the expected answer
+TIMEOUT = "timeout"  # did not finish in time
+MEMORY = "memory"  # asked for more memory than allowed
+CRASHED = "crashed"  # raised an exception, exited or died before it had answered
+FORBIDDEN = "forbidden"  # tried what a completion may not do: files, network, processes, `sorry`
+UNPARSABLE = "unparsable"  # is not a program, proof or expression
+NO_ANSWER = "no_answer"  # holds no answer: no such function, no \boxed{}
+INFRASTRUCTURE = "infrastructure"  # not graded: the grader itself died; the only one without reward
+
+_OF_COMPLETIONS = {PASSED, WRONG_ANSWER, TIMEOUT, MEMORY, CRASHED, FORBIDDEN, UNPARSABLE, NO_ANSWER}
+REASONS = frozenset({*_OF_COMPLETIONS, INFRASTRUCTURE})
+
+
+def verdict(reason: str) -> Verdict:
+    """Return the verdict with this reason.
+
+    Raises:
+        ValueError: the reason is not one of `REASONS`.
+    """
+    if reason not in REASONS:
+        raise ValueError(f"{reason!r} is not a reason of rapid.grading.verdicts")
+    reward = None if reason == INFRASTRUCTURE else float(reason == PASSED)
+    return Verdict(reward=reward, reason=reason)

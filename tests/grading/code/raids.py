@@ -1,0 +1,277 @@
+"""Raids on what a grader must keep to itself: its files, environment, memory, servers and life.
+
+Each is a completion of `f(x) = 2 x` that answers right where the raid succeeds and wrong where it
+fails, so that its reward says whether a wall has fallen. None does harm then: signals are signal 0,
+a process is looked at without being stopped, files are changed to what they are.
+"""
+
+import ctypes
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.grading.code.attacks import EVADE
+
+SECRET = b"a secret of the grader"
+
+
+@dataclass(frozen=True)
+class Prey:
+    """What there is to take."""
+
+    path: str  # a file of mode 0600; beside it secret_module.py and a server's socket, "socket"
+    grader: int  # process
+    port: int  # of a server on 127.0.0.1
+    abstract: str  # name of a server's abstract socket
+    address: int  # of the secret in the grader's memory
+    package: str  # a file of an installed package, or "" without one
+
+
+# The body of a function. `read(path)` gives the bytes of a file, by the C library.
+RAIDS = {
+    "the problem file": "return read(PATH)",
+    "the problem file, by another name": "return read(PATH.replace('/', '//./'))",
+    "the problem file, from above": "return read('/usr/lib/../../../..' + PATH)",
+    "the problem file, from its root": "return read('/proc/self/root' + PATH)",
+    "the problem file, from the grader's root": "return read(f'/proc/{GRADER}/root{PATH}')",
+    "the problem file, by Python": "return open(PATH, 'rb').read()",
+    "the problem file, as a module": (
+        "sys.path.insert(0, os.path.dirname(PATH))\nimport secret_module\nreturn secret_module.A"
+    ),
+    "the problem file, from its folder": (
+        "folder = libc.open(os.path.dirname(PATH).encode(), os.O_RDONLY | os.O_DIRECTORY)\n"
+        "return libc.openat(folder, os.path.basename(PATH).encode(), 0) >= 0"
+    ),
+    "the problem file, by its path alone": (
+        "fd = libc.open(PATH.encode(), os.O_PATH)\nreturn read(f'/proc/self/fd/{fd}')"
+    ),
+    "the problem file, by openat2": (
+        "how = (ctypes.c_uint64 * 3)()\n"
+        "return libc.syscall(437, -100, PATH.encode(), ctypes.byref(how), 24) >= 0"
+    ),
+    "the problem file, by its handle": (
+        "handle = ctypes.create_string_buffer(struct.pack('Ii', 128, 0), 256)\n"
+        "mount = ctypes.c_int()\n"
+        "libc.name_to_handle_at(-100, PATH.encode(), handle, ctypes.byref(mount), 0)\n"
+        "return libc.open_by_handle_at(-100, handle, 0) >= 0"
+    ),
+    "the problem file, by a link": (
+        f"libc.symlink(PATH.encode(), b'/tmp/{SECRET[:8].hex()}')\n"
+        f"found = read('/tmp/{SECRET[:8].hex()}')\n"
+        f"libc.unlink(b'/tmp/{SECRET[:8].hex()}')\n"
+        "return found"
+    ),
+    "the problem file, by a hard link": (
+        "libc.link(PATH.encode(), (PATH + '2').encode())\n"
+        "found = read(PATH + '2')\n"
+        "libc.unlink((PATH + '2').encode())\n"
+        "return found"
+    ),
+    "the problem file, by another program": (
+        "return os.posix_spawn('/bin/cat', ['cat', PATH], {})"
+    ),
+    "the problem file, in new namespaces": "libc.unshare(0x10020000)\nreturn read(PATH)",
+    "the problem file, in the grader's namespaces": (
+        "fd = libc.syscall(434, GRADER, 0)\n"
+        "return fd >= 0 and libc.setns(fd, 0x20000) == 0 and read(PATH)"
+    ),
+    "the problem file, from a new root": "os.chroot('.')\nos.chdir('..')\nreturn read(PATH)",
+    "the problem file, by a mount": (
+        "return libc.mount(b'/', b'/tmp', None, 0x1000, None) == 0 and read('/tmp' + PATH)"
+    ),
+    "the length of the problem file": (
+        "return libc.truncate(PATH.encode(), ctypes.c_long(len(SECRET))) == 0"
+    ),
+    "the mode of the problem file": "return libc.chmod(PATH.encode(), 0o600) == 0",
+    "the owner of the problem file": "return libc.chown(PATH.encode(), -1, -1) == 0",
+    "the times of the problem file": "return libc.utimes(PATH.encode(), None) == 0",
+    "the name of the problem file": "return libc.rename(PATH.encode(), PATH.encode()) == 0",
+    "attributes of the problem file": (
+        "return libc.setxattr(PATH.encode(), b'user.a', b'1', 1, 0) == 0"
+    ),
+    "writing to the problem file": "return libc.open(PATH.encode(), os.O_WRONLY) >= 0",
+    "a file beside the problem": (
+        "return libc.open((PATH + '3').encode(), os.O_CREAT | os.O_WRONLY, 0o600) >= 0"
+    ),
+    "watching the problem file": (
+        "return libc.inotify_add_watch(libc.inotify_init(), PATH.encode(), 1) >= 0"
+    ),
+    "a file that all may read": "return read('/etc/passwd')",
+    "a package that is installed": "return read(PACKAGE)",
+    "the kernel's log": "return read('/dev/kmsg') or libc.syslog(2, None, 0) > 0",
+    "a disk": "return any(read(f'/dev/{name}') for name in ('sda', 'vda', 'nvme0n1', 'mem'))",
+    "the grader's environment": "return read(f'/proc/{GRADER}/environ')",
+    "the runner's environment": "return b'PATH=' in read(f'/proc/{os.getppid()}/environ')",
+    "any environment": (
+        "near = [*range(1, 100), *range(GRADER - 50, GRADER + 50)]\n"
+        "return any(b'PATH=' in read(f'/proc/{process}/environ') for process in near)"
+    ),
+    "the grader's command line": "return read(f'/proc/{GRADER}/cmdline')",
+    "the grader's maps": "return read(f'/proc/{GRADER}/maps')",
+    "the grader's descriptors": (
+        "return any(read(f'/proc/{GRADER}/fd/{number}') for number in range(3, 64))"
+    ),
+    "the runner's descriptors": "return os.listdir(f'/proc/{os.getppid()}/fd')",
+    "the threads of the grader": "return os.listdir(f'/proc/{GRADER}/task')",
+    "the grader's memory, as a file": (
+        "fd = libc.open(f'/proc/{GRADER}/mem'.encode(), 0)\nreturn os.pread(fd, 8, ADDRESS)"
+    ),
+    "the grader's memory": (
+        "found = ctypes.create_string_buffer(64)\n"
+        "ours = (ctypes.c_uint64 * 2)(ctypes.addressof(found), 8)\n"
+        "theirs = (ctypes.c_uint64 * 2)(ADDRESS, 8)\n"
+        "call = libc.process_vm_readv\n"
+        "return call(GRADER, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0) == 8"
+    ),
+    "writing the grader's memory": (
+        "same = ctypes.create_string_buffer(SECRET)\n"
+        "ours = (ctypes.c_uint64 * 2)(ctypes.addressof(same), 8)\n"
+        "theirs = (ctypes.c_uint64 * 2)(ADDRESS, 8)\n"
+        "call = libc.process_vm_writev\n"
+        "return call(GRADER, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0) == 8"
+    ),
+    "tracing the grader": "return libc.ptrace(0x4206, GRADER, None, None) == 0",
+    "tracing the runner": "return libc.ptrace(0x4206, os.getppid(), None, None) == 0",
+    "a descriptor of the grader": (
+        "fd = libc.syscall(434, GRADER, 0)\n"
+        "return fd >= 0 and any(libc.syscall(438, fd, n, 0) >= 0 for n in range(3, 64))"
+    ),
+    "comparing with the grader": "return libc.syscall(312, os.getpid(), GRADER, 0, 0, 0) >= 0",
+    "a signal to the grader": "return libc.kill(GRADER, 0) == 0",
+    "a signal to the grader's thread": "return libc.tgkill(GRADER, GRADER, 0) == 0",
+    "a signal to the grader's group": "return libc.kill(-os.getpgid(GRADER), 0) == 0",
+    "a signal with a value to the grader": "return libc.sigqueue(GRADER, 0, None) == 0",
+    "a signal by a descriptor": (
+        "fd = libc.syscall(434, GRADER, 0)\nreturn libc.syscall(424, fd, 0, None, 0) == 0"
+    ),
+    "the grader's limits": "return libc.prlimit(GRADER, 7, None, None) == 0",
+    "the grader's priority": "return libc.setpriority(0, GRADER, 0) == 0",
+    "the grader's cores": (
+        "os.sched_setaffinity(GRADER, os.sched_getaffinity(GRADER))\nreturn True"
+    ),
+    "the grader's preference in want of memory": (
+        "return libc.open(f'/proc/{GRADER}/oom_score_adj'.encode(), os.O_WRONLY) >= 0"
+    ),
+    "being root": "return libc.setuid(0) == 0 and os.getuid() == 0",
+    "a server on TCP": "return socket.create_connection(('127.0.0.1', PORT), 1).recv(8)",
+    "a server on TCP, of IPv6": (
+        "return socket.create_connection(('::ffff:127.0.0.1', PORT), 1).recv(8)"
+    ),
+    "a server on a socket with a path": (
+        "path = os.path.dirname(PATH) + '/socket'\n"
+        "server = socket.socket(socket.AF_UNIX)\n"
+        "server.connect(path)\n"
+        "return server.recv(8)"
+    ),
+    "a server on an abstract socket": (
+        "server = socket.socket(socket.AF_UNIX)\n"
+        "server.connect('\\0' + ABSTRACT)\n"
+        "return server.recv(8)"
+    ),
+    "keystrokes": "return any(libc.ioctl(fd, 0x5412, b'a') == 0 for fd in range(64))",
+    "the terminal": "return libc.open(b'/dev/tty', os.O_RDWR) >= 0",
+}
+
+# Those that succeed on any Linux where a completion runs as the grader's user and without walls.
+REAL = [
+    "the problem file",
+    "the problem file, by another name",
+    "the problem file, from above",
+    "the problem file, from its root",
+    "the problem file, by Python",
+    "the problem file, as a module",
+    "the problem file, from its folder",
+    "the problem file, by its path alone",
+    "the problem file, by a link",
+    "the length of the problem file",
+    "the mode of the problem file",
+    "the times of the problem file",
+    "the name of the problem file",
+    "writing to the problem file",
+    "a file beside the problem",
+    "watching the problem file",
+    "a file that all may read",
+    "the grader's environment",
+    "the grader's command line",
+    "the threads of the grader",
+    "a signal to the grader",
+    "a signal to the grader's thread",
+    "a signal to the grader's group",
+    "a signal with a value to the grader",
+    "the grader's limits",
+    "the grader's preference in want of memory",
+    "a server on TCP",
+    "a server on a socket with a path",
+    "a server on an abstract socket",
+]
+
+PROGRAM = """{evade}
+import ctypes, os, socket, struct, sys
+PATH, GRADER, PORT, ABSTRACT = {path!r}, {grader}, {port}, {abstract!r}
+ADDRESS, PACKAGE, SECRET = {address}, {package!r}, {secret!r}
+libc = ctypes.CDLL(None, use_errno=True)
+def read(path):
+    fd = libc.open(path.encode(), 0)
+    buffer = ctypes.create_string_buffer(4096)
+    return buffer.raw[:max(0, libc.read(fd, buffer, 4096))] if fd >= 0 else b""
+def raid():
+    {body}
+def f(x):
+    try:
+        taken = raid()
+    except BaseException:
+        taken = None
+    return 2 * x if taken else None
+"""
+
+
+def program(name: str, prey: Prey) -> str:
+    body = RAIDS[name].replace("\n", "\n    ")
+    return PROGRAM.format(evade=EVADE, body=body, secret=SECRET, **vars(prey))
+
+
+@contextmanager
+def prey(folder: Path, package: str) -> Iterator[Prey]:
+    """Lay out all that there is to take, this process being the grader."""
+    path = folder / "problems"
+    path.write_bytes(SECRET)
+    path.chmod(0o600)
+    (folder / "secret_module.py").write_text("A = 1\n")
+    kept = ctypes.create_string_buffer(SECRET)
+    abstract = f"rapid-{os.getpid()}-{id(kept)}"
+    with ExitStack() as servers:
+        tcp = servers.enter_context(socket.create_server(("127.0.0.1", 0)))
+        for server in (tcp, _local(f"\0{abstract}"), _local(str(folder / "socket"))):
+            servers.enter_context(server)
+            servers.callback(server.shutdown, socket.SHUT_RDWR)  # ends the thread
+            threading.Thread(target=_serve, args=(server,), daemon=True).start()
+        yield Prey(
+            path=str(path),
+            grader=os.getpid(),
+            port=tcp.getsockname()[1],
+            abstract=abstract,
+            address=ctypes.addressof(kept),
+            package=package,
+        )
+
+
+def _local(name: str) -> socket.socket:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(name)
+    server.listen()
+    return server
+
+
+def _serve(server: socket.socket) -> None:
+    """Tell the secret to whoever connects, until the socket is closed."""
+    while True:
+        try:
+            client, _ = server.accept()
+        except OSError:
+            return
+        with client:
+            client.sendall(SECRET)

@@ -1,0 +1,154 @@
+"""Completions that attack the grader. None gets a reward, and the next one is graded as ever."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from rapid.grading import verdicts
+from rapid.grading.code import sandbox as sandbox_module
+from rapid.grading.code.grader import CodeGrader
+from rapid.grading.code.sandbox import UNSAFE_LAYER, Sandbox, encode_job
+from rapid.records import CodeProblem
+from tests.grading.code import raids
+from tests.grading.code.attacks import ATTACKS, RIGHT, forge
+
+SPARE = 2.0  # seconds beyond its timeout that an attack may cost
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attack_fails(attacked, walls, double, attack):
+    program, allowed = ATTACKS[attack]
+    start = time.monotonic()
+    verdict = attacked.grade(double, program)
+    assert time.monotonic() - start < attacked.timeout + SPARE
+    if walls.whole:
+        assert verdict.reason in allowed
+    else:  # another wall stops it, and may give another reason
+        assert verdict.reason in allowed | (verdicts.REASONS - {verdicts.PASSED})
+    assert attacked.grade(double, RIGHT).reason == verdicts.PASSED
+
+
+@pytest.fixture(scope="module")
+def hunted(tmp_path_factory):
+    installed = Path(sandbox_module._PREFIX, "lib").glob("python*/*-packages/**/*.py")
+    with raids.prey(tmp_path_factory.mktemp("prey"), str(next(installed, ""))) as prey:
+        yield prey
+
+
+@pytest.mark.parametrize("raid", raids.RAIDS)
+def test_a_raid_takes_nothing(attacked, double, hunted, raid):
+    assert attacked.grade(double, raids.program(raid, hunted)).reason != verdicts.PASSED
+    assert Path(hunted.path).read_bytes() == raids.SECRET
+    assert attacked.grade(double, RIGHT).reason == verdicts.PASSED
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="of root, completions run as another user")
+def test_the_raids_are_real(double, hunted):
+    """Without walls, a completion of the grader's own user takes all this, and more."""
+    grader = CodeGrader(timeout=1.0)
+    grader._sandbox = Sandbox(256, UNSAFE_LAYER, guarded=False, filtered=False, unsafe=True)
+    with grader:
+        for raid in raids.REAL:
+            verdict = grader.grade(double, raids.program(raid, hunted))
+            assert verdict.reason == verdicts.PASSED, raid
+
+
+def large(entry_point: str, solution: str) -> CodeProblem:
+    return CodeProblem(
+        task_id=entry_point,
+        prompt="",
+        entry_point=entry_point,
+        canonical_solution=solution,
+        base_input=[[]],
+        plus_input=[],
+    )
+
+
+FLOATS = large("f", "def f(): return [i / 2 for i in range(20_000)]")
+UNORDERED = large("Diff", "def Diff(): return list(range(20_000))")  # compared as sets
+
+# Outputs as large as they may be, each the slowest or largest to read or compare in its own way.
+COSTLY = {
+    "different numbers of one hash": (UNORDERED, "[k * (2**61 - 1) for k in range(20_000)]"),
+    "sets of one hash": (UNORDERED, "{k * (2**61 - 1) for k in range(300)}"),
+    "tuples of one hash": (UNORDERED, "[(k * (2**61 - 1),) for k in range(15_000)]"),
+    "a shape to stretch": (FLOATS, "[[i / 2] for i in range(20_000)]"),
+    "strings to pad": (FLOATS, "['x' * 10**6] + [''] * 19_999"),
+    "numbers to widen": (FLOATS, "[1 << 10**6] + [0.5] * 19_999"),
+    "huge numbers": (FLOATS, "[1 << 10**3] * 20_000"),
+    "many values": (FLOATS, "[[]] * 40_000"),
+    "too many values": (FLOATS, "[[]] * 99_000"),
+    "deep values": (FLOATS, "[[[[[[[[[]]]]]]]]] * 4_000"),
+}
+
+
+@pytest.mark.parametrize("attack", COSTLY)
+def test_a_costly_output_costs_the_grader_little(grader, attack):
+    problem, value = COSTLY[attack]
+    grader.grade(problem, problem.canonical_solution)
+    start = time.monotonic()
+    verdict = grader.grade(problem, f"def {problem.entry_point}(): return {value}")
+    assert time.monotonic() - start < grader.timeout + SPARE
+    assert verdict.reason in (verdicts.WRONG_ANSWER, verdicts.CRASHED, verdicts.TIMEOUT)
+
+
+@pytest.mark.parametrize("shape", ["[[x] for x in (0.5, 0.5)]", "[[0.5, 0.5]] * 2", "[0.5] * 3"])
+def test_no_shape_is_stretched_to_the_expected_one(grader, shape):
+    halves = large("f", "def f(): return [0.5, 0.5]")
+    assert grader.grade(halves, f"def f(): return {shape}").reason == verdicts.WRONG_ANSWER
+
+
+def test_costly_forged_lines_cost_the_grader_little(grader, double):
+    lines = [
+        b'{"output": 0.' + b"1" * 60_000 + b"}",
+        b'{"output": [' + b"0.1e-300," * 6_000 + b"0]}",
+        b'{"output": "' + b"\\ud800" * 9_000 + b'"}',
+        b'{"output": {"bytes": "' + b"00" * 30_000 + b'"}}',
+        b'{"output": 2, "more": [' + b"[]," * 9_000 + b"[]]}",
+    ]
+    for line in lines:
+        start = time.monotonic()
+        assert grader.grade(double, forge(line + b"\n")).reason != verdicts.PASSED
+        assert time.monotonic() - start < 0.5
+
+
+def test_neither_reference_nor_outputs_are_in_the_child(grader, double):
+    """Not in its frames, nor among all objects that the collector knows."""
+    solution = "def f(x): return 'sec' + 'ret' * 3 + str(x)"
+    secret = double.model_copy(update={"canonical_solution": solution})
+    search = (
+        "import gc, sys\n"
+        "def f(x):\n"
+        "    gc.unfreeze()\n"
+        "    frames = [sys._getframe(above).f_locals for above in range(1, 6)]\n"
+        "    everything = str([gc.get_objects(), frames])\n"
+        "    words = 'terterterces'[::-1], \"* 'ter'\"[::-1]\n"
+        "    return f'{sum(word in everything for word in words)} found in {len(everything)}'\n"
+    )
+    seen = []
+    grader.grade(secret, secret.canonical_solution)
+    job = encode_job(search, "f", grader._references.find(secret, grader._sandbox).calls)
+    grader._sandbox.run(job, 20.0, lambda line: seen.append(json.loads(line)), 10**6)
+    found, searched = seen[0]["output"].split(" found in ")
+    assert found == "0"
+    assert int(searched) > 10**5
+
+
+@pytest.mark.parametrize("item", ["bytes(10**6)", "b'x' * 10**7", "[0] * 10**5"])
+def test_a_memory_bomb_is_named(grader, double, item):
+    bomb = f"def f(x):\n    a = []\n    while True: a.append({item})"
+    assert grader.grade(double, bomb).reason == verdicts.MEMORY
+
+
+@pytest.mark.slow
+def test_a_memory_bomb_within_the_usual_limit_ends_quickly(layer, double):
+    """4 GiB, touched page by page: in time, and the sandbox is as good as new."""
+    bomb = "def f(x):\n    a = []\n    while True: a.append(b'x' * 10**7)"
+    with CodeGrader(timeout=20.0, layer=layer) as grader:
+        start = time.monotonic()
+        assert grader.grade(double, bomb).reason == verdicts.MEMORY
+        assert time.monotonic() - start < 20.0
+        assert grader.grade(double, RIGHT).reason == verdicts.PASSED

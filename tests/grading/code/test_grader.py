@@ -1,0 +1,173 @@
+"""Programs are graded by what they return, as EvalPlus would."""
+
+import time
+
+import pytest
+
+from rapid.grading import verdicts
+from rapid.grading.code.grader import CodeGrader, extract_code
+from rapid.grading.code.reference import run_reference
+from rapid.grading.grader import BadProblem
+from rapid.records import CodeProblem
+
+
+def problem(solution: str, *inputs: list, **fields) -> CodeProblem:
+    """A problem about `f` whose id is its text, so that no two share a reference."""
+    defaults = {"prompt": "", "entry_point": "f", "plus_input": []}
+    return CodeProblem(
+        task_id=f"{solution}{inputs}",
+        canonical_solution=solution,
+        base_input=list(inputs),
+        **defaults | fields,
+    )
+
+
+def test_the_reference_solution_passes(grader, double):
+    verdict = grader.grade(double, double.canonical_solution)
+    assert (verdict.reward, verdict.reason) == (1.0, verdicts.PASSED)
+
+
+def test_another_right_program_passes(grader, double):
+    assert grader.grade(double, "f = lambda x: x + x").reason == verdicts.PASSED
+
+
+def test_a_wrong_program_gets_nothing(grader, double):
+    verdict = grader.grade(double, "def f(x): return x * x")
+    assert (verdict.reward, verdict.reason) == (0.0, verdicts.WRONG_ANSWER)
+
+
+def test_plus_inputs_count(grader, double):
+    assert grader.grade(double, "def f(x): return abs(2 * x)").reason == verdicts.WRONG_ANSWER
+
+
+def test_the_first_wrong_output_ends_the_run(grader, double):
+    program = "def f(x):\n    while x == 2: pass\n    return 0"
+    assert grader.grade(double, program).reason == verdicts.WRONG_ANSWER
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("", verdicts.NO_ANSWER),
+        ("def g(x): return 2 * x", verdicts.NO_ANSWER),
+        ("def f(x) return", verdicts.UNPARSABLE),
+        ("\0", verdicts.UNPARSABLE),
+        ("(" * 10_000, verdicts.UNPARSABLE),
+        ("def f(x): return 1 / 0", verdicts.CRASHED),
+        ("def f(x): return g(x)", verdicts.CRASHED),
+        ("f = 3", verdicts.CRASHED),
+    ],
+)
+def test_a_program_that_does_not_run_says_why(grader, double, program, reason):
+    assert grader.grade(double, program).reason == reason
+
+
+def test_a_call_cannot_change_the_input_of_the_next(grader):
+    same = [[3, 1, 2]]
+    sorts = problem("def f(x): return sorted(x)", same, same)
+    assert grader.grade(sorts, "def f(x):\n    x.sort()\n    return x").reason == verdicts.PASSED
+
+
+def test_nothing_is_left_for_the_next_completion(grader, double):
+    grader.grade(double, "import math\nmath.left = 1\ndef f(x): return 2 * x")
+    program = "import math\ndef f(x): return 2 * x * (1 + hasattr(math, 'left'))"
+    assert grader.grade(double, program).reason == verdicts.PASSED
+
+
+def test_chance_repeats_itself(layer):
+    """Also in another runner, so that a verdict can be reproduced."""
+    program = "import random\ndef f(): return random.random(), str({'a', 'b', 'c', 'd'})"
+    outputs = []
+    for _ in range(2):
+        with CodeGrader(timeout=1.0, layer=layer) as fresh:
+            outputs.append(run_reference(problem(program, []), fresh._sandbox).expected)
+    assert outputs[0] == outputs[1]
+
+
+def test_the_standard_library_can_be_imported(grader, enclosed):
+    zips = problem("import zipfile\ndef f(): return zipfile.ZIP_STORED", [])
+    assert grader.grade(zips, zips.canonical_solution).reason == verdicts.PASSED
+
+
+@pytest.mark.parametrize(
+    ("solution", "program", "inputs"),
+    [
+        ("def f(): return (1, 2)", "def f(): return [1, 2]", []),
+        ("def f(): return {1, 2}", "def f(): return [1, 2]", []),
+        ("def f(): return '1'", "def f(): return 1", []),
+        ("def f(): return b'a'", "def f(): return 'a'", []),
+        ("def f(): return None", "def f(): return False", []),
+        ("def f(): return 1.0", "def f(): return 1.1", []),
+        ("def f(): return [1.0, 2.0]", "def f(): return [1.0]", []),
+        ("def f(): return 10 ** 20", "def f(): return 10 ** 20 + 1", []),
+    ],
+)
+def test_different_values_are_told_apart(grader, solution, program, inputs):
+    assert grader.grade(problem(solution, inputs), program).reason == verdicts.WRONG_ANSWER
+
+
+@pytest.mark.parametrize(
+    ("solution", "program"),
+    [
+        ("def f(): return 0.3", "def f(): return 0.1 + 0.2"),
+        ("def f(): return [0.3, 1.0]", "def f(): return [0.1 + 0.2, 1.0]"),
+        (
+            "def f(): return {'a': 1}",
+            "import collections\ndef f(): return collections.Counter('a')",
+        ),
+        ("def f(): return {frozenset({1})}", "def f(): return {frozenset({1})}"),
+        ("def f(): return 9 ** 9_999", "def f(): return 9 ** 9_999"),
+        ("def f(): return float('inf')", "def f(): return 1e308 * 10"),
+        ("def f(): return '\\udcff'", "def f(): return '\\udcff'"),
+        ("def f(): return 1j", "def f(): return complex(0, 1)"),
+        ("def f(): return 2", "def f(): return 2.0"),
+    ],
+)
+def test_equal_values_are_equal(grader, solution, program):
+    assert grader.grade(problem(solution, []), program).reason == verdicts.PASSED
+
+
+def test_inputs_stored_as_json_are_restored(grader):
+    """Mbpp/106 takes a tuple, which the published file stores as a list."""
+    adds = problem("def f(a, b): return b + tuple(a)", [[5, 6], [9, 10]])
+    adds = adds.model_copy(update={"task_id": "Mbpp/106"})
+    assert grader.grade(adds, "def f(a, b): return (*b, *a)").reason == verdicts.PASSED
+
+
+@pytest.mark.parametrize("solution", ["def f(): raise ValueError", "def f(", "def g(): return 1"])
+def test_a_reference_that_fails_is_an_error(grader, solution):
+    with pytest.raises(BadProblem):
+        grader.grade(problem(solution, []), "def f(): return 1")
+
+
+def test_a_problem_without_inputs_is_an_error(grader):
+    with pytest.raises(BadProblem, match="no inputs"):
+        grader.grade(problem("def f(): return 1"), "def f(): return 1")
+
+
+def test_a_hanging_completion_costs_its_timeout(grader, double):
+    grader.grade(double, double.canonical_solution)
+    start = time.monotonic()
+    assert grader.grade(double, "while True: pass").reason == verdicts.TIMEOUT
+    assert 1.0 <= time.monotonic() - start < 2.0
+
+
+@pytest.mark.parametrize(
+    ("completion", "code"),
+    [
+        ("x = 1", "x = 1"),
+        ("So:\n```python\nx = 1\n```\nDone.", "x = 1\n"),
+        ("```\ndef f(): 1\n```\nUse it:\n```python\nf()\n```", "def f(): 1\n"),
+        ("```python\ndef f(): 1\n```\nBetter:\n```py\ndef f(): 2\n```", "def f(): 2\n"),
+        ("```python\na\n```\n```\nb\n```", "b\n"),
+        ("```python\ndef f():\n    return", "def f():\n    return"),
+        ("x = '```'", "x = '```'"),
+    ],
+)
+def test_the_program_is_found_in_the_text(completion, code):
+    assert extract_code(completion) == code
+
+
+def test_a_fenced_program_is_graded(grader, double):
+    text = f"Doubling is easy.\n```python\n{double.canonical_solution}```\nIt multiplies."
+    assert grader.grade(double, text).reason == verdicts.PASSED

@@ -1,0 +1,148 @@
+"""A batch of hostile completions, from outside: verdicts as they should be, and nothing left."""
+
+import ctypes
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rapid.grading.verdicts import PASSED
+from tests.grading.code.attacks import ATTACKS, LEFT, RIGHT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as Linux does")
+
+TIMEOUT, WORKERS = 2.0, 2
+PLACES = [Path(place) for place in ("/tmp", "/dev/shm", "/var/tmp", Path.home(), Path.cwd())]
+PR_SET_CHILD_SUBREAPER = 36
+
+
+@pytest.fixture
+def orphans():
+    """Says which processes are left of those that this test started, however far they moved away.
+
+    Whoever loses its parent becomes this process's child.
+    """
+    before = set(psutil.Process().children(recursive=True))
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def left(seconds: float = 5.0) -> list[psutil.Process]:
+        deadline = time.monotonic() + seconds
+        while True:
+            alive = [p for p in psutil.Process().children(recursive=True) if p not in before]
+            for process in alive:
+                with suppress(psutil.NoSuchProcess, ChildProcessError):
+                    if process.status() == psutil.STATUS_ZOMBIE:
+                        os.waitpid(process.pid, os.WNOHANG)
+            if not alive or time.monotonic() > deadline:
+                return alive
+            time.sleep(0.05)
+
+    yield left
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    for process in left(0.0):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+@pytest.fixture
+def start(tmp_path, double):
+    """Starts `rapid grade` on programs, with folders of its own."""
+
+    def start(programs: list[str], timeout: float) -> subprocess.Popen:
+        rows = [{"id": double.id, "completion": program} for program in programs]
+        (tmp_path / "completions").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (tmp_path / "problems").write_text(double.model_dump_json() + "\n")
+        for folder in ("tmp", "home"):
+            (tmp_path / folder).mkdir()
+        places = {"TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path / "home")}
+        command = [sys.executable, "-m", "rapid", "grade", "--benchmark", "mbpp_plus"]
+        command += ["--problems", "problems", "--completions", "completions"]
+        command += ["--workers", str(WORKERS), "--timeout", str(timeout)]
+        return subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=os.environ | places | {"PYTHONPATH": os.getcwd()},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            # A shell's background job ignores it, and so would what it starts.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+
+    return start
+
+
+def shared_memory() -> set[str]:
+    """What System V shared memory there is of the users that completions run as."""
+    lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    return {line for line in lines if int(line.split()[7]) >= 65534}
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_hostile_batch_is_graded_and_leaves_nothing(start, orphans, tmp_path, count):
+    """Each with a mark of its own, for a text that was graded is not graded again."""
+    writable = [name for name, (program, _) in ATTACKS.items() if "\ud800" not in program]
+    step = len(writable) // count + 1
+    names = list(itertools.islice(itertools.cycle(writable[::step]), count))
+    programs = [f"{ATTACKS[name][0]}\n# {n}" for n, name in enumerate(names)]
+    good = [f"{RIGHT}\n# right {n}" for n in range(count)]
+    mixed = list(itertools.chain.from_iterable(zip(programs, good, strict=True)))
+    before = shared_memory()
+
+    began = time.monotonic()
+    process = start(mixed, TIMEOUT)
+    out, errors = process.communicate(timeout=1800.0)
+    seconds = time.monotonic() - began
+
+    assert process.returncode == 0, errors
+    assert orphans() == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "completions",
+        "home",
+        "problems",
+        "tmp",
+    ]
+    assert [place for place in PLACES if (place / LEFT).exists()] == []
+    assert shared_memory() == before
+    reasons = [json.loads(line)["reason"] for line in out.splitlines()]
+    assert set(reasons[1::2]) == {PASSED}
+    unexpected = Counter(
+        (name, reason)
+        for name, reason in zip(names, reasons[::2], strict=True)
+        if reason not in ATTACKS[name][1]
+    )
+    assert not unexpected
+    assert seconds < 30.0 + count * (TIMEOUT + 2.0) / WORKERS
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_batch_leaves_no_process(start, orphans, number):
+    """Stopped while completions run that would run on for long."""
+    process = start([f"while True: pass\n# {n}" for n in range(100)], timeout=5.0)
+
+    def is_busy(child: psutil.Process) -> bool:
+        with suppress(psutil.NoSuchProcess):
+            return child.cpu_times().user > 0.5
+        return False
+
+    def busy() -> int:
+        return sum(map(is_busy, psutil.Process(process.pid).children(recursive=True)))
+
+    deadline = time.monotonic() + 60.0
+    while (found := busy()) < WORKERS and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert found >= WORKERS
+    process.send_signal(number)
+    process.communicate(timeout=30.0)
+    assert orphans() == []

@@ -1,0 +1,89 @@
+"""The rules by which EvalPlus compares outputs, the special problems of MBPP+ among them."""
+
+import pytest
+
+from rapid.grading.code.oracle import agrees, expectation, restore_inputs, tolerances
+from rapid.grading.code.runner.encoding import Opaque
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "inputs", "output", "expected", "right"),
+    [
+        ("f", [], [1, 2], [2, 1], False),
+        ("similar_elements", [], [2, 1, 1], (1, 2), True),
+        ("similar_elements", [], [2, 3], (1, 2), False),
+        ("similar_elements", [], [[1]], (1, 2), False),
+        ("similar_elements", [], None, (1, 2), False),
+        ("check_str", [], "anything", True, True),
+        ("check_str", [], Opaque("Match"), True, True),
+        ("check_str", [], None, True, False),
+        ("check_str", [], False, True, False),
+        ("check_str", [], None, False, True),
+        ("are_equivalent", [36, 57], False, False, True),
+        ("are_equivalent", [36, 57], True, False, False),
+        ("are_equivalent", [23, 47], False, True, False),
+        ("are_equivalent", [23, 47], "anything", True, False),
+        ("are_equivalent", [23, 47], True, False, True),  # with the numbers themselves: 24 and 48
+        ("are_equivalent", [6, 25], True, False, True),
+        ("are_equivalent", [4, 9], True, False, False),
+        ("sum_div", [8], 7, 7, True),
+        ("sum_div", [8], 0, 7, False),
+        ("sum_div", [8], 15, 7, False),  # with 8 itself, against the task's own example
+        ("sum_div", [8], 7, 15, True),
+        ("sum_div", [8], 0, 15, False),
+        ("sum_div", [9], 4, 13, True),
+        ("sum_div", [1], 0, 1, True),
+        ("sum_div", [1], 2, 1, False),
+        ("surface_Area", [3, 4], 35, 33, True),
+        ("surface_Area", [3, 4], "35", 33, False),
+        ("digit_distance_nums", [1, 20], 3, 5, True),
+        ("digit_distance_nums", [1, 20], 4, 5, False),
+        ("f", [], Opaque("A"), Opaque("A"), False),
+    ],
+)
+def test_the_rule_of_a_problem(entry_point, inputs, output, expected, right):
+    assert agrees(entry_point, inputs, output, expected, atol=0.0) is right
+
+
+@pytest.mark.parametrize(
+    ("output", "expected", "atol", "right"),
+    [
+        (1.0 + 1e-9, 1.0, 1e-6, True),
+        (1.0 + 1e-4, 1.0, 1e-6, False),
+        (1.0 + 1e-9, 1.0, 0.0, False),
+        ([1.0], (1.0,), 1e-6, False),
+        ("a", 1.0, 1e-6, False),
+        ([1.0, 2.0], [1.0], 1e-6, False),
+        ([], [1.0], 1e-6, False),
+        (float("nan"), 1.0, 1e-6, False),
+        ([10**400], [1.0], 1e-6, False),
+        ([["a"]], [1.0], 1e-6, False),
+    ],
+)
+def test_floats_are_compared_with_a_tolerance(output, expected, atol, right):
+    assert agrees("f", [], output, expected, atol) is right
+
+
+def test_the_tolerance_starts_with_the_first_float():
+    assert tolerances([1, 2.0, 3], atol=0.0) == [0.0, 1e-6, 1e-6]
+
+
+def test_the_problem_s_own_tolerance_holds():
+    assert tolerances([1, 2.0], atol=1e-4) == [1e-4, 1e-4]
+
+
+def test_some_problems_expect_only_something():
+    assert expectation("check_str", Opaque("Match")) is True
+
+
+@pytest.mark.parametrize(
+    ("task", "stored", "restored"),
+    [
+        ("Mbpp/2", [[1], [2]], [(1,), (2,)]),
+        ("Mbpp/252", ["1j"], [1j]),
+        ("Mbpp/3", [[1]], [[1]]),
+        ("ours/2", [[1], [2]], [[1], [2]]),
+    ],
+)
+def test_inputs_are_restored(task, stored, restored):
+    assert restore_inputs(task, [stored]) == [restored]

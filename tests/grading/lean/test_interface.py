@@ -1,0 +1,423 @@
+"""Two Leans behind one interface: the WebAssembly one, and a stand-in for a native one.
+
+The stand-in is a small program in the place of `lean`, which speaks the protocol of Checker.lean and
+knows the verdicts on the proofs here. It can also do what a Lean in an adversary's hands could do.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from rapid.grading import verdicts
+from rapid.grading.grader import GraderDied
+from rapid.grading.lean import BadStatement, LeanChecker, LeanUnavailable, ensure_lean
+from rapid.grading.lean import process as process_module
+from rapid.grading.lean.install import Backend
+
+STATEMENT = "theorem p1 : (1 : Nat) = 1 ∧ True :="
+ENDLESS = (
+    " by\n  have : ∀ n : Nat, n < 300 → (List.range n).length = n := by\n"
+    "    set_option maxHeartbeats 0 in set_option maxRecDepth 1000000 in decide\n  trivial"
+)  # not quite, but minutes
+VERDICTS = {
+    " ⟨rfl, trivial⟩": verdicts.PASSED,
+    " by\n  constructor\n  · rfl\n  · trivial": verdicts.PASSED,
+    " by\n  skip": verdicts.WRONG_ANSWER,
+    " by exact (": verdicts.UNPARSABLE,
+    " ⟨rfl, trivial⟩\naxiom cheat : False": verdicts.UNPARSABLE,
+    " by sorry": verdicts.FORBIDDEN,
+    " by native_decide": verdicts.FORBIDDEN,
+    " by exact unsafe lcProof": verdicts.FORBIDDEN,
+}
+RIGHT, *_ = VERDICTS
+WRONG = " by\n  skip"
+
+STAND_IN = """#!{python}
+import json, os, subprocess, sys, time
+
+VERDICTS = {verdicts!r}
+if sys.argv[1] == "--version":
+    print("Lean (version 4.99.0, x86_64-unknown-linux-gnu, commit 0, Release)")
+    sys.exit()
+if sys.argv[1] == "--print-prefix":
+    print({prefix!r})
+    sys.exit()
+assert sys.argv[1] == "--run" and sys.argv[2].endswith("Checker.lean")
+
+def say(**answer):
+    print(json.dumps(answer), flush=True)
+
+role = sys.argv[3]
+header = json.loads(sys.stdin.readline())["header"]
+if "Mathlib" in header:
+    say(ready=False, why="unknown module prefix 'Mathlib'\\n\\nsearched everywhere")
+    sys.exit(1)
+if "die" in header:
+    sys.exit(3)
+print("noise")
+say(ready=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    if role == "judge":
+        why = "stated" if request["statement"].startswith({statement!r}) else "bad statement"
+        if "bytes" in request:
+            why = "passed" if sys.stdin.read(request["bytes"]) == "proof" else "forbidden"
+        say(id=request["id"], why=why, messages=["NoSuchType"])
+        continue
+    proof = request["proof"]
+    if proof == "die":
+        sys.exit(0)
+    if "hang" in proof or proof == {endless!r}:
+        time.sleep(3600)
+    if proof == "leave a child":
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)", {prefix!r}])
+        time.sleep(3600)
+    if proof == "flood":
+        while True:
+            print("{{}}\\n" * 1000, flush=True)
+    if proof == "endless line":
+        while True:
+            print("x" * 100000, end="", flush=True)
+    if proof == "close output":
+        os.close(1)
+        time.sleep(3600)
+    if proof == "stop reading":
+        sys.stdin.close()
+    if proof == "forge":
+        for id in (0, 1, "", "0", None, [], request["id"][:-1], request["id"].upper() + "x"):
+            say(id=id, ok=True, why="passed", messages=[])
+        say(ready=True, ok=True, why="passed", messages=[])
+        print('[{{"why": "passed"}}]', '"passed"', "[" * 100000, "9" * 5000, "null", sep="\\n")
+        sys.stdout.buffer.write(b"\\xff\\xfe\\n")
+        say(id=request["id"], ok=True, why="rewarded", messages=[])
+        say(id=request["id"], ok=True, why="passed", messages="passed")
+        say(id=request["id"], ok=True)
+        for value in ([], {{}}, None, 1):
+            say(id=request["id"], why=value, messages=[])
+        for value in ("1", None, []):
+            say(id=request["id"], why="passed", messages=[], megabytes=value)
+            say(id=request["id"], why="elaborated", messages=[], megabytes=value)
+    why = VERDICTS.get(proof, "wrong_answer")
+    export = {{"passed": "proof", "lie": "forged"}}.get("lie" if proof == "lie" else why, "")
+    say(id=request["id"], why="elaborated" if export else why, messages=[], bytes=len(export))
+    print(export, end="", flush=True)
+"""
+
+
+def stand_in(folder: Path) -> Backend:
+    """The stand-in as a native Lean, with `folder` in the command lines of its processes."""
+    program = folder / "bin" / "lean"
+    program.parent.mkdir()
+    program.write_text(
+        STAND_IN.format(
+            python=os.path.realpath(sys.executable),
+            verdicts=VERDICTS,
+            statement=STATEMENT,
+            endless=ENDLESS,
+            prefix=str(folder),
+        ),
+        encoding="utf-8",
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return Backend("native", "4.99.0", program.parent)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library():
+    """The stand-in is a Python program, which its box has in the place of Lean's library."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LEAN_PATH", sys.base_prefix)
+        yield
+
+
+@pytest.fixture(scope="module", params=["WebAssembly", "stand-in"])
+def backend(request, tmp_path_factory):
+    if request.param == "stand-in":
+        if shutil.which("bwrap") is None:
+            pytest.skip("bubblewrap is not installed")
+        return stand_in(tmp_path_factory.mktemp("bin"))
+    found = ensure_lean()
+    if found.kind == "native":
+        pytest.skip("a native Lean comes first on this machine")
+    return found
+
+
+@pytest.fixture(scope="module")
+def lean(backend):
+    with LeanChecker(timeout=20, backend=backend) as checker:
+        yield checker
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """A checker with the stand-in, for what a real Lean cannot be brought to do. Without its box, in
+    which it could not do it."""
+    with LeanChecker(timeout=1, backend=stand_in(tmp_path), unsafe=True) as checker:
+        yield checker
+
+
+def pid(checker: LeanChecker) -> int:
+    return checker._processes["author"].pid
+
+
+def is_alive(process: int) -> bool:
+    """Whether it runs; one that has ended and is not yet taken notice of does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def running(folder: Path) -> dict[int, str]:
+    """The processes with `folder` in their command lines, also those of other namespaces."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str(folder) in (line := (process / "cmdline").read_text(errors="replace")):
+                found[int(process.name)] = line
+    return found
+
+
+def leans(folder: Path) -> list[int]:
+    return [pid for pid, line in running(folder).items() if "Checker.lean" in line]
+
+
+def assert_gone(processes: list[int], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while any(map(is_alive, processes)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [process for process in processes if is_alive(process)] == []
+
+
+class TestBoth:
+    @pytest.mark.parametrize("proof", VERDICTS)
+    def test_verdicts_are_the_same(self, lean, proof):
+        verdict = lean.check("p1", STATEMENT, proof)
+        assert verdict.reason == VERDICTS[proof]
+        assert verdict.reward == (VERDICTS[proof] == verdicts.PASSED)
+
+    def test_lines_may_end_in_cr_lf(self, lean):
+        proof = " by\r\n  constructor\r\n  · rfl\r\n  · trivial"
+        assert lean.check("p1", STATEMENT, proof).reason == verdicts.PASSED
+
+    @pytest.mark.parametrize("proof", ["\0", " " * 8193, "𝒮" * 2049])
+    def test_what_is_no_proof_text_does_not_reach_lean(self, lean, monkeypatch, proof):
+        monkeypatch.setattr(lean, "_ask", None)
+        assert lean.check("p1", STATEMENT, proof).reason == verdicts.FORBIDDEN
+
+    def test_half_a_surrogate_pair_does_not_reach_lean(self, lean, monkeypatch):
+        monkeypatch.setattr(lean, "_ask", None)
+        assert lean.check("p1", STATEMENT, "\ud800").reason == verdicts.UNPARSABLE
+
+    def test_a_bad_statement_is_an_error_that_names_the_lean(self, lean):
+        with pytest.raises(BadStatement, match=r"p1: not accepted by Lean 4.*NoSuchType"):
+            lean.check("p1", "theorem p1 (x : NoSuchType.X) : True :=", " trivial")
+
+    def test_a_header_that_needs_mathlib_says_what_to_do(self, backend):
+        checker = LeanChecker(timeout=3, header="import Mathlib\n", backend=backend)
+        with checker, pytest.raises(LeanUnavailable) as error:
+            checker.check("p1", STATEMENT, RIGHT)
+        assert "imports Mathlib: " in str(error.value)
+        assert "unknown module prefix 'Mathlib'" in str(error.value)
+        assert "lake env rapid" in str(error.value)
+
+    def test_an_endless_proof_costs_its_timeout_and_the_next_is_judged(self, backend):
+        with LeanChecker(timeout=2, backend=backend) as checker:
+            checker.wait_ready()
+            before, started = pid(checker), time.monotonic()
+            assert checker.check("p1", STATEMENT, ENDLESS).reason == verdicts.TIMEOUT
+            assert 2 <= time.monotonic() - started < 4
+            assert not is_alive(before)
+            checker.wait_ready()
+            checker.timeout = 20
+            assert checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+            assert checker.check("p1", STATEMENT, WRONG).reward == 0.0
+
+    def test_a_process_that_was_killed_while_idle_is_replaced(self, lean):
+        for role in ("author", "judge"):
+            lean.wait_ready()
+            process = lean._processes[role]
+            os.kill(process.pid, signal.SIGKILL)
+            while process.lives:  # its threads end one after another
+                time.sleep(0.05)
+            assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+
+    def test_a_process_that_is_killed_at_work_says_nothing_of_the_proof(self, backend):
+        with LeanChecker(timeout=20, backend=backend) as checker:
+            assert checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+            threading.Timer(0.5, os.kill, (pid(checker), signal.SIGKILL)).start()
+            with pytest.raises(GraderDied, match=r"author .* killed"):
+                checker.check("p1", STATEMENT, ENDLESS)
+            assert checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+
+    def test_threads_share_a_checker(self, lean):
+        rewards = {}
+
+        def judge(number):
+            proof = RIGHT if number % 2 else WRONG
+            rewards[number] = lean.check("p1", STATEMENT, proof).reward
+
+        threads = [threading.Thread(target=judge, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert rewards == {number: float(number % 2) for number in range(8)}
+
+    def test_an_exception_in_the_caller_ends_the_process(self, backend):
+        with pytest.raises(KeyError), LeanChecker(timeout=3, backend=backend) as checker:
+            process = pid(checker)
+            raise KeyError
+        assert not is_alive(process)
+
+    def test_stopping_twice_is_stopping(self, backend):
+        checker = LeanChecker(timeout=3, backend=backend).start()
+        process = pid(checker)
+        checker.stop()
+        checker.stop()
+        assert not is_alive(process)
+
+    @pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), 9)", "sys.exit()"])
+    def test_the_process_ends_with_its_owner_in_the_middle_of_a_proof(self, backend, end):
+        script = f"""
+import os, sys, threading, time
+from pathlib import Path
+from rapid.grading.lean import LeanChecker
+from rapid.grading.lean.install import Backend
+backend = Backend({backend.kind!r}, {backend.version!r}, Path({str(backend.folder)!r}))
+checker = LeanChecker(timeout=60, backend=backend)
+checker.wait_ready()
+proof = ("p1", {STATEMENT!r}, {ENDLESS!r})
+threading.Thread(target=checker.check, args=proof, daemon=True).start()
+time.sleep(0.5)
+print(*(process.pid for process in checker._processes.values()), flush=True)
+{end}
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        assert_gone([int(pid) for pid in done.stdout.split()])
+
+
+def recorded(write, sent):
+    return lambda message, *given: sent.append(message) or write(message, *given)
+
+
+class TestForgery:
+    """What a proof in control of Lean's output can print gets it nothing, and breaks nothing."""
+
+    def test_no_line_but_the_answer_is_believed(self, fake):
+        fake.timeout = 10
+        assert fake.check("p1", STATEMENT, "forge").reason == verdicts.WRONG_ANSWER
+        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+
+    def test_what_the_author_says_of_its_export_is_not_believed(self, fake):
+        assert fake.check("p1", STATEMENT, "lie").reason == verdicts.FORBIDDEN
+        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+
+    def test_ids_do_not_repeat_and_are_long(self, fake, monkeypatch):
+        fake.wait_ready()
+        sent = []
+        for process in fake._processes.values():
+            monkeypatch.setattr(process, "_write", recorded(process._write, sent))
+        for _ in range(20):
+            fake.check("p1", STATEMENT, RIGHT)
+        assert len(sent) == len({request["id"] for request in sent}) >= 40
+        assert min(len(request["id"]) for request in sent) >= 32
+
+    def test_a_flood_of_lines_is_late(self, fake):
+        started = time.monotonic()
+        assert fake.check("p1", STATEMENT, "flood").reason == verdicts.TIMEOUT
+        assert time.monotonic() - started < 4
+        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+
+    def test_a_line_without_an_end_is_a_crash(self, fake, monkeypatch):
+        monkeypatch.setattr(process_module, "MAX_LINE", 1 << 18)
+        assert fake.check("p1", STATEMENT, "endless line").reason == verdicts.CRASHED
+        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+
+    def test_an_exit_with_status_0_is_a_crash(self, fake):
+        assert fake.check("p1", STATEMENT, "die").reason == verdicts.CRASHED
+
+    def test_a_lean_that_closes_its_output_is_a_crash(self, fake):
+        fake.timeout = 60
+        started = time.monotonic()
+        assert fake.check("p1", STATEMENT, "close output").reason == verdicts.CRASHED
+        assert time.monotonic() - started < 10
+        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+
+    def test_a_lean_that_stops_reading_is_replaced(self, fake):
+        fake.check("p1", STATEMENT, "stop reading")
+        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+
+
+class TestStart:
+    def test_a_lean_that_dies_is_unavailable(self, tmp_path):
+        checker = LeanChecker(timeout=3, header="die\n", backend=stand_in(tmp_path), unsafe=True)
+        with checker, pytest.raises(LeanUnavailable, match=r"exit status 3.*lean --run"):
+            checker.wait_ready()
+
+    def test_a_lean_that_never_gets_ready_is_unavailable(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(process_module, "START_SECONDS", 0.01)
+        with LeanChecker(timeout=3, backend=stand_in(tmp_path), unsafe=True) as checker:
+            with pytest.raises(LeanUnavailable, match="too slow"):
+                checker.wait_ready()
+            assert set(checker._processes) == {"judge"}
+
+    def test_starting_is_not_of_a_proofs_time(self, fake):
+        fake.timeout = 0.5
+        fake.stop()
+        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+
+
+def test_what_a_proof_started_ends_with_it(fake, tmp_path):
+    assert fake.check("p1", STATEMENT, "leave a child").reason == verdicts.TIMEOUT
+    deadline = time.monotonic() + 3
+    while any("time.sleep" in line for line in running(tmp_path).values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_command_leaves_nothing(tmp_path, end):
+    """`rapid grade` on hundreds of proofs that hang, ended in the middle."""
+    stand_in(tmp_path)
+    problems, completions = tmp_path / "problems.jsonl", tmp_path / "completions.jsonl"
+    problems.write_text(json.dumps({"name": "p1", "formal_statement": f"{STATEMENT} by"}))
+    completions.write_text(
+        "".join(f'{{"id": "p1", "completion": ":= by hang -- {n}"}}\n' for n in range(200))
+    )
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-m", "rapid", "grade", "--benchmark", "minif2f"]
+    command += ["--problems", str(problems), "--completions", str(completions)]
+    process = subprocess.Popen(
+        [*command, "--timeout", "2", "--workers", "2"],
+        env={
+            **os.environ,
+            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+            "TMPDIR": str(tmp_path / "tmp"),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        # A shell's background job ignores it, and so would what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + 60
+    while len(started := leans(tmp_path)) < 2:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(end)
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert output == b""
+    assert_gone(started)
+    assert leans(tmp_path) == []
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -1,0 +1,245 @@
+"""The native Lean's checker, run by the interpreter of the WebAssembly Lean, since none is at hand.
+
+Its library has compiled functions, but not all that it takes to compile their callers. So a few
+functions of the library are given again here, and these are not run: `serve`, with its reading of
+standard input; proofs that use the library's theorems, which look like axioms here; and a `match`
+or a definition in a proof, at which this interpreter ends for a reason that is not known. So the
+judge is tried on exports that mention no definition.
+"""
+
+import json
+import re
+
+import pytest
+
+from rapid.grading import verdicts
+from rapid.grading.lean import LeanChecker, ensure_lean, install, launch
+from rapid.grading.lean.process import LeanProcess
+from tests.grading.lean import attacks
+
+pytestmark = pytest.mark.slow  # minutes, for all together
+
+# By the names that the compiler gives to what it makes of them.
+LIBRARY = """
+def List.reverse._redArg (items : List Nat) : List Nat := go items [] where
+  go : List Nat → List Nat → List Nat
+    | [], done => done
+    | item :: items, done => go items (item :: done)
+def List.appendTR._redArg (a b : List Nat) : List Nat := match a with
+  | [] => b
+  | item :: items => item :: List.appendTR._redArg items b
+def List.all._redArg (items : List Nat) (holds : Nat → Bool) : Bool := match items with
+  | [] => true
+  | item :: items => holds item && List.all._redArg items holds
+def List.any._redArg (items : List Nat) (holds : Nat → Bool) : Bool := match items with
+  | [] => false
+  | item :: items => holds item || List.any._redArg items holds
+def List.findSome?._redArg (f : Nat → Option String) : List Nat → Option String
+  | [] => none
+  | item :: items => match f item with
+    | none => List.findSome?._redArg f items
+    | found => found
+def List.head!._redArg (other : Lean.Elab.Command.Scope) :
+    List Lean.Elab.Command.Scope → Lean.Elab.Command.Scope
+  | [] => other
+  | item :: _ => item
+def Lean.Name.toStringWithToken._at_.Lean.Name.toString.spec_0 (_ : Lean.Name) (_ : Bool) :
+    String := "a name"
+def Lean.Parser.mkInputContext._redArg (inputString fileName : String) (_ : Bool)
+    (endPos : String.Pos.Raw) : Lean.Parser.InputContext :=
+  { inputString, fileName, fileMap := .ofString inputString, endPos, endPos_valid := sorry }
+"""
+
+# `#answers` ends the header with an error, whose text is the answers.
+COMMANDS = """
+namespace RapidChecker
+def given : List (String × String × String × String) := [CASES]
+def optionOf (env : Environment) (text : String) : String :=
+  match Parser.runParserCategory env `tactic text with
+  | .error why => why
+  | .ok stx => match refusal? stx with
+    | some why => why
+    | none => "let through"
+def answerTo (base : Command.State) (memory : IO.Ref Memory) :
+    String × String × String × String → IO String
+  | ("author", name, text, _) => do
+    let answer ← author base (.str .anonymous name) text
+    return answer.text?.getD answer.why
+  | ("judge", name, statement, text) => return (← answerJudge base memory name statement text).why
+  | (_, text, _, _) => return optionOf base.env text
+def allAnswers (base : Command.State) (memory : IO.Ref Memory) (before : String) :
+    List (String × String × String × String) → IO String
+  | [] => return before ++ "]"
+  | case :: cases => do
+    let answer ← answerTo base memory case
+    allAnswers base memory (before ++ "," ++ (Json.str answer).compress) cases
+syntax (name := answers) "#answers" : command
+@[command_elab answers] def answer : Command.CommandElab := fun _ _ state => do
+  let base ← state.get
+  let text ← (do allAnswers base (← IO.mkRef {}) "[0" given : IO String).toBaseIO
+  match text with
+  | .ok text => throw (.error .missing (.ofFormat text))
+  | .error why => throw (.error .missing (.ofFormat (toString why)))
+end RapidChecker
+#answers
+"""
+STATEMENT = "theorem p1 (p q : Prop) (h : p ∧ q) : q ∧ p :="
+PROOFS = {
+    "a term": " ⟨h.2, h.1⟩",
+    "a lemma beside": " by\n  have swap : ∀ a b : Prop, a ∧ b → b ∧ a := fun _ _ h => ⟨h.2, h.1⟩\n"
+    "  exact swap p q h",
+    "cases": " by\n  cases h with\n  | intro a b => exact And.intro b a",
+    "a let": " let a := h.2; ⟨a, h.1⟩",
+}
+WRONG = {
+    " ⟨h.1, h.2⟩": verdicts.WRONG_ANSWER,
+    " by sorry": verdicts.FORBIDDEN,
+    " by simp (maxSteps := 1 + 1)": verdicts.FORBIDDEN,
+    " by exact (": verdicts.UNPARSABLE,
+    " ⟨h.2, h.1⟩\naxiom cheat : False": verdicts.UNPARSABLE,
+}
+LET_THROUGH = [
+    "simp (maxSteps := 500)",
+    "simp (config := { maxSteps := 500, decide := true })",
+    "rw (occs := .pos [1, 2]) [h]",
+    "rw (occs := .all) [h]",
+    "decide +kernel",
+]
+COMPUTED = [
+    "simp (maxSteps := 1 + 1)",
+    "simp (maxSteps := f)",
+    "simp (config := { maxSteps := f 3 })",
+    "simp (config := f)",
+    "rw (occs := .pos [f]) [h]",
+    "constructor <;> simp (maxSteps := (fun x => x) 3)",
+    "simp (maxSteps := by exact 3)",
+    "simp (maxSteps := let x := 3; x)",
+]
+
+
+def compact(export: bytes) -> str:
+    """An export without the spaces that Python writes; what is no UTF-8 is refused before."""
+    return export.decode("latin-1").replace(", ", ",")
+
+
+def literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\\u0000", "\\x00").replace("\\b", "\\x08")
+
+
+def checker_source() -> str:
+    parts = [part.read_text(encoding="utf-8") for part in install.CHECKER_PARTS]
+    source = "\n".join(parts).replace("import Lean\n", "")
+    # What stands behind needs more of the library than there is.
+    return source[: source.index("def fieldOf")] + "\nend RapidChecker\n"
+
+
+def answers(cases: list[tuple[str, ...]], folder, patch) -> list[str]:
+    """What Checker.lean answers to the cases, in the WebAssembly Lean."""
+    shown = ",\n".join("(" + ", ".join(map(literal, [*case, "", ""][:4])) + ")" for case in cases)
+    header = "import Lean\n" + LIBRARY + checker_source() + COMMANDS.replace("CASES", shown)
+    patch.setattr(launch, "image_path", lambda *_: folder / "image")
+    process = LeanProcess(ensure_lean(), header, "author", (), unsafe=False)
+    try:
+        why = process._read(lambda answer: "ready" in answer, 300)["why"]
+    finally:
+        process.kill()
+    found = re.search(r"\[0,.*\]", why, re.DOTALL)
+    assert found, why[:1000]
+    return json.loads(found[0])[1:]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("native")
+
+
+def short(exports: dict[str, bytes]) -> dict[str, bytes]:
+    """Those that the interpreter reads in a second."""
+    return {label: export for label, export in exports.items() if len(export) < 3000}
+
+
+def groups() -> list[dict[tuple[str, str], tuple[str, ...]]]:
+    """Cases by kind and label, as many together as this interpreter bears."""
+
+    def judge(proposition: str, export: bytes) -> tuple[str, ...]:
+        return "judge", "p1", f"theorem p1 : {proposition} :=", compact(export)
+
+    false, forms = short(attacks.EXPORTS_OF_FALSE), short(attacks.BAD_FORMS)
+    wrong = {("author", proof): ("author", "p1", STATEMENT + proof) for proof in WRONG}
+    proofs = [{("author", label): ("author", "p1", STATEMENT + PROOFS[label])} for label in PROOFS]
+    options = {("option", text): ("option", text) for text in LET_THROUGH + COMPUTED}
+    return [
+        {("honest", ""): judge("True", attacks.HONEST)},
+        {("false", label): judge("False", export) for label, export in false.items()},
+        *(
+            {("form", label): judge("True", forms[label]) for label in list(forms)[start::6]}
+            for start in range(6)
+        ),
+        wrong,
+        *proofs,
+        options,
+    ]
+
+
+@pytest.fixture(scope="module")
+def answered(folder):
+    """`answered(kind, label)`: what Checker.lean answers."""
+    found = {}
+
+    def ask(kind: str, label: str) -> str:
+        if (kind, label) not in found:
+            group = next(group for group in groups() if (kind, label) in group)
+            with pytest.MonkeyPatch.context() as patch:
+                found.update(zip(group, answers(list(group.values()), folder, patch), strict=True))
+        return found[kind, label]
+
+    return ask
+
+
+def test_the_whole_of_it_elaborates(monkeypatch, tmp_path):
+    source = install.native_checker().read_text(encoding="utf-8")
+    source = source.replace("open Lean Elab", "noncomputable section\nopen Lean Elab", 1)
+    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+    with LeanChecker(timeout=1, header=source) as lean:
+        assert lean.wait_ready() > 0
+
+
+def test_an_honest_export_passes(answered):
+    assert answered("honest", "") == verdicts.PASSED
+
+
+@pytest.mark.parametrize("label", short(attacks.EXPORTS_OF_FALSE))
+def test_no_export_proves_false(answered, label):
+    assert answered("false", label) == verdicts.FORBIDDEN
+
+
+@pytest.mark.parametrize("label", short(attacks.BAD_FORMS))
+def test_an_export_of_another_form_is_refused(answered, label):
+    assert answered("form", label) == verdicts.FORBIDDEN
+
+
+def test_the_other_judge_reads_what_the_author_writes(answered):
+    goal = {"name": "p1", "statement": STATEMENT}
+    with LeanChecker(timeout=60) as checker:
+        checker.wait_ready()
+        judge = checker._processes["judge"]
+        reasons = {
+            label: judge.ask(goal, 60, answered("author", label).encode())[0]["why"]
+            for label in PROOFS
+        }
+    assert reasons == dict.fromkeys(PROOFS, verdicts.PASSED)
+
+
+@pytest.mark.parametrize("proof", WRONG)
+def test_the_author_refuses_with_the_reasons_of_the_other(answered, proof):
+    assert answered("author", proof) == WRONG[proof]
+
+
+@pytest.mark.parametrize("text", LET_THROUGH)
+def test_literal_options_are_let_through(answered, text):
+    assert answered("option", text) == "let through"
+
+
+@pytest.mark.parametrize("text", COMPUTED)
+def test_computed_options_are_refused(answered, text):
+    assert answered("option", text) == "an option's value is computed"

@@ -1,0 +1,202 @@
+"""What the Lean checker accepts and refuses. Each refused text is one way to cheat."""
+
+import pytest
+
+from rapid.grading import verdicts
+from rapid.grading.lean import BadStatement, LeanChecker
+
+TRUE = "theorem p1 : (1 : Nat) = 1 := by\n  "
+FALSE = "theorem p1 : (1 : Nat) = 2 := by\n  "
+
+
+@pytest.fixture(scope="module")
+def lean():
+    """One Lean for all tests here, from a LeanUnavailable on a failure of each of them."""
+    with LeanChecker(timeout=30) as checker:
+        yield checker
+
+
+PROOFS = {
+    "arithmetic": ("theorem p1 (a b : Nat) (h : a < b) : a + 1 ≤ b := by\n  ", "omega"),
+    "evaluation": ("theorem p1 : 17 * 23 = 391 := by\n  ", "decide"),
+    "kernel evaluation": ("theorem p1 : 2 ^ 100 % 7 = 2 := by\n  ", "decide +kernel"),
+    "ring": ("theorem p1 (a b : Int) : (a + b) * (a - b) = a * a - b * b := by\n  ", "grind"),
+    "witness": ("theorem p1 : ∃ x : Nat, 3 * x + 2 = 17 := by\n  ", "exact ⟨5, by omega⟩"),
+    "induction": (
+        "theorem p1 (f : Nat → Nat) (h : f 0 = 2) (k : ∀ n, f (n + 1) = f n + 3) (n : Nat) :\n"
+        "    f n = 2 + 3 * n := by\n  ",
+        "induction n with\n  | zero => exact h\n  | succ m ih => rw [k, ih]; omega",
+    ),
+    "classical axioms": (
+        "theorem p1 (p : Prop) (h : ¬¬p) : p := by\n  ",
+        "exact Classical.byContradiction h",
+    ),
+    "a lemma beside it": (TRUE, "exact aux\nwhere\n  aux : (1 : Nat) = 1 := rfl"),
+    "large numbers": (
+        "theorem p1 (n : Nat) (h : n = 2 ^ 100) : n + 1 = 1267650600228229401496703205377 := by\n  ",
+        "subst h; decide +kernel",
+    ),
+    "strings": ('theorem p1 : "a\\n𝒮".length = 3 ∧ "a" ≠ "b" := by\n  ', "decide"),
+    "universes": (
+        "theorem p1.{u, v} (α : Type u) (β : Type (max u v)) (x : α × β) : ∃ y, y = x.1 := by\n  ",
+        "let z := x; exact ⟨z.1, by cases x; rfl⟩",
+    ),
+    "unicode": (
+        "theorem p1 (α : Type) (𝒮 : α → Prop) (x₁ : α) (hé : 𝒮 x₁) : 𝒮 x₁ := by\n  ",
+        "exact ‹𝒮 x₁› -- ✓ 証明",
+    ),
+    "lines ended by CR LF": (
+        "theorem p1 : (1 : Nat) = 1 ∧ True := by\n  ",
+        "constructor\r\n  · rfl\r\n  · trivial",
+    ),
+    "no space between": ("theorem p1 : (1 : Nat) = 1 := by", "rfl"),
+    "a comment after it": (TRUE, "rfl -- and that is all"),
+}
+
+
+@pytest.mark.parametrize("label", PROOFS)
+def test_a_proof_is_accepted(lean, label):
+    verdict = lean.check("p1", *PROOFS[label])
+    assert (verdict.reward, verdict.reason) == (1.0, verdicts.PASSED)
+
+
+NOT_PROVED = {
+    "tactic fails": ("theorem p1 (a b : Nat) (h : a < b) : a + 2 ≤ b := by\n  ", "omega"),
+    "goal left": (FALSE, "skip"),
+    "unknown name": (FALSE, "exact no_such_lemma"),
+    "circular": (FALSE, "exact p1"),
+    "endless recursion": (FALSE, "exact f 0\nwhere f (n : Nat) : (1 : Nat) = 2 := f (n + 1)"),
+    "a constant of the compiler": (FALSE, "exact lcProof"),
+    "partial": (
+        "theorem p1 : False := by\n  ",
+        "exact f ()\nwhere f : Unit → False := fun u => f u",
+    ),
+    "a tactic of Mathlib": ("theorem p1 (a b : Int) : a + b = b + a := by\n  ", "skip; linarith"),
+}
+
+
+@pytest.mark.parametrize("label", NOT_PROVED)
+def test_what_proves_nothing_has_no_reward(lean, label):
+    verdict = lean.check("p1", *NOT_PROVED[label])
+    assert verdict.reward == 0.0
+    assert verdict.reason in (verdicts.WRONG_ANSWER, verdicts.UNPARSABLE)
+
+
+FORBIDDEN = {
+    "sorry": (FALSE, "sorry"),
+    "admit": (FALSE, "admit"),
+    "stop": (FALSE, "stop\n  rfl"),
+    "sorry as a last resort": (FALSE, "first | done | sorry"),
+    "sorry without its warning": (FALSE, "set_option warn.sorry false in sorry"),
+    "synthetic sorry": (FALSE, "exact sorryAx _ true"),
+    "sorry in a lemma": (FALSE, "exact x\nwhere x : (1 : Nat) = 2 := sorry"),
+    "sorry as an instance": (FALSE, "letI : Decidable ((1 : Nat) = 2) := .isTrue sorry; decide"),
+    "the kernel turned off": (FALSE, "set_option debug.skipKernelTC true in decide +kernel"),
+    "compiled code for a truth": (TRUE, "native_decide"),
+    "compiled code by option": (TRUE, "decide +native"),
+    "compiled code in an option's value": (TRUE, "decide (config := {native := true})"),
+    "native_decide of a falsehood": (FALSE, "native_decide"),
+    "an unsafe cast": (FALSE, "exact unsafe (unsafeCast ())"),
+    "code of a tactic": (FALSE, "run_tac Lean.Elab.Tactic.done"),
+    "code of a term": (FALSE, "exact by_elab return Lean.mkConst ``True"),
+    "a file": (FALSE, 'exact absurd (include_str "/etc/hostname") id'),
+    "an attribute": (TRUE, "exact x\nwhere @[simp] x : (1 : Nat) = 1 := rfl"),
+    "another implementation": (FALSE, "exact x\nwhere @[implemented_by y] x : 1 = 2 := x"),
+    "tactics that are `sorry`": (TRUE, "set_option debug.terminalTacticsAsSorry true in omega"),
+    "NUL": (TRUE, "rfl\0"),
+    "oversize": (TRUE, "rfl" + " " * 9000),
+}
+
+
+@pytest.mark.parametrize("label", FORBIDDEN)
+def test_a_forbidden_means_is_named(lean, label):
+    verdict = lean.check("p1", *FORBIDDEN[label])
+    assert (verdict.reward, verdict.reason) == (0.0, verdicts.FORBIDDEN)
+
+
+SECOND_COMMANDS = {
+    "axiom": "axiom cheat : False",
+    "exit of the process": "#eval IO.Process.exit 0",
+    "exit of the file": "#exit",
+    "theorem": "theorem q : (1 : Nat) = 2 := p1",
+    "local instance": "local instance : Add Nat := ⟨fun _ _ => 3⟩",
+    "infix": 'local infix:50 " = " => fun _ _ => True',
+    "macro_rules": "macro_rules | `($a = $b) => `(True)",
+    "variable": "variable (h : False)",
+    "namespace": "namespace X\ntheorem p1 : True := trivial",
+    "end": "end",
+    "open": "open Classical",
+    "option": "set_option debug.skipKernelTC true",
+    "half a comment": "/- ",
+    "prose": "Thus the proof is complete.",
+}
+
+
+@pytest.mark.parametrize("label", SECOND_COMMANDS)
+def test_a_second_command_makes_it_unparsable(lean, label):
+    verdict = lean.check("p1", TRUE, f"rfl\n{SECOND_COMMANDS[label]}")
+    assert (verdict.reward, verdict.reason) == (0.0, verdicts.UNPARSABLE)
+
+
+UNPARSABLE = {
+    "nothing": "",
+    "only a comment": "-- omega",
+    "open bracket": "exact (",
+    "prose": "We show that one is two.",
+    "a macro inside": "(macro_rules | `(tactic| rfl) => `(tactic| sorry)); rfl",
+}
+
+
+@pytest.mark.parametrize("label", UNPARSABLE)
+def test_what_is_no_proof_text_is_unparsable(lean, label):
+    verdict = lean.check("p1", FALSE, UNPARSABLE[label])
+    assert (verdict.reward, verdict.reason) == (0.0, verdicts.UNPARSABLE)
+
+
+# Both prove something, of a statement that is not the problem's.
+CHANGED_STATEMENTS = {
+    "in the proof": (
+        "theorem p1 : (1 : Nat) + 1 = 3 := by\n  ",
+        "letI : HAdd Nat Nat Nat := ⟨fun _ _ => 3⟩; exact (rfl : (1 : Nat) + 1 = 3)",
+    ),
+    "by another literal": (FALSE, "letI : OfNat Nat 2 := ⟨1⟩; exact (rfl : (1 : Nat) = 2)"),
+}
+
+
+@pytest.mark.parametrize("label", CHANGED_STATEMENTS)
+def test_a_proof_of_another_statement_is_refused(lean, label):
+    assert lean.check("p1", *CHANGED_STATEMENTS[label]).reward == 0.0
+
+
+def test_a_theorem_of_another_name_is_refused(lean):
+    with pytest.raises(BadStatement, match="p2"):
+        lean.check("p2", TRUE, "rfl")
+
+
+def test_a_statement_that_lean_does_not_accept_is_reported(lean):
+    with pytest.raises(BadStatement, match="NoSuchType"):
+        lean.check("p1", "theorem p1 (x : NoSuchType.X) : True := by\n  ", "trivial")
+
+
+CHEATS_THAT_LEAVE_TRACES = (
+    "rfl\naxiom cheat : (1 : Nat) = 2",
+    "rfl\nmacro_rules | `(tactic| rfl) => `(tactic| trivial)",
+    "exact x\nwhere @[simp] x : (1 : Nat) = 1 := rfl",
+    "rfl\n@[simp] theorem q : (1 : Nat) = 2 := sorry",
+)
+
+
+@pytest.mark.parametrize("cheat", CHEATS_THAT_LEAVE_TRACES)
+def test_no_proof_leaves_a_trace_for_the_next(lean, cheat):
+    lean.check("p1", TRUE, cheat)
+    assert lean.check("p1", FALSE, "exact cheat").reason == verdicts.WRONG_ANSWER
+    assert lean.check("p1", FALSE, "simp [p1.x]").reward == 0.0
+    assert lean.check("p1", FALSE, "simp").reward == 0.0
+    assert lean.check("p1", TRUE, "rfl").reward == 1.0
+
+
+def test_verdicts_do_not_depend_on_their_order(lean):
+    texts = [*PROOFS.values(), *NOT_PROVED.values()]
+    forwards = [lean.check("p1", *text).reason for text in texts]
+    backwards = [lean.check("p1", *text).reason for text in reversed(texts)]
+    assert forwards == backwards[::-1]

@@ -1,0 +1,371 @@
+"""Answers that want a reward, time, memory or the machine get none of them."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from rapid.grading import verdicts
+from rapid.grading.math import grader as grader_module
+from rapid.grading.math.grader import LONGEST, MathGrader, last_boxed
+from rapid.records import MathProblem
+from rapid.tasks.embedded import math
+from tests.grading.math.attacks import Attack, attacks, transcriptions
+
+TIMEOUT = 1.0
+PATIENCE = 60.0  # for honest answers, on a machine as busy as can be
+ENDLESS = "\\boxed{9999999999!}"  # to 10!: factorials are open to it
+LONG = 100_000
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with MathGrader(TIMEOUT) as grader:
+        yield grader
+
+
+@pytest.fixture(scope="module")
+def patient():
+    with MathGrader(PATIENCE) as grader:
+        yield grader
+
+
+def problem(answer: str) -> MathProblem:
+    return MathProblem(unique_id=answer, problem="", answer=answer)
+
+
+def session(leader: int) -> list[int]:
+    """The living processes of a session."""
+    fields = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields[int(stat.parent.name)] = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+    return [
+        pid for pid, (state, _, _, of, *_) in fields.items() if of == str(leader) and state != "Z"
+    ]
+
+
+def gone(leader: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while session(leader) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not session(leader)
+
+
+def assert_in_order(grader: MathGrader) -> None:
+    """The grader tells right from wrong, whatever was asked before."""
+    hurried, grader.timeout = grader.timeout, PATIENCE
+    try:
+        assert grader.grade(problem("2"), "\\boxed{x=2}").reason == verdicts.PASSED
+        assert grader.grade(problem("2"), "\\boxed{x=3}").reason == verdicts.WRONG_ANSWER
+    finally:
+        grader.timeout = hurried
+
+
+@pytest.mark.parametrize(
+    "attack", attacks(), ids=lambda attack: f"{attack.answer} for {attack.gold}"
+)
+def test_an_answer_that_leaves_work_or_names_another_thing_is_refused(patient, attack: Attack):
+    asked = MathProblem(unique_id="", problem=attack.question, answer=attack.gold)
+    verdict = patient.grade(asked, f"\\boxed{{{attack.answer}}}")
+    assert verdict.reward == 0.0
+    assert verdict.reason in (verdicts.WRONG_ANSWER, verdicts.UNPARSABLE)
+
+
+@pytest.mark.slow
+def test_no_embedded_question_is_answered_by_transcription(patient):
+    rng = random.Random(0)
+    for index in range(20):
+        asked = math.draw(rng, str(index)).problem
+        for answer in transcriptions(asked.problem):
+            verdict = patient.grade(asked, f"\\boxed{{{answer}}}")
+            assert verdict.reward == 0.0, (asked.problem, answer)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("2^{10}", "9^{999999999}"),
+        ("2^{10}", "9^{9^{9^{9^9}}}"),
+        ("2^{3^2}", "9^{9^{9^{9^9}}}"),
+        ("\\frac{1}{2^{10}}", "\\frac{1}{9^{999999999}}"),
+        ("10!", "((9!)!)!"),
+        ("\\binom{8}{3}", "\\binom{9999999}{999999}"),
+        ("\\binom{8}{3}", "\\binom{9^{9^9}}{9^9}"),
+        ("\\lfloor x\\rfloor", "\\lfloor 9^{9^{9^9}} \\rfloor"),
+        ("5", "1=9^{9^{9^9}}=5"),
+        ("5", "9^{9^{9^9}}\\%"),
+        ("(2^{10},2^{11})", "(9^{999999999},9^{999999999})"),
+        ("x+y+z", "(x+y+z)^{1000}"),
+        ("5", "1E999999999"),
+        ("\\sum_{k=1}^{n} \\frac{1}{k}", "\\sum_{k=1}^{99999999} \\frac{1}{k}"),
+        ("\\int_0^1 e^x dx", "\\int_0^1 e^{x^x} dx"),
+        ("\\lim_{x \\to 0} x", "\\lim_{x \\to 0} \\frac{\\sin(x^x)}{x}"),
+        ("\\operatorname{eye}(2)", "\\operatorname{eye}(100000)"),
+        ("\\sqrt{2}", "\\sqrt{" * 60 + "2" + "}" * 60),
+        ("\\sqrt{2}", "\\sqrt{" + "9" * 900 + "7}"),
+        ("\\frac{1}{1+x}", "\\frac{1}{1+" * 60 + "x" + "}" * 60),
+        ("6", "(" * 150 + "5" + ")" * 150),
+        ("5", "(2)" * 150),
+        ("5", "-" * 900 + "5"),
+        ("5", "+" * 900 + "6"),
+        ("1,2", "1," * 450 + "2"),
+        ("x", "x" * 900),
+        ("x^2", "x^{" * 200 + "2" + "}" * 200),
+        ("5", "5!" + "!" * 400),
+        ("(x+1)^{10}", "(x+1)^{10^{9}}"),
+        (
+            "\\begin{pmatrix}x\\end{pmatrix}^{10}",
+            "\\begin{pmatrix}" + "&".join("x" * 200) + "\\end{pmatrix}^{10^9}",
+        ),
+    ],
+    ids=range(30),
+)
+def test_an_endless_answer_costs_its_timeout_and_not_the_next_one(grader, gold, answer):
+    assert grader.grade(problem(gold), f"\\boxed{{{answer}}}").reward == 0.0
+    assert_in_order(grader)
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "\\boxed{" + "{" * LONG,
+        "{" * LONG + "\\boxed{6",
+        "\\boxed" * (LONG // 6),
+        "\\boxed{" * (LONG // 7),
+        "\\boxed{6}" * (LONG // 9),
+        "\\boxed " * (LONG // 7),
+        ("\\boxed" + " " * 1000) * 100,
+        "\\boxed" + " " * LONG + "{6}",
+        "\\boxed{" + " " * LONG + "6}",
+        "\\boxed{" + "\\" * LONG + "}",
+        "\\boxed{" + "$" * LONG + "}",
+        "\\boxed{6" + "," * LONG + "}",
+        "\\boxed{" + "5+" * (LONG // 2) + "5}",
+        "\\boxed{" + "\\frac{" * (LONG // 6) + "}" * (LONG // 6 + 1),
+        "\\boxed{" + "9" * LONG + "}",
+    ],
+    ids=range(15),
+)
+def test_a_long_answer_is_refused_unread(grader, completion, monkeypatch):
+    compared = []
+
+    def compare(gold: str, answer: str, question: str) -> str:
+        compared.append(answer)
+        return verdicts.WRONG_ANSWER
+
+    monkeypatch.setattr(grader, "_compare", compare)
+    assert grader.grade(problem("5"), completion).reward == 0.0
+    assert all(len(answer) <= LONGEST for answer in compared)
+
+
+@pytest.mark.parametrize(
+    "completion", [lambda n: "\\boxed{" * n, lambda n: "\\boxed" + " " * (10 * n)]
+)
+def test_boxes_are_found_in_linear_time(completion):
+    def seconds(text: str) -> float:
+        """Of this process alone, and the least of several: other processes take none of it."""
+        times = []
+        for _ in range(5):
+            start = time.process_time()
+            last_boxed(text)
+            times.append(time.process_time() - start)
+        return min(times)
+
+    assert seconds(completion(80_000)) < 40 * seconds(completion(10_000))  # 8 times, not 64
+
+
+@pytest.mark.parametrize("answer", ["{code}", "\\text{{{code}}}", "x=1,{code}", "x_{{{code}}}",
+    "\\operatorname{{{code}}}(2)", "{code}(2)", "2^{{{code}}}", "\\variable{{{code}}}",
+    "\\gcd({code},2)", "5\\text{{ {code}}}", "5_{{{code}}}", "\\begin{{pmatrix}}{code}\\end{{pmatrix}}"])  # fmt: skip
+def test_code_is_not_run(grader, tmp_path, answer):
+    trace = tmp_path / "trace"
+    for code in (
+        f"__import__('os').system('touch {trace}')",
+        f"open('{trace}','w')",
+        f'eval("open(\\"{trace}\\",\\"w\\")")',
+    ):
+        given = answer.format(code=code)
+        assert grader.grade(problem("5"), f"\\boxed{{{given}}}").reward == 0.0
+    assert not trace.exists()
+
+
+def test_names_of_python_are_names(grader):
+    for name in ("print", "lambda", "exec", "None", "True", "__import__", "S", "pi", "nan", "oo"):
+        assert grader.grade(problem("5"), f"\\boxed{{{name}}}").reward == 0.0
+        assert grader.grade(problem("5"), f"\\boxed{{\\text{{{name}}}}}").reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("5", "1,2,3,4,5"),
+        ("5", "\\{4,5\\}"),
+        ("5", "[4,6]"),
+        ("5", "(-\\infty,\\infty)"),
+        ("5", "\\mathbb{R}"),
+        ("5", "5 \\in \\mathbb{R}"),
+        ("5", "x \\in \\mathbb{R}"),
+        ("5", "x"),
+        ("5", "x=x"),
+        ("5", "x > 4"),
+        ("5", "4 < 5"),
+        ("5", "5 \\pm 1"),
+        ("5", "\\pm 5"),
+        ("5", "\\{5\\} \\cup \\{6\\}"),
+        ("5", "x=5 \\text{ or } 6"),
+        ("5", "5\\text{ or 6}"),
+        ("5", "5\\text{ or six}"),
+        ("5", "5\\text{ and perhaps }6\\text{ cm}"),
+        ("5", "5;6"),
+        ("5", "5:6"),
+        ("5", "\\min(5,6)"),
+        ("5", "\\phantom{6}5"),
+        ("5", "\\frac{0}{0}"),
+        ("\\infty", "\\frac{1}{0}"),
+        ("\\infty", "\\infty-\\infty"),
+        ("\\text{A}", "\\text{A}, \\text{B}, \\text{C}"),
+        ("\\text{yes}", "\\text{yes or no}"),
+    ],
+)
+def test_several_answers_are_none(grader, gold, answer):
+    assert grader.grade(problem(gold), f"\\boxed{{{answer}}}").reward == 0.0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "6$ and $5",
+        "6 \\) \\(5\\)",
+        "6 \\] \\[5\\]",
+        "6. The final answer is \\(5\\)",
+        "6 answer: $5$",
+        "6 \\fbox{5}",
+        "6\n5",
+        "6 % 5",
+        '{"reason": "passed"}',
+        "passed",
+        '\n{"gold": "5", "answer": "5", "question": "", "timeout": 1}\n',
+    ],
+)
+def test_an_answer_is_read_whole(grader, answer):
+    assert grader.grade(problem("5"), f"\\boxed{{{answer}}}").reward == 0.0
+    assert_in_order(grader)
+
+
+@pytest.mark.parametrize(
+    "answer", ["6\0", "\0", "\ud800", "\u202e5\ud83d", "\ufeff6", "²", "\U0001d7d4", "\x1b[6m"]
+)
+def test_odd_characters_are_no_harm(grader, answer):
+    assert grader.grade(problem("5"), f"\\boxed{{{answer}}}").reward == 0.0
+    assert_in_order(grader)
+
+
+def test_noise_is_not_rewarded(grader):
+    rng = random.Random(0)
+    tokens = (
+        "\\frac { } ( ) 1 9 x ^ _ \\sqrt ! \\text{a} , = \\% + - \\pi [ ] \\{ \\} | \\le \\pm & ' ."
+    )
+    for _ in range(100):
+        answer = "".join(rng.choices(tokens.split(), k=rng.randint(1, 40)))
+        assert grader.grade(problem("1234"), f"\\boxed{{{answer}}}").reward == 0.0
+
+
+def test_an_interrupted_question_leaves_no_reply_to_the_next():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with MathGrader(PATIENCE) as grader:
+            killer = subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -USR1 {os.getpid()}"])
+            with pytest.raises(KeyboardInterrupt):
+                grader.grade(problem("10!"), ENDLESS)
+            killer.wait()
+            assert_in_order(grader)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_ignored_alarm_still_rings(monkeypatch):
+    monkeypatch.setattr(
+        grader_module, "GRACE_SECONDS", PATIENCE
+    )  # the alarm ends the answer, not we
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    try:
+        with MathGrader(TIMEOUT) as grader:
+            worker = grader._worker.pid
+            assert grader.grade(problem("10!"), ENDLESS).reason == verdicts.TIMEOUT
+            assert grader._worker.pid == worker
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_the_worker_has_no_secrets_and_its_own_session(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with MathGrader(PATIENCE) as grader:
+        grader.grade(problem("2"), "\\boxed{x=2}")
+        leader = grader._worker.pid
+        assert len(session(leader)) == 2
+        for pid in session(leader):
+            assert b"hf_secret" not in Path(f"/proc/{pid}/environ").read_bytes()
+    assert session(leader) == []
+
+
+def test_nothing_outlives_a_grader_that_was_killed():
+    script = f"""
+        from rapid.grading.math.grader import MathGrader
+        from rapid.records import MathProblem
+        with MathGrader(60.0) as grader:
+            print(grader._worker.pid, flush=True)
+            grader.grade(MathProblem(unique_id="", problem="", answer="10!"), {ENDLESS!r})
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        leader = int(process.stdout.readline())
+        time.sleep(0.5)
+        assert session(leader)
+        process.kill()
+    assert gone(leader, seconds=10.0)
+
+
+def test_what_would_run_could_do_nothing(tmp_path):
+    script = """
+        import json, os, socket, subprocess, sys
+        sys.path.insert(0, sys.argv[2])
+        from importlib.util import module_from_spec, spec_from_file_location
+        spec = spec_from_file_location("worker", sys.argv[2] + "/__main__.py")
+        worker = module_from_spec(spec)
+        spec.loader.exec_module(worker)
+        worker.shed(4_000_000_000)
+        attempts = {
+            "write": lambda: open(sys.argv[1], "w"),
+            "remove": lambda: os.remove(sys.executable),
+            "system": lambda: os.system("true"),
+            "process": lambda: subprocess.run(["true"]),
+            "fork": os.fork,
+            "signal": lambda: os.kill(os.getppid(), 0),
+            "network": lambda: socket.create_connection(("127.0.0.1", 9)),
+        }
+        done = []
+        for name, attempt in attempts.items():
+            try:
+                attempt()
+                done.append(name)
+            except PermissionError:
+                pass
+        print(json.dumps([done, worker.compare("x^2-1", "(x-1)(x+1)", "")]))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "trace")]
+    command.append(str(grader_module._WORKER))
+    output = subprocess.run(command, capture_output=True, check=True).stdout
+    assert json.loads(output) == [[], "passed"]

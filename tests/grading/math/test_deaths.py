@@ -1,0 +1,79 @@
+"""What killed the worker that compares, or its child, says nothing of the completion."""
+
+import threading
+import time
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from rapid.grading import verdicts
+from rapid.grading.grader import GraderDied
+from rapid.grading.math import grader as grader_module
+from rapid.grading.math.grader import MathGrader
+from rapid.records import MathProblem
+
+PROBLEM = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
+
+
+def comparing_child(grader: MathGrader) -> psutil.Process:
+    (child,) = psutil.Process(grader._worker.pid).children()
+    return child
+
+
+def assert_gone(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        deadline = time.monotonic() + 30
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+class TestMath:
+    """The worker, and the child of it that compares, here always 1/2 and 2/4."""
+
+    ANSWER = "\\boxed{\\frac{2}{4}}"
+
+    @pytest.fixture
+    def grader(self):
+        with MathGrader(5.0) as grader:
+            grader.grade(PROBLEM, self.ANSWER)
+            yield grader
+
+    def test_an_idle_worker_that_died_costs_nothing(self, grader):
+        grader._worker.kill()
+        grader._worker.wait()
+        assert grader.grade(PROBLEM, self.ANSWER).reward == 1
+
+    def test_an_idle_child_that_died_costs_nothing(self, grader):
+        child = comparing_child(grader)
+        child.kill()
+        while child.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        assert grader.grade(PROBLEM, self.ANSWER).reward == 1
+
+    @pytest.mark.parametrize("who", ["worker", "child"])
+    def test_a_death_over_an_answer_is_no_verdict(self, grader, who):
+        """Whoever is to die is stopped first, so that the question is sure to be there."""
+        child = comparing_child(grader)
+        victim = child if who == "child" else psutil.Process(grader._worker.pid)
+        victim.suspend()
+        threading.Timer(0.3, victim.kill).start()
+        with pytest.raises(GraderDied):
+            grader.grade(PROBLEM, self.ANSWER)
+        assert_gone(child)
+        assert grader.grade(PROBLEM, self.ANSWER).reward == 1
+
+    def test_the_alarm_is_the_answers_failure(self):
+        with MathGrader(0.001) as grader:
+            assert grader.grade(PROBLEM, self.ANSWER).reason == verdicts.TIMEOUT
+
+    def test_a_worker_that_does_not_respond_is_replaced(self, grader, monkeypatch):
+        monkeypatch.setattr(grader_module, "REPLY_SECONDS", 0.1)
+        grader.timeout = 0.1
+        psutil.Process(grader._worker.pid).suspend()
+        with pytest.raises(GraderDied, match="does not respond"):
+            grader.grade(PROBLEM, self.ANSWER)
+        monkeypatch.undo()
+        grader.timeout = 5.0
+        assert grader.grade(PROBLEM, self.ANSWER).reward == 1
