@@ -394,6 +394,6 @@ def _preflight(args) -> int:
 
 
 def _lean_setup(args) -> int:
-    from rapid.grading.lean.install import setup
+    from rapid.grading.lean.selfcheck import setup
 
     return setup(sys.stdout)

