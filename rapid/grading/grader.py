@@ -1,4 +1,4 @@
-"""What every grader offers, and the errors that it may raise."""
+"""The interface of all graders, and the errors that they may raise."""
 
 from typing import Protocol, Self, TypeVar
 

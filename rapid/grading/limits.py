@@ -49,7 +49,7 @@ def limited(
 
 @functools.cache
 def _home() -> Path | None:
-    """Return the folder in which this process may make groups that limit memory, if there is one."""
+    """Return the folder in which this process may make groups that limit memory, if any."""
     try:
         lines = _MEMBERSHIP.read_text().splitlines()
     except OSError:
@@ -57,8 +57,8 @@ def _home() -> Path | None:
     own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
     if own is None:
         return None
-    # Of the groups above it a user may write to those that were delegated to him; root, who may
-    # write to all, has no business in those of others.
+    # A user may write to the groups above that were delegated to him. Root may write to all, but
+    # has no business in those of others.
     above = [] if os.geteuid() == 0 else [_MOUNT / parent for parent in Path(own).parents]
     for folder in [_MOUNT / own, *above]:
         if _delegates_memory(folder) and _takes_processes(folder):

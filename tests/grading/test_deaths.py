@@ -1,4 +1,4 @@
-"""The death of a grader says nothing of the completion: asked again, then a verdict without reward."""
+"""A grader that died is asked again; a second death is a verdict without reward."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Grades Python functions: runs them in the sandbox and compares outside of it.
+"""Grades Python functions: runs them in the sandbox and compares outputs outside of it.
 
 The expected outputs are those of the problem's reference solution, run once in the same sandbox.
 They never enter it again: a completion gets the inputs alone, and what it returns is plain data by
@@ -24,7 +24,7 @@ _DEFINITION = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]|\blambda\b"
 
 
 def extract_code(completion: str) -> str:
-    """The program in a completion.
+    """Return the program in a completion.
 
     With fenced blocks: the last one that defines something, for what follows it is usually an
     example of its use; without a definition in any, the last one. A block that is never closed
@@ -73,7 +73,7 @@ class CodeGrader:
         self._sandbox.__exit__(*error)
 
     def walls(self) -> str:
-        """The walls that stand around a completion, in words."""
+        """Return the walls that stand around a completion, in words."""
         return self._sandbox.walls()
 
     def prepare(self, problem: CodeProblem) -> None:
@@ -113,7 +113,7 @@ class _Comparison:
     failure: str | None = field(default=None)
 
     def receive(self, line: bytes) -> bool:
-        """Take one line from the child. Returns whether more should follow."""
+        """Take one line from the child. Return whether more should follow."""
         if encoding.count_values(line) > self.reference.value_limit:
             self.failure = verdicts.WRONG_ANSWER
             return False
@@ -144,7 +144,7 @@ class _Comparison:
         )
 
     def reason(self, ending: str) -> str:
-        """The verdict's reason, given how the job ended."""
+        """Return the verdict's reason, given how the job ended."""
         if ending == STOPPED:
             return self.failure or verdicts.PASSED
         return _ENDINGS[ending]

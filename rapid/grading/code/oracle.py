@@ -22,9 +22,10 @@ _NUMBERS = int | float | complex
 
 
 def restore_inputs(task_id: str, inputs: list[list[Any]]) -> list[list[Any]]:
-    """The inputs as the function takes them: MBPP+ stores tuples, sets and complex numbers as JSON.
+    """Return the inputs as the function takes them.
 
-    Problems of other origin (a `task_id` that is not "Mbpp/" and a number) are left as they are.
+    MBPP+ stores tuples, sets and complex numbers as JSON. Problems of other origin (a `task_id`
+    that is not "Mbpp/" and a number) are left as they are.
     """
     if not re.fullmatch(r"Mbpp/\d+", task_id):
         return inputs
@@ -34,27 +35,27 @@ def restore_inputs(task_id: str, inputs: list[list[Any]]) -> list[list[Any]]:
 
 
 def expectation(entry_point: str, output: Any) -> Any:
-    """What to compare with, given the reference solution's output."""
+    """Return what to compare with, given the reference solution's output."""
     if entry_point in special.MBPP_OUTPUT_NOT_NONE_TASKS:
         return output is not None
     return output
 
 
 def tolerances(expected: Sequence[Any], atol: float) -> list[float]:
-    """The absolute tolerance of each comparison.
+    """Return the absolute tolerance of each comparison.
 
     As in EvalPlus, the first expected float turns the tolerance on for all inputs after it too.
     """
-    found = []
+    all_tolerances = []
     for value in expected:
         if atol == 0 and is_floats(value):
             atol = FLOAT_TOLERANCE
-        found.append(atol)
-    return found
+        all_tolerances.append(atol)
+    return all_tolerances
 
 
 def agrees(entry_point: str, inputs: list, output: Any, expected: Any, atol: float) -> bool:
-    """Whether `output` is right for this call. Both sides are plain data (`runner.encoding`)."""
+    """Return whether `output` is right for this call; both sides are plain data."""
     try:
         if _is_exact(entry_point, inputs, output, expected, atol):
             return True
@@ -66,7 +67,7 @@ def agrees(entry_point: str, inputs: list, output: Any, expected: Any, atol: flo
 
 
 def _is_close(output: Any, expected: Any, atol: float) -> bool:
-    """As numpy's `allclose`, for equal shapes alone.
+    """Return what numpy's `allclose` returns, for equal shapes alone.
 
     numpy would stretch one shape to the other, and build an array of gigabytes from a few strings.
     """
@@ -83,7 +84,7 @@ def _is_close(output: Any, expected: Any, atol: float) -> bool:
 
 
 def _is_exact(entry_point: str, inputs: list, output: Any, expected: Any, atol: float) -> bool:
-    """Equal, or right by the rule of its problem."""
+    """Return whether an output is the expected one, or right by the rule of its problem."""
     if isinstance(expected, encoding.Digest):
         return output == expected
     if entry_point in special.MBPP_OUTPUT_SET_EQ_TASKS:
@@ -94,8 +95,8 @@ def _is_exact(entry_point: str, inputs: list, output: Any, expected: Any, atol: 
         return True
     # "All divisors" are the smaller ones in these tasks' own examples, and not in the references.
     if entry_point == "are_equivalent":  # Mbpp/164
-        one, other = map(_proper_divisors_sum, inputs)
-        return output == (one == other)
+        first, second = map(_proper_divisors_sum, inputs)
+        return output == (first == second)
     if entry_point == "sum_div":  # Mbpp/295
         return output == _proper_divisors_sum(*inputs)
     if entry_point == "surface_Area":  # Mbpp/581: two readings of "height"
@@ -106,6 +107,6 @@ def _is_exact(entry_point: str, inputs: list, output: Any, expected: Any, atol: 
 
 
 def _proper_divisors_sum(number: int) -> int:
-    """Return the sum of the divisors of `number` that are smaller than it; 0 where there are none."""
+    """Return the sum of the divisors of `number` that are smaller than it."""
     pairs = ((n, number // n) for n in range(1, math.isqrt(number) + 1) if number % n == 0)
     return sum(divisor for pair in pairs for divisor in set(pair) if divisor < number)

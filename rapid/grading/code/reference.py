@@ -1,4 +1,4 @@
-"""What a problem's completions are compared with: its reference solution's outputs."""
+"""The outputs of a problem's reference solution, with which its completions are compared."""
 
 import json
 import threading
@@ -23,7 +23,7 @@ LONGEST = 60.0  # but not over so many seconds because of that, as in EvalPlus
 
 @dataclass(frozen=True)
 class Reference:
-    """An item per input in each list, and what they make the limits of a completion be."""
+    """A problem's inputs and expected outputs, in order, and the limits of a completion."""
 
     entry_point: str
     inputs: list[list[Any]]
@@ -35,7 +35,7 @@ class Reference:
     seconds: float  # that the reference took, all inputs together
 
     def time_limit(self, timeout: float) -> float:
-        """Seconds for a completion: `timeout`, or more where the reference itself is slow."""
+        """Return the seconds for a completion: more than `timeout` where the reference is slow."""
         return max(timeout, min(SLOWNESS * self.seconds, LONGEST))
 
 
@@ -50,7 +50,7 @@ class References:
         self._locks: dict[str, threading.Lock] = {}
 
     def find(self, problem: CodeProblem, sandbox: Sandbox) -> Reference:
-        """The reference of a problem.
+        """Return the reference of a problem.
 
         Raises:
             BadProblem: the problem has no inputs or its reference solution fails.

@@ -82,7 +82,7 @@ class SandboxError(GraderDied):
 
 
 def encode_job(code: str, entry_point: str, calls: str) -> bytes:
-    """A job for `Sandbox.run`. `calls` is JSON: a list of encoded argument lists."""
+    """Return a job for `Sandbox.run`. `calls` is JSON: a list of encoded argument lists."""
     # Put together as text, since `calls` is the same, and long, for all completions of a problem.
     names = f'"code": {json.dumps(code)}, "entry_point": {json.dumps(entry_point)}'
     return f'{{{names}, "calls": {calls}}}'.encode()
@@ -136,7 +136,7 @@ class Sandbox:
         self._stop()
 
     def walls(self) -> str:
-        """The walls that stand around a job, in words. The sandbox must have started."""
+        """Return the walls that stand around a job, in words. The sandbox must have started."""
         files, calls = (self.filtered and self._hello[name] for name in ("Files", "SystemCalls"))
         enclosed = "no network, no host process, no file but Python's library (read-only)"
         user = self._hello["user"]
@@ -211,7 +211,7 @@ class Sandbox:
         return TIMED_OUT if ending == ENDED and timed_out else ending
 
     def _is_alive(self) -> bool:
-        """Whether there is a runner. It says nothing unasked: what is to be read is its end."""
+        """Return whether there is a runner. It says nothing unasked: only its end can be read."""
         there = self._runner is not None and self._runner.poll() is None
         return there and not select.select([self._control], [], [], 0)[0]
 
@@ -269,7 +269,7 @@ class Sandbox:
                 raise SandboxError(why) from None
 
     def _try_walls(self, layer: str) -> None:
-        """See one job through, without the guard, which tries to read what is outside of the walls.
+        """Run a job, without the guard, that tries to read what is outside of the walls.
 
         Raises:
             SandboxError: it does not run, or a wall is missing.
@@ -340,7 +340,7 @@ def _read_lines(
 
 
 def _command(layer: str, control_fd: int) -> list[str]:
-    """The command line that starts a runner behind this layer.
+    """Return the command line that starts a runner behind this layer.
 
     Raises:
         SandboxError: the program that the layer needs is not there.
@@ -376,7 +376,7 @@ def _command(layer: str, control_fd: int) -> list[str]:
 
 
 def _readable_paths() -> list[str]:
-    """What Python needs to run: interpreter, its library, the C libraries, `runner`."""
+    """Return the paths that Python needs: interpreter, its library, C libraries, `runner`."""
     candidates = [
         _PYTHON,
         f"{_PREFIX}/lib",

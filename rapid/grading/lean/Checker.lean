@@ -13,7 +13,7 @@ of the header's. Which axioms they rest on it works out itself.
 Both import the header first: {"header"} -> {"ready", "why"}. Then each request has an "id" and gets
 an answer {"id", "why", "messages"}. Raw bytes follow a line that has "bytes".
 
-    author   {"name", "statement", "proof"} -> "elaborated", with "bytes", or a reason of verdicts.py
+    author   {"name", "statement", "proof"} -> "elaborated", with "bytes", or a verdicts.py reason
     judge    {"name", "statement"} -> "stated" or "bad statement"
              {"name", "statement", "bytes"} -> "passed", "forbidden" or "bad statement"
 -/

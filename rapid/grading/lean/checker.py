@@ -23,15 +23,8 @@ STARTS = 3  # of a process that something outside keeps ending before it is read
 # Beside the reasons of verdicts.py:
 ELABORATED = "elaborated"  # the author has an export
 STATED, BAD_STATEMENT = "stated", "bad statement"  # the judge accepts the statement, or not
-REFUSALS = frozenset(
-    {
-        verdicts.WRONG_ANSWER,
-        verdicts.UNPARSABLE,
-        verdicts.FORBIDDEN,
-        verdicts.MEMORY,
-        verdicts.CRASHED,
-    }
-)
+REFUSALS = {verdicts.WRONG_ANSWER, verdicts.UNPARSABLE, verdicts.FORBIDDEN}
+REFUSALS |= {verdicts.MEMORY, verdicts.CRASHED}
 ANSWERS = {
     "author": REFUSALS | {ELABORATED},
     "judge": REFUSALS | {STATED, BAD_STATEMENT, verdicts.PASSED},
@@ -91,7 +84,7 @@ class LeanChecker:
         return self
 
     def wait_ready(self) -> float:
-        """Wait until the header is imported. Returns the seconds since Lean was started.
+        """Wait until the header is imported. Return the seconds since Lean was started.
 
         Raises:
             LeanUnavailable: Lean does not start, or does not accept the header.

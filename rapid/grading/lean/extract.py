@@ -1,4 +1,4 @@
-"""What in a model's text is the proof.
+"""Find the proof in a model's text.
 
 A model answers with tactics, with a term after `:=`, or with the whole theorem, bare or in a fenced
 block, with imports and prose around. Here all of these become one thing: the text that follows the
@@ -18,15 +18,15 @@ _OPENING = re.compile(r"\s*(?::=|(?=by\b))")
 
 
 def stated(formal_statement: str) -> str:
-    """A benchmark's statement up to its last `:=`, behind which `by` or `by sorry` may stand."""
+    """Return a statement up to its last `:=`, behind which `by` or `by sorry` may stand."""
     ends = [match.end() for match in _ASSIGNMENT.finditer(_code(formal_statement))]
     return formal_statement[: ends[-1]] if ends else formal_statement
 
 
 def readings(name: str, statement: str, completion: str) -> list[str]:
-    """The texts that may follow `statement` if `completion` is a proof of it, likeliest first.
+    """Return the texts that may follow `statement` if `completion` proves it, likeliest first.
 
-    Of fenced blocks it is the last that holds the theorem of this name, else the last. There are
+    The last fenced block that holds the theorem of this name counts, else the last. There are
     two readings of tactics where the first line alone is not indented: the line may have lost its
     indentation, which stood in the prompt or was stripped with the space around the text.
 
@@ -44,7 +44,7 @@ def readings(name: str, statement: str, completion: str) -> list[str]:
 
 
 def _after_statement(name: str, statement: str, text: str) -> str | None:
-    """What follows the theorem's statement in `text`; None where it does not state it.
+    """Return what follows the theorem's statement in `text`; None where it does not state it.
 
     Statements hold `:=` too, in binders and `let`: as many in the text as in the problem's.
     """
@@ -65,7 +65,7 @@ def _from(text: str, index: int) -> str:
 
 
 def _indentations(tactics: str) -> Iterator[str]:
-    """The tactics as they are, and with the first line as far indented as the others."""
+    """Yield the tactics as they are, and with the first line as far indented as the others."""
     yield tactics
     lines = [line for line in tactics.splitlines() if line.strip()]
     first, *others = [len(line) - len(line.lstrip()) for line in lines] or [0]
@@ -84,7 +84,7 @@ def _code(text: str) -> str:
 
 
 def _comment_end(text: str, position: int) -> int:
-    """Where the comment ends whose `/-` ends at `position`; comments hold comments."""
+    """Return where the comment ends whose `/-` ends at `position`; comments hold comments."""
     depth = 1
     for edge in _COMMENT_EDGE.finditer(text, position):
         depth += 1 if edge[0] == "/-" else -1

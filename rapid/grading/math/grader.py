@@ -38,7 +38,7 @@ def last_boxed(text: str) -> str | None:
     """What the last \\boxed{} holds, stripped; None without one.
 
     Braces nest; without them a box holds the one token that follows, as in TeX. A last box that is
-    never closed holds no answer: earlier ones do not count. Where nothing is \\boxed, \\fbox counts.
+    never closed holds no answer: earlier ones do not count. Without any \\boxed, \\fbox counts.
     """
     boxes = list(_BOX.finditer(text))
     boxes = [box for box in boxes if box[1] == "boxed"] or boxes
@@ -140,7 +140,7 @@ class MathGrader:
         return reply
 
     def _end_group(self) -> None:
-        """End the worker at once, and its child, which would otherwise go on to the end of its time."""
+        """End the worker and its child at once; the child would go on to the end of its time."""
         if self._worker is not None and self._worker.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._worker.pid, signal.SIGKILL)
@@ -170,7 +170,7 @@ class MathGrader:
             raise WorkerError("the math worker did not start; its message is above")
 
     def _stop(self) -> None:
-        """End the worker, which ends its child when the connection closes, whatever that is doing."""
+        """End the worker, which ends its child, however busy, when the connection closes."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -187,12 +187,12 @@ _PYTHON_NEEDS = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
 
 
 def _environment() -> dict[str, str]:
-    """The worker's environment: no secrets. sympy's order of terms follows the seed of hashes."""
+    """Return an environment without secrets. sympy's order of terms follows the seed of hashes."""
     kept = {name: os.environ[name] for name in _PYTHON_NEEDS if name in os.environ}
     return kept | {"PYTHONHASHSEED": "0"}
 
 
 def _plain(answer: str) -> str:
-    """An answer on one line, without dollar signs around it and without the end of its sentence."""
+    """Return an answer on one line, without dollar signs and the end of its sentence."""
     line = " ".join(re.sub(r"(?<!\\)\$|\\displaystyle(?![a-zA-Z])", "", answer).split())
     return re.sub(r"(?<!\\)[.,;]$", "", line)

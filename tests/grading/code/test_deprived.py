@@ -1,4 +1,4 @@
-"""Machines without walls, as a seccomp filter makes them: nothing is graded, unless that is accepted."""
+"""Machines without walls, which a seccomp filter makes: nothing is graded, unless accepted."""
 
 import json
 import os

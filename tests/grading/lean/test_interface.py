@@ -1,7 +1,7 @@
 """Two Leans behind one interface: the WebAssembly one, and a stand-in for a native one.
 
-The stand-in is a small program in the place of `lean`, which speaks the protocol of Checker.lean and
-knows the verdicts on the proofs here. It can also do what a Lean in an adversary's hands could do.
+The stand-in is a small program in the place of `lean`. It speaks the protocol of Checker.lean and
+knows the verdicts on the proofs here. It can also do what a Lean in hostile hands could do.
 """
 
 import contextlib
@@ -160,8 +160,7 @@ def lean(backend):
 
 @pytest.fixture
 def fake(tmp_path):
-    """A checker with the stand-in, for what a real Lean cannot be brought to do. Without its box, in
-    which it could not do it."""
+    """A checker with the stand-in, without the box, for what a real Lean cannot be brought to."""
     with LeanChecker(timeout=1, backend=stand_in(tmp_path), unsafe=True) as checker:
         yield checker
 

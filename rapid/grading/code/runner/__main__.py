@@ -7,9 +7,8 @@ of another socket, over which the grader sends the job straight to the child and
 straight back. So nothing of an earlier job, the reference solution least of all, is in the memory
 that a later child inherits. When the child is gone, an `encoding.REPLY` follows.
 
-A job is its length and a JSON object: `code`, `entry_point` and `calls`, a
-list of encoded argument lists. The child answers a line per call, {"output": ...}, or one
-{"reason": ...} and no more.
+A job is its length and a JSON object: `code`, `entry_point` and `calls`, a list of encoded argument
+lists. The child answers a line per call, {"output": ...}, or one {"reason": ...} and no more.
 
 PATHS stay readable, but for what is below HIDDEN; both are joined by colons. LAYER "namespaces"
 puts up walls around the runner. In the others they stand already, or there are none.
@@ -69,7 +68,7 @@ def main() -> None:
 
 
 def preload_all() -> None:
-    """Import the standard library, which a child cannot read: where root has a Python of its own."""
+    """Import the whole library, for children that cannot read it: root has a Python of its own."""
     for name in sys.stdlib_module_names - {"antigravity"}:  # that one opens a browser
         if not name.startswith("_"):
             with contextlib.suppress(Exception):  # of other systems, or not built
@@ -88,7 +87,7 @@ class Limits:
 
 
 def supervise(job: socket.socket, divider: isolation.Divider, limits: Limits) -> tuple[bool, int]:
-    """Run one job in a child. Returns whether it was stopped for its time, and its wait status."""
+    """Run one job in a child. Return whether it ran out of time, and its wait status."""
     alive, lifeline = os.pipe()  # closes with the child, the only one to hold `lifeline`
     deadline = time.monotonic() + limits.timeout
     child = divider.fork()
@@ -131,7 +130,7 @@ def be_child(job: socket.socket, lifeline: int, limits: Limits) -> None:
 
 
 def run(job: socket.socket, guarded: bool) -> str | None:
-    """Run a job's code and calls; send the outputs. Returns what went wrong, if anything did."""
+    """Run a job's code and calls; send the outputs. Return what went wrong, if anything did."""
     with job.makefile("rb") as stream:
         [length] = encoding.LENGTH.unpack(stream.read(encoding.LENGTH.size))
         work = json.loads(stream.read(length))

@@ -1,4 +1,4 @@
-"""What passes through the sandbox's wall: requests, replies, and Python values as JSON.
+"""Encode what passes through the sandbox's wall: requests, replies, Python values as JSON.
 
 JSON's own types stand for themselves (integers within 64 bits, floats with NaN and infinities);
 every other type is an object with one key, the type's name. A subclass is sent as the plain type
@@ -49,7 +49,7 @@ _DIGESTED = {type(None), bool, int, str, bytes, list, tuple, set, frozenset}
 
 
 def digest(items: list | tuple) -> Digest | None:
-    """The digest of a list or tuple of plain data; None where it holds something else."""
+    """Return the digest of a list or tuple of plain data; None where it holds something else."""
     if not _DIGESTED.issuperset(map(type, items)):
         return None
     found = hashlib.blake2b(type(items).__name__.encode())
@@ -70,12 +70,12 @@ def encode_output(value: Any) -> Any:
 
 
 def _size(items: list | tuple) -> int:
-    """How many items, and items of lists and tuples among them."""
+    """Return the number of items, and of items of lists and tuples among them."""
     return sum(1 + len(item) if type(item) in (list, tuple) else 1 for item in items)
 
 
 def encode(value: Any) -> Any:
-    """The value as something that `json.dumps` writes.
+    """Return the value as something that `json.dumps` writes.
 
     Raises:
         RecursionError: the value is nested too deeply, or contains itself.
@@ -100,7 +100,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(data: Any) -> Any:
-    """The value that `encode` made `data` of. Builds new objects at every call.
+    """Return the value that `encode` made `data` of, as new objects.
 
     Raises:
         ValueError, TypeError, RecursionError: `data` was not made by `encode`, or is made to
@@ -132,7 +132,7 @@ def decode(data: Any) -> Any:
 
 
 def hashable(items: Iterable) -> list:
-    """The items, which may go into a set or be the keys of a dict.
+    """Return the items, which may go into a set or be the keys of a dict.
 
     Python's integers and tuples hash alike in every process, and a thousand with one hash take as
     long as a million others.
@@ -152,5 +152,5 @@ def hashable(items: Iterable) -> list:
 
 
 def count_values(line: bytes) -> int:
-    """At least as many as there are values in a line of JSON, found without reading it."""
+    """Return an upper bound on the number of values in a line of JSON, without parsing it."""
     return 1 + sum(line.count(mark) for mark in (b",", b"[", b"{"))

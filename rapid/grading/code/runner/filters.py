@@ -1,12 +1,12 @@
-"""What a completion may ask of the kernel, enforced by the kernel. Needs no privilege.
+"""Let the kernel refuse what a completion may not ask of it. This needs no privilege.
 
 - `SystemCalls` (seccomp) lets through the calls that Python computes with and refuses all others:
   no process, signal, socket, shared memory, limit or mount, and no file opened for writing.
 - `Files` (Landlock) refuses to read any file but Python's own.
 
 They stand behind the namespaces, which hold without them. Where namespaces are denied the two are
-the wall: a completion may run as the grader's own user there. What Landlock does not cover (signals,
-tracing, sockets, the size of a file) is for seccomp to refuse.
+the wall: a completion may run as the grader's own user there. What Landlock does not cover
+(signals, tracing, sockets, the size of a file) is for seccomp to refuse.
 """
 
 import ctypes
@@ -106,7 +106,7 @@ class Files:
         return self
 
     def _allow(self, path: str, hidden: list[str]) -> None:
-        """Allow to read what is at or below `path`. Of `hidden` the names can be listed, no more."""
+        """Allow to read what is at or below `path`; of what is hidden, names can be listed."""
         if path in hidden:
             return
         whole = not any(each.startswith(path + os.sep) for each in hidden)

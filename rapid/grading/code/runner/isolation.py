@@ -46,11 +46,8 @@ def enclose(paths: list[str], hidden: list[str]) -> None:
     else:
         user, group = os.geteuid(), os.getegid()
         call("unshare", flags | CLONE_NEWUSER)
-        for name, text in [
-            ("setgroups", "deny"),
-            ("uid_map", f"{user} {user} 1"),
-            ("gid_map", f"{group} {group} 1"),
-        ]:
+        maps = {"uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
+        for name, text in ({"setgroups": "deny"} | maps).items():
             with open(f"/proc/self/{name}", "w") as stream:
                 stream.write(text)
     _replace_root(paths, hidden)
@@ -69,9 +66,8 @@ def _replace_root(paths: list[str], hidden: list[str]) -> None:
         else:
             os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY))
-        call(
-            "mount", source.encode(), target.encode(), None, ctypes.c_ulong(MS_BIND | MS_REC), None
-        )
+        bind = ctypes.c_ulong(MS_BIND | MS_REC)
+        call("mount", source.encode(), target.encode(), None, bind, None)
     for path in hidden:
         _mount_empty(stage + path)
     os.chdir(stage)
@@ -80,15 +76,8 @@ def _replace_root(paths: list[str], hidden: list[str]) -> None:
     call("umount2", b".", MNT_DETACH)
     os.chdir("/")
     attributes = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
-    call(
-        "syscall",
-        SYS_MOUNT_SETATTR,
-        -1,
-        b"/",
-        AT_RECURSIVE,
-        ctypes.byref(attributes),
-        ctypes.sizeof(attributes),
-    )
+    size = ctypes.sizeof(attributes)
+    call("syscall", SYS_MOUNT_SETATTR, -1, b"/", AT_RECURSIVE, ctypes.byref(attributes), size)
 
 
 def _mount_empty(folder: str) -> None:
@@ -123,7 +112,7 @@ class Divider:
         self.works = LINUX and succeeds(self._there_and_back)
 
     def fork(self) -> int:
-        """As `os.fork`. The child is the first of its namespace: all in it end with it."""
+        """Fork as `os.fork` does. The child is its namespace's first: all in it end with it."""
         if not self.works:
             return os.fork()
         self._leave()
@@ -145,7 +134,7 @@ class Divider:
 
 
 def spare_user() -> int | None:
-    """A user id that owns nothing, for completions; None where this process may not change its own.
+    """Return a user id that owns nothing, or None where this process may not change its own.
 
     Each runner picks another one: the kernel counts processes by user.
     """
@@ -158,7 +147,7 @@ def spare_user() -> int | None:
 
 
 def can_read(folder: str, user: int | None) -> bool:
-    """Whether a completion that runs as `user` could list a folder."""
+    """Return whether a completion that runs as `user` could list a folder."""
 
     def attempt() -> None:
         drop_rights(user)
@@ -215,15 +204,25 @@ def guard() -> None:
     Only Python's own library may be read, for imports.
     """
     library = tuple(os.path.abspath(path) + os.sep for path in sys.path if path)
-    families = {"os", "socket", "subprocess", "ctypes", "shutil", "signal", "pty", "mmap"} | {
-        "_posixsubprocess",
-        "fcntl",
-        "resource",
-        "syslog",
-        "tempfile",
-        "urllib",
-        "webbrowser",
-    }
+    families = set(
+        [
+            "os",
+            "socket",
+            "subprocess",
+            "ctypes",
+            "shutil",
+            "signal",
+            "pty",
+            "mmap",
+            "_posixsubprocess",
+            "fcntl",
+            "resource",
+            "syslog",
+            "tempfile",
+            "urllib",
+            "webbrowser",
+        ]
+    )
 
     def in_library(path: object) -> bool:
         return isinstance(path, str) and (os.path.normpath(path) + os.sep).startswith(library)

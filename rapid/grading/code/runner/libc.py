@@ -23,7 +23,7 @@ def call(name: str, *arguments: object) -> int:
 
 
 def succeeds(attempt: Callable[[], None]) -> bool:
-    """Whether `attempt` raises no OSError, tried in a child because it cannot be undone."""
+    """Return whether `attempt` raises no OSError, tried in a child because it cannot be undone."""
     child = os.fork()
     if child == 0:
         try:

@@ -2,8 +2,8 @@
 /**
  * The author elaborates `statement` followed by `proof` and exports what came of it (export.js).
  *
- * The proof text is an adversary's, and elaborating it may run code of his: nothing that leaves this
- * process is believed. What is refused here saves the judge's time and gives a refusal its reason;
+ * The proof text is an adversary's, and elaborating it may run code of his: nothing that leaves
+ * this process is believed. What is refused here saves the judge's time and gives a refusal its reason;
  * no verdict rests on it.
  *
  * 1. The text is one theorem, from its first to its last byte.

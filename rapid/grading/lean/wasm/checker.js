@@ -5,8 +5,8 @@
  *   node checker.js ROLE FOLDER IMAGE SCRATCH
  *
  * ROLE is `author`, which elaborates a proof and writes down what it came to (author.js), or
- * `judge`, which never sees the proof's text and decides (judge.js). FOLDER holds lean.js, lean.wasm
- * and lib/ (install.py); IMAGE is a file that is read, or made by way of SCRATCH (memory.js).
+ * `judge`, which never sees the proof's text and decides (judge.js). FOLDER holds lean.js,
+ * lean.wasm and lib/ (install.py). IMAGE is read, or made by way of SCRATCH (memory.js).
  *
  * Requests and answers are JSON lines; a line with a field `bytes` is followed by as many bytes.
  *

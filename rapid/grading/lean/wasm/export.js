@@ -39,7 +39,7 @@ const MAX_LINES = 2000000; // a proof has some thousand
 
 const codePoints = (text) => Array.from(text, (character) => character.codePointAt(0));
 
-/** Writes what lies in the memory of `runtime`, whatever it is: the reader is who must be strict. */
+/** Writes what lies in the memory of `runtime`, whatever it is: the reader must be strict. */
 class Exporter {
   constructor(runtime) {
     this.rt = runtime;
@@ -179,8 +179,8 @@ class Exporter {
 }
 
 /**
- * Export the `type` or the `value` (`part`) of a theorem that was elaborated in `environment`, after
- * the constants that the theorem rests on and the header lacks, each after those that it uses.
+ * Export the `type` or the `value` (`part`) of a theorem that was elaborated in `environment`,
+ * after the constants that the theorem rests on and the header lacks, in order of use.
  */
 function exported(lean, environment, theorem, part) {
   const { rt } = lean;

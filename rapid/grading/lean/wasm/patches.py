@@ -1,4 +1,4 @@
-"""What is changed in the JavaScript half of the published WebAssembly Lean, and why.
+"""Changes to the JavaScript half of the published WebAssembly Lean, each with its reason.
 
 The package runs as published, but a file takes it minutes and 3.5 GB. Nearly all of that is
 book-keeping for the 200,000 functions that its dynamic linker could be asked for and is not:
@@ -63,7 +63,7 @@ class PatchFailed(ValueError):
 
 
 def patch_lean_js(source: str) -> str:
-    """lean.js, made to start in seconds (89 MB of text become 0.7 MB).
+    """Return lean.js, made to start in seconds (89 MB of text become 0.7 MB).
 
     Raises:
         PatchFailed: where a patch does not apply exactly once.
@@ -77,13 +77,13 @@ def patch_lean_js(source: str) -> str:
 
 
 def patches_digest() -> str:
-    """SHA-256 of what is changed, whatever is said about it."""
+    """Return the SHA-256 of what is changed, whatever is said about it."""
     changes = [(patch.old, patch.new) for patch in PATCHES]
     return hashlib.sha256(repr((EXPORTS_DROPPED, changes)).encode()).hexdigest()
 
 
 def drop_unused_exports(source: str) -> str:
-    """Keep a JavaScript variable only for those exports that the rest of lean.js uses.
+    """Return lean.js with a variable for those exports only that the rest of it uses.
 
     `var _a,_b,...;function assignWasmExports(wasmExports){_a=Module["_a"]=wasmExports["a"];...}`
     names all 200,000: that is 88 of the file's 89 MB.

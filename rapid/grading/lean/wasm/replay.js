@@ -65,8 +65,8 @@ class Replayer {
   }
 
   /**
-   * Read `bytes`. Each constant goes to `declare(components, declaration)`, a Declaration, in order.
-   * Returns the expression of the last line. Throws a Refusal with the line that is not of its form.
+   * Read `bytes`. Each constant goes to `declare(components, declaration)`, in order.
+   * Return the expression of the last line. Throw a Refusal with the line that is not well formed.
    */
   read(bytes, declare) {
     const lines = bytes.toString('latin1').split('\n'); // other characters are in no right line
@@ -102,8 +102,8 @@ class Replayer {
     }
     const [op, ...items] = Array.isArray(read) ? read : [];
     const form = LINES.get(op);
-    const isRight = form?.length === items.length && form.every((kind, i) => this.is(kind, items[i]));
-    if (!isRight) throw refusal(number);
+    const fits = form?.length === items.length && form.every((kind, i) => this.is(kind, items[i]));
+    if (!fits) throw refusal(number);
     return read;
   }
 
@@ -219,8 +219,8 @@ class Replayer {
 }
 
 /**
- * A Declaration, for the kernel. Whatever it was, it is made as a safe one. `head` are its name, the
- * list of its universe parameters, type and value, which it then owns.
+ * A Declaration, for the kernel. Whatever it was, it is made as a safe one. `head` are its name,
+ * the list of its universe parameters, type and value, which it then owns.
  */
 function declarationOf(rt, op, head, hint) {
   const { x } = rt;

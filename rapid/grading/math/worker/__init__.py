@@ -1,1 +1,1 @@
-"""What runs in the math grader's process. It is started by path and imports nothing of `rapid`."""
+"""The math grader's process. It is started by path and imports nothing of `rapid`."""

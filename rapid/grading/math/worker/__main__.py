@@ -1,4 +1,4 @@
-"""Compares mathematical answers, one JSON line in and one word out: the process behind the grader.
+"""Compares mathematical answers for the grader: one JSON line in, one word out.
 
     python worker SOCKET_FD MEMORY_BYTES
 
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 class Child:
-    """Compares until a question kills it. Its successor has nothing to import, and starts at once."""
+    """Compares until a question kills it. Its successor starts at once, with nothing to import."""
 
     def __init__(self, connection: socket.socket, memory: int):
         self.link, theirs = socket.socketpair()
@@ -62,11 +62,11 @@ class Child:
         theirs.close()
 
     def has_ended(self) -> bool:
-        """Whether it died while nobody asked. It says nothing unasked: what is to be read is its end."""
+        """Return whether it died unasked: it says nothing then, so only its end can be read."""
         return bool(select.select([self.link], [], [], 0)[0])
 
     def ask(self, line: str, connection: socket.socket) -> str:
-        """The reason; "" when the child ended, which it does too when nobody awaits it any longer."""
+        """Return the reason; "" when the child ended, also because nobody waits any longer."""
         with contextlib.suppress(ConnectionError):
             self.link.sendall(line.encode())
             watch = select.poll()
@@ -78,7 +78,7 @@ class Child:
         return ""
 
     def end(self) -> str:
-        """Wait for the child, which ends with its link; why it did not answer."""
+        """Wait for the child, which ends with its link. Return why it did not answer."""
         self.link.close()
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         if status in (-signal.SIGKILL, -signal.SIGTERM):  # no answer can do that
@@ -96,7 +96,7 @@ def serve(link: socket.socket) -> None:
 
 
 def shed(memory: int) -> None:
-    """Give up what comparing does not need. Nothing runs an answer; this is for the day one is run."""
+    """Give up what comparing does not need, in case an answer is ever run, which none is."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it would be inherited, if ignored
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     with contextlib.suppress(ValueError):  # macOS does not limit the address space

@@ -1,4 +1,4 @@
-"""Whether two mathematical answers are the same, and why not.
+"""Decides whether two mathematical answers are the same, and why not.
 
 math_verify's `verify` decides whether two expressions are the same. Two things stand before it:
 
@@ -22,7 +22,7 @@ from sympy.core.function import AppliedUndef
 
 
 def compare(gold: str, answer: str, question: str) -> str:
-    """The reason of the verdict on an answer: both are what stood in the box."""
+    """Return the reason of the verdict on an answer: both are what stood in the box."""
     try:
         return "passed" if is_same(gold, answer, question) else "wrong_answer"
     except (Unreadable, RecursionError):
@@ -34,7 +34,7 @@ def compare(gold: str, answer: str, question: str) -> str:
 
 
 def is_same(gold: str, answer: str, question: str) -> bool:
-    """Whether an answer says what the known answer says.
+    """Return whether an answer says what the known answer says.
 
     Raises:
         Unreadable: the answer is not an expression.
@@ -123,7 +123,7 @@ def stem(word: str) -> str:
 
 
 def is_unit_allowed(expected: frozenset[str], given: frozenset[str], question: str) -> bool:
-    """Whether an answer in units `given` may stand for one in units `expected`.
+    """Return whether an answer in units `given` may stand for one in units `expected`.
 
     A unit may be left out, or named where the known answer has none. One that is not in `MEASURES`
     has to stand in the question.
@@ -172,7 +172,7 @@ same = functools.partial(verify, timeout_seconds=None, numeric_precision=30)  # 
 
 
 def is_equal(gold: str, answer: str) -> bool:
-    """Whether two normalized formulas are the same to a mathematician.
+    """Return whether two normalized formulas are the same to a mathematician.
 
     Raises:
         Unreadable: the answer is not an expression, and the known answer is one.
@@ -199,7 +199,7 @@ def mixes_cases(formula: str) -> bool:
 
 
 def is_false(tree: Basic | MatrixBase) -> bool:
-    """Whether it says that 7 = 5: `verify` looks at the right side alone."""
+    """Return whether it says that 7 = 5: `verify` looks at the right side alone."""
     numeric = (e for e in tree.atoms(Eq) if not (e.free_symbols or e.atoms(AppliedUndef)))
     return not all(same(equation.lhs, equation.rhs) for equation in numeric)
 
@@ -223,19 +223,19 @@ def is_same_tree(gold: Basic, given: Basic, gold_braces: bool, braces: bool) -> 
 
 
 def elements(tree: Basic) -> tuple:
-    """Of a list or set as it is written."""
+    """Return the elements of a list or set as it is written."""
     return tuple(getattr(tree, "_unsorted_args", tree.args))
 
 
 def in_order(tree: Basic) -> Basic:
-    """A pair that was read as an open interval, or a list, as a tuple."""
+    """Return a pair that was read as an open interval, or a list, as a tuple."""
     if isinstance(tree, Interval):
         return Tuple(tree.start, tree.end) if tree.left_open and tree.right_open else tree
     return Tuple(*elements(tree))
 
 
 def is_without_solution(equation: Eq) -> bool:
-    """Then `verify` finds the same solutions in every other equation without one."""
+    """Return whether an equation has no solution; `verify` takes all such for the same."""
     try:
         return not solve(equation)
     except Exception:  # nor did `verify` solve it
@@ -243,14 +243,14 @@ def is_without_solution(equation: Eq) -> bool:
 
 
 def decimals(gold: Basic | MatrixBase) -> int:
-    """Decimal places that a decimal fraction has to have right: six digits, or all if it ends."""
+    """Return how many decimal places have to be right: six digits, or all if the gold ends."""
     numbers = list(values(gold))
     smallest = min((abs(float(number)) for number in numbers if number != 0), default=1.0)
     return (12 if all(map(ends, numbers)) else 6) + max(0, -1 - floor(log10(smallest)))
 
 
 def values(tree: Basic | MatrixBase) -> Iterator[Basic]:
-    """The finite numbers that an answer consists of."""
+    """Return the finite numbers that an answer consists of."""
     if isinstance(tree, (*COLLECTION, MatrixBase)):
         for part in tree.flat() if isinstance(tree, MatrixBase) else tree.args:
             yield from values(part)
@@ -259,5 +259,5 @@ def values(tree: Basic | MatrixBase) -> Iterator[Basic]:
 
 
 def ends(number: Basic) -> bool:
-    """Whether it has finitely many decimal places."""
+    """Return whether it has finitely many decimal places."""
     return number.is_Float or (number.is_Rational and 10 ** number.q.bit_length() % number.q == 0)

@@ -1,4 +1,4 @@
-"""What an answer leaves to be worked out: 34+57 equals 91, and answers nothing.
+"""Finds what an answer leaves to be worked out: 34+57 equals 91, and answers nothing.
 
 An answer is judged as it is written, by its parse tree, before anything evaluates it. Every answer
 may have these forms:
@@ -136,7 +136,7 @@ def of_root(part: Term) -> Iterator[str]:
 
 
 def is_power(part: Term) -> bool:
-    """Whether a term is a number to some power that is a number."""
+    """Return whether a term is a number to some power that is a number."""
     return part.kind == "^" and not any(map(letters, part.parts))
 
 
@@ -209,7 +209,7 @@ def content(part: Term) -> Fraction:
 
 
 def is_worked_out(gold: str, answer: str, question: str) -> bool:
-    """Whether an answer leaves no more to do than the known answer, and is not copied.
+    """Return whether an answer leaves no more to do than the known answer, and is not copied.
 
     Args:
         gold: the known answer, normalized.
@@ -249,13 +249,13 @@ def said(whole: Term, is_equation: bool) -> Term:
 
 
 def is_name(part: Term) -> bool:
-    """Whether a term is a variable or a function of variables, f(x)."""
+    """Return whether a term is a variable or a function of variables, f(x)."""
     applied = part.parts and all(isinstance(p, Term) and p.kind == "name" for p in part.parts)
     return part.kind == "name" or (applied and part.kind.isalpha() and len(part.kind) == 1)
 
 
 def is_copied(expected: Term, found: Term, question: str) -> bool:
-    """Whether the answer stands in the question, in another form than the known answer has.
+    """Return whether the answer stands in the question, in another form than the known answer has.
 
     \\sqrt{8} equals 2\\sqrt{2}, but is no answer to "Simplify \\sqrt{8}". An integer may be the
     answer and stand in the question too.
