@@ -204,25 +204,9 @@ def guard() -> None:
     Only Python's own library may be read, for imports.
     """
     library = tuple(os.path.abspath(path) + os.sep for path in sys.path if path)
-    families = set(
-        [
-            "os",
-            "socket",
-            "subprocess",
-            "ctypes",
-            "shutil",
-            "signal",
-            "pty",
-            "mmap",
-            "_posixsubprocess",
-            "fcntl",
-            "resource",
-            "syslog",
-            "tempfile",
-            "urllib",
-            "webbrowser",
-        ]
-    )
+    families = {"os", "socket", "subprocess", "ctypes", "shutil", "signal", "pty", "mmap"}
+    families |= {"_posixsubprocess", "fcntl", "resource", "syslog", "tempfile"}
+    families |= {"urllib", "webbrowser"}
 
     def in_library(path: object) -> bool:
         return isinstance(path, str) and (os.path.normpath(path) + os.sep).startswith(library)
