@@ -7,7 +7,7 @@ the time it is compared. Knowing no expected output, it can forge nothing but a 
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 from rapid.grading import verdicts
@@ -110,7 +110,7 @@ class _Comparison:
 
     reference: Reference
     right: int = 0  # outputs so far, all of them right
-    failure: str | None = field(default=None)
+    failure: str | None = None
 
     def receive(self, line: bytes) -> bool:
         """Take one line from the child. Return whether more should follow."""
@@ -134,26 +134,15 @@ class _Comparison:
         return self.right < len(self.reference.expected)
 
     def _agrees(self, output: Any) -> bool:
-        reference, index = self.reference, self.right
-        return oracle.agrees(
-            reference.entry_point,
-            reference.inputs[index],
-            output,
-            reference.expected[index],
-            reference.tolerances[index],
-        )
+        known, index = self.reference, self.right
+        call, expected = known.inputs[index], known.expected[index]
+        return oracle.agrees(known.entry_point, call, output, expected, known.tolerances[index])
 
     def reason(self, ending: str) -> str:
         """Return the verdict's reason, given how the job ended."""
-        if ending == STOPPED:
-            return self.failure or verdicts.PASSED
-        return _ENDINGS[ending]
+        return (self.failure or verdicts.PASSED) if ending == STOPPED else _ENDINGS[ending]
 
 
 # A child may say why it failed. That it passed, or was not graded, is not for it to say.
 _CHILD_REASONS = verdicts.REASONS - {verdicts.PASSED, verdicts.TIMEOUT, verdicts.INFRASTRUCTURE}
-_ENDINGS = {
-    ENDED: verdicts.CRASHED,
-    TIMED_OUT: verdicts.TIMEOUT,
-    FLOODED: verdicts.WRONG_ANSWER,
-}
+_ENDINGS = {ENDED: verdicts.CRASHED, TIMED_OUT: verdicts.TIMEOUT, FLOODED: verdicts.WRONG_ANSWER}

@@ -125,11 +125,8 @@ class Sandbox:
             SandboxError: no layer works, or not the one asked for.
         """
         self._start()
-        log.log(
-            logging.WARNING if self.layer == UNSAFE_LAYER else logging.INFO,
-            "code sandbox: %s",
-            self.walls(),
-        )
+        level = logging.WARNING if self.layer == UNSAFE_LAYER else logging.INFO
+        log.log(level, "code sandbox: %s", self.walls())
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -51,11 +51,7 @@ class LeanChecker:
     """
 
     def __init__(
-        self,
-        timeout: float,
-        header: str = "",
-        backend: Backend | None = None,
-        unsafe: bool = False,
+        self, timeout: float, header: str = "", backend: Backend | None = None, unsafe: bool = False
     ):
         if not timeout > 0:
             raise ValueError(f"timeout is {timeout}, which is no time")

@@ -103,13 +103,17 @@ def find_native() -> Backend | None:
     if program is None:
         return None
     try:
-        command = [program, "--version"]
-        shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        shown = output(program, "--version")
     except (OSError, subprocess.SubprocessError):
         return None
-    words = shown.stdout.replace(",", " ").split()  # Lean (version 4.28.0, x86_64..., Release)
+    words = shown.replace(",", " ").split()  # Lean (version 4.28.0, x86_64..., Release)
     version = words[words.index("(version") + 1] if "(version" in words else "unknown"
     return Backend("native", version, Path(program).parent)
+
+
+def output(*command: str) -> str:
+    """Return what a command prints; raise OSError or SubprocessError where it fails."""
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 @cache
@@ -121,10 +125,9 @@ def toolchain(backend: Backend) -> Path:
     """
     command = [str(backend.folder / "lean"), "--print-prefix"]
     try:
-        shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        return Path(output(*command).strip()).resolve()
     except (OSError, subprocess.SubprocessError) as error:
         raise LeanUnavailable(f"{' '.join(command)} failed: {error}") from error
-    return Path(shown.stdout.strip()).resolve()
 
 
 def native_checker() -> Path:
@@ -281,8 +284,7 @@ def find_node() -> str:
 def node_version(program: str) -> int:
     """Return the major version of a node; 0 where it does not run."""
     try:
-        shown = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60)
-        return int(shown.stdout.strip().removeprefix("v").split(".")[0])
+        return int(output(program, "--version").strip().removeprefix("v").split(".")[0])
     except (OSError, subprocess.SubprocessError, ValueError):
         return 0
 

@@ -3,13 +3,7 @@
 from typing import TextIO
 
 from rapid.grading.lean.checker import LeanChecker
-from rapid.grading.lean.install import (
-    KINDS,
-    MATHLIB_ADVICE,
-    Backend,
-    LeanUnavailable,
-    ensure_lean,
-)
+from rapid.grading.lean.install import KINDS, MATHLIB_ADVICE, Backend, LeanUnavailable, ensure_lean
 
 TRUE = ("theorem t (a b : Nat) (h : a < b) : a + 1 ≤ b := by", "omega")
 FALSE = ("theorem t : (1 : Nat) = 2 := by", "set_option debug.skipKernelTC true in decide +kernel")

@@ -1,14 +1,13 @@
 """Attacks on the Lean checker: no falsehood is proved, whichever of the author's checks are off."""
 
-import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from rapid.grading import verdicts
-from rapid.grading.lean import LeanChecker, launch
+from rapid.grading.lean import LeanChecker
 from tests.grading.lean import attacks
+from tests.grading.lean.scripts import change_script
 
 # What an author refuses with, and with what each kind of author differs from the one in use.
 AUTHORS = {
@@ -20,16 +19,7 @@ AUTHORS = {
 
 def checker_with(author: str, folder: Path, patch: pytest.MonkeyPatch) -> LeanChecker:
     """A checker whose author is another one; the judge is always the same."""
-    for script in launch.SCRIPTS.glob("*.js"):
-        shutil.copy(script, folder)
-    source = folder / "author.js"
-    text = source.read_text(encoding="utf-8")
-    for pattern, replacement, places in AUTHORS[author]:
-        text, count = re.subn(pattern, replacement, text)
-        assert count == places, pattern
-    source.write_text(text, encoding="utf-8")
-    patch.setattr(launch, "SCRIPTS", folder)
-    patch.setattr(launch, "image_path", lambda *_: folder / "image")
+    change_script("author.js", AUTHORS[author], folder, patch)
     return LeanChecker(timeout=30)
 
 

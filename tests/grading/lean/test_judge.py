@@ -1,12 +1,11 @@
 """The Lean judge on exports that no honest author writes, and the author on options."""
 
-import shutil
-
 import pytest
 
 from rapid.grading import verdicts
 from rapid.grading.lean import LeanChecker, launch
 from tests.grading.lean import attacks
+from tests.grading.lean.scripts import change_script
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +64,8 @@ def test_a_constant_of_a_strange_name_is_that_constant(judge):
 
 def test_a_check_leaves_its_effort_to_no_other(monkeypatch, tmp_path):
     """Lean counts what its kernel allocates: here a limit that the checks reach together."""
-    for script in launch.SCRIPTS.glob("*.js"):
-        shutil.copy(script, tmp_path)
-    source = (tmp_path / "judge.js").read_text(encoding="utf-8")
-    less = source.replace("HEARTBEATS = 200000000", "HEARTBEATS = 3000")
-    assert less != source
-    (tmp_path / "judge.js").write_text(less, encoding="utf-8")
-    monkeypatch.setattr(launch, "SCRIPTS", tmp_path)
-    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+    fewer = [("HEARTBEATS = 200000000", "HEARTBEATS = 3000", 1)]
+    change_script("judge.js", fewer, tmp_path, monkeypatch)
 
     lines = attacks.Lines()
     true, proof = lines.const("True"), lines.const("True", "intro")

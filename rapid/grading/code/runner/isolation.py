@@ -21,6 +21,7 @@ from libc import LINUX, call, succeeds
 # From linux/sched.h, sys/mount.h, linux/mount.h, linux/prctl.h and linux/capability.h.
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x1000_0000, 0x2000_0000, 0x4000_0000
+NAMESPACES = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
 MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 0x1000, 0x4000, 0x4_0000, 2
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, AT_RECURSIVE = 1, 2, 4, 0x8000
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
@@ -40,12 +41,11 @@ def enclose(paths: list[str], hidden: list[str]) -> None:
     Raises:
         OSError: the kernel does not grant it. The process is then in no state to go on.
     """
-    flags = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
     if os.geteuid() == 0:
-        call("unshare", flags)
+        call("unshare", NAMESPACES)
     else:
         user, group = os.geteuid(), os.getegid()
-        call("unshare", flags | CLONE_NEWUSER)
+        call("unshare", NAMESPACES | CLONE_NEWUSER)
         maps = {"uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
         for name, text in ({"setgroups": "deny"} | maps).items():
             with open(f"/proc/self/{name}", "w") as stream:

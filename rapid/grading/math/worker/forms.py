@@ -21,17 +21,7 @@ from math import gcd, lcm, prod
 
 from reading import Unreadable, normalize
 from sympy import Rational, root
-from terms import (
-    NUMBER,
-    Term,
-    is_constant,
-    is_integer,
-    letters,
-    number,
-    subterms,
-    value,
-    written,
-)
+from terms import NUMBER, Term, is_constant, is_integer, letters, number, subterms, value, written
 
 SETS = re.compile(r"\\mathbb|\\emptyset|\\infty|\\\\$|[∅ℕℤℚℝℂ]")  # \\ is left of \{\}
 LISTS = re.compile("interval|(comma|semicolon)_elements")

@@ -1,0 +1,24 @@
+"""Changes the scripts that run in node, for tests of another author or judge."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rapid.grading.lean import launch
+
+Change = tuple[str, str, int]  # pattern, replacement, in how many places
+
+
+def change_script(name: str, changes: list[Change], folder: Path, patch: pytest.MonkeyPatch):
+    """Let Lean run copies of its scripts in `folder`, one of them changed."""
+    for script in launch.SCRIPTS.glob("*.js"):
+        shutil.copy(script, folder)
+    text = (folder / name).read_text(encoding="utf-8")
+    for pattern, replacement, places in changes:
+        text, count = re.subn(pattern, replacement, text)
+        assert count == places, pattern
+    (folder / name).write_text(text, encoding="utf-8")
+    patch.setattr(launch, "SCRIPTS", folder)
+    patch.setattr(launch, "image_path", lambda *_: folder / "image")
