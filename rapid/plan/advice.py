@@ -36,7 +36,7 @@ class Advice:
 def advise(params: Params, plant: Plant) -> list[Advice]:
     """For each model and benchmark that RAPID is run with."""
     pairs = dict.fromkeys(
-        (run.benchmark, run.model) for run in runs(params) if run.algorithm.startswith(RAPID)
+        (run.benchmark, run.model) for run in runs(params) if RAPID.named(run.algorithm)
     )
     return [_advise(params, plant, *pair) for pair in pairs]
 
