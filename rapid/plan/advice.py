@@ -61,7 +61,7 @@ def _advise(params: Params, plant: Plant, benchmark: str, model: str) -> Advice:
 
 
 def _spec(params: Params, benchmark: str, model: str, h: int) -> TrainSpec:
-    run = Run(benchmark=benchmark, model=model, algorithm=f"{RAPID}-H{h}", seed=0)
+    run = Run(benchmark=benchmark, model=model, algorithm=RAPID.at(h), seed=0)
     return train_spec(params, run)
 
 
