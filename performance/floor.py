@@ -13,13 +13,14 @@ The functions run in the process of a loop (`Loop.call`), on the completions of 
 
 import time
 from statistics import median
+from types import SimpleNamespace
 
 import torch
 from torch import nn
 
 from performance.runs import SEED
 from performance.trainers import Setting
-from rapid.objectives import contributes
+from rapid.algorithms import RAPID
 
 FORWARD_AND_BACKWARD = 3  # a backward pass multiplies twice as much as a forward pass
 REPEATS = 5
@@ -64,11 +65,12 @@ def work(trainer, setting: Setting) -> dict[str, float]:
 def _alive(trainer, setting: Setting) -> list[bool]:
     """Which groups of those sampled last contribute to RAPID's gradient."""
     verdicts, eta = trainer.reward_funcs[0].verdicts, getattr(trainer.args, "eta", torch.inf)
+    settings = SimpleNamespace(eta=eta, baseline="group", weighted=True)
     alive = []
     for number, start in enumerate(range(0, len(verdicts), setting.n_step)):
         rewards = torch.tensor(verdicts[start : start + setting.n_step])
         on_policy = number % setting.H == 0
-        some = contributes("rapid", rewards, setting.group, on_policy=on_policy, eta=eta)
+        some = RAPID.contributes(rewards, setting.group, settings, on_policy=on_policy)
         alive += some.tolist()
     return alive
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from rapid import __version__, specs
+from rapid.algorithms import IMITATING
 from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.verdicts import INFRASTRUCTURE
@@ -76,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     stage(
         "train", _train, "train one run of one algorithm",
-        model="folder to start from", data="train.jsonl; for sft samples.jsonl", out="run's folder",
+        model="folder to start from", data=f"train.jsonl; for {IMITATING.name} samples.jsonl", out="run's folder",
     )  # fmt: skip
     stage(
         "evaluate", _evaluate, "evaluate a model on a benchmark's test problems",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from rapid import specs
+from rapid.algorithms.names import imitates
 from rapid.params import Params
 
 STAGES = ("data", "models", "distill", "train", "evaluate", "report")  # as in dvc.yaml
@@ -31,7 +32,7 @@ def jobs(params: Params) -> list[Job]:
     """Every job that the report needs."""
     runs = specs.runs(params)
     evaluations = specs.evaluated(runs)
-    imitated = {run.benchmark: None for run in runs if run.algorithm == "sft"}
+    imitated = {run.benchmark: None for run in runs if imitates(run.algorithm)}
     models = specs.needed(params)
     found = [
         ("data", f"data/{name}", specs.prepare_spec(params, name)) for name in params.benchmarks

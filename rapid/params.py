@@ -1,16 +1,19 @@
 """params.yaml as validated objects: the one door through which everything reads it.
 
 `load` takes the merged YAML (Snakemake's `config`, or files read by `read`) and returns a `Params`, made
-of `rapid.sections`. What a single job depends on is cut out of it in `rapid.specs`.
+of `rapid.sections` and a section for each algorithm that has parameters. What a single job depends on is cut out of it in `rapid.specs`.
 """
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, create_model, model_validator
 
-from rapid.algorithms import RAPID, AlgorithmName, parse
+from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
+from rapid.algorithms.base import Parameters
+from rapid.algorithms.names import AlgorithmName, parse
 from rapid.records import BadInput
 from rapid.sections import (
     STRICT,
@@ -18,18 +21,13 @@ from rapid.sections import (
     BenchmarkName,
     BenchmarkParams,
     Compute,
-    Dapo,
     EvaluationParams,
     Experiment,
     Grading,
-    Grpo,
     ModelName,
-    NaiveGrpo,
     Pretraining,
-    RapidParams,
     Section,
     Seed,
-    Sft,
     Studies,
     Tables,
     Training,
@@ -41,7 +39,9 @@ class BadParams(BadInput):
     """A value in params.yaml that cannot be used. The message names key, value and what is allowed."""
 
 
-class Params(Section):
+class Setting(Section):
+    """The first part of params.yaml; the algorithms' sections follow it, and `Params` follows them."""
+
     data_seed: Seed = Field(description="makes problems, splits and base models")
     compute: Compute
     benchmarks: dict[BenchmarkName, BenchmarkParams] = Field(min_length=1)
@@ -49,11 +49,11 @@ class Params(Section):
     teacher: ModelName
     pretraining: Pretraining
     training: Training
-    grpo: Grpo
-    naive_grpo: NaiveGrpo
-    dapo: Dapo
-    rapid: RapidParams
-    sft: Sft
+
+
+class Params(Setting):
+    """All of params.yaml. What `load` returns also has a field for each algorithm's section."""
+
     evaluation: EvaluationParams
     grading: Grading = STRICT
     tables: Tables
@@ -105,9 +105,6 @@ class Params(Section):
                     "training.micro_batch", micro, f"a multiple of training.group_size, {group}"
                 )
             )
-        if self.sft.batch % self.compute.processes:
-            allowed = f"a multiple of compute.processes, {self.compute.processes}"
-            raise ValueError(not_allowed("sft.batch", self.sft.batch, allowed))
         for name, benchmark in self.benchmarks.items():
             if max(benchmark.pass_at) > self.evaluation.samples:
                 allowed = f"at most evaluation.samples, {self.evaluation.samples}"
@@ -121,23 +118,34 @@ class Params(Section):
     def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
         """All that are run on a benchmark, in the order of the tables."""
         tables = self.tables
-        ratios = [*tables.staleness.H, *([self.rapid.H] if self._is_compared(benchmark) else [])]
-        found = [*tables.main.algorithms, *(f"{RAPID}-H{h}" for h in ratios)]
+        found = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]
+        if benchmark == self.experiment.benchmark:
+            found.append(self.compared)
         if benchmark == tables.families.benchmark:
             found += tables.families.algorithms
         for study in self.studies.compared.values() if self.studies else []:
             found += study.algorithms if study.benchmark == benchmark else []
         return list(dict.fromkeys(found))
 
-    def _is_compared(self, benchmark: BenchmarkName) -> bool:
-        return benchmark == self.experiment.benchmark
+    @property
+    def compared(self) -> AlgorithmName:
+        """The algorithm whose runs `dvc exp show` compares."""
+        return RAPID.at(getattr(self, RAPID.key).H)
+
+    @property
+    def imitation(self) -> Parameters:
+        """The parameters of imitating the teacher, its sampling among them."""
+        return getattr(self, IMITATING.key)
 
     def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
         """Whether an algorithm's batches are whole groups, and there are prompts enough for one."""
         sizes, algorithm = self.benchmarks[benchmark], parse(name)
-        if algorithm.kind == "sft":
-            return
         group = algorithm.changes.group_size or self.training.group_size
+        refused = algorithm.algorithm.refused(self, group)
+        if algorithm.algorithm.imitates:
+            if refused:
+                raise ValueError(not_allowed(*refused))
+            return
         n_step = algorithm.changes.n_step or sizes.n_step
         if n_step % group:
             key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
@@ -150,16 +158,14 @@ class Params(Section):
                 "(H x n_step / group size)"
             )
             raise ValueError(not_allowed(f"benchmarks.{benchmark}.train", sizes.train, allowed))
-        sampled = self.naive_grpo.sampling_batch
-        if algorithm.kind == "naive-grpo" and self.compute.sampler == "vllm" and sampled % group:
-            allowed = f"a multiple of the group size, {group}: vLLM samples whole groups"
-            raise ValueError(not_allowed("naive_grpo.sampling_batch", sampled, allowed))
+        if refused:
+            raise ValueError(not_allowed(*refused))
         self._check_processes(benchmark, name, algorithm.H * n_step)
 
     def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
         """Whether processes can share the completions of an inference batch."""
         compute = self.compute
-        if compute.serves(parse(name).kind):  # as many train as divide them
+        if compute.serves(name):  # as many train as divide them
             if compute.nodes > 1:
                 allowed = f"1 with {name}, whose vLLM server is on the trainer's machine"
                 raise ValueError(not_allowed("compute.nodes", compute.nodes, allowed))
@@ -188,6 +194,19 @@ def _overlay(base: dict, over: dict) -> None:
             base[key] = value
 
 
+@cache
+def _with_sections(*algorithms: str) -> type[Params]:
+    """`Params` with the sections of these algorithms, where params.yaml has them."""
+    found = [ALGORITHMS[name] for name in algorithms]
+    sections: dict[str, Any] = {}
+    for one in sorted(found, key=lambda one: one.imitates):
+        if kind := one.section or one.parameters:
+            required = any(field.is_required() for field in kind.model_fields.values())
+            sections[one.key] = (kind, ... if required else kind())
+    between = create_model("Sections", __base__=Setting, **sections)
+    return create_model("Params", __base__=(Params, between))
+
+
 def load(values: dict) -> Params:
     """Validate merged YAML.
 
@@ -195,7 +214,7 @@ def load(values: dict) -> Params:
         BadParams: with one line for each wrong value: its key, the value, what is allowed.
     """
     try:
-        return Params.model_validate(values)
+        return _with_sections(*ALGORITHMS).model_validate(values)
     except ValidationError as error:
         raise BadParams("\n".join(_explain(item) for item in error.errors())) from None
 

@@ -7,29 +7,19 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
     Tag,
     model_validator,
 )
 
-from rapid.algorithms import (
-    OF_RAPID,
-    AlgorithmName,
-    Baseline,
-    Clip,
-    GroupSize,
-    Positive,
-)
+from rapid.algorithms.base import Precision
+from rapid.algorithms.names import AlgorithmName, GroupSize, parse
 
 BenchmarkName = Literal["mbpp_plus", "math", "minif2f"]
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Precision = Annotated[
-    Literal["float32", "bfloat16"], Field(description="of weights in computation")
-]
 
 
 def not_allowed(key: str, value: Any, allowed: str) -> str:
@@ -124,66 +114,10 @@ class Training(Section):
     precision: Precision = "float32"
 
 
-class Grpo(Section):
-    beta: NonNegativeFloat = Field(description="KL coefficient")
-    epsilon: Annotated[float, Field(gt=0, lt=1, description="clip of the token ratio")]
-
-
-class NaiveGrpo(Section):
-    """GRPO that samples as few completions at a time as it backpropagates (paper, Figure 1)."""
-
-    sampling_batch: PositiveInt = Field(description="completions sampled at a time")
-
-
-class Dapo(Section):
-    epsilon_low: Annotated[float, Field(gt=0, lt=1)]
-    epsilon_high: Annotated[float, Field(gt=0, description="clip-higher: above epsilon_low")]
-    rounds: PositiveInt = Field(
-        description="sampling rounds before a batch without signal is taken"
-    )
-    overlong_buffer: Annotated[float, Field(gt=0, lt=1, description="share of the length limit")]
-
-
-class Rapid(Section):
-    eta: Positive = Field(description="importance weights are clipped to at most eta")
-    clip: Clip = Field(
-        description="where: in the advantage (Algorithm 1), in the gradient's weight too, nowhere"
-    )
-    baseline: Baseline = Field(
-        "group", description="of the advantage: the group's mean, the others' of it, none"
-    )
-    weighted: bool = Field(True, description="by importance; false takes every weight for 1")
-
-
-class RapidParams(Rapid):
-    """RAPID's objective, and the run of it that `dvc exp show` compares."""
-
-    H: PositiveInt = Field(description="optimizer steps an inference batch, of the compared run")
-
-    @property
-    def objective(self) -> Rapid:
-        """What decides a run's result; its H is in its name."""
-        return Rapid(**{name: getattr(self, name) for name in OF_RAPID})
-
-
 class Experiment(Section):
     """What `dvc exp show` compares: RAPID with rapid.H, with the model and seeds of the main table."""
 
     benchmark: BenchmarkName
-
-
-class Sft(Section):
-    learning_rate: PositiveFloat
-    epochs: PositiveInt
-    batch: PositiveInt = Field(description="demonstrations an optimizer step")
-    micro_batch: PositiveInt = Field(
-        description="demonstrations a forward and backward pass, at most"
-    )
-    temperature: PositiveFloat = Field(description="the teacher's")
-    top_p: Annotated[float, Field(gt=0, le=1, description="the teacher's")]
-    samples: PositiveInt = Field(description="teacher completions a prompt; the correct are kept")
-    precision: Precision = "float32"
-    teacher_precision: Precision = "float32"
 
 
 class EvaluationParams(Section):
@@ -228,12 +162,10 @@ class Compute(Section):
             raise ValueError(not_allowed("compute.processes", self.processes, allowed))
         return self
 
-    def serves(self, kind: str) -> bool:
-        """Whether an algorithm of this kind samples from a vLLM server with a GPU of its own.
-
-        The paper's naive GRPO does, where there are GPUs.
-        """
-        return kind == "naive-grpo" and self.sampler == "vllm" and self.device == "gpu"
+    def serves(self, algorithm: AlgorithmName) -> bool:
+        """Whether an algorithm samples from a vLLM server with a GPU of its own."""
+        asks = parse(algorithm).algorithm.samples_from_a_server
+        return asks and self.sampler == "vllm" and self.device == "gpu"
 
 
 class MainTable(Section):

@@ -7,15 +7,15 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import SFTConfig, SFTTrainer
 
+from rapid.algorithms.sft import SftParameters
 from rapid.records import Demonstration
-from rapid.sections import Sft
 from rapid.tasks.prompts import prompt_ids
 
 
 def sft_trainer(
     model: Path,
     demonstrations: list[Demonstration],
-    params: Sft,
+    params: SftParameters,
     common: dict,
     chat: bool = False,
 ) -> SFTTrainer:

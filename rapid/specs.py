@@ -4,25 +4,26 @@ The workflow hands a job its spec and nothing else, so that a change of one numb
 that it reaches and no others; the job writes the spec into its manifest.
 """
 
-from rapid.algorithms import OF_RAPID, RAPID, parse
+from typing import Any
+
+from pydantic import SerializeAsAny, ValidationInfo, field_validator
+
+from rapid.algorithms import RAPID
+from rapid.algorithms.base import Parameters, Precision
+from rapid.algorithms.names import imitates, parse
 from rapid.params import Params
 from rapid.sections import (
     STRICT,
     BenchmarkName,
     Compute,
-    Dapo,
     EvaluationParams,
     Grading,
-    Grpo,
     ModelName,
     ModelParams,
-    Precision,
     Pretraining,
     PublishedModel,
-    Rapid,
     Section,
     Seed,
-    Sft,
     Training,
 )
 
@@ -105,9 +106,18 @@ class TrainSpec(Section):
     n_step: int
     H: int
     training: Training | None
-    objective: Grpo | Dapo | Rapid | Sft | None
+    objective: SerializeAsAny[Parameters] | None
     sampling_batch: int | None  # completions sampled at a time; None: the whole inference batch
     snapshots: int  # models kept on the way
+
+    @field_validator("objective", mode="before")
+    @classmethod
+    def _of_its_algorithm(cls, value: Any, info: ValidationInfo) -> Any:
+        """Read the parameters as those of the run's algorithm."""
+        if not isinstance(value, dict) or "run" not in info.data:
+            return value
+        kind = parse(info.data["run"].algorithm).algorithm.parameters or Parameters
+        return kind.model_validate(value)
 
 
 class EvaluateSpec(Section):
@@ -125,7 +135,7 @@ class EvaluateSpec(Section):
 def runs(params: Params) -> list[Run]:
     """Every training run that the tables need, without repetition."""
     main, families = params.tables.main, params.tables.families
-    sweep = [f"{RAPID}-H{h}" for h in params.tables.staleness.H]
+    sweep = [RAPID.at(h) for h in params.tables.staleness.H]
     found = [
         Run(benchmark=benchmark, model=main.model, algorithm=algorithm, seed=seed)
         for benchmark in params.benchmarks
@@ -146,7 +156,7 @@ def compared(params: Params) -> list[Run]:
         Run(
             benchmark=params.experiment.benchmark,
             model=params.tables.main.model,
-            algorithm=f"{RAPID}-H{params.rapid.H}",
+            algorithm=params.compared,
             seed=seed,
         )
         for seed in params.tables.main.seeds
@@ -202,7 +212,7 @@ def _is_pretrained(params: Params, benchmark: str) -> bool:
 def needed(params: Params) -> list[ModelName]:
     """The models that the tables and the studies need."""
     trained = [*runs(params), *studied(params)]
-    teachers = [params.teacher for run in trained if run.algorithm == "sft"]
+    teachers = [params.teacher for run in trained if imitates(run.algorithm)]
     return list(dict.fromkeys([*(run.model for run in trained), *teachers]))
 
 
@@ -243,29 +253,25 @@ def distill_spec(params: Params, benchmark: str) -> DistillSpec:
         compute=_single(params.compute),
         chat=_chat(params, params.teacher),
         tensor_parallel=getattr(params.models[params.teacher], "tensor_parallel", 1),
-        precision=params.sft.teacher_precision,
-        temperature=params.sft.temperature,
-        top_p=params.sft.top_p,
-        samples=params.sft.samples,
+        precision=params.imitation.teacher_precision,
+        temperature=params.imitation.temperature,
+        top_p=params.imitation.top_p,
+        samples=params.imitation.samples,
         **_limits(params, benchmark),
     )
 
 
 def served(spec: Section) -> bool:
     """Whether a job samples from a vLLM server."""
-    return isinstance(spec, TrainSpec) and spec.compute.serves(parse(spec.run.algorithm).kind)
+    return isinstance(spec, TrainSpec) and spec.compute.serves(spec.run.algorithm)
 
 
 def train_spec(params: Params, run: Run) -> TrainSpec:
-    algorithm = parse(run.algorithm)
-    kind, changes = algorithm.kind, algorithm.changes
-    objectives = {
-        "sft": params.sft,
-        "grpo": params.grpo,
-        "naive-grpo": params.grpo,
-        "dapo": params.dapo,
-        RAPID: params.rapid.objective.model_copy(update=changes.within(OF_RAPID)),
-    }
+    name = parse(run.algorithm)
+    algorithm, changes = name.algorithm, name.changes
+    objective = algorithm.objective(params)
+    if objective:
+        objective = objective.model_copy(update=changes.within(type(objective).model_fields))
     training = params.training.model_copy(
         update=changes.within(("group_size", "epochs", "learning_rate"))
     )
@@ -278,10 +284,10 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
         compute=params.compute,
         chat=_chat(params, run.model),
         n_step=n_step,
-        H=algorithm.H,
-        training=None if kind == "sft" else training,
-        objective=objectives.get(kind),
-        sampling_batch=params.naive_grpo.sampling_batch if kind == "naive-grpo" else None,
+        H=name.H,
+        training=None if algorithm.imitates else training,
+        objective=objective,
+        sampling_batch=algorithm.sampling_batch(params),
         snapshots=changes.snapshots or 0,
         **_limits(params, run.benchmark),
     )

@@ -1,13 +1,11 @@
 """The training stage: one run of one algorithm, from a model's folder to a run's folder."""
 
 import shutil
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 
-from rapid.algorithms import parse
+from rapid.algorithms.names import parse
 from rapid.grading.verdicts import REASONS
 from rapid.launch import is_main
 from rapid.provenance import commit, hardware, peak_memory_mb, write_manifest
@@ -52,7 +50,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     from rapid.recorder import Snapshots, StepRecorder
 
     recorder = StepRecorder()
-    make = _sft if spec.run.algorithm == "sft" else _rl
+    make = _sft if parse(spec.run.algorithm).algorithm.imitates else _rl
     trainer, counted = make(spec, task, model, data, folder, recorder)
     if clock := getattr(trainer, "clock", None):
         recorder.clock = clock.seconds
@@ -82,7 +80,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
 
 def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
-    empty = spec.run.algorithm == "sft" and not data.stat().st_size
+    empty = parse(spec.run.algorithm).algorithm.imitates and not data.stat().st_size
     return "the teacher solved none of the training problems" if empty else ""
 
 
@@ -105,7 +103,7 @@ def _write(
 
 
 def _token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
-    """One completion of the last step that was run, with a reward where there is such; RAPID's only."""
+    """One completion of the last step that was run, with a reward where there is one."""
     step, piece, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
     if "behavior_logp" not in piece or logp.shape != piece["behavior_logp"].shape:
         return None  # on-policy, where all weights are 1; or a process has a part of a group only
@@ -208,7 +206,6 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     import torch
     from datasets import Dataset
     from transformers import AutoTokenizer
-    from trl.rewards import get_soft_overlong_punishment
 
     from rapid.training import RapidConfig, RapidTrainer
 
@@ -226,28 +223,12 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         texts = [c[0]["content"] for c in completions] if spec.chat else completions
         return [grader.grade(problems[i], text).reward for i, text in zip(id, texts, strict=True)]
 
-    rewards, extra = [accuracy], {}
-    match parse(spec.run.algorithm).kind:
-        case "pg":
-            extra = {"objective": "pg"}
-        case "grpo" | "naive-grpo":
-            extra = {"objective": "grpo", "beta": objective.beta, "epsilon": objective.epsilon}
-            extra["sampling_batch_size"] = spec.sampling_batch
-        case "dapo":
-            extra = {
-                "objective": "dapo",
-                "epsilon": objective.epsilon_low,
-                "epsilon_high": objective.epsilon_high,
-                "dynamic_sampling_rounds": objective.rounds,
-            }
-            length = spec.max_completion_length
-            buffer = max(1, round(objective.overlong_buffer * length))
-            rewards = _with_penalty(accuracy, get_soft_overlong_punishment(length, buffer))
-        case _:
-            extra = {"objective": "rapid", **objective.model_dump()}
+    algorithm = parse(spec.run.algorithm).algorithm
     config = RapidConfig(
         **_arguments(spec, folder),
-        **extra,
+        **algorithm.arguments(objective),
+        objective=algorithm.name,
+        sampling_batch_size=spec.sampling_batch,
         H=spec.H,
         n_step=spec.n_step,
         num_generations=training.group_size,
@@ -261,7 +242,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     )
     trainer = RapidTrainer(
         str(model),
-        rewards,
+        algorithm.rewards(objective, spec.max_completion_length, accuracy),
         args=config,
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
@@ -278,21 +259,3 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         return {"completions": sums[0], "reasons": reasons}
 
     return trainer, counted
-
-
-def _with_penalty(reward: Callable, penalty: Callable) -> list[Callable]:
-    """A reward and a penalty beside it, which a completion without reward does not have either.
-
-    The trainer calls both for the same completions, one after the other in one thread.
-    """
-    last = threading.local()
-
-    def accuracy(**columns) -> list[float | None]:
-        last.rewards = reward(**columns)
-        return last.rewards
-
-    def overlong(**columns) -> list[float | None]:
-        penalties = zip(last.rewards, penalty(**columns), strict=True)
-        return [None if rewarded is None else penalized for rewarded, penalized in penalties]
-
-    return [accuracy, overlong]

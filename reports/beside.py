@@ -39,11 +39,11 @@ def ratios(params: Params, frame: pd.DataFrame) -> Table:
     rapids = next(iter(fields.values())).rapids
     rows = []
     for name in rapids:
-        h = name.removeprefix("rapid-H")
+        h = paper.ratio(name)
         found = [_runtimes(benchmark, field, name) for benchmark, field in fields.items()]
         rows.append(Row(f"Runtime, H={h} / fastest", found))
     for position, name in enumerate(rapids):
-        h = name.removeprefix("rapid-H")
+        h = paper.ratio(name)
         found = [_accuracies(benchmark, field, name) for benchmark, field in fields.items()]
         rows.append(
             Row(f"Pass@1, H={h} {formats.MINUS} most accurate", found, section=position == 0)

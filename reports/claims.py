@@ -159,7 +159,7 @@ def _faster(about: str, params: Params, benchmark: str, field: Field, limit: flo
 def _naive(params: Params, benchmark: str, field: Field) -> Finding:
     limit = 1 - paper.said("naive_saving")
     printed = formats.ratio(limit)
-    naive = "naive-grpo" if field.mean("naive-grpo", "runtime") is not None else None
+    naive = paper.NAIVE if field.mean(paper.NAIVE, "runtime") is not None else None
     rapid = fastest(params, field)
     # As printed: the paper's own figure is rounded to a percent.
     return _ratio(SAVES_OF_NAIVE, benchmark, printed, field, rapid, naive, limit + 0.005)

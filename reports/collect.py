@@ -12,7 +12,8 @@ from typing import TypeVar
 import pandas as pd
 from pydantic import ValidationError
 
-from rapid.algorithms import RAPID, parse
+from rapid.algorithms import RAPID
+from rapid.algorithms.names import parse
 from rapid.evaluate import mean_pass_at_k
 from rapid.params import Params
 from rapid.provenance import MANIFEST
@@ -179,5 +180,4 @@ def _finite(value: float | None) -> float:
 
 def _batches(algorithm: str) -> float:
     """H of RAPID, NaN of the others."""
-    found = None if algorithm == BASE else parse(algorithm)
-    return float(found.H) if found and found.kind == RAPID else math.nan
+    return float(parse(algorithm).H) if RAPID.named(algorithm) else math.nan

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from rapid.algorithms import ALGORITHMS, RAPID
 from rapid.evaluate import pass_at_k
 from rapid.specs import BASE
 from reports.bootstrap import Estimate, estimate
@@ -11,7 +12,7 @@ from reports.statistics import Ratio, paired_ratio, spread
 
 SHARES, DIFFERENCES = (0.0, 1.0), (-1.0, 1.0)
 # Their runtime is shown but wins nothing: the one does not train, the other does not explore.
-UNRANKED_RUNTIME = (BASE, "sft")
+UNRANKED_RUNTIME = (BASE, *(name for name, one in ALGORITHMS.items() if one.imitates))
 
 
 def scores(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -70,7 +71,7 @@ class Field:
 
     @property
     def rapids(self) -> list[str]:
-        return [name for name in self.algorithms if name.startswith("rapid-")]
+        return [name for name in self.algorithms if RAPID.named(name)]
 
     @property
     def baselines(self) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rapid.algorithms import parse
+from rapid.algorithms.names import parse
 from rapid.evaluate import CURVE
 from rapid.records import BadRow, CurvePoint, read_jsonl
 from reports.collect import BadRun

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from rapid.algorithms import parse
+from rapid.algorithms import RAPID
+from rapid.algorithms.names import parse
 from rapid.params import Params
 from rapid.specs import BASE
-from reports import cells, compare, formats, notes
+from reports import cells, compare, formats, notes, paper
 from reports.cells import Metric
 from reports.compare import Field
 from reports.statistics import holm
@@ -26,9 +27,9 @@ def tables(params: Params, frame: pd.DataFrame) -> list[Table]:
 
 def algorithms(params: Params) -> list[str]:
     """Of Table 1, and last RAPID at every H of Tables 1 and 3, by H."""
-    others = [name for name in params.tables.main.algorithms if not name.startswith("rapid-")]
-    named = {name for name in params.tables.main.algorithms if name.startswith("rapid-")}
-    named |= {f"rapid-H{h}" for h in params.tables.staleness.H}
+    others = [name for name in params.tables.main.algorithms if not RAPID.named(name)]
+    named = set(filter(RAPID.named, params.tables.main.algorithms))
+    named |= set(map(RAPID.at, params.tables.staleness.H))
     return [*others, *sorted(named, key=lambda name: (parse(name).H, name))]
 
 
@@ -102,7 +103,7 @@ def comparisons(params: Params, frame: pd.DataFrame) -> Table:
         name: [*accuracy(params, name), Metric("Runtime", "runtime", formats.duration)]
         for name in params.benchmarks
     }
-    rapids = [name for name in algorithms(params) if name.startswith("rapid-")]
+    rapids = list(filter(RAPID.named, algorithms(params)))
     entries = [(kind, rapid) for kind in STRONGEST for rapid in rapids]
     found = [
         [
@@ -114,7 +115,7 @@ def comparisons(params: Params, frame: pd.DataFrame) -> Table:
     ps = [one.p for row in found for group in row for one in group]
     rows = []
     for (kind, rapid), row in zip(entries, found, strict=True):
-        label = f"H={rapid.removeprefix('rapid-H')}, {kind}"
+        label = f"H={paper.ratio(rapid)}, {kind}"
         shown = [[_with_p(one) for one in group] for group in row]
         rows.append(Row(label, shown, section=rapid == rapids[0] and bool(rows)))
     return Table(

@@ -4,19 +4,12 @@ import re
 
 import pandas as pd
 
+from rapid.algorithms.names import parse
 from rapid.grading.verdicts import INFRASTRUCTURE
 from rapid.specs import BASE
 from reports.formats import listing
 
 BENCHMARKS = {"mbpp_plus": "MBPP+", "math": "MATH", "minif2f": "MiniF2F"}
-ALGORITHMS = {
-    BASE: "Base",
-    "sft": "SFT",
-    "grpo": "GRPO",
-    "naive-grpo": "naive GRPO",
-    "pg": "PG",
-    "dapo": "DAPO",
-}
 STALENESS = (
     "Stale: the clipped importance weight in log scale, its absolute value averaged over optimizer "
     "steps."
@@ -41,8 +34,10 @@ def benchmark(name: str) -> str:
 def algorithm(name: str) -> str:
     """rapid-H8,eta=4 -> RAPID (H=8), eta = 4."""
     plain, *changes = name.split(",")
-    ratio = re.fullmatch(r"rapid-H(\d+)", plain)
-    title = f"RAPID (H={ratio[1]})" if ratio else ALGORITHMS.get(plain, plain)
+    try:
+        title = "Base" if plain == BASE else parse(plain).label
+    except ValueError:
+        title = plain
     return ", ".join([title, *(change.replace("=", " = ") for change in changes)])
 
 

@@ -7,9 +7,12 @@ from typing import Any
 
 import yaml
 
+from rapid.algorithms import RAPID
+from rapid.algorithms.names import parse
 from reports.statistics import fisher
 
-BASELINES, RAPIDS = ["grpo", "pg", "dapo"], ["rapid-H4", "rapid-H8"]  # of Table 1
+BASELINES, RAPIDS = ["grpo", "pg", "dapo"], [RAPID.at(4), RAPID.at(8)]  # of Table 1
+NAIVE = "naive-grpo"  # of Figure 1
 FILE = Path(__file__).with_name("paper.yaml")
 
 
@@ -34,10 +37,15 @@ def main(benchmark: str, algorithm: str, metric: str) -> float | None:
     """A mean of Table 1; RAPID at an H that is only in Table 3 is from there."""
     document = load()
     entry = document["main"].get(benchmark, {}).get(algorithm, {}).get(metric)
-    if entry is None and algorithm.startswith("rapid-H"):
-        h = int(algorithm.removeprefix("rapid-H"))
+    if entry is None and RAPID.named(algorithm):
+        h = parse(algorithm).H
         entry = document["staleness"].get(benchmark, {}).get(h, {}).get(metric)
     return None if entry is None else number(entry[0])
+
+
+def ratio(algorithm: str) -> str:
+    """Return what names one RAPID among others, its H and changes: rapid-H4 -> 4."""
+    return algorithm.removeprefix(f"{RAPID.name}-H")
 
 
 def order(benchmark: str, algorithms: list[str], metric: str) -> list[str]:

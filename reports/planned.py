@@ -9,6 +9,7 @@ on them less. The paper's trainer skipped no group and resampled none, as here w
 import argparse
 from pathlib import Path
 
+from rapid.algorithms import PLAIN, RAPID
 from rapid.params import Params, load, read
 from rapid.plan.assumptions import Assumptions
 from rapid.plan.estimates import train_work
@@ -19,8 +20,8 @@ from rapid.plan.text import duration, table
 from rapid.specs import Run, train_spec
 from reports import paper
 
-REFERENCE = "pg"
-COMPARED = ["grpo", "dapo", "rapid-H2", "rapid-H4", "rapid-H8", "rapid-H16"]
+REFERENCE = PLAIN.name
+COMPARED = [*(name for name in paper.BASELINES if name != REFERENCE), *map(RAPID.at, (2, 4, 8, 16))]
 EVERY_GROUP = 1.0  # has a signal: none is skipped or sampled anew
 
 
@@ -68,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
         signal=EVERY_GROUP,
         rewarded=EVERY_GROUP,
     )
-    heads = ["benchmark", "algorithm", "planned", "paper", "to pg", "paper", "deviation"]
+    heads = ["benchmark", "algorithm", "planned", "paper", f"to {REFERENCE}", "paper", "deviation"]
     print(*table([heads, *rows(load(read(*args.configfile)), args.gpu, assumptions)]), sep="\n")
 
 

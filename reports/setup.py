@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from rapid.algorithms import ALGORITHMS, IMITATING
+from rapid.algorithms.base import Algorithm
 from rapid.params import Params
 from reports import notes
 from reports.collect import waived
@@ -20,13 +22,13 @@ SHOWN = 12  # runs that a cell names; more would be a long list of the same
 class Setting:
     """A row: what it is called, and where manifests have it.
 
-    `stage` and `algorithm` pick the jobs: "rapid-" is all that begin so, "" is all RL algorithms.
+    `stage` and `algorithm` pick the jobs; None is all RL algorithms.
     """
 
     name: str
     key: str
     stage: str = "train"
-    algorithm: str = ""
+    algorithm: Algorithm | None = None
 
     def of(self, manifest: Manifest) -> Any:
         if manifest.stage != self.stage or not self._picks(manifest.algorithm):
@@ -34,9 +36,9 @@ class Setting:
         return manifest.value(self.key)
 
     def _picks(self, algorithm: str) -> bool:
-        if self.algorithm.endswith("-"):
-            return algorithm.startswith(self.algorithm)
-        return algorithm == self.algorithm if self.algorithm else algorithm != "sft"
+        if self.algorithm:
+            return self.algorithm.named(algorithm)
+        return not IMITATING.named(algorithm)
 
 
 TEACHER = [
@@ -47,10 +49,10 @@ TEACHER = [
     Setting("Generations a prompt", "samples", stage="distill"),
 ]
 STUDENT = [
-    Setting("Learning rate", "objective.learning_rate", algorithm="sft"),
-    Setting("Epochs", "objective.epochs", algorithm="sft"),
-    Setting("Demonstrations a step", "objective.batch", algorithm="sft"),
-    Setting("Threads", "compute.threads", algorithm="sft"),
+    Setting("Learning rate", "objective.learning_rate", algorithm=IMITATING),
+    Setting("Epochs", "objective.epochs", algorithm=IMITATING),
+    Setting("Demonstrations a step", "objective.batch", algorithm=IMITATING),
+    Setting("Threads", "compute.threads", algorithm=IMITATING),
 ]
 RL = [
     Setting("Learning rate", "training.learning_rate"),
@@ -62,18 +64,6 @@ RL = [
     Setting("Temperature of sampling", "training.temperature"),
     Setting("Seconds a verdict may take", "timeout"),
     Setting("Threads", "compute.threads"),
-]
-OF_ALGORITHM = [
-    Setting("GRPO: KL coefficient", "objective.beta", algorithm="grpo"),
-    Setting("GRPO: clip of the ratio", "objective.epsilon", algorithm="grpo"),
-    Setting("naive GRPO: sampled at a time", "sampling_batch", algorithm="naive-grpo"),
-    Setting("DAPO: clip below", "objective.epsilon_low", algorithm="dapo"),
-    Setting("DAPO: clip above", "objective.epsilon_high", algorithm="dapo"),
-    Setting("DAPO: rounds of sampling", "objective.rounds", algorithm="dapo"),
-    Setting("DAPO: overlong share", "objective.overlong_buffer", algorithm="dapo"),
-    Setting("RAPID: eta", "objective.eta", algorithm="rapid-"),
-    Setting("RAPID: weights clipped in", "objective.clip", algorithm="rapid-"),
-    Setting("RAPID: H", "H", algorithm="rapid-"),
 ]
 
 
@@ -92,7 +82,17 @@ def sft(params: Params, manifests: list[Manifest]) -> Table:
 def rl(params: Params, manifests: list[Manifest]) -> Table:
     """Table 6."""
     caption = "Configurations and hyperparameters for RL algorithms."
-    return _table(6, "tab:rl-para", caption, params, manifests, [RL, OF_ALGORITHM])
+    return _table(6, "tab:rl-para", caption, params, manifests, [RL, _of_algorithms()])
+
+
+def _of_algorithms() -> list[Setting]:
+    """The parameters that each RL algorithm has for itself."""
+    return [
+        Setting(f"{one.label}: {title}", key, algorithm=one)
+        for one in ALGORITHMS.values()
+        for title, key in one.reported.items()
+        if not one.imitates
+    ]
 
 
 def versions(manifests: list[Manifest]) -> Table:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from rapid.algorithms import parse
+from rapid.algorithms import RAPID
+from rapid.algorithms.names import parse
 from rapid.params import Params
 from rapid.specs import BASE
 from reports import cells, compare, curves, formats, notes
@@ -140,7 +141,7 @@ def variants(params: Params, study: Study, number: int) -> Table:
 
 def _defaults(params: Params, benchmark: str) -> str:
     """RAPID's parameters and those of all."""
-    rapid = params.rapid.objective.model_dump()
+    rapid = RAPID.objective(params).model_dump()
     training = {
         name: getattr(params.training, name) for name in ("group_size", "epochs", "learning_rate")
     }

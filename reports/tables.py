@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from rapid.algorithms import RAPID
 from rapid.params import Params
 from rapid.specs import BASE
 from reports import cells, formats, notes
@@ -109,7 +110,7 @@ def staleness(params: Params, frame: pd.DataFrame) -> Table:
         )
         for name in params.benchmarks
     ]
-    entries = [(str(h), f"rapid-H{h}") for h in params.tables.staleness.H]
+    entries = [(str(h), RAPID.at(h)) for h in params.tables.staleness.H]
     rows, shown = grid(frame, entries, blocks, spec.seeds)
     return Table(
         number=3,

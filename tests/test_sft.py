@@ -2,14 +2,14 @@
 
 import pytest
 
+from rapid.algorithms.sft import SftParameters
 from rapid.records import Demonstration
-from rapid.sections import Sft
 from rapid.sft import sft_trainer
 
 
 @pytest.fixture
 def trainer(toy_model, tmp_path):
-    params = Sft(
+    params = SftParameters(
         learning_rate=1e-3, epochs=1, batch=2, micro_batch=1, temperature=1.0, top_p=1.0, samples=1
     )
     common = {

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from rapid.algorithms.dapo import with_penalty
 from rapid.cli import run
 from rapid.distill import distill
 from rapid.evaluate import evaluate, mean_pass_at_k
@@ -13,7 +14,7 @@ from rapid.grading.math.grader import MathGrader
 from rapid.records import ProblemScore, StepRecord, read_jsonl, write_jsonl
 from rapid.specs import DistillSpec, EvaluateSpec, Run, TrainSpec
 from rapid.tasks.embedded import make
-from rapid.train import _with_penalty, train
+from rapid.train import train
 
 COMMON = {
     "compute": {"device": "cpu", "threads": 1, "processes": 1, "sampler": "transformers"},
@@ -145,7 +146,7 @@ def test_a_mean_over_problems_leaves_out_those_with_too_few_samples():
 
 def test_what_has_no_reward_has_no_penalty():
     rewards = iter([[1.0, None], [None], [0.0]])
-    accuracy, overlong = _with_penalty(
+    accuracy, overlong = with_penalty(
         lambda **_: next(rewards), lambda completion_ids: [-float(len(i)) for i in completion_ids]
     )
     for ids, expected in [([[1], [2, 3]], [-1.0, None]), ([[1]], [None]), ([[1]], [-1.0])]:

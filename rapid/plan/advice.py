@@ -36,7 +36,7 @@ class Advice:
 def advise(params: Params, plant: Plant) -> list[Advice]:
     """For each model and benchmark that RAPID is run with."""
     pairs = dict.fromkeys(
-        (run.benchmark, run.model) for run in runs(params) if run.algorithm.startswith(RAPID)
+        (run.benchmark, run.model) for run in runs(params) if RAPID.named(run.algorithm)
     )
     return [_advise(params, plant, *pair) for pair in pairs]
 
@@ -61,7 +61,7 @@ def _advise(params: Params, plant: Plant, benchmark: str, model: str) -> Advice:
 
 
 def _spec(params: Params, benchmark: str, model: str, h: int) -> TrainSpec:
-    run = Run(benchmark=benchmark, model=model, algorithm=f"{RAPID}-H{h}", seed=0)
+    run = Run(benchmark=benchmark, model=model, algorithm=RAPID.at(h), seed=0)
     return train_spec(params, run)
 
 

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from rapid.algorithms import parse
+from rapid.algorithms import IMITATING, PLAIN, RAPID
+from rapid.algorithms.names import imitates
 from rapid.plan.expected import Expected
 from rapid.plan.fit import fit
 from rapid.plan.measured import Measured
@@ -10,7 +11,7 @@ from rapid.plan.runs import NoRuns, Observed
 from rapid.plan.sizes import Shape
 from rapid.plan.work import rl_work, sft_work
 
-FITTED = ("pg", "rapid-H4", "sft")  # of the first seed
+FITTED = (PLAIN.name, RAPID.at(4), IMITATING.name)  # of the first seed
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Prediction:
 
 
 def check(observed: list[Observed], shapes: dict[str, Shape], usual: Expected) -> list[Prediction]:
-    """Fit on pg, rapid-H4 and sft of the first seed, predict the others.
+    """Fit on `FITTED` of the first seed, predict the others.
 
     Lengths and shares are those of the fitted runs too: a prediction knows nothing of its run but what
     it was told to do, and its number of optimizer steps.
@@ -52,6 +53,5 @@ def check(observed: list[Observed], shapes: dict[str, Shape], usual: Expected) -
 def _predict(one: Observed, machine: Measured, usual: Expected) -> Prediction:
     spec, steps = one.spec, one.summary.optimizer_steps
     expected = machine.seen(spec.run.benchmark, spec.run.model) or usual
-    is_sft = parse(spec.run.algorithm).kind == "sft"
-    work = (sft_work if is_sft else rl_work)(spec, steps, expected)
+    work = (sft_work if imitates(spec.run.algorithm) else rl_work)(spec, steps, expected)
     return Prediction(one, machine.seconds(work).runtime, one.summary.runtime.total)

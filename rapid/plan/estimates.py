@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from rapid.algorithms import IMITATING
 from rapid.jobs import Job, jobs
 from rapid.params import Params
 from rapid.plan.expected import Expected
@@ -129,7 +130,7 @@ def train_work(params: Params, spec: TrainSpec, expect: Expect) -> Work:
     if spec.training is not None:
         return rl_work(spec, _steps(params, spec), expected)
     problems = params.benchmarks[spec.run.benchmark].train
-    demonstrations = problems * params.sft.samples * expected.kept
+    demonstrations = problems * params.imitation.samples * expected.kept
     return sft_work(spec, sft_steps(spec, demonstrations), expected)
 
 
@@ -211,7 +212,7 @@ def _remedy(spec: Section) -> str:
     if not isinstance(spec, TrainSpec):
         return "share it over more GPUs, or take larger ones"
     if spec.training is None:
-        return "a pass is too large: make sft.micro_batch smaller"
+        return f"a pass is too large: make {IMITATING.key}.micro_batch smaller"
     if pass_completions(spec) > spec.training.group_size:
         return "make training.micro_batch smaller"
     return "a pass is one group or less already: take more or larger GPUs"

@@ -6,7 +6,7 @@ is here too: which share of its groups is run, and what dynamic sampling draws a
 
 from dataclasses import dataclass
 
-from rapid.algorithms import RAPID, parse
+from rapid.algorithms.names import parse
 from rapid.plan.lengths import Lengths
 from rapid.specs import TrainSpec
 
@@ -44,12 +44,12 @@ class Round:
 
 
 def rounds(spec: TrainSpec, expected: Expected) -> list[Round]:
-    """The rounds in which dapo samples a step's groups; others have one.
+    """The rounds in which a step's groups are sampled; only dynamic sampling has more than one.
 
     Each round draws the groups that are still without signal, until none is or the rounds are over.
     """
     groups = spec.n_step / spec.training.group_size
-    count = spec.objective.rounds if parse(spec.run.algorithm).kind == "dapo" else 1
+    count = parse(spec.run.algorithm).algorithm.rounds(spec.objective)
     found = []
     for number in range(count):
         dead = (1 - expected.signal) ** number  # of one group, before this round
@@ -60,15 +60,10 @@ def rounds(spec: TrainSpec, expected: Expected) -> list[Round]:
 
 
 def run_share(spec: TrainSpec, expected: Expected) -> float:
-    """The mean share of groups that have a gradient: the others are not run (`rapid.objectives`)."""
-    kind, objective = parse(spec.run.algorithm).kind, spec.objective
-    if kind == "dapo":
-        return 1 - (1 - expected.signal) ** objective.rounds
-    if kind != RAPID:
-        return 1.0 if getattr(objective, "beta", 0) else expected.signal
-    if objective.baseline == "none":
-        return expected.rewarded
-    if not objective.weighted:
-        return expected.signal
-    first = expected.signal if objective.eta >= 1 else expected.rewarded
-    return (first + (spec.H - 1) * expected.rewarded) / spec.H
+    """The mean share of groups that have a gradient: the others are not run (`rapid.algorithms`)."""
+    algorithm, objective = parse(spec.run.algorithm).algorithm, spec.objective
+    shares = {"unequal": expected.signal, "rewarded": expected.rewarded, "all": 1.0}
+    if (count := algorithm.rounds(objective)) > 1:
+        shares["unequal"] = 1 - (1 - expected.signal) ** count
+    first, later = (shares[algorithm.gradient_groups(objective, known)] for known in (True, False))
+    return first if first == later else (first + (spec.H - 1) * later) / spec.H

@@ -7,7 +7,7 @@ Each phase is fitted by itself, for each model over all of its benchmarks:
     other            loop x optimizer steps + batch x inference batches
     imitation        seconds a token
 
-dapo's sampling is not fitted: its batches vary. The reference model's pass is in `other`, and is fitted
+Dynamic sampling is not fitted: its batches vary. The reference model's pass is in `other`, and is fitted
 from what it adds there; where no run has one it is taken for a third of forward and backward.
 """
 
@@ -18,7 +18,7 @@ from statistics import fmean
 import numpy as np
 from scipy.optimize import nnls
 
-from rapid.algorithms import RAPID, parse
+from rapid.algorithms.names import parse
 from rapid.plan.expected import Expected
 from rapid.plan.measured import Measured, Rates
 from rapid.plan.memory import process_bytes
@@ -69,7 +69,7 @@ def seen(observed: list[Observed], usual: Expected) -> Expected:
     """What the runs of one model on one benchmark showed, over what is usual."""
     own = [one for one in observed if one.spec.training]
     lengths = [one.summary.completion_length for one in own if one.summary.completion_length]
-    signals = [o.signal for o in own if o.signal is not None and _kind(o) != "dapo"]
+    signals = [o.signal for o in own if o.signal is not None and not _resamples(o)]
     signal = fmean(signals) if signals else usual.signal
     imitating = [one for one in observed if not one.spec.training]
     return Expected(
@@ -94,7 +94,7 @@ def observed_work(one: Observed, expected: Expected) -> Work:
 
 def _rates(works: list[tuple[Observed, Work]]) -> Rates:
     rl = [(o, w) for o, w in works if o.spec.training]
-    sampled = [(o, w) for o, w in rl if _kind(o) != "dapo"] or rl
+    sampled = [(o, w) for o, w in rl if not _resamples(o)] or rl
     decoding, row = _solve(
         [
             [sum(s.calls * s.steps for s in w.sampling), sum(s.calls * s.rows for s in w.sampling)]
@@ -156,19 +156,14 @@ def _reference(rl: list[tuple[Observed, Work]], loop: float, batch: float) -> fl
 
 
 def _rewarded(own: list[Observed], signal: float) -> float:
-    """The share of groups with any reward, which is what RAPID runs after its first steps.
+    """The share of groups with any reward, which is what importance weights run after the first steps.
 
-    Unknown where no RAPID run says it: then half of the groups without signal are taken to be all right.
+    Unknown where no run says it: then half of the groups without signal are taken to be all right.
     """
     shares = [
         (one.summary.run * one.spec.H - signal) / (one.spec.H - 1)
         for one in own
-        if _kind(one) == RAPID
-        and one.spec.H > 1
-        and one.summary.run is not None
-        and one.spec.objective.weighted
-        and one.spec.objective.baseline != "none"
-        and one.spec.objective.eta >= 1
+        if one.spec.H > 1 and one.summary.run is not None and _tells_rewarded(one)
     ]
     return min(1.0, fmean(shares)) if shares else signal + (1 - signal) / 2
 
@@ -181,9 +176,9 @@ def _kept(imitating: list[Observed], own: list[Observed], usual: float) -> float
     problems = steps * spec.n_step / (spec.training.group_size * spec.training.epochs)
     shares = []
     for one in imitating:
-        sft = one.spec.objective
-        demonstrations = one.summary.optimizer_steps / sft.epochs * sft.batch
-        shares.append(demonstrations / (problems * sft.samples))
+        params = one.spec.objective
+        demonstrations = one.summary.optimizer_steps / params.epochs * params.batch
+        shares.append(demonstrations / (problems * params.samples))
     return min(1.0, fmean(shares))
 
 
@@ -209,5 +204,12 @@ def _graded(one: Observed) -> int:
     return one.summary.completions
 
 
-def _kind(one: Observed) -> str:
-    return parse(one.spec.run.algorithm).kind
+def _resamples(one: Observed) -> bool:
+    return parse(one.spec.run.algorithm).algorithm.rounds(one.spec.objective) > 1
+
+
+def _tells_rewarded(one: Observed) -> bool:
+    """Whether a run's share of groups that ran follows from the shares with a signal and a reward."""
+    algorithm, objective = parse(one.spec.run.algorithm).algorithm, one.spec.objective
+    groups = [algorithm.gradient_groups(objective, on_policy) for on_policy in (True, False)]
+    return groups == ["unequal", "rewarded"]

@@ -1,9 +1,10 @@
 """The plan as text."""
 
-from rapid.algorithms import BASELINES, parse
+from rapid.algorithms import ALGORITHMS
+from rapid.algorithms.names import parse
 from rapid.params import Params
 from rapid.plan.advice import Advice
-from rapid.plan.check import Prediction
+from rapid.plan.check import FITTED, Prediction
 from rapid.plan.estimates import Estimate, Plant, Total, by_stage, kind, place
 
 HEADS = ["benchmark", "model", "job", "jobs", "time each", "work", "memory", "disk"]
@@ -66,8 +67,8 @@ def check_text(predictions: list[Prediction]) -> str:
     body = [[*key, *_compared(some)] for key, some in sorted(grouped.items(), key=_order)]
     return "\n".join(
         [
-            "Fitted to pg, rapid-H4 and sft of the first seed; seconds of the training loops of all "
-            "other runs:",
+            f"Fitted to {', '.join(FITTED[:-1])} and {FITTED[-1]} of the first seed; seconds of the "
+            "training loops of all other runs:",
             *table([heads, *body, ["all", "", "", *_compared(predictions)]]),
         ]
     )
@@ -88,8 +89,7 @@ def _compared(some: list[Prediction]) -> list[str]:
 def _order(item: tuple) -> tuple:
     benchmark, model, algorithm = item[0]
     parsed = parse(algorithm)
-    known = ["sft", *BASELINES].index(parsed.kind) if parsed.kind in ("sft", *BASELINES) else 99
-    return benchmark, model, known, parsed.H, algorithm
+    return benchmark, model, list(ALGORITHMS).index(parsed.kind), parsed.H, algorithm
 
 
 def _advice(one: Advice) -> str:

@@ -7,8 +7,9 @@ from typing import Literal
 import torch
 from trl import GRPOConfig
 
-Objective = Literal["rapid", "pg", "grpo", "dapo"]
-USES_KL = {"grpo"}
+from rapid.algorithms import ALGORITHMS, RAPID
+from rapid.algorithms.base import Algorithm
+
 # What GRPOConfig offers to shape its own loss. Here the objective says it all: set, it would be ignored.
 DECIDED_BY_THE_OBJECTIVE = (
     "loss_type",
@@ -29,14 +30,16 @@ class RapidConfig(GRPOConfig):
     """Configuration of `RapidTrainer`; everything that `GRPOConfig` has, and:
 
     Args:
-        objective: "rapid", or a baseline in the same loop: "pg", "grpo", "dapo".
+        objective: RAPID, or another RL algorithm of `rapid.algorithms` in the same loop, by name.
+        parameters: of an objective whose parameters are no fields here; they can be read as if they
+            were.
         H: optimizer steps on one inference batch, N_inference / N_step.
         n_step: N_step, completions an optimizer step, over all processes. `num_generations` is
             N_group, and divides it. Processes sample equal parts of the H * n_step completions of
             an inference batch, and divide a step's groups; where they are more than the groups, they
             divide the completions. TRL's batch sizes and accumulation steps follow from these: leave
             them unset.
-        eta: importance weights are clipped to at most eta (objective "rapid").
+        eta: RAPID's importance weights are clipped to at most eta.
         clip: "advantage" clips the weights in the advantage only (Algorithm 1 to the letter);
             "both" clips the weight in front of it too; "nowhere" clips none.
         baseline: "group" is Algorithm 1's, the weighted mean reward of the completion's group;
@@ -72,7 +75,8 @@ class RapidConfig(GRPOConfig):
         ValueError: settings that contradict each other; the message says what to change.
     """
 
-    objective: Objective = field(default="rapid", metadata={"help": "rapid, pg, grpo or dapo"})
+    objective: str = field(default=RAPID.name, metadata={"help": "An RL algorithm's name."})
+    parameters: dict = field(default_factory=dict, metadata={"help": "Those that are no fields."})
     H: int = field(default=4, metadata={"help": "Optimizer steps on one inference batch."})
     n_step: int = field(default=32, metadata={"help": "Completions an optimizer step."})
     eta: float = field(default=2.0, metadata={"help": "Upper bound of importance weights."})
@@ -104,7 +108,9 @@ class RapidConfig(GRPOConfig):
     sync_in_one_call: bool = field(default=True, metadata={"help": "All weights to vLLM at once."})
     # GRPOConfig's defaults that would change the paper's algorithms.
     scale_rewards: str = field(default="none", metadata={"help": "Advantages are the objective's."})
-    beta: float = field(default=0.0, metadata={"help": "KL coefficient (objective grpo)."})
+    beta: float = field(
+        default=0.0, metadata={"help": "KL coefficient, where there is such a term."}
+    )
     vllm_importance_sampling_correction: bool = field(
         default=False, metadata={"help": "TRL's correction would weigh the loss a second time."}
     )
@@ -143,7 +149,21 @@ class RapidConfig(GRPOConfig):
         super().__post_init__()
         vars(self).update(follows)
 
+    def __getattr__(self, name: str):
+        try:
+            return self.__dict__["parameters"][name]
+        except (KeyError, TypeError):
+            raise AttributeError(name) from None
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What `objective` names."""
+        return ALGORITHMS[self.objective]
+
     def _check(self) -> None:
+        known = [name for name, one in ALGORITHMS.items() if not one.imitates]
+        if self.objective not in known:
+            raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(known)}")
         group = self.num_generations
         wrong = [
             (
@@ -167,11 +187,7 @@ class RapidConfig(GRPOConfig):
                 "and raise H instead",
             ),
             (
-                self.objective == "pg" and self.H > 1,
-                f"objective='pg' is on-policy, but H={self.H}; set H=1 or objective='rapid'",
-            ),
-            (
-                self.beta and self.objective not in USES_KL,
+                self.beta and not self.algorithm.has_kl,
                 f"beta={self.beta}: objective='{self.objective}' has no KL term; set beta=0",
             ),
             (

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rapid.objectives.groups import signal
+from rapid.algorithms.groups import signal
 from rapid.training.batches import Batch
 
 

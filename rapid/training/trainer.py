@@ -4,7 +4,7 @@ Sample an inference batch, grade it, split it into H mini-batches, take an optim
 Where it departs from TRL's loop:
 1. Groups stay whole: in a mini-batch, and in each forward and backward pass, as the importance-weighted
    baseline needs (TRL shuffles single completions).
-2. The loss is one of the pure functions of `rapid.objectives`, from raw rewards.
+2. The loss is one of the pure functions of `rapid.algorithms`, from raw rewards.
 3. An optimizer step is one `training_step`, which makes its own passes: as many as there is something to
    learn from, none of them wider than its longest completion.
 4. Processes see the whole inference batch and divide what is to be run.
@@ -24,7 +24,6 @@ from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
 
-from rapid.objectives import contributes
 from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.clock import AfterOptimizer, PhaseClock
@@ -278,16 +277,8 @@ class RapidTrainer(GRPOTrainer):
         args, group, mini_batch = self.args, self.num_generations, self._mini_batches[step]
         runs = mini_batch["graded"][::group]  # (K,)
         if args.skip_zero_groups:
-            runs = runs & contributes(
-                args.objective,
-                mini_batch["rewards"],
-                group,
-                on_policy=step == 0,
-                eta=args.eta,
-                beta=args.beta,
-                baseline=args.baseline,
-                weighted=args.weighted,
-            )
+            rewards = mini_batch["rewards"]
+            runs = runs & args.algorithm.contributes(rewards, group, args, on_policy=step == 0)
         groups = runs.nonzero().flatten().tolist()
         budget = (args.token_budget or args.micro_batch_size * self._width()) if args.pack else None
         # DeepSpeed steps in a backward pass: there has to be one.

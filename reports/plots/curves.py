@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rapid.algorithms.names import imitates
 from rapid.params import Params
 from rapid.records import BadRow, StepRecord, read_jsonl
 from rapid.specs import Run
@@ -18,7 +19,7 @@ Curve = tuple[np.ndarray, np.ndarray]  # x and smoothed reward of one run, both 
 
 def figures(params: Params, root: Path) -> list[Figure]:
     spec = params.tables.main
-    names = [name for name in spec.algorithms if name != "sft"]  # sft has no reward
+    names = [name for name in spec.algorithms if not imitates(name)]  # imitation has no reward
     runs = {
         benchmark: {
             name: [

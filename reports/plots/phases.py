@@ -3,7 +3,7 @@
 import pandas as pd
 
 from rapid.params import Params
-from reports import notes
+from reports import notes, paper
 from reports.cells import gaps
 from reports.compare import Field
 from reports.evidence import field_of
@@ -48,7 +48,7 @@ def figure(params: Params, frame: pd.DataFrame) -> Figure:
 
 
 def _shown(field: Field) -> list[str]:
-    naive = [name for name in field.algorithms if name == "naive-grpo"]
+    naive = [name for name in field.algorithms if name == paper.NAIVE]
     return [*naive, *field.rapids]
 
 
@@ -102,7 +102,12 @@ def _bars(axes, field: Field, names: list[str]) -> None:
         deviation = spread(field.of(name).runtime).deviation
         if deviation is not None:
             axes.errorbar(position, bottom, deviation / divisor, color="black", capsize=2, lw=0.8)
-    labels = [name.replace("rapid-H", "H=").replace("naive-grpo", "naive\nGRPO") for name in names]
+    labels = [
+        notes.algorithm(name).replace(" ", "\n")
+        if name == paper.NAIVE
+        else f"H={paper.ratio(name)}"
+        for name in names
+    ]
     axes.set_xticks(range(len(names)), labels)
     axes.grid(False, axis="x")
     axes.set_ylabel(unit)

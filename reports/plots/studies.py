@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 
-from rapid.algorithms import parse
+from rapid.algorithms import RAPID
+from rapid.algorithms.names import parse
 from rapid.params import Params
 from reports import compare, curves, notes
 from reports.cells import gaps
@@ -63,7 +64,7 @@ def _draw_variants(study: Study, metric: str):
             axes.axvline(100 * value, color="black", lw=0.8, ls=line)
     for row, name in enumerate(algorithms):
         runs = study.field.of(name).dropna(subset=[metric])
-        color = style.RED if parse(name).kind == "rapid" else style.BLUE
+        color = style.RED if RAPID.named(name) else style.BLUE
         axes.plot(100 * runs[metric], [row] * len(runs), "x", color=color, ms=3.5, alpha=0.6)
         if (known := compare.accuracy(runs, metric)) is None:
             axes.text(0.02, row, "no runs", transform=axes.get_yaxis_transform(), va="center")

@@ -16,7 +16,8 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from rapid.algorithms import RAPID, parse
+from rapid.algorithms.base import Look
+from rapid.algorithms.names import parse
 from rapid.specs import BASE
 from reports import notes
 from reports.formats import HOUR, MINUTE
@@ -57,37 +58,12 @@ class Figure:
     sources: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Look:
-    color: str
-    marker: str
-    line: str | tuple = "-"
-
-
-LOOKS = {
-    BASE: Look(BLACK, "x"),
-    "sft": Look(GREY, "h", (0, (1, 1))),
-    "grpo": Look(BLUE, "o", "-"),
-    "naive-grpo": Look(SKY, "s", (0, (4, 1.5))),
-    "pg": Look(GREEN, "^", (0, (4, 1, 1, 1))),
-    "dapo": Look(PURPLE, "D", (0, (1, 1.2))),
-}
-RAPID_LOOKS = [
-    Look(RED, "v", "-"),
-    Look(ORANGE, "P", (0, (5, 1))),
-    Look("#8A3B00", "*", (0, (2, 1))),
-    Look("#B8860B", "X", (0, (3, 1, 1, 1))),
-]
-
-
 def look(algorithm: str) -> Look:
-    """The same in every figure; RAPID's is its H's."""
+    """Return the look of an algorithm, the same in every figure."""
     if algorithm == BASE:
-        return LOOKS[BASE]
+        return Look(BLACK, "x")
     found = parse(algorithm)
-    if found.kind == RAPID:
-        return RAPID_LOOKS[found.H.bit_length() % len(RAPID_LOOKS)]
-    return LOOKS[found.kind]
+    return found.algorithm.look_at(found.H)
 
 
 def panels(

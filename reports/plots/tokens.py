@@ -8,7 +8,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.patches import Rectangle
 from pydantic import ValidationError
 
-from rapid.algorithms import RAPID, parse
+from rapid.algorithms.names import parse
 from rapid.params import Params
 from rapid.records import TokenWeights
 from rapid.specs import runs
@@ -18,7 +18,7 @@ from reports.formats import correlation
 from reports.plots import style
 from reports.plots.style import Figure
 
-FILE = "token_weights.json"  # in the folder of a RAPID run
+FILE = "token_weights.json"  # in the folder of a run with H > 1
 COLUMNS = 86  # characters a line
 LINE, BAR = 2.2, 0.55  # heights of a line of text and of the longest bar, in lines of type
 
@@ -51,9 +51,8 @@ def figure(params: Params, root: Path) -> Figure:
 
 def find(params: Params, root: Path) -> str | None:
     """The first run that wrote one, largest H first: where weights differ most from 1."""
-    rapids = [run for run in runs(params) if parse(run.algorithm).kind == RAPID]
-    rapids.sort(key=lambda run: -parse(run.algorithm).H)
-    paths = (f"{run.folder}/{FILE}" for run in rapids)
+    by_h = sorted(runs(params), key=lambda run: -parse(run.algorithm).H)
+    paths = (f"{run.folder}/{FILE}" for run in by_h)
     return next((path for path in paths if (root / path).is_file()), None)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rapid.objectives import contributes
+from rapid.algorithms.names import parse
 from rapid.plan.expected import Expected, rounds, run_share
 from tests.plan.conftest import EXPECTED, spec_of
 
@@ -27,18 +27,14 @@ def drawn(rewards) -> Expected:
 
 
 @pytest.mark.parametrize(
-    "name", ["pg", "grpo", "rapid-H4", "rapid-H16", "rapid-H4,weighted=false",
+    "name", ["pg", "pg-H2", "grpo", "grpo-H4", "rapid-H4", "rapid-H16", "rapid-H4,weighted=false",
              "rapid-H4,baseline=none", "rapid-H4,eta=0.5"],
 )  # fmt: skip
 def test_the_share_that_is_run_is_the_objectives(params, rewards, drawn, name):
     spec = spec_of(params, name)
-    objective = spec.objective
-    kind = name.split("-")[0]
-    settings = {n: getattr(objective, n) for n in ("eta", "baseline", "weighted")} if (
-        kind == "rapid"
-    ) else {"beta": getattr(objective, "beta", 0.0)}  # fmt: skip
+    contributes = parse(name).algorithm.contributes
     shares = [
-        contributes(kind, rewards.flatten(), 4, on_policy=step == 0, **settings).float().mean()
+        contributes(rewards.flatten(), 4, spec.objective, on_policy=step == 0).float().mean()
         for step in range(spec.H)
     ]
     assert run_share(spec, drawn) == pytest.approx(sum(shares).item() / spec.H, abs=1e-6)

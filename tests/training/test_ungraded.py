@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from rapid.objectives import dapo_loss, grpo_loss, pg_loss, rapid_loss
+from rapid.algorithms import dapo_loss, grpo_loss, pg_loss, rapid_loss
 from rapid.training.batches import with_graded
 from tests.training.loops import (
     PLAIN,

@@ -10,7 +10,8 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, workflow.basedir)
 os.environ.update(PYTHONPATH=workflow.basedir)
 
-from rapid import algorithms, jobs, models, preflight, resources, specs, warm
+from rapid import jobs, models, preflight, resources, specs, warm
+from rapid.algorithms import names
 from rapid.chain import NOTE
 from rapid.lease import usable_cores
 from rapid.params import BadParams, load

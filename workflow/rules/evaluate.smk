@@ -13,7 +13,7 @@ rule evaluate:
         model=lambda wildcards, input: f"{os.path.dirname(input[1])}/model",
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     wildcard_constraints:
-        algorithm=algorithms.PATTERN,
+        algorithm=names.pattern(),
     threads: lambda wildcards: slots(resources.cores(evaluate_spec(wildcards)))
     resources:
         **needs(evaluate_spec),

@@ -66,7 +66,7 @@ STUDY_FIGURES = [
     f"{study}{part}"
     for study, given in (PARAMS.studies.compared if PARAMS.studies else {}).items()
     for part in ("", "-curves")
-    if not part or any(algorithms.parse(name).changes.snapshots for name in given.algorithms)
+    if not part or any(names.parse(name).changes.snapshots for name in given.algorithms)
 ]
 
 

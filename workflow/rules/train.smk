@@ -11,7 +11,7 @@ SPREAD = {"mpi": "srun", "tasks": NODES} if NODES > 1 else {}
 rule train:
     input:
         lambda wildcards: "distilled/{benchmark}/manifest.json"
-        if wildcards.algorithm == "sft"
+        if names.imitates(wildcards.algorithm)
         else "data/{benchmark}/manifest.json",
         "models/{model}/manifest.json",
     output:
@@ -21,11 +21,11 @@ rule train:
     params:
         spec=lambda wildcards: train_spec(wildcards).model_dump_json(),
         data=lambda wildcards: f"distilled/{wildcards.benchmark}/samples.jsonl"
-        if wildcards.algorithm == "sft"
+        if names.imitates(wildcards.algorithm)
         else f"data/{wildcards.benchmark}/train.jsonl",
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     wildcard_constraints:
-        algorithm=algorithms.PATTERN,
+        algorithm=names.pattern(),
     threads: lambda wildcards: slots(resources.cores(train_spec(wildcards)))
     resources:
         **needs(train_spec),

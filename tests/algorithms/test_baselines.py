@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from rapid.objectives import dapo_loss, grpo_loss, pg_loss
+from rapid.algorithms import dapo_loss, grpo_loss, pg_loss
 
 ONES = torch.ones(2, 2, dtype=torch.float64)
 REWARDS = torch.tensor([1.0, 0.0], dtype=torch.float64)

@@ -2,7 +2,7 @@
 
 Two prompts; completions are two tokens of an alphabet of three, autoregressive: nine outcomes each.
 
-    python -m tests.objectives.tabular      the bias of each estimator
+    python -m tests.algorithms.tabular      the bias of each estimator
 """
 
 import math
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rapid.objectives import rapid_loss
+from rapid.algorithms import rapid_loss
 
 PROMPTS, SYMBOLS = 2, 3
 OUTCOMES = SYMBOLS**2

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
-from rapid.objectives import dapo_loss, grpo_loss, pg_loss
+from rapid.algorithms import dapo_loss, grpo_loss, pg_loss
 
 GROUP = 4
 SINGLE, DOUBLE = 2e-6, 1e-13  # of the largest entry of the gradient

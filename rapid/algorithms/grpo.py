@@ -1,11 +1,27 @@
 """GRPO as the paper's baseline has it: TRL's loss_type "grpo", without its KL bias correction."""
 
-from torch import Tensor
+from __future__ import annotations
 
-from rapid.objectives.groups import group_mean, group_std
-from rapid.objectives.ratios import clipped_surrogate
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, NonNegativeFloat
+
+from rapid.algorithms.base import Algorithm, Look, Parameters, Pass
+from rapid.algorithms.groups import Groups, group_mean, group_std
+from rapid.algorithms.ratios import clipped_surrogate
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 STD_FLOOR = 1e-4  # TRL's: keeps a group of equal rewards from dividing by zero
+
+
+class GrpoParameters(Parameters):
+    beta: NonNegativeFloat = Field(title="KL coefficient", description="KL coefficient")
+    epsilon: Annotated[
+        float,
+        Field(gt=0, lt=1, title="clip of the ratio", description="clip of the token ratio"),
+    ]
 
 
 def grpo_loss(
@@ -18,7 +34,7 @@ def grpo_loss(
     beta: float,
     epsilon: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Clipped token ratios, advantages over the group's standard deviation, KL to a reference policy.
+    """Clipped token ratios, advantages over the group's standard deviation, KL to a reference.
 
     Shao et al. 2024 (DeepSeekMath), eq. 3: each completion counts by the mean over its tokens.
 
@@ -52,3 +68,30 @@ def grpo_loss(
         "kl": (kl.detach() * mask).sum() / tokens,
     }
     return loss, metrics
+
+
+class Grpo(Algorithm):
+    name = "grpo"
+    label = "GRPO"
+    look = Look("#0072B2", "o", "-")
+    parameters = GrpoParameters
+    has_kl = True
+    metrics_over = "token"
+
+    def arguments(self, parameters: GrpoParameters) -> dict[str, Any]:
+        return {"beta": parameters.beta, "epsilon": parameters.epsilon}
+
+    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+        return "all" if settings.beta else "unequal"  # a KL term is never zero
+
+    def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
+        return grpo_loss(
+            given.logp,
+            given.behavior_logp,
+            given.reference_logp,
+            given.mask,
+            given.rewards,
+            given.group_size,
+            settings.beta,
+            settings.epsilon,
+        )

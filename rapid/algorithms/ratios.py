@@ -1,13 +1,17 @@
 """PPO's clipped surrogate of token ratios, which GRPO and DAPO share."""
 
-import torch
-from torch import Tensor
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def clipped_surrogate(
     logp: Tensor, behavior_logp: Tensor, advantages: Tensor, low: float, high: float
 ) -> tuple[Tensor, Tensor]:
-    """-min(r A, clip(r, 1 - low, 1 + high) A) for each token, r = exp(logp - behavior_logp).
+    """Return -min(r A, clip(r, 1 - low, 1 + high) A) of each token, r = exp(logp - behavior_logp).
 
     Args:
         logp, behavior_logp: (N, T) nats.
@@ -20,4 +24,4 @@ def clipped_surrogate(
     advantages = advantages[:, None]
     unclipped = ratio * advantages
     clipped = ratio.clamp(1 - low, 1 + high) * advantages
-    return -torch.min(unclipped, clipped), clipped < unclipped
+    return -unclipped.minimum(clipped), clipped < unclipped

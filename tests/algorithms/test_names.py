@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rapid import specs
-from rapid.algorithms import PATTERN, parse
+from rapid.algorithms.names import parse, pattern
 from rapid.params import BadParams, load
 
 
@@ -70,7 +70,7 @@ def test_a_variant_changes_its_run_and_nothing_else(values):
     run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
     plain = specs.train_spec(params, run).model_dump()
     name = "rapid-H4,eta=1.0,n_step=8,group_size=8,epochs=3,snapshots=5"
-    assert re.fullmatch(PATTERN, name)
+    assert re.fullmatch(pattern(), name)
     found = specs.train_spec(params, run.model_copy(update={"algorithm": name})).model_dump()
     plain["run"]["algorithm"] = name
     plain["objective"]["eta"] = 1.0

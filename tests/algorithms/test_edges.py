@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from rapid.objectives import dapo_loss, grpo_loss, rapid_loss
+from rapid.algorithms import dapo_loss, grpo_loss, rapid_loss
 
 clip = pytest.mark.parametrize("clip", ["advantage", "both"])
 baselines = pytest.mark.parametrize("baseline", ["group", "others"])

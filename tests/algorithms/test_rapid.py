@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from rapid.objectives import pg_loss, rapid_loss
+from rapid.algorithms import pg_loss, rapid_loss
 
 clip = pytest.mark.parametrize("clip", ["advantage", "both", "nowhere"])
 baselines = pytest.mark.parametrize("baseline", ["group", "others", "none"])

@@ -1,6 +1,6 @@
 """What the mean of rapid_loss's estimate is: by enumeration of all groups, and by sampling many.
 
-Facts are asserted to 1e-12; `pytest -s`, or `python -m tests.objectives.tabular`, shows the biases.
+Facts are asserted to 1e-12; `pytest -s`, or `python -m tests.algorithms.tabular`, shows the biases.
 """
 
 import math
@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from tests.objectives.tabular import (
+from tests.algorithms.tabular import (
     DEGREES,
     ETAS,
     OUTCOMES,

@@ -1,12 +1,22 @@
 """Groups said to contribute nothing have a gradient of exactly zero, and no others are said to."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from rapid.objectives import contributes, dapo_loss, grpo_loss, pg_loss, rapid_loss
+from rapid.algorithms import ALGORITHMS, dapo_loss, grpo_loss, pg_loss, rapid_loss
 
 REWARDS = torch.tensor([0.0, 0, 0, 1, 1, 1, 1, 0, 1], dtype=torch.float64)  # three groups
 MASK = torch.ones(9, 4, dtype=torch.float64)
+
+
+SETTINGS = {"eta": 2.0, "beta": 0.0, "baseline": "group", "weighted": True}
+
+
+def contributes(objective, rewards, group_size, on_policy, **settings):
+    settings = SimpleNamespace(**SETTINGS | settings)
+    return ALGORITHMS[objective].contributes(rewards, group_size, settings, on_policy=on_policy)
 
 
 def gradients(objective, on_policy, beta=0.0, eta=2.0, **settings):

@@ -1,11 +1,18 @@
-"""Group statistics that the objectives share."""
+"""Group statistics that the algorithms share."""
 
-import torch
-from torch import Tensor
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Groups that may have a gradient: whose rewards are not all equal, or not all 0, or every one.
+Groups = Literal["unequal", "rewarded", "all"]
 
 
 def group_mean(values: Tensor, group_size: int) -> Tensor:
-    """The mean of each group, at each of its rows. (N,) -> (N,)
+    """Return the mean of each group, at each of its rows. (N,) -> (N,)
 
     Raises:
         ValueError: N is not a whole number of groups.
@@ -14,7 +21,7 @@ def group_mean(values: Tensor, group_size: int) -> Tensor:
 
 
 def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
-    """At each row the mean of the others of its group. (N,) -> (N,)
+    """Return at each row the mean of the others of its group. (N,) -> (N,)
 
     Raises:
         ValueError: N is not a whole number of groups, or a group has no others.
@@ -24,30 +31,47 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
             f"the baseline is to be the others' of a group, but group_size={group_size}: "
             "make groups of at least 2"
         )
-    # The others are summed without the row: subtracting it from all would lose them beside a huge one.
+    import torch
+
+    # The others are summed without the row: subtracting it from all loses them beside a huge one.
     others = 1 - torch.eye(group_size, dtype=values.dtype, device=values.device)
     return (in_groups(values, group_size) @ others).flatten() / (group_size - 1)
 
 
 def group_std(values: Tensor, group_size: int) -> Tensor:
-    """The sample standard deviation of each group, at each of its rows; 0 of one alone. (N,) -> (N,)
+    """Return the sample standard deviation of each group, at each of its rows. (N,) -> (N,)
+
+    It is 0 in a group of one.
 
     Raises:
         ValueError: N is not a whole number of groups.
     """
     if group_size == 1:
-        return torch.zeros_like(values)
+        return values.new_zeros(values.shape)
     return in_groups(values, group_size).std(1).repeat_interleave(group_size)
 
 
 def signal(rewards: Tensor, group_size: int) -> Tensor:
-    """The share of groups whose rewards differ: the others have no advantage on-policy. 0-d."""
+    """Return the share of groups whose rewards differ: the others have no advantage on-policy."""
     groups = in_groups(rewards, group_size)
     return (groups != groups[:, :1]).any(1).to(rewards.dtype).mean()
 
 
+def chosen(which: Groups, rewards: Tensor, group_size: int) -> Tensor:
+    """Return which groups are of this kind. (N,) -> (K,) bool
+
+    Raises:
+        ValueError: N is not a whole number of groups.
+    """
+    groups = in_groups(rewards, group_size)
+    if which == "rewarded":
+        return (groups != 0).any(1)
+    unequal = (groups != groups[:, :1]).any(1)
+    return unequal if which == "unequal" else unequal | True
+
+
 def in_groups(values: Tensor, group_size: int) -> Tensor:
-    """One row a group. (N,) -> (K, N_k)
+    """Return one row per group. (N,) -> (K, N_k)
 
     Raises:
         ValueError: N is not a whole number of groups.

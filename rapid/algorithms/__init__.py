@@ -1,0 +1,41 @@
+"""The algorithms: one file each, and this registry.
+
+To add one, write a file beside this one with a subclass of `base.Algorithm`: its name and label, its
+parameters, its loss as a pure function of tensors, its look in figures, and what it asks of the trainer.
+Then add a line to `ALGORITHMS`. Its section in params.yaml, its names (`NAME`, `NAME-H4`,
+`NAME,epochs=2`), its training, its cost estimate and its rows and lines in reports follow from it.
+
+Losses take log-probabilities of the sampled tokens and return a pair: the scalar to minimise, whose
+gradient is the negative of the algorithm's estimator, and a dict of metrics (0-d tensors). Shapes: N
+completions, T tokens; the completions of a group are contiguous rows.
+
+Importing this package does not import torch: reports and the workflow only need names and parameters.
+"""
+
+from rapid.algorithms.base import Algorithm
+from rapid.algorithms.dapo import Dapo, dapo_loss
+from rapid.algorithms.grpo import Grpo, grpo_loss
+from rapid.algorithms.naive_grpo import NaiveGrpo
+from rapid.algorithms.pg import Pg, pg_loss
+from rapid.algorithms.rapid import Rapid, rapid_loss
+from rapid.algorithms.sft import Sft
+
+__all__ = [
+    "ALGORITHMS",
+    "IMITATING",
+    "PLAIN",
+    "RAPID",
+    "dapo_loss",
+    "grpo_loss",
+    "pg_loss",
+    "rapid_loss",
+]
+
+IMITATING = Sft()  # what the teacher's samples are made for
+PLAIN = Pg()  # what costs are compared with
+RAPID = Rapid()  # the paper's own: sweeps and claims are about it
+
+# By name, in the order of tables.
+ALGORITHMS: dict[str, Algorithm] = {
+    one.name: one for one in (IMITATING, Grpo(), NaiveGrpo(), PLAIN, Dapo(), RAPID)
+}

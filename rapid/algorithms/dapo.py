@@ -1,0 +1,122 @@
+"""DAPO: Yu et al. 2025. Clip-higher, token means, dynamic sampling and an overlong penalty."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, PositiveInt
+
+from rapid.algorithms.base import Algorithm, Look, Parameters, Pass
+from rapid.algorithms.groups import group_mean, group_std
+from rapid.algorithms.grpo import STD_FLOOR
+from rapid.algorithms.ratios import clipped_surrogate
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class DapoParameters(Parameters):
+    epsilon_low: Annotated[float, Field(gt=0, lt=1, title="clip below")]
+    epsilon_high: Annotated[
+        float, Field(gt=0, title="clip above", description="clip-higher: above epsilon_low")
+    ]
+    rounds: PositiveInt = Field(
+        title="rounds of sampling",
+        description="sampling rounds before a batch without signal is taken",
+    )
+    overlong_buffer: Annotated[
+        float,
+        Field(gt=0, lt=1, title="overlong share", description="share of the length limit"),
+    ]
+
+
+def dapo_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    epsilon_low: float,
+    epsilon_high: float,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Clip-higher, averaged over the tokens of the batch, no KL: Yu et al. 2025, eq. 8.
+
+    Args:
+        logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
+        behavior_logp: (N, T) log mu of the same tokens.
+        mask: (N, T) 1 where a token belongs to the completion, else 0.
+        rewards: (N,).
+        group_size: completions of one prompt; groups are contiguous rows.
+        epsilon_low, epsilon_high: token ratios are clipped to [1 - low, 1 + high].
+
+    Returns:
+        The loss (0-d), a mean over the tokens of the N completions, and
+        `clip_fraction` (share of tokens), 0-d.
+
+    Raises:
+        ValueError: N is not a whole number of groups.
+    """
+    advantages = rewards - group_mean(rewards, group_size)
+    advantages = advantages / (group_std(rewards, group_size) + STD_FLOOR)
+    token_loss, is_clipped = clipped_surrogate(
+        logp, behavior_logp, advantages, epsilon_low, epsilon_high
+    )
+    tokens = mask.sum().clamp(min=1)
+    loss = (token_loss * mask).sum() / tokens
+    return loss, {"clip_fraction": (is_clipped * mask).sum() / tokens}
+
+
+class Dapo(Algorithm):
+    name = "dapo"
+    label = "DAPO"
+    look = Look("#CC79A7", "D", (0, (1, 1.2)))
+    parameters = DapoParameters
+    mean_over = metrics_over = "token"
+
+    def arguments(self, parameters: DapoParameters) -> dict[str, Any]:
+        return {
+            "epsilon": parameters.epsilon_low,
+            "epsilon_high": parameters.epsilon_high,
+            "dynamic_sampling_rounds": parameters.rounds,
+        }
+
+    def rounds(self, parameters: DapoParameters) -> int:
+        return parameters.rounds
+
+    def rewards(self, parameters: DapoParameters, limit: int, reward: Callable) -> list[Callable]:
+        from trl.rewards import get_soft_overlong_punishment
+
+        buffer = max(1, round(parameters.overlong_buffer * limit))
+        return with_penalty(reward, get_soft_overlong_punishment(limit, buffer))
+
+    def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
+        low, high = settings.epsilon, settings.epsilon_high
+        return dapo_loss(
+            given.logp,
+            given.behavior_logp,
+            given.mask,
+            given.rewards,
+            given.group_size,
+            low,
+            low if high is None else high,
+        )
+
+
+def with_penalty(reward: Callable, penalty: Callable) -> list[Callable]:
+    """Return a reward and a penalty beside it, which a completion without reward does not have either.
+
+    The trainer calls both for the same completions, one after the other in one thread.
+    """
+    last = threading.local()
+
+    def accuracy(**columns) -> list[float | None]:
+        last.rewards = reward(**columns)
+        return last.rewards
+
+    def overlong(**columns) -> list[float | None]:
+        penalties = zip(last.rewards, penalty(**columns), strict=True)
+        return [None if rewarded is None else penalized for rewarded, penalized in penalties]
+
+    return [accuracy, overlong]

@@ -1,0 +1,40 @@
+"""GRPO that samples as few completions at a time as it backpropagates (paper, Figure 1)."""
+
+from typing import Any
+
+from pydantic import Field, PositiveInt
+
+from rapid.algorithms.base import Look, Parameters
+from rapid.algorithms.grpo import Grpo, GrpoParameters
+
+
+class NaiveGrpoSection(Parameters):
+    sampling_batch: PositiveInt = Field(description="completions sampled at a time")
+
+
+class NaiveGrpo(Grpo):
+    """The objective and its parameters are GRPO's."""
+
+    name = "naive-grpo"
+    label = "naive GRPO"
+    look = Look("#56B4E9", "s", (0, (4, 1.5)))
+    section = NaiveGrpoSection
+    H = "none"
+    samples_from_a_server = True
+
+    @property
+    def reported(self) -> dict[str, str]:
+        return {"sampled at a time": "sampling_batch"}
+
+    def objective(self, params: Any) -> GrpoParameters:
+        return params.grpo
+
+    def sampling_batch(self, params: Any) -> int:
+        return params.naive_grpo.sampling_batch
+
+    def refused(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
+        sampled = self.sampling_batch(params)
+        if params.compute.sampler == "vllm" and sampled % group_size:
+            allowed = f"a multiple of the group size, {group_size}: vLLM samples whole groups"
+            return "naive_grpo.sampling_batch", sampled, allowed
+        return None

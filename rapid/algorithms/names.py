@@ -1,0 +1,156 @@
+"""Names of algorithms, and what they say.
+
+    sft, grpo, naive-grpo, pg, dapo    as they are
+    rapid-H4, grpo-H4                  with H = 4, optimizer steps on one inference batch
+    rapid-H4,eta=4,clip=both           a variant: an algorithm with other values of some parameters
+
+Variants are how studies change one thing at a time: a run's folder has the variant's name.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    create_model,
+)
+from pydantic_core import PydanticCustomError
+
+from rapid.algorithms import ALGORITHMS
+from rapid.algorithms.base import Algorithm
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+GroupSize = Annotated[int, Field(ge=2)]
+CHANGES = r"(,[a-z_]+=[a-z0-9.]+)*"
+
+
+class Changes(BaseModel):
+    """The parameters that any variant may set; those that it leaves alone are None."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    group_size: GroupSize | None = None
+    n_step: PositiveInt | None = None
+    epochs: PositiveInt | None = None
+    learning_rate: Positive | None = None
+    snapshots: PositiveInt | None = Field(None, description="models kept on the way, evaluated too")
+
+    def within(self, names) -> dict:
+        """Return those that are set, of these names."""
+        found = self.model_dump(exclude_none=True)
+        return {name: found[name] for name in names if name in found}
+
+
+@dataclass(frozen=True)
+class Name:
+    """A parsed name: its algorithm, H (1 where it says none), and its changes."""
+
+    name: str
+    algorithm: Algorithm
+    H: int
+    changes: Changes
+
+    @property
+    def plain(self) -> str:
+        """The name without changes."""
+        return self.name.split(",")[0]
+
+    @property
+    def kind(self) -> str:
+        """The name of the algorithm."""
+        return self.algorithm.name
+
+    @property
+    def label(self) -> str:
+        """How reports print it, without changes: RAPID (H=8)."""
+        return self.algorithm.label + (f" (H={self.H})" if "-H" in self.plain else "")
+
+
+def pattern() -> str:
+    """Return a regular expression of the names of runs' folders; `parse` says whether one is valid."""
+    return f"({'|'.join(one.pattern for one in ALGORITHMS.values())}){CHANGES}"
+
+
+@cache
+def parse(name: str) -> Name:
+    """Return what a name says.
+
+    Raises:
+        ValueError: it is no name of an algorithm; the message says what is allowed.
+    """
+    if not re.fullmatch(pattern(), name):
+        raise ValueError(_allowed())
+    plain, *pairs = name.split(",")
+    kind, _, h = plain.partition("-H")
+    algorithm = ALGORITHMS[kind]
+    given = dict(pair.split("=") for pair in pairs)
+    if algorithm.imitates and given:
+        raise ValueError(f"{kind} as it is: it has no variants")
+    if foreign := [key for key in given if key not in _own(algorithm) and _owners(key)]:
+        owners = " and ".join(dict.fromkeys(label for key in foreign for label in _owners(key)))
+        verb = "have" if " and " in owners else "has"
+        raise ValueError(f"{plain} without {', '.join(foreign)}, which only {owners} {verb}")
+    changes = _changes(algorithm)
+    try:
+        found = changes.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = first["msg"].removeprefix("Input should be ").removeprefix("Extra inputs are ")
+        raise ValueError(
+            f"{first['loc'][0]} as {what}; a variant changes {', '.join(changes.model_fields)}"
+        ) from None
+    return Name(name, algorithm, int(h or 1), found)
+
+
+def imitates(name: str) -> bool:
+    """Return whether an algorithm learns from a teacher's demonstrations; the others are RL."""
+    return parse(name).algorithm.imitates
+
+
+def _own(algorithm: Algorithm) -> dict:
+    """The fields of an algorithm's own parameters that a variant may set, by name."""
+    has = algorithm.parameters and not algorithm.imitates
+    return algorithm.parameters.model_fields if has else {}
+
+
+def _owners(key: str) -> list[str]:
+    """The labels of the algorithms that have a parameter."""
+    return [one.label for one in ALGORITHMS.values() if key in _own(one)]
+
+
+@cache
+def _changes(algorithm: Algorithm) -> type[Changes]:
+    own = {
+        name: (field.rebuild_annotation() | None, None) for name, field in _own(algorithm).items()
+    }
+    shared = {name: (field.annotation, field) for name, field in Changes.model_fields.items()}
+    return create_model("Changes", __base__=Changes, **(own | shared))
+
+
+def _allowed() -> str:
+    without = [name for name, one in ALGORITHMS.items() if one.H != "required"]
+    needing = [one.at(4) for one in ALGORITHMS.values() if one.H == "required"]
+    taking = [name for name, one in ALGORITHMS.items() if one.H == "optional"]
+    return (
+        f"one of {', '.join(without)} or {', '.join(needing)} (any H from 1; {', '.join(taking)} "
+        f"take one too); a variant adds ',name=value', of an algorithm's parameters or of "
+        f"{', '.join(Changes.model_fields)}"
+    )
+
+
+def _known(name: str) -> str:
+    try:
+        parse(name)
+    except ValueError as error:
+        raise PydanticCustomError("algorithm", "{allowed}", {"allowed": str(error)}) from None
+    return name
+
+
+AlgorithmName = Annotated[str, AfterValidator(_known)]

@@ -1,0 +1,51 @@
+"""Group-relative policy gradient: paper, section 3.3. The paper's is on-policy.
+
+With H > 1 it is the plain gradient all the same: stale completions count without importance weights,
+and how stale they are is a metric.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rapid.algorithms.base import Algorithm, Look, Pass
+from rapid.algorithms.groups import group_mean
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def pg_loss(
+    logp: Tensor, mask: Tensor, rewards: Tensor, group_size: int
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Policy gradient (eq. 1) with the group mean as baseline (eq. 2); no standard deviation, no KL.
+
+        grad J = 1/N sum_n A_n grad log pi(y_n | x_n),    A_n = R_n - mean of R over n's group
+
+    Args:
+        logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
+        mask: (N, T) 1 where a token belongs to the completion, else 0.
+        rewards: (N,) R_n.
+        group_size: completions of one prompt; groups are contiguous rows.
+
+    Returns:
+        The loss (0-d), a mean over the N completions, and an empty dict: nothing is clipped.
+
+    Raises:
+        ValueError: N is not a whole number of groups.
+    """
+    advantages = rewards - group_mean(rewards, group_size)  # (N,)
+    return -(advantages * (logp * mask).sum(1)).mean(), {}
+
+
+class Pg(Algorithm):
+    name = "pg"
+    label = "PG"
+    look = Look("#009E73", "^", (0, (4, 1, 1, 1)))
+
+    def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, metrics = pg_loss(given.logp, given.mask, given.rewards, given.group_size)
+        if settings.H > 1:
+            log_weight = ((given.logp.detach() - given.behavior_logp) * given.mask).sum(1)  # (N,)
+            metrics = {"staleness": log_weight.abs().mean()}
+        return loss, metrics

@@ -1,0 +1,175 @@
+"""RAPID's importance-weighted group-relative policy gradient: paper, section 3.4.
+
+Two departures from the paper's text, both forced:
+1. The clipped weight of eq. 5 is min{w, eta}. The paper prints max, which would raise every small
+   weight to eta; its own account (clipping prevents blow-up, about 5 % are clipped) says min.
+2. The leave-one-out baseline divides by N_k - 1, which makes it an unbiased estimate of V. The paper
+   prints N_k, which shrinks V by (N_k - 1) / N_k; the gradient is unbiased with either.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, PositiveInt
+
+from rapid.algorithms.base import Algorithm, Look, Parameters, Pass
+from rapid.algorithms.groups import Groups, group_mean, group_mean_of_others
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Clip = Literal["advantage", "both", "nowhere"]
+Baseline = Literal["group", "others", "none"]
+
+MAX_LOG_WEIGHT = 60.0  # a weight of 1e26: beyond it only overflows, and a NaN where a reward is 0
+# What a baseline makes of the weighted rewards, (N,) -> (N,): the paper's V of n's prompt.
+VALUES = {
+    "group": group_mean,
+    "others": group_mean_of_others,
+    "none": lambda weighted, group_size: weighted.new_zeros(weighted.shape),
+}
+
+
+class RapidParameters(Parameters):
+    eta: Annotated[
+        float,
+        Field(
+            gt=0,
+            allow_inf_nan=False,
+            title="eta",
+            description="importance weights are clipped to at most eta",
+        ),
+    ]
+    clip: Clip = Field(
+        title="weights clipped in",
+        description="where: in the advantage (Algorithm 1), in the gradient's weight too, nowhere",
+    )
+    baseline: Baseline = Field(
+        "group", description="of the advantage: the group's mean, the others' of it, none"
+    )
+    weighted: bool = Field(True, description="by importance; false takes every weight for 1")
+
+
+class RapidSection(RapidParameters):
+    """The objective's parameters, and the run that `dvc exp show` compares."""
+
+    H: PositiveInt = Field(description="optimizer steps an inference batch, of the compared run")
+
+    @property
+    def objective(self) -> RapidParameters:
+        """What decides a run's result; its H is in its name."""
+        return RapidParameters(**self.model_dump(exclude={"H"}))
+
+
+def rapid_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    eta: float,
+    clip: Clip = "advantage",
+    baseline: Baseline = "group",
+    weighted: bool = True,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Off-policy policy gradient (eq. 3) with the clipped importance-weighted advantage (eq. 5).
+
+        grad J = 1/N sum_n w_n A_n grad log pi(y_n | x_n)
+        w_n    = pi(y_n | x_n) / mu(y_n | x_n), the product of the token ratios
+        A_n    = R_n - 1/N_k sum over n's group of min{w_n', eta} R_n'
+
+    Weights and advantages are constants of the gradient. With pi = mu this is `pg_loss`. The
+    defaults are Algorithm 1; `clip`, `baseline` and `weighted` switch its parts off, one by one.
+
+    Args:
+        logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
+        behavior_logp: (N, T) log mu of the same tokens, under the policy that sampled them.
+        mask: (N, T) 1 where a token belongs to the completion, else 0.
+        rewards: (N,) R_n.
+        group_size: N_k, completions of one prompt; groups are contiguous rows.
+        eta: weights are clipped to at most eta; `inf` clips nothing.
+        clip: "advantage" clips the weights in A_n only (Algorithm 1 to the letter); "both" clips the
+            weight in front of A_n too; "nowhere" neither.
+        baseline: what is subtracted from R_n: the weighted mean over its "group"; over its "others",
+            which removes the estimator's bias; or "none".
+        weighted: False takes every weight for 1 in the gradient. The metrics are of the true weights.
+
+    Returns:
+        The loss (0-d), a mean over the N completions, and
+        `staleness` (mean |log min(w, eta)|, nats), `clip_fraction` (share of w above eta) and
+        `weight` (mean w), each 0-d.
+
+    Raises:
+        ValueError: N is not a whole number of groups, or a baseline of others has no others.
+    """
+    completion_logp = (logp * mask).sum(1)  # (N,) log pi(y_n | x_n)
+    log_weight = (completion_logp - (behavior_logp * mask).sum(1)).detach()  # (N,)
+    weight = log_weight.clamp(max=MAX_LOG_WEIGHT).exp()
+    clipped = weight.clamp(max=eta)
+    in_front = clipped if clip == "both" else weight
+    within = weight if clip == "nowhere" else clipped
+    if not weighted:
+        in_front = within = weight.new_ones(weight.shape)
+
+    advantages = rewards - VALUES[baseline](within * rewards, group_size)  # (N,)
+    loss = -(in_front * advantages * completion_logp).mean()
+    metrics = {
+        "staleness": log_weight.clamp(max=math.log(eta)).abs().mean(),
+        "clip_fraction": (weight > eta).to(weight.dtype).mean(),
+        "weight": weight.mean(),
+    }
+    return loss, metrics
+
+
+class Rapid(Algorithm):
+    name = "rapid"
+    label = "RAPID"
+    look = Look("#D55E00", "v", "-")
+    parameters = RapidParameters
+    section = RapidSection
+    H = "required"
+
+    @property
+    def reported(self) -> dict[str, str]:
+        return super().reported | {"H": "H"}
+
+    def look_at(self, h: int) -> Look:
+        """Return a look of its own for each power of 2."""
+        looks = [
+            self.look,
+            Look("#E69F00", "P", (0, (5, 1))),
+            Look("#8A3B00", "*", (0, (2, 1))),
+            Look("#B8860B", "X", (0, (3, 1, 1, 1))),
+        ]
+        return looks[h.bit_length() % len(looks)]
+
+    def objective(self, params: Any) -> RapidParameters:
+        return params.rapid.objective
+
+    def arguments(self, parameters: RapidParameters) -> dict[str, Any]:
+        return parameters.model_dump()
+
+    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+        """Return which groups have a gradient.
+
+        Off-policy the weighted baseline leaves only rewards that are all 0 without advantages. On the
+        policy's own completions (w = 1, not clipped) equal rewards have none. Without weights that is
+        always so; without a baseline it never is.
+        """
+        cancel = (on_policy and settings.eta >= 1) or not settings.weighted
+        return "unequal" if cancel and settings.baseline != "none" else "rewarded"
+
+    def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
+        return rapid_loss(
+            given.logp,
+            given.behavior_logp,
+            given.mask,
+            given.rewards,
+            given.group_size,
+            settings.eta,
+            settings.clip,
+            settings.baseline,
+            settings.weighted,
+        )

@@ -1,0 +1,181 @@
+"""An algorithm is one class: registered, it is known everywhere. No other file names one."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from pydantic import Field
+
+from rapid import specs
+from rapid.algorithms import ALGORITHMS
+from rapid.algorithms.base import Algorithm, Look, Parameters
+from rapid.algorithms.names import parse, pattern
+from rapid.params import BadParams, load
+from reports import notes, setup, tables
+from reports.collect import collect
+from reports.plots import style
+from tests.conftest import ROOT
+from tests.training import loops
+
+
+class LeaveOneOutParameters(Parameters):
+    scale: float = Field(1.0, title="scale")
+
+
+class LeaveOneOut(Algorithm):
+    """REINFORCE with the mean reward of the others of a group as baseline (Ahmadian et al. 2024)."""
+
+    name = "rloo"
+    label = "RLOO"
+    look = Look("#123456", "d")
+    parameters = LeaveOneOutParameters
+
+    def loss(self, settings, given):
+        groups = given.rewards.view(-1, given.group_size)
+        others = (groups.sum(1, keepdim=True) - groups) / (given.group_size - 1)
+        advantages = settings.scale * (groups - others).flatten()
+        return -(advantages * (given.logp * given.mask).sum(1)).mean(), {}
+
+
+@pytest.fixture
+def rloo(monkeypatch):
+    parse.cache_clear()
+    monkeypatch.setitem(ALGORITHMS, "rloo", LeaveOneOut())
+    yield
+    parse.cache_clear()
+
+
+@pytest.mark.usefixtures("rloo")
+def test_an_algorithm_that_is_one_class_is_known_to_parameters_and_specs(values):
+    names = ["rloo", "rloo-H4", "rloo-H4,scale=2,n_step=8"]
+    values["tables"]["main"]["algorithms"] += names
+    values["rloo"] = {"scale": 3.0}
+    params = load(values)
+    for name, h, scale in zip(names, (1, 4, 4), (3.0, 3.0, 2.0), strict=True):
+        assert re.fullmatch(pattern(), name)
+        run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm=name, seed=1)
+        assert run in specs.runs(params)
+        spec = specs.train_spec(params, run)
+        assert (spec.H, spec.objective) == (h, LeaveOneOutParameters(scale=scale))
+        assert specs.TrainSpec.model_validate_json(spec.model_dump_json()) == spec
+    assert "rloo" not in load({k: v for k, v in values.items() if k != "rloo"}).model_fields_set
+    values["rloo"] = {"scale": "much"}
+    with pytest.raises(BadParams, match=r"rloo\.scale: 'much' is not allowed"):
+        load(values)
+
+
+@pytest.mark.usefixtures("rloo")
+def test_it_trains(toy_model, tmp_path, monkeypatch):
+    monkeypatch.setitem(loops.OBJECTIVES, "rloo", {"objective": "rloo", "parameters": {"scale": 2}})
+    start = loops.weights(loops.build(toy_model, tmp_path, "rloo"))
+    moved = {}
+    for h in (1, 2):
+        trained = loops.run(toy_model, tmp_path, "rloo", H=h, max_steps=4)
+        assert trained.state.global_step == 4
+        moved[h] = loops.weights(trained)
+        assert not torch.equal(moved[h], start)
+    assert not torch.equal(moved[1], moved[2])
+
+
+@pytest.mark.usefixtures("rloo")
+def test_it_has_rows_in_tables(values, tmp_path):
+    values["tables"]["main"]["algorithms"] += ["rloo", "rloo-H4"]
+    params = load(values)
+    rows = tables.main(params, collect(params, tmp_path)).rows
+    assert [row.label for row in rows][-2:] == ["RLOO", "RLOO (H=4)"]
+    assert "RLOO: scale" in [row.label for row in setup.rl(params, []).rows]
+
+
+@pytest.mark.usefixtures("rloo")
+def test_it_has_a_label_and_a_look():
+    assert notes.algorithm("rloo") == "RLOO"
+    assert notes.algorithm("rloo-H8,scale=2") == "RLOO (H=8), scale = 2"
+    assert style.look("rloo") == Look("#123456", "d")
+    assert style.look("rloo-H4").color == "#123456"
+    assert style.look("rloo-H4") != style.look("rloo-H8")
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("grpo-H4", "GRPO (H=4)"), ("pg-H2", "PG (H=2)"), ("dapo-H8", "DAPO (H=8)")],
+)
+def test_any_rl_algorithm_may_be_given_an_h(values, name, label):
+    values["tables"]["main"]["algorithms"].append(name)
+    run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm=name, seed=1)
+    spec = specs.train_spec(load(values), run)
+    assert int(name.split("-H")[1]) == spec.H
+    assert notes.algorithm(name) == label
+    assert style.look(name).color == style.look(name.split("-")[0]).color
+
+
+def test_a_plain_policy_gradient_off_policy_says_how_stale_it_is(toy_model, tmp_path):
+    settings = {"max_steps": 4}
+    stale = loops.run(toy_model, tmp_path, "pg", H=2, **settings).state.log_history
+    values = [row["rapid/staleness"] for row in stale if "rapid/staleness" in row]
+    assert [value > 0 for value in values] == [False, True, False, True]
+    fresh = loops.run(toy_model, tmp_path, "pg", **settings).state.log_history
+    assert not any("rapid/staleness" in row for row in fresh)
+
+
+def test_names_and_parameters_cost_no_torch():
+    code = "import sys, rapid.algorithms.names, rapid.params, rapid.specs; print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+def test_a_spec_of_any_algorithm_survives_json(values):
+    params = load(values)
+    for run in specs.runs(params):
+        spec = specs.train_spec(params, run)
+        assert specs.TrainSpec.model_validate(json.loads(spec.model_dump_json())) == spec
+
+
+# Who may name one ---------------------------------------------------------------------------------
+
+OTHERS = [name for name in ALGORITHMS if name != "rapid"]
+ATTRIBUTES = {one.key for one in ALGORITHMS.values()} - {"rapid"}
+ALLOWED = {
+    "reports/paper.py": {"grpo", "pg", "dapo", "naive-grpo"},  # of the paper's tables and claims
+    "rapid/grading/limits.py": {"rapid-"},  # control groups
+}
+
+
+def literals(tree: ast.AST):
+    """The strings of a module other than docstrings, and its attributes."""
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield (
+                node.value,
+                re.fullmatch(rf"({'|'.join(OTHERS)})|.*\brapid-H.*|rapid-", node.value),
+            )
+        elif isinstance(node, ast.Attribute):
+            yield node.attr, node.attr in ATTRIBUTES
+
+
+def test_no_other_module_names_an_algorithm():
+    found = {}
+    for folder in ("rapid", "reports", "performance"):
+        for path in (ROOT / folder).rglob("*.py"):
+            name = str(path.relative_to(ROOT))
+            if not name.startswith("rapid/algorithms/"):
+                named = {text for text, is_one in literals(ast.parse(path.read_text())) if is_one}
+                if named := named - ALLOWED.get(name, set()):
+                    found[name] = named
+    assert not found
+
+
+def test_no_rule_names_an_algorithm():
+    quoted = re.compile(rf"[\"']({'|'.join(ALGORITHMS)})[\"']|rapid-H")
+    rules = [ROOT / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
+    assert not [path.name for path in rules if quoted.search(path.read_text())]
