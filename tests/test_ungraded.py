@@ -26,7 +26,6 @@ COMMON = {
 TRAINING = {"learning_rate": 0.01, "epochs": 1, "group_size": 2, "micro_batch": 2, "temperature": 1}
 RAPID = ("rapid-H2", {"eta": 2.0, "clip": "advantage"})
 DAPO = ("dapo", {"epsilon_low": 0.2, "epsilon_high": 0.28, "rounds": 1, "overlong_buffer": 0.5})
-
 PG = ("pg-H2", None)
 GRPO = ("grpo-H2", {"beta": 0.04, "epsilon": 0.2})
 
