@@ -1,7 +1,8 @@
 """params.yaml as validated objects: the one door through which everything reads it.
 
-`load` takes the merged YAML (Snakemake's `config`, or files read by `read`) and returns a `Params`, made
-of `rapid.sections` and a section for each algorithm that has parameters. What a single job depends on is cut out of it in `rapid.specs`.
+`load` takes the merged YAML (Snakemake's `config`, or files read by `read`) and returns a
+`Params`. It is made of `rapid.sections` and of a section for each algorithm that has parameters.
+`rapid.specs` cuts out what a single job depends on.
 """
 
 from functools import cache
@@ -36,11 +37,11 @@ from rapid.sections import (
 
 
 class BadParams(BadInput):
-    """A value in params.yaml that cannot be used. The message names key, value and what is allowed."""
+    """A value in params.yaml that cannot be used. The message has key, value and what is allowed."""
 
 
-class Setting(Section):
-    """The first part of params.yaml; the algorithms' sections follow it, and `Params` follows them."""
+class General(Section):
+    """What params.yaml has before the algorithms' sections."""
 
     data_seed: Seed = Field(description="makes problems, splits and base models")
     compute: Compute
@@ -51,7 +52,7 @@ class Setting(Section):
     training: Training
 
 
-class Params(Setting):
+class Params(General):
     """All of params.yaml. What `load` returns also has a field for each algorithm's section."""
 
     evaluation: EvaluationParams
@@ -203,7 +204,7 @@ def _with_sections(*algorithms: str) -> type[Params]:
         if kind := one.section or one.parameters:
             required = any(field.is_required() for field in kind.model_fields.values())
             sections[one.key] = (kind, ... if required else kind())
-    between = create_model("Sections", __base__=Setting, **sections)
+    between = create_model("Sections", __base__=General, **sections)
     return create_model("Params", __base__=(Params, between))
 
 

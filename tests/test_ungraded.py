@@ -5,6 +5,7 @@ import json
 import pytest
 
 from rapid.algorithms.dapo import with_penalty
+from rapid.algorithms.names import parse
 from rapid.cli import run
 from rapid.distill import distill
 from rapid.evaluate import evaluate, mean_pass_at_k
@@ -25,13 +26,15 @@ COMMON = {
 TRAINING = {"learning_rate": 0.01, "epochs": 1, "group_size": 2, "micro_batch": 2, "temperature": 1}
 RAPID = ("rapid-H2", {"eta": 2.0, "clip": "advantage"})
 DAPO = ("dapo", {"epsilon_low": 0.2, "epsilon_high": 0.28, "rounds": 1, "overlong_buffer": 0.5})
+PG = ("pg-H2", None)
+GRPO = ("grpo-H2", {"beta": 0.04, "epsilon": 0.2})
 
 
-def training(algorithm: str = RAPID[0], objective: dict = RAPID[1]) -> TrainSpec:
+def training(algorithm: str = RAPID[0], objective: dict | None = RAPID[1]) -> TrainSpec:
     return TrainSpec(
         run=Run(benchmark="math", model="toy", algorithm=algorithm, seed=1),
         n_step=4,
-        H=2 if algorithm == "rapid-H2" else 1,
+        H=parse(algorithm).H,
         training=TRAINING,
         objective=objective,
         sampling_batch=None,
@@ -66,7 +69,7 @@ def deaths(monkeypatch):
     return numbers
 
 
-@pytest.mark.parametrize("algorithm, objective", [RAPID, DAPO], ids=["rapid", "dapo"])
+@pytest.mark.parametrize("algorithm, objective", [RAPID, DAPO, PG, GRPO])
 def test_training_leaves_the_group_out_and_counts(
     problems, deaths, toy_model, tmp_path, algorithm, objective
 ):

@@ -1,15 +1,16 @@
 """The algorithms: one file each, and this registry.
 
-To add one, write a file beside this one with a subclass of `base.Algorithm`: its name and label, its
-parameters, its loss as a pure function of tensors, its look in figures, and what it asks of the trainer.
-Then add a line to `ALGORITHMS`. Its section in params.yaml, its names (`NAME`, `NAME-H4`,
+To add one, write a file beside this one with a subclass of `base.Algorithm`: its name and label,
+its parameters, its loss as a pure function of tensors, its look in figures, and what it asks of the
+trainer. Then add it to `ALGORITHMS`. Its section in params.yaml, its names (`NAME`, `NAME-H4`,
 `NAME,epochs=2`), its training, its cost estimate and its rows and lines in reports follow from it.
 
-Losses take log-probabilities of the sampled tokens and return a pair: the scalar to minimise, whose
-gradient is the negative of the algorithm's estimator, and a dict of metrics (0-d tensors). Shapes: N
-completions, T tokens; the completions of a group are contiguous rows.
+A loss takes log-probabilities of the sampled tokens and returns a pair: the scalar to minimise,
+whose gradient is the negative of the algorithm's estimator, and a dict of metrics (0-d tensors).
+Shapes: N completions, T tokens; the completions of a group are contiguous rows.
 
-Importing this package does not import torch: reports and the workflow only need names and parameters.
+Importing this package does not import torch: reports and the workflow need no more than names and
+parameters.
 """
 
 from rapid.algorithms.base import Algorithm

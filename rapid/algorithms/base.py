@@ -1,17 +1,12 @@
 """What an algorithm says about itself; each file beside this one says it for one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rapid.algorithms.groups import Groups, chosen
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from rapid.algorithms.groups import Groups, Tensor, chosen
 
 Precision = Annotated[
     Literal["float32", "bfloat16"], Field(description="of weights in computation")
@@ -39,7 +34,7 @@ class Pass(NamedTuple):
     Args:
         logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
         behavior_logp: (N, T) log mu of the same tokens; log pi itself on-policy.
-        reference_logp: (N, T) under the model before training; log pi itself where none is asked for.
+        reference_logp: (N, T) under the model before training; log pi itself where none is needed.
         mask: (N, T) 1 where a token belongs to the completion, else 0.
         rewards: (N,).
         group_size: completions of one prompt.
@@ -56,25 +51,23 @@ class Pass(NamedTuple):
 class Algorithm:
     """One algorithm. A subclass sets what is its own; the registry has an instance of it.
 
-    `settings` is whatever has the algorithm's parameters as attributes: a `RapidConfig` in the trainer,
-    the parameters themselves in a plan.
+    `settings` has the algorithm's parameters as attributes: it is a `RapidConfig` in the trainer,
+    and the parameters themselves in a plan.
     """
 
     name: ClassVar[str]  # in params.yaml and in the folders of runs
     label: ClassVar[str]  # in reports
     look: ClassVar[Look]
-    parameters: ClassVar[type[Parameters] | None] = (
-        None  # of the objective; a variant may change them
-    )
-    section: ClassVar[type[Parameters] | None] = (
-        None  # of params.yaml, where it has more than these
-    )
-    H: ClassVar[Literal["required", "optional", "none"]] = "optional"
+    # Parameters of the objective, which a variant may change; and the section of params.yaml, where
+    # it has others.
+    parameters: ClassVar[type[Parameters] | None] = None
+    section: ClassVar[type[Parameters] | None] = None
+    H: ClassVar[Literal["required", "optional", "none"]] = "optional"  # in its name
     imitates: ClassVar[bool] = False  # a teacher, by supervised learning; the others are RL
     has_kl: ClassVar[bool] = False  # to a reference policy; the parameter `beta` is its coefficient
     samples_from_a_server: ClassVar[bool] = False  # with a GPU of its own, where there are GPUs
-    mean_over: ClassVar[Literal["sequence", "token"]] = "sequence"  # the loss of a mini-batch
-    metrics_over: ClassVar[Literal["sequence", "token"]] = "sequence"
+    mean_over: ClassVar[Literal["sequence", "token"]] = "sequence"  # what the loss averages
+    metrics_over: ClassVar[Literal["sequence", "token"]] = "sequence"  # what metrics average
 
     # Parameters -----------------------------------------------------------------------------------
 
@@ -112,7 +105,7 @@ class Algorithm:
         return name.split(",")[0].partition("-H")[0] == self.name
 
     def look_at(self, h: int) -> Look:
-        """Return its look with this H: its colour, and another marker and line for each power of 2."""
+        """Return its look with this H: its colour, with a marker and line for each power of 2."""
         if h == 1:
             return self.look
         number = h.bit_length()
@@ -131,27 +124,27 @@ class Algorithm:
         return {"parameters": parameters.model_dump()} if parameters else {}
 
     def rounds(self, parameters: Parameters | None) -> int:
-        """Return how often groups of equal rewards are sampled anew, the first time included."""
+        """Return the rounds of sampling: each but the first replaces groups of equal rewards."""
         return 1
 
     def rewards(
         self, parameters: Parameters | None, limit: int, reward: Callable
     ) -> list[Callable]:
-        """Return the reward functions; the sum of what they return is a completion's reward.
+        """Return the reward functions. A completion's reward is the sum of what they return.
 
         Args:
-            limit: tokens of a completion at most.
-            reward: the grader's.
+            limit: the most tokens of a completion.
+            reward: the grader's reward function.
         """
         return [reward]
 
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
-        """Return which groups may have a gradient: the others are not run.
+        """Return which groups may have a gradient. The others are not run.
 
         Args:
             on_policy: the completions were sampled by the policy as it is now.
         """
-        return "unequal"
+        return "all"
 
     def contributes(
         self, rewards: Tensor, group_size: int, settings: Any, *, on_policy: bool
@@ -164,5 +157,5 @@ class Algorithm:
         return chosen(self.gradient_groups(settings, on_policy), rewards, group_size)
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar to minimise and metrics, 0-d each; means over `mean_over`, `metrics_over`."""
+        """Return the loss, averaged over `mean_over`, and metrics over `metrics_over`, 0-d each."""
         raise NotImplementedError

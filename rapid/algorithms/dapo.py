@@ -1,24 +1,21 @@
 """DAPO: Yu et al. 2025. Clip-higher, token means, dynamic sampling and an overlong penalty."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt
 
 from rapid.algorithms.base import Algorithm, Look, Parameters, Pass
-from rapid.algorithms.groups import group_mean, group_std
+from rapid.algorithms.groups import Groups, Tensor, group_mean, group_std
 from rapid.algorithms.grpo import STD_FLOOR
 from rapid.algorithms.ratios import clipped_surrogate
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 class DapoParameters(Parameters):
-    epsilon_low: Annotated[float, Field(gt=0, lt=1, title="clip below")]
+    epsilon_low: Annotated[
+        float, Field(gt=0, lt=1, title="clip below", description="token ratios, below 1 - it")
+    ]
     epsilon_high: Annotated[
         float, Field(gt=0, title="clip above", description="clip-higher: above epsilon_low")
     ]
@@ -91,21 +88,17 @@ class Dapo(Algorithm):
         buffer = max(1, round(parameters.overlong_buffer * limit))
         return with_penalty(reward, get_soft_overlong_punishment(limit, buffer))
 
+    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+        return "unequal"  # equal rewards have no advantage
+
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
+        logp, behavior_logp, _, *rest = given
         low, high = settings.epsilon, settings.epsilon_high
-        return dapo_loss(
-            given.logp,
-            given.behavior_logp,
-            given.mask,
-            given.rewards,
-            given.group_size,
-            low,
-            low if high is None else high,
-        )
+        return dapo_loss(logp, behavior_logp, *rest, low, low if high is None else high)
 
 
 def with_penalty(reward: Callable, penalty: Callable) -> list[Callable]:
-    """Return a reward and a penalty beside it, which a completion without reward does not have either.
+    """Return a reward and a penalty. A completion without the one has neither.
 
     The trainer calls both for the same completions, one after the other in one thread.
     """

@@ -1,11 +1,11 @@
 """Group statistics that the algorithms share."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
+else:  # importing torch takes seconds, and names and parameters do without
+    Tensor = Any
 
 # Groups that may have a gradient: whose rewards are not all equal, or not all 0, or every one.
 Groups = Literal["unequal", "rewarded", "all"]

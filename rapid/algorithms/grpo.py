@@ -1,23 +1,18 @@
 """GRPO as the paper's baseline has it: TRL's loss_type "grpo", without its KL bias correction."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeFloat
 
 from rapid.algorithms.base import Algorithm, Look, Parameters, Pass
-from rapid.algorithms.groups import Groups, group_mean, group_std
+from rapid.algorithms.groups import Groups, Tensor, group_mean, group_std
 from rapid.algorithms.ratios import clipped_surrogate
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 STD_FLOOR = 1e-4  # TRL's: keeps a group of equal rewards from dividing by zero
 
 
 class GrpoParameters(Parameters):
-    beta: NonNegativeFloat = Field(title="KL coefficient", description="KL coefficient")
+    beta: NonNegativeFloat = Field(title="KL coefficient", description="of the KL term")
     epsilon: Annotated[
         float,
         Field(gt=0, lt=1, title="clip of the ratio", description="clip of the token ratio"),
@@ -85,13 +80,4 @@ class Grpo(Algorithm):
         return "all" if settings.beta else "unequal"  # a KL term is never zero
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        return grpo_loss(
-            given.logp,
-            given.behavior_logp,
-            given.reference_logp,
-            given.mask,
-            given.rewards,
-            given.group_size,
-            settings.beta,
-            settings.epsilon,
-        )
+        return grpo_loss(*given, settings.beta, settings.epsilon)

@@ -74,7 +74,7 @@ class Name:
 
 
 def pattern() -> str:
-    """Return a regular expression of the names of runs' folders; `parse` says whether one is valid."""
+    """Return a regular expression of all names; `parse` says whether a match means something."""
     return f"({'|'.join(one.pattern for one in ALGORITHMS.values())}){CHANGES}"
 
 

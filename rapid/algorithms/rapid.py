@@ -3,22 +3,17 @@
 Two departures from the paper's text, both forced:
 1. The clipped weight of eq. 5 is min{w, eta}. The paper prints max, which would raise every small
    weight to eta; its own account (clipping prevents blow-up, about 5 % are clipped) says min.
-2. The leave-one-out baseline divides by N_k - 1, which makes it an unbiased estimate of V. The paper
-   prints N_k, which shrinks V by (N_k - 1) / N_k; the gradient is unbiased with either.
+2. The leave-one-out baseline divides by N_k - 1, which makes it an unbiased estimate of V. The
+   paper prints N_k, which shrinks V by (N_k - 1) / N_k; the gradient is unbiased with either.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt
 
 from rapid.algorithms.base import Algorithm, Look, Parameters, Pass
-from rapid.algorithms.groups import Groups, group_mean, group_mean_of_others
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from rapid.algorithms.groups import Groups, Tensor, group_mean, group_mean_of_others
 
 Clip = Literal["advantage", "both", "nowhere"]
 Baseline = Literal["group", "others", "none"]
@@ -90,11 +85,11 @@ def rapid_loss(
         rewards: (N,) R_n.
         group_size: N_k, completions of one prompt; groups are contiguous rows.
         eta: weights are clipped to at most eta; `inf` clips nothing.
-        clip: "advantage" clips the weights in A_n only (Algorithm 1 to the letter); "both" clips the
-            weight in front of A_n too; "nowhere" neither.
-        baseline: what is subtracted from R_n: the weighted mean over its "group"; over its "others",
-            which removes the estimator's bias; or "none".
-        weighted: False takes every weight for 1 in the gradient. The metrics are of the true weights.
+        clip: "advantage" clips the weights in A_n only (Algorithm 1 to the letter); "both" clips
+            the weight in front of A_n too; "nowhere" neither.
+        baseline: what is subtracted from R_n: the weighted mean over its "group"; over its
+            "others", which removes the estimator's bias; or "none".
+        weighted: False takes every weight for 1 in the gradient. Metrics are of the true weights.
 
     Returns:
         The loss (0-d), a mean over the N completions, and
@@ -154,22 +149,14 @@ class Rapid(Algorithm):
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
         """Return which groups have a gradient.
 
-        Off-policy the weighted baseline leaves only rewards that are all 0 without advantages. On the
-        policy's own completions (w = 1, not clipped) equal rewards have none. Without weights that is
-        always so; without a baseline it never is.
+        Off-policy the weighted baseline leaves only rewards that are all 0 without advantages. On
+        the policy's own completions (w = 1, not clipped) equal rewards have none. Without weights
+        that is always so; without a baseline it never is.
         """
         cancel = (on_policy and settings.eta >= 1) or not settings.weighted
         return "unequal" if cancel and settings.baseline != "none" else "rewarded"
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        return rapid_loss(
-            given.logp,
-            given.behavior_logp,
-            given.mask,
-            given.rewards,
-            given.group_size,
-            settings.eta,
-            settings.clip,
-            settings.baseline,
-            settings.weighted,
-        )
+        logp, behavior_logp, _, *rest = given
+        switches = settings.clip, settings.baseline, settings.weighted
+        return rapid_loss(logp, behavior_logp, *rest, settings.eta, *switches)

@@ -1,11 +1,6 @@
 """PPO's clipped surrogate of token ratios, which GRPO and DAPO share."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from rapid.algorithms.groups import Tensor
 
 
 def clipped_surrogate(
@@ -18,7 +13,7 @@ def clipped_surrogate(
         advantages: (N,).
 
     Returns:
-        The loss of each token, (N, T), and whether the clip bounds it (its gradient is zero), (N, T).
+        The loss of each token, and whether the clip bounds it (its gradient is zero); (N, T) each.
     """
     ratio = (logp - behavior_logp).exp()
     advantages = advantages[:, None]

@@ -1,5 +1,4 @@
-"""Supervised fine-tuning on the teacher's correct completions. Its loss is the cross-entropy of TRL's
-SFTTrainer."""
+"""Supervised fine-tuning on the teacher's correct completions, by TRL's SFTTrainer."""
 
 from typing import Annotated, Any
 

@@ -60,7 +60,7 @@ def rounds(spec: TrainSpec, expected: Expected) -> list[Round]:
 
 
 def run_share(spec: TrainSpec, expected: Expected) -> float:
-    """The mean share of groups that have a gradient: the others are not run (`rapid.algorithms`)."""
+    """Return the mean share of groups that may have a gradient. The others are not run."""
     algorithm, objective = parse(spec.run.algorithm).algorithm, spec.objective
     shares = {"unequal": expected.signal, "rewarded": expected.rewarded, "all": 1.0}
     if (count := algorithm.rounds(objective)) > 1:

@@ -7,8 +7,8 @@ Each phase is fitted by itself, for each model over all of its benchmarks:
     other            loop x optimizer steps + batch x inference batches
     imitation        seconds a token
 
-Dynamic sampling is not fitted: its batches vary. The reference model's pass is in `other`, and is fitted
-from what it adds there; where no run has one it is taken for a third of forward and backward.
+Dynamic sampling is not fitted: its batches vary. The reference model's pass is in `other`, and is
+fitted from what it adds there; where no run has one it is taken for a third of forward and backward.
 """
 
 from collections.abc import Callable, Iterable
@@ -156,7 +156,7 @@ def _reference(rl: list[tuple[Observed, Work]], loop: float, batch: float) -> fl
 
 
 def _rewarded(own: list[Observed], signal: float) -> float:
-    """The share of groups with any reward, which is what importance weights run after the first steps.
+    """Return the share of groups with any reward: importance weights run these after first steps.
 
     Unknown where no run says it: then half of the groups without signal are taken to be all right.
     """
@@ -209,7 +209,7 @@ def _resamples(one: Observed) -> bool:
 
 
 def _tells_rewarded(one: Observed) -> bool:
-    """Whether a run's share of groups that ran follows from the shares with a signal and a reward."""
+    """Return whether a run's share of groups follows from the shares with a signal and a reward."""
     algorithm, objective = parse(one.spec.run.algorithm).algorithm, one.spec.objective
     groups = [algorithm.gradient_groups(objective, on_policy) for on_policy in (True, False)]
     return groups == ["unequal", "rewarded"]

@@ -22,8 +22,7 @@ from rapid.specs import BASE
 from reports import notes
 from reports.formats import HOUR, MINUTE
 
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-YELLOW, BLUE, RED, PURPLE, GREY = "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#8C8C8C"
+BLACK, ORANGE, SKY, BLUE, RED = "#000000", "#E69F00", "#56B4E9", "#0072B2", "#D55E00"
 WIDTH, HEIGHT = 7.4, 2.6  # inches of a row of panels
 
 SETTINGS = {

@@ -27,7 +27,7 @@ class LeaveOneOutParameters(Parameters):
 
 
 class LeaveOneOut(Algorithm):
-    """REINFORCE with the mean reward of the others of a group as baseline (Ahmadian et al. 2024)."""
+    """REINFORCE with the mean reward of a group's others as baseline (Ahmadian et al. 2024)."""
 
     name = "rloo"
     label = "RLOO"
@@ -122,7 +122,7 @@ def test_a_plain_policy_gradient_off_policy_says_how_stale_it_is(toy_model, tmp_
 
 
 def test_names_and_parameters_cost_no_torch():
-    code = "import sys, rapid.algorithms.names, rapid.params, rapid.specs; print('torch' in sys.modules)"
+    code = "import sys, rapid.algorithms.names, rapid.specs; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
 
