@@ -197,14 +197,14 @@ def _disk(params: Params, sizes: dict[str, int]) -> Check:
 def _grader(benchmark: str, policy: Grading) -> Check:
     what = f"grader of {benchmark}"
     if benchmark == "mbpp_plus":
-        from rapid.grading.code.sandbox import TODO, Sandbox, SandboxError
+        from rapid.grading.code.sandbox import ADVICE, Sandbox, SandboxError
 
         try:
             with Sandbox(unsafe=policy.unsafe_sandbox) as sandbox:
                 waived = "; waived by grading.unsafe_sandbox" if policy.unsafe_sandbox else ""
                 return Check(what, sandbox.walls() + waived)
         except SandboxError as error:
-            return Check(what, str(error).removesuffix(f". {TODO}"), f"{TODO}.")
+            return Check(what, str(error).removesuffix(f". {ADVICE}"), f"{ADVICE}.")
     if missing := get_task(benchmark).unavailable():
         return Check(what, missing.rstrip("."), "Run rapid lean-setup, or leave the benchmark out.")
     if benchmark != "minif2f":

@@ -68,7 +68,7 @@ def f(paths):
     return reached
 """
 
-TODO = (
+ADVICE = (
     "Install bubblewrap (apt install bubblewrap), allow user namespaces (sysctl "
     "user.max_user_namespaces, kernel.unprivileged_userns_clone, "
     "kernel.apparmor_restrict_unprivileged_userns), or take a kernel with Landlock (Linux 5.13) "
@@ -226,7 +226,7 @@ class Sandbox:
                 self.layer = layer  # for good: a restart must not weaken the walls
                 return
         raise SandboxError(
-            f"nothing can be walled off from completions here ({'; '.join(failures)}). {TODO}"
+            f"nothing can be walled off from completions here ({'; '.join(failures)}). {ADVICE}"
         )
 
     def _allowed(self) -> tuple[str, ...]:

@@ -1,15 +1,10 @@
-"""Two Leans behind one interface: the WebAssembly one, and a stand-in for a native one.
-
-The stand-in is a small program in the place of `lean`. It speaks the protocol of Checker.lean and
-knows the verdicts on the proofs here. It can also do what a Lean in hostile hands could do.
-"""
+"""Two Leans behind one interface: the WebAssembly one, and a stand-in for a native one."""
 
 import contextlib
 import json
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -22,114 +17,7 @@ from rapid.grading import verdicts
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import BadStatement, LeanChecker, LeanUnavailable, ensure_lean
 from rapid.grading.lean import process as process_module
-from rapid.grading.lean.install import Backend
-
-STATEMENT = "theorem p1 : (1 : Nat) = 1 ∧ True :="
-ENDLESS = (
-    " by\n  have : ∀ n : Nat, n < 300 → (List.range n).length = n := by\n"
-    "    set_option maxHeartbeats 0 in set_option maxRecDepth 1000000 in decide\n  trivial"
-)  # not quite, but minutes
-VERDICTS = {
-    " ⟨rfl, trivial⟩": verdicts.PASSED,
-    " by\n  constructor\n  · rfl\n  · trivial": verdicts.PASSED,
-    " by\n  skip": verdicts.WRONG_ANSWER,
-    " by exact (": verdicts.UNPARSABLE,
-    " ⟨rfl, trivial⟩\naxiom cheat : False": verdicts.UNPARSABLE,
-    " by sorry": verdicts.FORBIDDEN,
-    " by native_decide": verdicts.FORBIDDEN,
-    " by exact unsafe lcProof": verdicts.FORBIDDEN,
-}
-RIGHT, *_ = VERDICTS
-WRONG = " by\n  skip"
-
-STAND_IN = """#!{python}
-import json, os, subprocess, sys, time
-
-VERDICTS = {verdicts!r}
-if sys.argv[1] == "--version":
-    print("Lean (version 4.99.0, x86_64-unknown-linux-gnu, commit 0, Release)")
-    sys.exit()
-if sys.argv[1] == "--print-prefix":
-    print({prefix!r})
-    sys.exit()
-assert sys.argv[1] == "--run" and sys.argv[2].endswith("Checker.lean")
-
-def say(**answer):
-    print(json.dumps(answer), flush=True)
-
-role = sys.argv[3]
-header = json.loads(sys.stdin.readline())["header"]
-if "Mathlib" in header:
-    say(ready=False, why="unknown module prefix 'Mathlib'\\n\\nsearched everywhere")
-    sys.exit(1)
-if "die" in header:
-    sys.exit(3)
-print("noise")
-say(ready=True)
-for line in sys.stdin:
-    request = json.loads(line)
-    if role == "judge":
-        why = "stated" if request["statement"].startswith({statement!r}) else "bad statement"
-        if "bytes" in request:
-            why = "passed" if sys.stdin.read(request["bytes"]) == "proof" else "forbidden"
-        say(id=request["id"], why=why, messages=["NoSuchType"])
-        continue
-    proof = request["proof"]
-    if proof == "die":
-        sys.exit(0)
-    if "hang" in proof or proof == {endless!r}:
-        time.sleep(3600)
-    if proof == "leave a child":
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)", {prefix!r}])
-        time.sleep(3600)
-    if proof == "flood":
-        while True:
-            print("{{}}\\n" * 1000, flush=True)
-    if proof == "endless line":
-        while True:
-            print("x" * 100000, end="", flush=True)
-    if proof == "close output":
-        os.close(1)
-        time.sleep(3600)
-    if proof == "stop reading":
-        sys.stdin.close()
-    if proof == "forge":
-        for id in (0, 1, "", "0", None, [], request["id"][:-1], request["id"].upper() + "x"):
-            say(id=id, ok=True, why="passed", messages=[])
-        say(ready=True, ok=True, why="passed", messages=[])
-        print('[{{"why": "passed"}}]', '"passed"', "[" * 100000, "9" * 5000, "null", sep="\\n")
-        sys.stdout.buffer.write(b"\\xff\\xfe\\n")
-        say(id=request["id"], ok=True, why="rewarded", messages=[])
-        say(id=request["id"], ok=True, why="passed", messages="passed")
-        say(id=request["id"], ok=True)
-        for value in ([], {{}}, None, 1):
-            say(id=request["id"], why=value, messages=[])
-        for value in ("1", None, []):
-            say(id=request["id"], why="passed", messages=[], megabytes=value)
-            say(id=request["id"], why="elaborated", messages=[], megabytes=value)
-    why = VERDICTS.get(proof, "wrong_answer")
-    export = {{"passed": "proof", "lie": "forged"}}.get("lie" if proof == "lie" else why, "")
-    say(id=request["id"], why="elaborated" if export else why, messages=[], bytes=len(export))
-    print(export, end="", flush=True)
-"""
-
-
-def stand_in(folder: Path) -> Backend:
-    """The stand-in as a native Lean, with `folder` in the command lines of its processes."""
-    program = folder / "bin" / "lean"
-    program.parent.mkdir()
-    program.write_text(
-        STAND_IN.format(
-            python=os.path.realpath(sys.executable),
-            verdicts=VERDICTS,
-            statement=STATEMENT,
-            endless=ENDLESS,
-            prefix=str(folder),
-        ),
-        encoding="utf-8",
-    )
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return Backend("native", "4.99.0", program.parent)
+from tests.grading.lean.stand_in import ENDLESS, RIGHT, STATEMENT, VERDICTS, WRONG, stand_in
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -292,7 +180,7 @@ class TestBoth:
 import os, sys, threading, time
 from pathlib import Path
 from rapid.grading.lean import LeanChecker
-from rapid.grading.lean.install import Backend
+from tests.grading.lean.stand_in import ENDLESS, RIGHT, STATEMENT, VERDICTS, WRONG, stand_in
 backend = Backend({backend.kind!r}, {backend.version!r}, Path({str(backend.folder)!r}))
 checker = LeanChecker(timeout=60, backend=backend)
 checker.wait_ready()

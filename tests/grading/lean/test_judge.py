@@ -4,7 +4,7 @@ import pytest
 
 from rapid.grading import verdicts
 from rapid.grading.lean import LeanChecker, launch
-from tests.grading.lean import attacks
+from tests.grading.lean import attacks, exports
 from tests.grading.lean.scripts import change_script
 
 
@@ -26,26 +26,26 @@ def judge(checker):
     return ask
 
 
-@pytest.mark.parametrize("label", attacks.EXPORTS_OF_FALSE)
+@pytest.mark.parametrize("label", exports.EXPORTS_OF_FALSE)
 def test_no_export_proves_false(judge, label):
-    assert judge("False", attacks.EXPORTS_OF_FALSE[label]) == verdicts.FORBIDDEN
-    assert judge("True", attacks.HONEST) == verdicts.PASSED
+    assert judge("False", exports.EXPORTS_OF_FALSE[label]) == verdicts.FORBIDDEN
+    assert judge("True", exports.HONEST) == verdicts.PASSED
 
 
-@pytest.mark.parametrize("label", attacks.BAD_FORMS)
+@pytest.mark.parametrize("label", exports.BAD_FORMS)
 def test_an_export_of_another_form_is_refused(judge, label):
-    assert judge("True", attacks.BAD_FORMS[label]) == verdicts.FORBIDDEN
+    assert judge("True", exports.BAD_FORMS[label]) == verdicts.FORBIDDEN
 
 
 def test_an_export_proves_what_it_was_given_for_alone(judge):
-    assert judge("True", attacks.HONEST) == verdicts.PASSED
-    assert judge("1 = 1", attacks.HONEST) == verdicts.FORBIDDEN
+    assert judge("True", exports.HONEST) == verdicts.PASSED
+    assert judge("1 = 1", exports.HONEST) == verdicts.FORBIDDEN
 
 
 def test_a_statement_means_what_its_own_constants_mean(judge):
     """`p1.match_1` is the statement's. An author that declares another one changes nothing."""
     statement = "(match 5 with | 0 => 1 | _ => 2) = 1"
-    assert judge(statement, attacks.MATCH_REDEFINED) == verdicts.FORBIDDEN
+    assert judge(statement, exports.MATCH_REDEFINED) == verdicts.FORBIDDEN
 
 
 @pytest.mark.parametrize("claim", ["= 2", "= 1"])
@@ -57,7 +57,7 @@ def test_a_statement_may_have_constants_of_its_own(checker, claim):
 
 def test_a_constant_of_a_strange_name_is_that_constant(judge):
     """Exact names are no walls of their own: a proved lemma may be called what it likes."""
-    honest = attacks.declared("theorem", ("sorryAx\0", 3, ""), type=("True",))
+    honest = exports.declared("theorem", ("sorryAx\0", 3, ""), type=("True",))
     assert judge("True", honest) == verdicts.PASSED
     assert judge("False", honest) == verdicts.FORBIDDEN
 
@@ -67,7 +67,7 @@ def test_a_check_leaves_its_effort_to_no_other(monkeypatch, tmp_path):
     fewer = [("HEARTBEATS = 200000000", "HEARTBEATS = 3000", 1)]
     change_script("judge.js", fewer, tmp_path, monkeypatch)
 
-    lines = attacks.Lines()
+    lines = exports.Lines()
     true, proof = lines.const("True"), lines.const("True", "intro")
     for _ in range(300):
         identity = lines.term("lambda", true, lines.term("bvar", 0))
@@ -86,12 +86,12 @@ def test_what_the_kernel_computes_by_itself_has_no_other_definition(monkeypatch,
     reasons_given = {}
     with LeanChecker(timeout=60, header="prelude\nimport Init.Prelude\n") as small:
         small.wait_ready()
-        for operation, result in attacks.COMPUTED.items():
+        for operation, result in exports.COMPUTED.items():
             goal = {"name": "p1", "statement": f"theorem p1 : @Eq Nat {result} 77 :="}
-            export = attacks.redefined(operation, str(result))
+            export = exports.redefined(operation, str(result))
             answer, _ = small._processes["judge"].ask(goal, 60, export)
             reasons_given[operation] = answer["why"]
-    assert reasons_given == dict.fromkeys(attacks.COMPUTED, verdicts.FORBIDDEN)
+    assert reasons_given == dict.fromkeys(exports.COMPUTED, verdicts.FORBIDDEN)
 
 
 OPTIONS = [

@@ -15,7 +15,7 @@ import pytest
 from rapid.grading import verdicts
 from rapid.grading.lean import LeanChecker, ensure_lean, install, launch
 from rapid.grading.lean.process import LeanProcess
-from tests.grading.lean import attacks
+from tests.grading.lean import exports
 
 pytestmark = pytest.mark.slow  # minutes, for all together
 
@@ -164,12 +164,12 @@ def groups() -> list[dict[tuple[str, str], tuple[str, ...]]]:
     def judge(proposition: str, export: bytes) -> tuple[str, ...]:
         return "judge", "p1", f"theorem p1 : {proposition} :=", compact(export)
 
-    false, forms = short(attacks.EXPORTS_OF_FALSE), short(attacks.BAD_FORMS)
+    false, forms = short(exports.EXPORTS_OF_FALSE), short(exports.BAD_FORMS)
     wrong = {("author", proof): ("author", "p1", STATEMENT + proof) for proof in WRONG}
     proofs = [{("author", label): ("author", "p1", STATEMENT + PROOFS[label])} for label in PROOFS]
     options = {("option", text): ("option", text) for text in LET_THROUGH + COMPUTED}
     return [
-        {("honest", ""): judge("True", attacks.HONEST)},
+        {("honest", ""): judge("True", exports.HONEST)},
         {("false", label): judge("False", export) for label, export in false.items()},
         *(
             {("form", label): judge("True", forms[label]) for label in list(forms)[start::6]}
@@ -208,12 +208,12 @@ def test_an_honest_export_passes(answered):
     assert answered("honest", "") == verdicts.PASSED
 
 
-@pytest.mark.parametrize("label", short(attacks.EXPORTS_OF_FALSE))
+@pytest.mark.parametrize("label", short(exports.EXPORTS_OF_FALSE))
 def test_no_export_proves_false(answered, label):
     assert answered("false", label) == verdicts.FORBIDDEN
 
 
-@pytest.mark.parametrize("label", short(attacks.BAD_FORMS))
+@pytest.mark.parametrize("label", short(exports.BAD_FORMS))
 def test_an_export_of_another_form_is_refused(answered, label):
     assert answered("form", label) == verdicts.FORBIDDEN
 
