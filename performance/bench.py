@@ -52,11 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _prepare() -> None:
     """Take a core, then import what every loop needs."""
     os.environ |= ENVIRONMENT
-    from rapid.lease import lease_cores
+    from rapid.machine.lease import lease_cores
 
     cores = lease_cores(1)
     _say(f"on core {cores[0]}; importing")
-    from rapid.train import without_vllm
+    from rapid.training.trl import without_vllm
 
     without_vllm()
     import transformers

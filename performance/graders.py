@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from performance.models import PROBLEM_SEED, NotAvailable
-from rapid.tasks import get_task
-from rapid.tasks.embedded import Exercise, make
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.made import Exercise, make
 
 
 @dataclass
@@ -37,9 +37,9 @@ def measure(name: str, count: int, repeats: int, advance: Callable[[float], None
     Raises:
         NotAvailable: the benchmark cannot be graded here.
     """
-    if reason := get_task(name).unavailable():
+    if reason := BENCHMARKS[name].unavailable():
         raise NotAvailable(reason)
-    exercises = make(name, PROBLEM_SEED, {"bench": count})["bench"]
+    exercises = make(BENCHMARKS[name], PROBLEM_SEED, {"bench": count})["bench"]
     sides: dict[str, list[dict]] = {"correct": [], "mistaken": []}
     for repeat in range(repeats):
         for side, verdicts in _sample(name, exercises).items():
@@ -50,7 +50,7 @@ def measure(name: str, count: int, repeats: int, advance: Callable[[float], None
 
 def _sample(name: str, exercises: list[Exercise]) -> dict[str, Verdicts]:
     """Return the verdicts on the solution of every exercise and on its first mistake."""
-    task = get_task(name)
+    task = BENCHMARKS[name]
     found = {"correct": Verdicts(), "mistaken": Verdicts()}
     with task.grader(task.usual_timeout) as grader:
         for exercise in exercises:

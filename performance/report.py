@@ -11,7 +11,7 @@ from pathlib import Path
 from performance.expectations import expectations
 from performance.results import FOLDER, PARTS, read
 from performance.summary import PHASES, middle, percentile, phase, ratios
-from rapid.records import write_text
+from rapid.artifacts.files import write_text
 
 HEAD = """# Performance
 

@@ -4,8 +4,8 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rapid.provenance import commit, hardware, versions
-from rapid.records import write_json
+from rapid.artifacts.files import write_json
+from rapid.artifacts.manifests import commit, hardware, versions
 
 COMMIT = commit()  # of the code that is imported now; the tree may move on while it is measured
 FOLDER = Path(__file__).parent / "results"

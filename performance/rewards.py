@@ -8,8 +8,8 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading.grader import Grader
-from rapid.records import CodeProblem
 
 TIMEOUT = 2.0  # seconds for a verdict, as params.yaml has it for MBPP+
 

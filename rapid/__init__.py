@@ -9,8 +9,12 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str):
     # torch and TRL take seconds to import: only who asks for the trainer pays for them.
-    if name in ("RapidConfig", "RapidTrainer"):
-        from rapid import training
+    if name == "RapidConfig":
+        from rapid.training.config import RapidConfig
 
-        return getattr(training, name)
+        return RapidConfig
+    if name == "RapidTrainer":
+        from rapid.training.trainer import RapidTrainer
+
+        return RapidTrainer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

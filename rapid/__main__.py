@@ -2,7 +2,7 @@
 
 import sys
 
-from rapid.warm import run_in_child
+from rapid.machine.warm import run_in_child
 
 
 def main() -> int:

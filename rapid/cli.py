@@ -18,14 +18,16 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from rapid import __version__, specs
+from rapid import __version__
 from rapid.algorithms import IMITATING
+from rapid.artifacts.files import BadInput
+from rapid.artifacts.runs import RunSummary
+from rapid.benchmarks import BENCHMARKS
+from rapid.config import specs
 from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
+from rapid.grading.policy import Grading
 from rapid.grading.verdicts import INFRASTRUCTURE
-from rapid.records import BadInput, RunSummary
-from rapid.sections import Grading
-from rapid.tasks import TASKS, get_task
 
 
 def run(arguments: list[str]) -> int:
@@ -87,6 +89,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_grade(commands)
     _add_chain(commands)
     _add_plan(commands)
+    warm = commands.add_parser("warm", help="fork jobs from one process, for the workflow")
+    warm.add_argument("socket", type=Path, help="to listen on")
+    warm.add_argument("parent", type=int, help="the process with which it ends")
+    warm.set_defaults(run=_warm)
     lean = commands.add_parser("lean-setup", help="install and check the Lean that grades proofs")
     lean.set_defaults(run=_lean_setup)
     return parser
@@ -95,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_grade(commands) -> None:
     help = "grade completions; verdicts go to standard output, a JSON line each, in order"
     grade = commands.add_parser("grade", help=help, description=help)
-    grade.add_argument("--benchmark", required=True, choices=TASKS)
+    grade.add_argument("--benchmark", required=True, choices=BENCHMARKS)
     grade.add_argument(
         "--problems", required=True, type=Path, help="as published: JSON lines, plain or gzip"
     )
@@ -158,7 +164,7 @@ def _add_chain(commands) -> None:
 
 
 def _add_plan(commands) -> None:
-    from rapid.plan.options import add_options
+    from rapid.cost.options import add_options
 
     help = "say what the pipeline will cost: time, GPU-hours, memory and disk of every job"
     command = commands.add_parser("plan", help=help, description=help)
@@ -199,7 +205,7 @@ def _read_spec(text: str, spec_type: type[BaseModel]) -> BaseModel:
 
 def _begin(args: argparse.Namespace, spec_type: type[BaseModel]) -> BaseModel:
     """Read the spec, and lease cores and GPUs before anything heavy is imported."""
-    from rapid.resources import lease
+    from rapid.machine.resources import lease
 
     spec = _read_spec(args.spec, spec_type)
     lease(spec)
@@ -207,34 +213,34 @@ def _begin(args: argparse.Namespace, spec_type: type[BaseModel]) -> BaseModel:
 
 
 def _prepare(args) -> None:
-    from rapid.prepare import prepare
+    from rapid.stages.prepare import prepare
 
     prepare(_begin(args, specs.PrepareSpec), args.out)
 
 
 def _tokenizer(args) -> None:
     spec = _begin(args, specs.TokenizerSpec)
-    from rapid.pretrain import make_tokenizer
+    from rapid.stages.pretrain import make_tokenizer
 
     make_tokenizer(spec, args.data, args.out)
 
 
 def _pretrain(args) -> None:
     spec = _begin(args, specs.PretrainSpec)
-    from rapid.pretrain import pretrain
+    from rapid.stages.pretrain import pretrain
 
     pretrain(spec, args.data, args.tokenizer, args.out)
 
 
 def _fetch(args) -> None:
-    from rapid.models import fetch
+    from rapid.stages.fetch import fetch
 
     fetch(_read_spec(args.spec, specs.FetchSpec), args.out)
 
 
 def _distill(args) -> None:
     spec = _begin(args, specs.DistillSpec)
-    from rapid.distill import distill
+    from rapid.stages.distill import distill
 
     distill(spec, args.model, args.data, args.out)
 
@@ -243,22 +249,22 @@ def _train(args) -> None:
     spec = _read_spec(args.spec, specs.TrainSpec)
     paths = [str(path) for path in (args.model, args.data, args.out)]
     if spec.compute.nodes > 1:
-        from rapid.launch import launch_on_nodes
+        from rapid.machine.launch import launch_on_nodes
 
         launch_on_nodes(spec, paths)
     spec = _begin(args, specs.TrainSpec)
     with ExitStack() as server:
         if specs.served(spec):
-            from rapid.server import serving
+            from rapid.machine.server import serving
 
             server.enter_context(serving(spec, args.model))
         if spec.compute.processes > 1:
-            from rapid.launch import launch
+            from rapid.machine.launch import launch
 
             launch(spec, paths)
             summary = RunSummary.model_validate_json((args.out / "summary.json").read_text())
         else:
-            from rapid.train import train
+            from rapid.stages.train import train
 
             summary = train(spec, args.model, args.data, args.out)
     if summary.runtime:
@@ -270,7 +276,7 @@ def _train(args) -> None:
 
 def _evaluate(args) -> None:
     spec = _begin(args, specs.EvaluateSpec)
-    from rapid.evaluate import evaluate
+    from rapid.stages.evaluate import evaluate
 
     evaluation = evaluate(spec, args.model, args.data, args.out)
     figures = [f"pass@{k} {value:.1%}" for k, value in evaluation.pass_at.items()]
@@ -284,7 +290,7 @@ def _say_ungraded(reasons: dict[str, int]) -> None:
 
 
 def _ask(args) -> None:
-    from rapid.sampling import sampler
+    from rapid.models.sampling import sampler
 
     if not (args.model / "config.json").is_file():
         raise BadInput(f"--model {args.model}: there is no config.json in it: not a model's folder")
@@ -304,22 +310,23 @@ def _ask(args) -> None:
 def _grade(args) -> int:
     from tqdm import tqdm
 
-    from rapid.grade import grade, read_problems, read_submissions
-    from rapid.lease import usable_cores
+    from rapid.benchmarks.published import read_problems
+    from rapid.machine.lease import usable_cores
+    from rapid.stages.grade import grade, read_submissions
 
-    task = get_task(args.benchmark)
-    problems = read_problems(args.problems, task)
+    benchmark = BENCHMARKS[args.benchmark]
+    problems = read_problems(args.problems, benchmark)
     submissions = read_submissions(args.completions, problems)
-    if missing := task.unavailable():
+    if missing := benchmark.unavailable():
         print(f"rapid grade: {missing}", file=sys.stderr)
         return 1
     with tqdm(total=len(submissions), desc="grading", unit="completion") as bar:
         verdicts = grade(
-            task,
+            benchmark,
             problems,
             submissions,
             workers=args.workers or len(usable_cores()),
-            timeout=args.timeout or task.usual_timeout,
+            timeout=args.timeout or benchmark.usual_timeout,
             policy=Grading(unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean),
             progress=bar.update,
         )
@@ -332,9 +339,9 @@ def _grade(args) -> int:
 def _examine(args, hashed: bool):
     from tqdm import tqdm
 
-    from rapid.chain import examine
-    from rapid.jobs import jobs
-    from rapid.params import load, read
+    from rapid.artifacts.freshness import examine
+    from rapid.config.jobs import jobs
+    from rapid.config.params import load, read
 
     found = examine(
         jobs(load(read(*args.configfile))),
@@ -351,7 +358,7 @@ def _verify(args) -> int:
 
 
 def _reconcile(args) -> int:
-    from rapid.chain import reconcile
+    from rapid.artifacts.freshness import reconcile
 
     reconcile(_examine(args, hashed=False))
     return 0
@@ -360,7 +367,7 @@ def _reconcile(args) -> int:
 def _restore(args) -> int:
     import subprocess
 
-    from rapid.chain import reconcile
+    from rapid.artifacts.freshness import reconcile
 
     pulled = subprocess.run([sys.executable, "-m", "dvc", "pull"], check=False)
     if pulled.returncode:
@@ -379,19 +386,35 @@ def _restore(args) -> int:
 
 
 def _plan(args) -> None:
-    from rapid.plan.command import plan
+    from rapid.cost.command import plan
 
     print(plan(args))
 
 
 def _preflight(args) -> int:
-    from rapid.params import load, read
-    from rapid.preflight import checks, report
+    from rapid.config.params import load, read
+    from rapid.machine.preflight import checks, report
 
     params = load(json.loads(args.config) if args.config else read(*args.configfile))
     missing = report(checks(params))
     print(f"{len(missing)} missing" if missing else "nothing is missing")
     return 1 if missing else 0
+
+
+def _warm(args) -> None:
+    from rapid.machine.warm import serve
+
+    serve(args.socket, args.parent, _import_stages, run)
+
+
+def _import_stages() -> None:
+    from rapid.training.trl import without_vllm
+
+    without_vllm()
+    import rapid.models.sampling
+    import rapid.stages.evaluate
+    import rapid.training.sft
+    import rapid.training.trainer  # noqa: F401
 
 
 def _lean_setup(args) -> int:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from rapid.evaluate import CURVE
-from rapid.params import BadParams, Params, load, read
-from rapid.provenance import write_manifest
-from rapid.records import write_text
-from rapid.specs import Run, evaluated, runs, studied
-from rapid.train import TOKEN_WEIGHTS
+from rapid.artifacts.files import write_text
+from rapid.artifacts.manifests import write_manifest
+from rapid.config.params import BadParams, Params, load, read
+from rapid.config.specs import Run, evaluated, runs, studied
+from rapid.stages.evaluate import CURVE
+from rapid.stages.train import TOKEN_WEIGHTS
 from reports import latex, sections, text
 from reports.collect import BadRun, collect
 from reports.sections import Content

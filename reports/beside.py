@@ -6,7 +6,8 @@ import math
 import pandas as pd
 from scipy import stats
 
-from rapid.params import Params
+from rapid.benchmarks import BENCHMARKS
+from rapid.config.params import Params
 from reports import cells, claims, compare, formats, notes, paper
 from reports.cells import Metric
 from reports.claims import RUNTIME
@@ -153,7 +154,7 @@ def orders(params: Params, frame: pd.DataFrame) -> Table:
 
 
 def _in_paper(algorithm: str) -> bool:
-    return any(paper.main(name, algorithm, "pass@1") is not None for name in notes.BENCHMARKS)
+    return any(paper.main(name, algorithm, "pass@1") is not None for name in BENCHMARKS)
 
 
 def _places(benchmark: str, field: Field, names: list[str], metric: str) -> list[Cell]:

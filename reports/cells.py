@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from rapid.specs import BASE
+from rapid.config.specs import BASE
 from reports import compare, formats, notes
 from reports.collect import of_evaluation, why_missing
 from reports.compare import UNRANKED_RUNTIME

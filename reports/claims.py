@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import pandas as pd
 from scipy import stats
 
-from rapid.params import Params
+from rapid.benchmarks import BENCHMARKS
+from rapid.config.params import Params
 from reports import cells, compare, formats, notes, paper
 from reports.cells import Metric
 from reports.compare import Field
@@ -84,7 +85,7 @@ def rules() -> list[tuple[str, str]]:
 def margin() -> float:
     """The most that the paper's fastest RAPID is behind its most accurate RL baseline, Pass@1."""
     behind = []
-    for benchmark in notes.BENCHMARKS:
+    for benchmark in BENCHMARKS:
         rapid = paper.order(benchmark, paper.RAPIDS, "runtime")[0]
         best = paper.order(benchmark, paper.BASELINES, "pass@1")[0]
         behind.append(

@@ -14,12 +14,14 @@ from pydantic import ValidationError
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
-from rapid.evaluate import mean_pass_at_k
-from rapid.params import Params
-from rapid.provenance import MANIFEST
-from rapid.records import Evaluation, Record, RunSummary
-from rapid.sections import Grading
-from rapid.specs import BASE, Run, evaluated, evaluations
+from rapid.artifacts.evaluations import Evaluation
+from rapid.artifacts.files import Record
+from rapid.artifacts.manifests import MANIFEST
+from rapid.artifacts.runs import RunSummary
+from rapid.config.params import Params
+from rapid.config.specs import BASE, Run, evaluated, evaluations
+from rapid.grading.policy import Grading
+from rapid.stages.evaluate import mean_pass_at_k
 
 R = TypeVar("R", bound=Record)
 

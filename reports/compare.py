@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from rapid.algorithms import ALGORITHMS, RAPID
-from rapid.evaluate import pass_at_k
-from rapid.specs import BASE
+from rapid.config.specs import BASE
+from rapid.stages.evaluate import pass_at_k
 from reports.bootstrap import Estimate, estimate
 from reports.statistics import Ratio, paired_ratio, spread
 

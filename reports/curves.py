@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from rapid.algorithms.names import parse
-from rapid.evaluate import CURVE
-from rapid.records import BadRow, CurvePoint, read_jsonl
+from rapid.artifacts.evaluations import CurvePoint
+from rapid.artifacts.files import BadRow, read_jsonl
+from rapid.stages.evaluate import CURVE
 from reports.collect import BadRun
 
 STEP = 0.05  # between levels of accuracy

@@ -7,8 +7,8 @@ import pandas as pd
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
-from rapid.params import Params
-from rapid.specs import BASE
+from rapid.config.params import Params
+from rapid.config.specs import BASE
 from reports import cells, compare, formats, notes, paper
 from reports.cells import Metric
 from reports.compare import Field

@@ -15,10 +15,11 @@ from statistics import fmean
 import pandas as pd
 from dvclive import Live
 
-from rapid.params import Params, load
-from rapid.provenance import write_manifest
-from rapid.records import StepRecord, read_jsonl, write_json
-from rapid.specs import compared
+from rapid.artifacts.files import read_jsonl, write_json
+from rapid.artifacts.manifests import write_manifest
+from rapid.artifacts.runs import StepRecord
+from rapid.config.params import Params, load
+from rapid.config.specs import compared
 from reports.collect import BadRun, collect
 
 FIGURES = ("runtime", "staleness", "clip_fraction")  # beside pass@k

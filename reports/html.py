@@ -15,7 +15,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from rapid.specs import BASE
+from rapid.config.specs import BASE
 from reports import claims, formats, notes, sections
 from reports.plots.style import Figure
 from reports.sections import Content

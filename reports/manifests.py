@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rapid.params import Params
-from rapid.specs import evaluations, runs
+from rapid.config.params import Params
+from rapid.config.specs import evaluations, runs
 from reports.collect import BadRun
 
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from rapid.params import Params
+from rapid.config.params import Params
 from reports import cells, formats, notes
 from reports.cells import Metric
 from reports.evidence import algorithms, field_of

@@ -5,11 +5,11 @@ import re
 import pandas as pd
 
 from rapid.algorithms.names import parse
+from rapid.benchmarks import BENCHMARKS
+from rapid.config.specs import BASE
 from rapid.grading.verdicts import INFRASTRUCTURE
-from rapid.specs import BASE
 from reports.formats import listing
 
-BENCHMARKS = {"mbpp_plus": "MBPP+", "math": "MATH", "minif2f": "MiniF2F"}
 STALENESS = (
     "Stale: the clipped importance weight in log scale, its absolute value averaged over optimizer "
     "steps."
@@ -28,7 +28,7 @@ INTERVALS = "Intervals hold 95 % and account for problems and seeds: a bootstrap
 
 
 def benchmark(name: str) -> str:
-    return BENCHMARKS.get(name, name)
+    return BENCHMARKS[name].label
 
 
 def algorithm(name: str) -> str:

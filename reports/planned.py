@@ -10,14 +10,14 @@ import argparse
 from pathlib import Path
 
 from rapid.algorithms import PLAIN, RAPID
-from rapid.params import Params, load, read
-from rapid.plan.assumptions import Assumptions
-from rapid.plan.estimates import train_work
-from rapid.plan.gpus import gpu
-from rapid.plan.roofline import Roofline
-from rapid.plan.sizes import shapes
-from rapid.plan.text import duration, table
-from rapid.specs import Run, train_spec
+from rapid.config.params import Params, load, read
+from rapid.config.specs import Run, train_spec
+from rapid.cost.assumptions import Assumptions
+from rapid.cost.estimates import train_work
+from rapid.cost.gpus import gpu
+from rapid.cost.roofline import Roofline
+from rapid.cost.sizes import shapes
+from rapid.cost.text import duration, table
 from reports import paper
 
 REFERENCE = PLAIN.name

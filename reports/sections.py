@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from rapid.params import Params
-from rapid.specs import BASE
+from rapid.config.params import Params
+from rapid.config.specs import BASE
 from reports import beside, claims, evidence, manifests, memory, notes, setup, studies, tables
 from reports.formats import listing
 from reports.paper import load as load_paper

@@ -7,7 +7,7 @@ from typing import Any
 
 from rapid.algorithms import ALGORITHMS, IMITATING
 from rapid.algorithms.base import Algorithm
-from rapid.params import Params
+from rapid.config.params import Params
 from reports import notes
 from reports.collect import waived
 from reports.formats import listing

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from rapid.algorithms import RAPID
-from rapid.params import Params
-from rapid.specs import BASE
+from rapid.config.params import Params
+from rapid.config.specs import BASE
 from reports import cells, formats, notes
 from reports.cells import Metric
 from reports.compare import UNRANKED_RUNTIME

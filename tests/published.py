@@ -22,14 +22,17 @@ from pathlib import Path
 import numpy as np
 from evalplus.eval import _special_oracle as special
 
-from rapid.grade import Submission, grade, read_problems
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.base import Problem
+from rapid.benchmarks.math.record import MathProblem
+from rapid.benchmarks.mbpp_plus.record import CodeProblem
+from rapid.benchmarks.published import read_problems
 from rapid.grading.code.grader import MEMORY_MB
 from rapid.grading.code.oracle import restore_inputs
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, encode_job
-from rapid.lease import usable_cores
-from rapid.records import CodeProblem, MathProblem, Problem
-from rapid.tasks import get_task
+from rapid.machine.lease import usable_cores
+from rapid.stages.grade import Submission, grade
 
 # Functions of which EvalPlus accepts more than the reference's output.
 LENIENT = {
@@ -69,11 +72,11 @@ def main() -> int:
     args = parser.parse_args()
     right = True
     if args.mbpp_plus:
-        problems = read_problems(args.mbpp_plus, get_task("mbpp_plus"))
+        problems = read_problems(args.mbpp_plus, BENCHMARKS["mbpp_plus"])
         right &= references_pass(problems, args.timeout)
         right &= changed_references_fail(problems, args.changes, args.timeout)
     if args.math:
-        problems = read_problems(args.math, get_task("math"))
+        problems = read_problems(args.math, BENCHMARKS["math"])
         right &= solutions_pass(problems, args.timeout)
         other_answers_fail(problems, args.answers, args.timeout)
     return 0 if right else 1
@@ -84,7 +87,7 @@ def graded(benchmark: str, problems: dict[str, Problem], pairs: list[tuple[str, 
     began = time.monotonic()
     submissions = [Submission(id=id, completion=text) for id, text in pairs]
     workers = len(usable_cores())
-    found = grade(get_task(benchmark), problems, submissions, workers=workers, timeout=timeout)
+    found = grade(BENCHMARKS[benchmark], problems, submissions, workers=workers, timeout=timeout)
     return found, time.monotonic() - began
 
 

@@ -2,7 +2,16 @@
 
 from typing import Protocol, Self, TypeVar
 
-from rapid.records import BadInput, Problem, Verdict
+from rapid.artifacts.files import BadInput
+from rapid.grading.verdicts import Verdict
+
+
+class Problem(Protocol):
+    """What is asked of every problem. A grader's own protocol says what else it reads of one."""
+
+    id: str
+    digest: str  # of all that the problem says
+
 
 AProblem = TypeVar("AProblem", bound=Problem, contravariant=True)
 

@@ -9,8 +9,8 @@ from queue import SimpleQueue
 from typing import Self, TypeVar
 
 from rapid.grading import verdicts
-from rapid.grading.grader import Grader, GraderDied, GradingFailed
-from rapid.records import Problem, Verdict
+from rapid.grading.grader import Grader, GraderDied, GradingFailed, Problem
+from rapid.grading.verdicts import Verdict
 
 log = logging.getLogger(__name__)
 

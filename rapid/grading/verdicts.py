@@ -4,7 +4,7 @@ Every grader uses these and no others, so that the counts in evaluation.json mea
 for code, mathematics and Lean.
 """
 
-from rapid.records import Verdict
+from rapid.artifacts.files import Record
 
 PASSED = "passed"  # correct; the only reason with reward 1
 WRONG_ANSWER = "wrong_answer"  # ran, or was read, and is not the expected answer
@@ -18,6 +18,16 @@ INFRASTRUCTURE = "infrastructure"  # not graded: the grader itself died; the onl
 
 _OF_COMPLETIONS = {PASSED, WRONG_ANSWER, TIMEOUT, MEMORY, CRASHED, FORBIDDEN, UNPARSABLE, NO_ANSWER}
 REASONS = frozenset({*_OF_COMPLETIONS, INFRASTRUCTURE})
+
+
+class Verdict(Record):
+    """What a grader says of one completion: `reward` is 1.0 for correct, else 0.0.
+
+    It is `None` where the grader died: that says nothing of the completion.
+    """
+
+    reward: float | None
+    reason: str
 
 
 def verdict(reason: str) -> Verdict:

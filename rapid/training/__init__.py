@@ -10,8 +10,3 @@ forward      log-probabilities of a pass
 vllm         the weight sync of a vLLM engine in the same process
 clock        where the time goes
 """
-
-from rapid.training.config import RapidConfig
-from rapid.training.trainer import RapidTrainer
-
-__all__ = ["RapidConfig", "RapidTrainer"]

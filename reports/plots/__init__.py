@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rapid.params import Params
+from rapid.config.params import Params
 from reports.plots import curves, phases, studies, sweep, tokens, tradeoff
 from reports.plots.style import Figure
 

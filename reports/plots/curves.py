@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from rapid.algorithms.names import imitates
-from rapid.params import Params
-from rapid.records import BadRow, StepRecord, read_jsonl
-from rapid.specs import Run
+from rapid.artifacts.files import BadRow, read_jsonl
+from rapid.artifacts.runs import StepRecord
+from rapid.config.params import Params
+from rapid.config.specs import Run
 from reports import notes
 from reports.collect import BadRun
 from reports.plots import style

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from rapid.params import Params
+from rapid.config.params import Params
 from reports import notes, paper
 from reports.cells import gaps
 from reports.compare import Field

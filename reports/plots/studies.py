@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
-from rapid.params import Params
+from rapid.config.params import Params
 from reports import compare, curves, notes
 from reports.cells import gaps
 from reports.curves import Curve

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure as Canvas
 
 from rapid.algorithms.base import Look
 from rapid.algorithms.names import parse
-from rapid.specs import BASE
+from rapid.config.specs import BASE
 from reports import notes
 from reports.formats import HOUR, MINUTE
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from rapid.params import Params
+from rapid.config.params import Params
 from reports import notes
 from reports.cells import gaps
 from reports.plots import style

@@ -9,9 +9,9 @@ from matplotlib.patches import Rectangle
 from pydantic import ValidationError
 
 from rapid.algorithms.names import parse
-from rapid.params import Params
-from rapid.records import TokenWeights
-from rapid.specs import runs
+from rapid.artifacts.runs import TokenWeights
+from rapid.config.params import Params
+from rapid.config.specs import runs
 from reports import notes
 from reports.collect import BadRun
 from reports.formats import correlation

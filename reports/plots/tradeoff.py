@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from rapid.params import Params
-from rapid.specs import BASE
+from rapid.config.params import Params
+from rapid.config.specs import BASE
 from reports import compare, notes
 from reports.cells import gaps
 from reports.compare import Field

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from rapid import specs
 from rapid.algorithms.names import parse, pattern
-from rapid.params import BadParams, load
+from rapid.config import specs
+from rapid.config.params import BadParams, load
 
 
 @pytest.mark.parametrize(

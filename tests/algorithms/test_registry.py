@@ -10,11 +10,11 @@ import pytest
 import torch
 from pydantic import Field
 
-from rapid import specs
 from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.base import Algorithm, Look, Parameters
 from rapid.algorithms.names import parse, pattern
-from rapid.params import BadParams, load
+from rapid.config import specs
+from rapid.config.params import BadParams, load
 from reports import notes, setup, tables
 from reports.collect import collect
 from reports.plots import style
@@ -122,7 +122,7 @@ def test_a_plain_policy_gradient_off_policy_says_how_stale_it_is(toy_model, tmp_
 
 
 def test_names_and_parameters_cost_no_torch():
-    code = "import sys, rapid.algorithms.names, rapid.specs; print('torch' in sys.modules)"
+    code = "import sys, rapid.algorithms.names, rapid.config.specs; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
 

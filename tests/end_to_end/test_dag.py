@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rapid import specs
-from rapid.params import load, read
-from rapid.records import StepRecord, read_jsonl, sha256_file
+from rapid.artifacts.files import read_jsonl, sha256_file
+from rapid.artifacts.runs import StepRecord
+from rapid.config import specs
+from rapid.config.params import load, read
 from tests.conftest import ROOT
 
 OVERLAY = "experiments/ci.yaml"

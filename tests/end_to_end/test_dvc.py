@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rapid.jobs import jobs
-from rapid.params import load, read
+from rapid.config.jobs import jobs
+from rapid.config.params import load, read
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from rapid.lease import usable_cores
+from rapid.machine.lease import usable_cores
 from tests.conftest import ROOT
 from tests.end_to_end.test_dag import copy_checkout
 
@@ -119,6 +119,6 @@ def children(pid: int) -> list[int]:
             command = Path(f"/proc/{other}/cmdline").read_bytes()
         except OSError:
             continue
-        if parent == str(pid) and b"rapid.launch" in command:
+        if parent == str(pid) and b"rapid.stages.train_process" in command:
             found.append(int(other))
     return found

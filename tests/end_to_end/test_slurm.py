@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rapid.params import load, read
+from rapid.config.params import load, read
 from tests.conftest import ROOT
 from tests.end_to_end import slurm
 from tests.end_to_end.test_dag import copy_checkout

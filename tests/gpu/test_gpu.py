@@ -9,9 +9,9 @@ import pytest
 import torch
 import yaml
 
-from rapid.plan.memory import training_bytes
-from rapid.plan.sizes import from_config
-from rapid.specs import Run, TrainSpec
+from rapid.config.specs import Run, TrainSpec
+from rapid.cost.memory import training_bytes
+from rapid.cost.sizes import from_config
 from tests.conftest import ROOT
 from tests.gpu import model as model_of_gpus
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rapid.records import CodeProblem
+from rapid.benchmarks.mbpp_plus.record import CodeProblem
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ import numpy as np
 import psutil
 import pytest
 
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.math.record import MathProblem
 from rapid.cli import run
 from rapid.grading import verdicts
 from rapid.grading.code.grader import CodeGrader
 from rapid.grading.grader import GraderDied, GradingFailed
+from rapid.grading.lean.grader import LeanGrader
 from rapid.grading.math.grader import MathGrader
 from rapid.grading.pool import SteadyGrader, steady
-from rapid.records import MathProblem
-from rapid.tasks import TASKS, get_task
-from rapid.tasks.minif2f import LeanGrader
 
 PROBLEM = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
 
@@ -102,9 +102,9 @@ class TestSteadyGrader:
         with pytest.raises(GradingFailed, match="over b"):
             grade(grader, "fine")
 
-    @pytest.mark.parametrize("name", TASKS)
+    @pytest.mark.parametrize("name", BENCHMARKS)
     def test_every_benchmark_has_one(self, name):
-        assert isinstance(get_task(name).grader(1.0), SteadyGrader)
+        assert isinstance(BENCHMARKS[name].grader(1.0), SteadyGrader)
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from rapid.benchmarks.math.record import MathProblem
 from rapid.grading import verdicts
 from rapid.grading.pool import CachedGrader, GraderPool
-from rapid.records import MathProblem
 
 
 class Fake:

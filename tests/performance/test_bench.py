@@ -19,8 +19,8 @@ from performance import (
     trainers,
 )
 from performance.trainers import SIDES, Setting, rapid
+from rapid.benchmarks import BENCHMARKS
 from rapid.grading.pool import CachedGrader
-from rapid.tasks import TASKS, get_task
 
 SMALL = Setting(H=2, n_step=8, micro_batch=4, length=6)
 
@@ -201,13 +201,13 @@ def test_no_verdict_is_a_remembered_one(monkeypatch):
 def test_graders_need_no_model_and_one_that_does_not_run_is_said_to_be_missing(
     tmp_path, monkeypatch
 ):
-    for name in TASKS:
-        monkeypatch.setattr(type(get_task(name)), "unavailable", lambda self: "not here")
+    for name in BENCHMARKS:
+        monkeypatch.setattr(type(BENCHMARKS[name]), "unavailable", lambda self: "not here")
     monkeypatch.setattr(bench, "_prepare", lambda: None)
     arguments = ["--part", "g", "--model", str(tmp_path / "none"), "--out", str(tmp_path)]
     assert bench.main(arguments) == 0
     document = json.loads((tmp_path / "g.json").read_text())
-    assert document["missing"] == [f"{name}: not here" for name in TASKS]
+    assert document["missing"] == [f"{name}: not here" for name in BENCHMARKS]
     assert not document["rows"]
 
 

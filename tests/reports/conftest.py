@@ -6,17 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rapid.params import Params, load
-from rapid.records import (
-    Evaluation,
-    ProblemScore,
-    RunSummary,
-    Runtime,
-    StepRecord,
-    write_json,
-    write_jsonl,
-)
-from rapid.specs import evaluations, train_spec
+from rapid.artifacts.evaluations import Evaluation, ProblemScore
+from rapid.artifacts.files import write_json, write_jsonl
+from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
+from rapid.config.params import Params, load
+from rapid.config.specs import evaluations, train_spec
 
 TABLES = {
     "main": {

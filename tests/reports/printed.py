@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rapid.params import load as load_params
-from rapid.params import read
+from rapid.config.params import load as load_params
+from rapid.config.params import read
 from reports import paper
 from tests.conftest import ROOT
 

@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from rapid.specs import Run
+from rapid.config.specs import Run
 from reports import beside, claims, sections
 from reports.claims import FAILS, HOLDS, UNTESTED
 from reports.collect import collect

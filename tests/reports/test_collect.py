@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from rapid.records import Runtime
-from rapid.specs import Run, evaluations
+from rapid.artifacts.runs import Runtime
+from rapid.config.specs import Run, evaluations
 from reports.collect import BadRun, collect, why_missing
 
 RUN = Run(benchmark="mbpp_plus", model="tiny_qwen", algorithm="rapid-H4", seed=1)

@@ -6,8 +6,8 @@ import re
 import pytest
 import yaml
 
-from rapid.specs import Run, evaluations
-from rapid.specs import runs as specs_runs
+from rapid.config.specs import Run, evaluations
+from rapid.config.specs import runs as specs_runs
 from reports.__main__ import main
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from scipy.stats import ttest_rel
 
-from rapid.records import ProblemScore
-from rapid.specs import Run
+from rapid.artifacts.evaluations import ProblemScore
+from rapid.config.specs import Run
 from reports import compare, tables
 from reports.collect import BadRun, collect
 
@@ -63,7 +63,7 @@ def test_runtimes_pair_by_seed_and_not_by_position(params, runs):
 
 
 def test_problems_with_too_few_graded_samples_are_not_in_pass_at_k(params, runs):
-    """As `rapid.evaluate` writes it: the second problem counts in pass@1 and not in pass@8."""
+    """As `rapid.stages.evaluate` writes it: the second problem counts in pass@1 and not in pass@8."""
     scores = [
         ProblemScore(id="a", samples=8, correct=4),
         ProblemScore(id="b", samples=7, correct=7),

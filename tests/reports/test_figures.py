@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from rapid.specs import Run
+from rapid.config.specs import Run
 from reports import plots
 from reports.collect import BadRun, collect
 from reports.plots import curves, phases, style, tokens

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from rapid.params import load
-from rapid.specs import Run, evaluations
+from rapid.config.params import load
+from rapid.config.specs import Run, evaluations
 from reports.__main__ import main
 from reports.formats import percent
 from reports.plots import style

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rapid.params import load
-from rapid.specs import Run, evaluations
+from rapid.config.params import load
+from rapid.config.specs import Run, evaluations
 from reports import latex, sections, tables
 from reports.collect import collect
 from reports.tables import Cell, Group, Table

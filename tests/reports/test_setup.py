@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rapid.specs import Run
+from rapid.config.specs import Run
 from reports import manifests, setup
 from reports.collect import BadRun
 

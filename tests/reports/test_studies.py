@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from rapid.params import load
-from rapid.records import CurvePoint, write_jsonl
-from rapid.specs import evaluated, studied
+from rapid.artifacts.evaluations import CurvePoint
+from rapid.artifacts.files import write_jsonl
+from rapid.config.params import load
+from rapid.config.specs import evaluated, studied
 from reports import plots, studies
 from reports.__main__ import main
 from reports.collect import BadRun, collect

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rapid.params import load
-from rapid.specs import Run, evaluations
+from rapid.config.params import load
+from rapid.config.specs import Run, evaluations
 from reports import manifests, setup, tables
 from reports.collect import collect
 from reports.notes import algorithm

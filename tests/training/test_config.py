@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rapid.training import RapidConfig
+from rapid.training.config import RapidConfig
 
 GOOD = {
     "output_dir": "unused",

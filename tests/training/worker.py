@@ -9,11 +9,12 @@ from pathlib import Path
 
 import torch
 
-from rapid.train import without_vllm
+from rapid.training.trl import without_vllm
 
 without_vllm()
 
-from rapid.training import RapidTrainer, batches  # noqa: E402
+from rapid import RapidTrainer  # noqa: E402
+from rapid.training import batches  # noqa: E402
 from tests.training.loops import ScriptedTrainer, build, weights  # noqa: E402
 
 

@@ -10,11 +10,13 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, workflow.basedir)
 os.environ.update(PYTHONPATH=workflow.basedir)
 
-from rapid import jobs, models, preflight, resources, specs, warm
+from rapid.config import jobs, specs
+from rapid.stages import fetch as models
+from rapid.machine import preflight, resources, warm
 from rapid.algorithms import names
-from rapid.chain import NOTE
-from rapid.lease import usable_cores
-from rapid.params import BadParams, load
+from rapid.artifacts.freshness import NOTE
+from rapid.machine.lease import usable_cores
+from rapid.config.params import BadParams, load
 
 try:
     PARAMS = load(config)
@@ -105,7 +107,7 @@ def start_warm_process():
     os.makedirs("logs", exist_ok=True)
     path = os.path.join(tempfile.mkdtemp(prefix="rapid-warm-"), "socket")
     with open("logs/warm.log", "w") as log:
-        command = [sys.executable, "-m", "rapid.warm", path, str(os.getpid())]
+        command = [sys.executable, *"-m rapid warm".split(), path, str(os.getpid())]
         subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     os.environ[warm.VARIABLE] = path
 

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 from rapid.grading import verdicts
 from rapid.grading.code import oracle
-from rapid.grading.code.reference import Reference, References
+from rapid.grading.code.reference import Function, Reference, References
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import ENDED, FLOODED, STOPPED, TIMED_OUT, Sandbox, encode_job
-from rapid.records import CodeProblem, Verdict
+from rapid.grading.verdicts import Verdict
 
 MEMORY_MB = 4295  # EvalPlus's 4 GiB, in 1e6 bytes: some of MBPP+'s references need gigabytes
 
@@ -37,7 +37,7 @@ def extract_code(completion: str) -> str:
 
 
 class CodeGrader:
-    """Grades completions of `CodeProblem`s. A context manager; threads that share it take turns.
+    """Grades completions of `Function`s. A context manager; threads that share it take turns.
 
     Args:
         timeout: wall-clock seconds for one completion, all its inputs together; more where the
@@ -76,7 +76,7 @@ class CodeGrader:
         """Return the walls that stand around a completion, in words."""
         return self._sandbox.walls()
 
-    def prepare(self, problem: CodeProblem) -> None:
+    def prepare(self, problem: Function) -> None:
         """Find the reference solution's outputs.
 
         Raises:
@@ -84,7 +84,7 @@ class CodeGrader:
         """
         self._references.find(problem, self._sandbox)
 
-    def grade(self, problem: CodeProblem, completion: str) -> Verdict:
+    def grade(self, problem: Function, completion: str) -> Verdict:
         """Grade a program, or a text with one in a fenced block (see `extract_code`).
 
         Inputs run in order, the base ones first, until an output is wrong.

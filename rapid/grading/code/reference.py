@@ -4,13 +4,12 @@ import json
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from rapid.grading.code import oracle
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, encode_job
-from rapid.grading.grader import BadProblem
-from rapid.records import CodeProblem
+from rapid.grading.grader import BadProblem, Problem
 
 REFERENCE_SECONDS = 300.0  # a reference solution is trusted to end, not to be fast
 REFERENCE_LINE_LIMIT = 256_000_000  # bytes of one expected output
@@ -19,6 +18,17 @@ LINE_ALLOWANCE = 65_536  # bytes
 VALUE_ALLOWANCE = 10_000  # numbers, strings and containers in it
 SLOWNESS = 4.0  # a completion may take so many times as long as the reference, as in EvalPlus,
 LONGEST = 60.0  # but not over so many seconds because of that, as in EvalPlus
+
+
+class Function(Problem, Protocol):
+    """A function to write. Each input is the list of the call's positional arguments."""
+
+    task_id: str  # EvalPlus restores the inputs of some tasks by it
+    entry_point: str
+    canonical_solution: str
+    base_input: list[list[Any]]
+    plus_input: list[list[Any]]
+    atol: float
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class References:
         self._found: dict[str, Reference] = {}
         self._locks: dict[str, threading.Lock] = {}
 
-    def find(self, problem: CodeProblem, sandbox: Sandbox) -> Reference:
+    def find(self, problem: Function, sandbox: Sandbox) -> Reference:
         """Return the reference of a problem.
 
         Raises:
@@ -61,7 +71,7 @@ class References:
             return self._found[problem.digest]
 
 
-def run_reference(problem: CodeProblem, sandbox: Sandbox) -> Reference:
+def run_reference(problem: Function, sandbox: Sandbox) -> Reference:
     """Run a problem's reference solution on all inputs, the base ones first.
 
     Raises:

@@ -14,7 +14,7 @@ from rapid.grading import verdicts
 from rapid.grading.grader import BadProblem, GraderDied
 from rapid.grading.lean.install import Backend, ensure_lean
 from rapid.grading.lean.process import LeanProcess, ProcessDied
-from rapid.records import Verdict
+from rapid.grading.verdicts import Verdict
 
 MAX_PROOF = 8192  # bytes of UTF-8
 MAX_MEGABYTES = 1500  # of memory (1e6 bytes), above which a process is replaced

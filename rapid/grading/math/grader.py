@@ -14,12 +14,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from rapid.grading import verdicts
-from rapid.grading.grader import GraderDied
+from rapid.grading.grader import GraderDied, Problem
 from rapid.grading.limits import limited
-from rapid.records import MathProblem, Verdict
+from rapid.grading.verdicts import Verdict
 
 START_SECONDS = 120.0  # for sympy to be imported, from a cold disk on a busy machine
 GRACE_SECONDS = 2.0  # for a worker to end, or for a verdict beyond its timeout
@@ -60,8 +60,15 @@ class WorkerError(GraderDied):
     """The worker process does not start."""
 
 
+class Question(Problem, Protocol):
+    """A question with one answer, as LaTeX."""
+
+    problem: str
+    answer: str
+
+
 class MathGrader:
-    """Grades completions of `MathProblem`s. A context manager; threads that share it take turns.
+    """Grades completions of `Question`s. A context manager; threads that share it take turns.
 
     Args:
         timeout: seconds to read and compare one answer.
@@ -88,10 +95,10 @@ class MathGrader:
     def walls(self) -> str:
         return ""  # an answer is read and never run
 
-    def prepare(self, problem: MathProblem) -> None:
+    def prepare(self, problem: Question) -> None:
         """Nothing: a known answer is read in no time."""
 
-    def grade(self, problem: MathProblem, completion: str) -> Verdict:
+    def grade(self, problem: Question, completion: str) -> Verdict:
         """Grade a completion by its last box.
 
         A problem without an answer (MATH has two) is passed by nothing.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading import verdicts
 from rapid.grading.code import sandbox as sandbox_module
 from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.sandbox import UNSAFE_LAYER, Sandbox, encode_job
-from rapid.records import CodeProblem
 from tests.grading.code import raids
 from tests.grading.code.attacks import ATTACKS, RIGHT, forge
 

@@ -4,11 +4,11 @@ import time
 
 import pytest
 
+from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading import verdicts
 from rapid.grading.code.grader import CodeGrader, extract_code
 from rapid.grading.code.reference import run_reference
 from rapid.grading.grader import BadProblem
-from rapid.records import CodeProblem
 
 
 def problem(solution: str, *inputs: list, **fields) -> CodeProblem:

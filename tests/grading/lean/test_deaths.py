@@ -7,10 +7,10 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.minif2f import made as minif2f
+from rapid.benchmarks.minif2f.record import LeanProblem
 from rapid.grading import verdicts
-from rapid.records import LeanProblem
-from rapid.tasks import get_task
-from rapid.tasks.embedded import minif2f
 
 PROOFS, KILLS, SEED = 500, 50, 3
 
@@ -44,13 +44,13 @@ def end(process: psutil.Process) -> None:
 @pytest.mark.slow
 def test_every_verdict_is_as_without_kills():
     rows, dice = problems(), random.Random(SEED)
-    with get_task("minif2f").grader(20.0) as grader:
+    with BENCHMARKS["minif2f"].grader(20.0) as grader:
         undisturbed = [grader.grade(problem, text).reason for problem, text, _ in rows]
     assert [reason == verdicts.PASSED for reason in undisturbed] == [right for *_, right in rows]
 
     killed = 0
     at = set(dice.sample(range(PROOFS), KILLS))
-    with get_task("minif2f").grader(20.0) as grader:
+    with BENCHMARKS["minif2f"].grader(20.0) as grader:
         found = []
         for number, (problem, text, _) in enumerate(rows):
             victims = leans()

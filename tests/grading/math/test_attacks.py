@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from rapid.benchmarks.math import made as math
+from rapid.benchmarks.math.record import MathProblem
 from rapid.grading import verdicts
 from rapid.grading.math import grader as grader_module
 from rapid.grading.math.grader import LONGEST, MathGrader, last_boxed
-from rapid.records import MathProblem
-from rapid.tasks.embedded import math
 from tests.grading.math.attacks import Attack, attacks, transcriptions
 
 TIMEOUT = 1.0
@@ -324,7 +324,7 @@ def test_the_worker_has_no_secrets_and_its_own_session(monkeypatch):
 def test_nothing_outlives_a_grader_that_was_killed():
     script = f"""
         from rapid.grading.math.grader import MathGrader
-        from rapid.records import MathProblem
+        from rapid.benchmarks.math.record import MathProblem
         with MathGrader(60.0) as grader:
             print(grader._worker.pid, flush=True)
             grader.grade(MathProblem(unique_id="", problem="", answer="10!"), {ENDLESS!r})

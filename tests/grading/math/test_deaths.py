@@ -7,11 +7,11 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from rapid.benchmarks.math.record import MathProblem
 from rapid.grading import verdicts
 from rapid.grading.grader import GraderDied
 from rapid.grading.math import grader as grader_module
 from rapid.grading.math.grader import MathGrader
-from rapid.records import MathProblem
 
 PROBLEM = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
 

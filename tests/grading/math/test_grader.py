@@ -2,9 +2,9 @@
 
 import pytest
 
+from rapid.benchmarks.math.record import MathProblem
 from rapid.grading import verdicts
 from rapid.grading.math.grader import MathGrader, last_boxed
-from rapid.records import MathProblem
 
 
 @pytest.fixture(scope="module")

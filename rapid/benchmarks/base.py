@@ -1,0 +1,106 @@
+"""What a benchmark says about itself; each folder beside this file says it for one."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from random import Random
+from typing import ClassVar, NamedTuple
+
+from pydantic import ConfigDict
+
+from rapid.artifacts.files import Record
+from rapid.grading.policy import STRICT, Grading
+from rapid.grading.pool import SteadyGrader
+
+
+class Problem(Record, ABC):
+    """A problem. Its fields are the published ones, so that made and real problems are alike."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # MBPP+ has an infinite input
+
+    id_field: ClassVar[str]  # the field that tells problems apart
+
+    @property
+    def id(self) -> str:
+        return getattr(self, self.id_field)
+
+    @property
+    @abstractmethod
+    def content(self) -> str:
+        """What makes two problems the same, whatever their ids."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the problem, its id included."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    @property
+    def same(self) -> str:
+        """Equal for problems whose contents differ at most in spaces and letter case."""
+        return "".join(self.content.split()).casefold()
+
+    @property
+    def unusable(self) -> str:
+        """Why no completion of this problem could be graded; "" where it could."""
+        return ""
+
+
+class Exercise(NamedTuple):
+    """A made problem, a completion that solves it, and completions with one mistake each."""
+
+    problem: Problem
+    correct: str
+    mistakes: tuple[str, ...]
+
+
+class Benchmark:
+    """One benchmark. A subclass sets what is its own; the registry has an instance of it.
+
+    Its prompt is `prompt.txt.j2` in the same folder. The template's variables are the fields of the
+    record, and `chat`.
+    """
+
+    name: ClassVar[str]  # in params.yaml and in the folders of runs
+    label: ClassVar[str]  # in reports
+    record: ClassVar[type[Problem]]
+    graded: ClassVar[str] = "answers"  # what is graded, in the plural
+    usual_timeout: ClassVar[float]  # seconds a verdict may take, for real problems
+    verdict_seconds: ClassVar[
+        float
+    ]  # that a verdict on a real problem takes, where none was measured
+    hub: ClassVar[tuple[str, str] | None] = None  # the dataset and its commit
+    # Problems whose tests accept a program that ignores its task, and what they accept.
+    weak: ClassVar[dict[str, str]] = {}
+    # Draws a problem with this id; None where the benchmark has no made problems.
+    draw: ClassVar[Callable[[Random, str], Exercise] | None] = None
+
+    def from_hub(self, row: dict) -> dict:
+        """Return the fields of the record, of a row of the hub's dataset.
+
+        Raises:
+            ValueError: the row has another form than expected; the message says what is missing.
+        """
+        return row
+
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
+        """Return a grader of raw completions, to be used as a context manager.
+
+        Args:
+            timeout: seconds of wall-clock time that a verdict may take.
+            workers: verdicts that can be made at a time, if as many threads ask for them.
+            policy: which walls may be missing; by default none.
+        """
+        raise NotImplementedError
+
+    def unavailable(self) -> str | None:
+        """Return why completions cannot be graded on this machine, or None where they can."""
+        return None
+
+    def walls(self, policy: Grading) -> str:
+        """Return what stands around a completion on this machine, in words; "" where nothing has to.
+
+        Raises:
+            WallsMissing: a wall is missing, and the policy does not give it up.
+        """
+        return ""

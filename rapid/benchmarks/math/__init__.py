@@ -1,0 +1,23 @@
+r"""MATH: questions whose answer stands in the last \boxed{} of the completion."""
+
+from rapid.benchmarks.base import Benchmark
+from rapid.benchmarks.math.made import draw
+from rapid.benchmarks.math.record import MathProblem
+from rapid.grading.math.grader import MathGrader
+from rapid.grading.policy import STRICT, Grading
+from rapid.grading.pool import SteadyGrader, steady
+
+
+class Math(Benchmark):
+    """The prompt says where the answer goes: a base model has not been told."""
+
+    name = "math"
+    label = "MATH"
+    record = MathProblem
+    usual_timeout = 10.0
+    verdict_seconds = 0.005
+    hub = ("nlile/hendrycks-MATH-benchmark", "465bcdb36f5962aa3512891498966df785fc3c18")
+    draw = staticmethod(draw)
+
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
+        return steady(self.name, lambda: MathGrader(timeout), workers)

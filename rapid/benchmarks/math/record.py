@@ -1,0 +1,24 @@
+"""A problem of this benchmark."""
+
+from rapid.benchmarks.base import Problem
+
+
+class MathProblem(Problem):
+    """A question whose completion ends in `\\boxed{answer}` (MATH)."""
+
+    id_field = "unique_id"
+
+    unique_id: str
+    problem: str
+    answer: str
+    solution: str = ""
+    subject: str = ""
+    level: int | str | None = None
+
+    @property
+    def content(self) -> str:
+        return self.problem
+
+    @property
+    def unusable(self) -> str:
+        return "" if self.answer.strip() else "empty answer"

@@ -1,0 +1,45 @@
+"""MBPP+: Python functions, graded by EvalPlus's inputs in a sandbox."""
+
+from rapid.benchmarks.base import Benchmark
+from rapid.benchmarks.mbpp_plus.made import draw
+from rapid.benchmarks.mbpp_plus.record import CodeProblem
+from rapid.grading.code.sandbox import Sandbox
+from rapid.grading.policy import STRICT, Grading
+from rapid.grading.pool import SteadyGrader, steady
+
+
+class MbppPlus(Benchmark):
+    """The prompt is the published one: a docstring that describes the function and shows a call."""
+
+    name = "mbpp_plus"
+    label = "MBPP+"
+    record = CodeProblem
+    graded = "programs"
+    usual_timeout = 20.0
+    verdict_seconds = 0.05
+    hub = ("evalplus/mbppplus", "b2d74c91837c3f2a20c1299ae98133cbe7cfa077")
+    # What `python -m rapid.benchmarks.mbpp_plus.weak_tests` prints for release v0.1.0. Of v0.2.0,
+    # the hub's, it finds none.
+    weak = {"Mbpp/115": "True, 1"}  # noqa: RUF012
+    draw = staticmethod(draw)
+
+    def from_hub(self, row: dict) -> dict:
+        from rapid.benchmarks.mbpp_plus.published import from_hub
+
+        return from_hub(row)
+
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
+        # EvalPlus takes a second to import: only who grades pays for it.
+        from rapid.grading.code.grader import CodeGrader
+        from rapid.grading.code.reference import References
+
+        shared = References()
+        return steady(
+            self.name,
+            lambda: CodeGrader(timeout, references=shared, unsafe=policy.unsafe_sandbox),
+            workers,
+        )
+
+    def walls(self, policy: Grading) -> str:
+        with Sandbox(unsafe=policy.unsafe_sandbox) as sandbox:
+            return sandbox.walls()

@@ -1,0 +1,190 @@
+"""Made programming tasks: pick, change and sum up numbers of a list or words of a text.
+
+Each function has three clauses: which elements count, what becomes of each, what is returned. Some
+clauses have a known mistake: the comparison that is off by one, the forgotten empty list, the
+change that is not made. The base inputs are ordinary; the plus inputs are the ones that catch it.
+"""
+
+import random
+from typing import Any, NamedTuple
+
+from rapid.benchmarks.base import Exercise
+from rapid.benchmarks.mbpp_plus.record import CodeProblem
+
+
+class Clause(NamedTuple):
+    """A part of a function: its words in the docstring and the name, its code, a mistake in it."""
+
+    words: str
+    name: str
+    code: str
+    mistake: str = ""  # empty: none that people make
+
+
+class Domain(NamedTuple):
+    """What the elements are: `elements` in words, the names of argument and element, the iterable."""
+
+    elements: str
+    argument: str
+    element: str
+    iterable: str
+
+
+NUMBERS = Domain("numbers", "xs", "x", "xs")
+WORDS = Domain("words", "text", "w", "text.split()")
+LETTERS = "aeinrst"
+
+
+def _number_filters(k: int) -> list[Clause]:
+    return [
+        Clause(f"greater than {k}", "above", f"x > {k}", f"x >= {k}"),
+        Clause(f"of at least {k}", "from", f"x >= {k}", f"x > {k}"),
+        Clause(f"less than {k}", "below", f"x < {k}", f"x <= {k}"),
+        Clause(f"of at most {k}", "to", f"x <= {k}", f"x < {k}"),
+        Clause(f"divisible by {k}", "divisible", f"x % {k} == 0", f"x % {k}"),
+    ]
+
+
+def _word_filters(k: int) -> list[Clause]:
+    return [
+        Clause(f"longer than {k}", "above", f"len(w) > {k}", f"len(w) >= {k}"),
+        Clause(f"of length at least {k}", "from", f"len(w) >= {k}", f"len(w) > {k}"),
+        Clause(f"shorter than {k}", "below", f"len(w) < {k}", f"len(w) <= {k}"),
+        Clause(f"of length at most {k}", "to", f"len(w) <= {k}", f"len(w) < {k}"),
+    ]
+
+
+def _number_changes(m: int) -> list[Clause]:
+    return [
+        Clause("the", "", "x"),
+        Clause("the squares of the", "squares", "x * x", "x"),
+        Clause(f"{m} times the", "times", f"{m} * x", "x"),
+        Clause(f"{m} plus the", "plus", f"{m} + x", "x"),
+    ]
+
+
+WORD_CHANGES = [
+    Clause("the", "", "w"),
+    Clause("the lengths of the", "lengths", "len(w)", "w"),
+    Clause("the reversed", "reversed", "w[::-1]", "w"),
+    Clause("the upper case", "upper", "w.upper()", "w"),
+]
+
+NUMBER_RESULTS = [
+    Clause("find the sum of", "sum", "sum(found)", "sum(set(found))"),
+    Clause("find the largest, or 0, of", "max", "max(found, default=0)", "max(found)"),
+    Clause("find the smallest, or 0, of", "min", "min(found, default=0)", "min(found)"),
+    Clause("count, without repeats,", "count", "len(set(found))", "len(found)"),
+    Clause("list", "list", "found", "sorted(found)"),
+    Clause("sort", "sort", "sorted(found)", "found"),
+    Clause("sort downwards", "down", "sorted(found, reverse=True)", "sorted(found)"),
+]
+
+WORD_RESULTS = [
+    Clause("list", "list", "found", "sorted(found)"),
+    Clause("count, without repeats,", "count", "len(set(found))", "len(found)"),
+    Clause("sort", "sort", "sorted(found)", "found"),
+    Clause("sort downwards", "down", "sorted(found, reverse=True)", "sorted(found)"),
+]
+
+
+def draw(rng: random.Random, id: str) -> Exercise:
+    """Draw a function to write."""
+    while True:
+        about_numbers = rng.random() < 0.9
+        if exercise := (_draw_numbers if about_numbers else _draw_words)(rng, id):
+            return exercise
+
+
+def _draw_numbers(rng: random.Random, id: str) -> Exercise | None:
+    k = rng.randint(2, 20)
+    clauses = (
+        rng.choice(_number_filters(k)),
+        rng.choice(_number_changes(rng.randint(2, 9))),
+        rng.choice(NUMBER_RESULTS),
+    )
+
+    def numbers(size: int) -> list[int]:
+        return [rng.choice([k, k * rng.randint(2, 4), rng.randint(1, 2 * k)]) for _ in range(size)]
+
+    base = [numbers(3) for _ in range(3)]
+    plus = [[], [k], [k - 1], [k + 1], [k + 1, k, k - 1, k], [-1, 0, -k, 2 * k, -k]]
+    plus += [numbers(rng.randint(5, 12)) for _ in range(6)]
+    return _exercise(id, NUMBERS, clauses, base, plus)
+
+
+def _draw_words(rng: random.Random, id: str) -> Exercise | None:
+    k = rng.randint(2, 12)
+    clauses = (
+        rng.choice(_word_filters(k)),
+        rng.choice(WORD_CHANGES),
+        rng.choice(WORD_RESULTS),
+    )
+
+    def word(size: int) -> str:
+        return "".join(rng.choices(LETTERS, k=size))
+
+    def text(size: int) -> str:
+        return " ".join(word(max(1, k + rng.randint(-1, 1))) for _ in range(size))
+
+    base = [text(2) for _ in range(3)]
+    repeated = text(2)
+    plus = ["", word(k), f"{repeated} {repeated}", f"{word(k + 1)} {word(k)} {word(k - 1)}"]
+    plus += [text(rng.randint(3, 8)) for _ in range(6)]
+    return _exercise(id, WORDS, clauses, base, plus)
+
+
+def _exercise(
+    id: str, domain: Domain, clauses: tuple[Clause, ...], base: list, plus: list
+) -> Exercise | None:
+    """The exercise, or None where a mistake shows on no input, or the example shows nothing."""
+    name = "_".join(clause.name for clause in reversed(clauses) if clause.name)
+    source = _source(name, domain, [clause.code for clause in clauses])
+    base_input, plus_input = [[value] for value in base], [[value] for value in plus]
+    expected = _outputs(source, name, base_input + plus_input)
+    mistakes = []
+    for at, clause in enumerate(clauses):
+        if clause.mistake:
+            codes = [c.mistake if i == at else c.code for i, c in enumerate(clauses)]
+            mistakes.append(_source(name, domain, codes))
+    if any(_outputs(wrong, name, base_input + plus_input) == expected for wrong in mistakes):
+        return None
+    if not expected[0]:  # nothing was found
+        return None
+    filter, change, result = clauses
+    example = f"assert {name}({base[0]!r}) == {expected[0]!r}"
+    asked = f"Write a function to {result.words} {change.words} {domain.elements} {filter.words}."
+    checks = zip(base, expected, strict=False)
+    problem = CodeProblem(
+        task_id=id,
+        prompt=f'"""\n{asked}\n{example}\n"""\n',
+        entry_point=name,
+        canonical_solution=source,
+        base_input=base_input,
+        plus_input=plus_input,
+        assertion="".join(f"\nassert {name}({value!r}) == {out!r}" for value, out in checks) + "\n",
+    )
+    return Exercise(problem, source, tuple(mistakes))
+
+
+def _source(name: str, domain: Domain, codes: list[str]) -> str:
+    test, each, result = codes
+    found = f"[{each} for {domain.element} in {domain.iterable} if {test}]"
+    return f"def {name}({domain.argument}):\n    found = {found}\n    return {result}\n"
+
+
+def _outputs(source: str, name: str, inputs: list[list]) -> list[Any]:
+    """What a function of this file's templates returns; the exception's type where it raises.
+
+    This runs text that was put together above and nothing else. What a model writes is run by
+    `rapid.grading` only, in its sandbox.
+    """
+    namespace: dict = {}
+    exec(source, namespace)
+    outputs = []
+    for arguments in inputs:
+        try:
+            outputs.append(namespace[name](*arguments))
+        except Exception as error:
+            outputs.append(type(error))
+    return outputs

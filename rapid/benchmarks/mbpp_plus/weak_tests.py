@@ -1,0 +1,97 @@
+"""Finds the MBPP+ tasks whose tests accept a program that ignores its task.
+
+    python -m rapid.benchmarks.mbpp_plus.weak_tests MbppPlus.jsonl.gz
+
+tries on each task, with the pipeline's grader and in its sandbox, functions that return a constant
+(`CONSTANTS`, and the outputs that the tests expect most often) or one of their arguments unchanged.
+It prints the tasks that accept one, and what they accept. The exit status is 1 where one of them is
+not in `MbppPlus.weak`.
+
+Reinforcement learning would find such a program sooner than a solution. `rapid prepare` leaves the
+tasks of that list out of training. They stay among the test problems, where published results count
+them.
+"""
+
+import argparse
+import ast
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from rapid.benchmarks.mbpp_plus import MbppPlus
+from rapid.benchmarks.mbpp_plus.record import CodeProblem
+from rapid.benchmarks.published import read_problems
+from rapid.grading.code.grader import MEMORY_MB, CodeGrader
+from rapid.grading.code.reference import Reference, References
+from rapid.grading.code.sandbox import Sandbox
+from rapid.grading.pool import GraderPool
+
+CONSTANTS = ("None", "True", "False", "0", "1", "-1", "''", "[]", "()", "{}", "set()", "0.0")
+
+
+def programs(problem: CodeProblem, reference: Reference) -> Iterator[tuple[str, str]]:
+    """Yield what each program returns, in words, and the program."""
+    for constant in dict.fromkeys([*CONSTANTS, *_most_frequent(reference.expected)]):
+        yield constant, f"def {problem.entry_point}(*arguments):\n    return {constant}\n"
+    for index in range(max(map(len, reference.inputs))):
+        program = f"def {problem.entry_point}(*arguments):\n    return arguments[{index}]\n"
+        yield f"argument {index + 1}", program
+
+
+def _most_frequent(outputs: list[Any]) -> list[str]:
+    """Return the commonest of the outputs that can be written as a literal, all where they tie."""
+    counts = Counter(filter(None, map(_literal, outputs)))
+    return [literal for literal, count in counts.items() if count == max(counts.values())]
+
+
+def _literal(output: Any) -> str | None:
+    try:
+        ast.literal_eval(repr(output))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None  # no plain data, not finite, or a number of over 4,300 digits
+    return repr(output)
+
+
+def find_weak(problems: list[CodeProblem], timeout: float, workers: int) -> dict[str, list[str]]:
+    """Return what the tests accept, for each task that accepts one of `programs`."""
+    references = References()
+    with (
+        Sandbox(MEMORY_MB) as sandbox,
+        GraderPool(lambda: CodeGrader(timeout, references=references), workers) as graders,
+        ThreadPoolExecutor(workers) as threads,
+    ):
+
+        def accepted(problem: CodeProblem) -> list[str]:
+            reference = references.find(problem, sandbox)
+            return [
+                returned
+                for returned, program in programs(problem, reference)
+                if graders.grade(problem, program).reward
+            ]
+
+        found = zip(problems, threads.map(accepted, problems), strict=True)
+        return {problem.id: returned for problem, returned in found if returned}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the weak tasks of a file and return the exit status."""
+    command = "python -m rapid.benchmarks.mbpp_plus.weak_tests"
+    parser = argparse.ArgumentParser(prog=command, description=__doc__.splitlines()[0])
+    parser.add_argument("problems", type=Path, help="MBPP+ rows, .jsonl or .jsonl.gz")
+    parser.add_argument("--timeout", type=float, default=10.0, help="seconds for a program")
+    args = parser.parse_args(arguments)
+    benchmark = MbppPlus()
+    problems = read_problems(args.problems, benchmark)
+    found = find_weak(list(problems.values()), args.timeout, os.cpu_count() or 1)
+    for id, returned in found.items():
+        print(f"{id} {problems[id].entry_point}: {', '.join(returned)}")
+    print(f"{len(found)} of {len(problems)} tasks accept a constant or an argument")
+    return 0 if found.keys() <= benchmark.weak.keys() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

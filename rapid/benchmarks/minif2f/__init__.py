@@ -1,0 +1,36 @@
+"""MiniF2F: Lean 4 theorems. The prompt ends in `:= by`; a completion may also be a whole theorem."""
+
+from rapid.benchmarks.base import Benchmark
+from rapid.benchmarks.minif2f.made import draw
+from rapid.benchmarks.minif2f.record import LeanProblem
+from rapid.grading.lean import LeanUnavailable, ensure_lean
+from rapid.grading.lean.grader import LeanGrader
+from rapid.grading.lean.launch import walls
+from rapid.grading.policy import STRICT, Grading
+from rapid.grading.pool import SteadyGrader, steady
+
+
+class MiniF2F(Benchmark):
+    """Theorems with a header each. Those that import Mathlib need a native Lean that has it."""
+
+    name = "minif2f"
+    label = "MiniF2F"
+    record = LeanProblem
+    graded = "proofs"
+    usual_timeout = 20.0
+    verdict_seconds = 2.0  # Mathlib's proofs take seconds
+    hub = ("cat-searcher/minif2f-lean4", "70a1249ce240667f6bcdd1ccd62f847f0e065d57")
+    draw = staticmethod(draw)
+
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
+        return steady(self.name, lambda: LeanGrader(timeout, policy.unsafe_lean), workers)
+
+    def unavailable(self) -> str | None:
+        try:
+            ensure_lean()
+        except LeanUnavailable as reason:
+            return str(reason)
+        return None
+
+    def walls(self, policy: Grading) -> str:
+        return walls(policy.unsafe_lean)

@@ -1,0 +1,169 @@
+"""The problems of the real benchmarks: from the Hugging Face hub, or from files.
+
+1. A source is "hub" (the dataset and commit that the benchmark names), a file (JSON lines, plain or
+   gzip, in the benchmark's published format), or a folder that `datasets.load_dataset` reads, as a
+   copy of the hub's dataset is.
+2. Rows are in the part that their split is named after: `train` or `validation` to train on, `test`
+   to evaluate on. Where a source has one part only (MBPP+), it is divided by the seed.
+3. Rows that cannot be graded are left out, and so are `weak` ones of those to train on. The reason
+   is recorded.
+"""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rapid.artifacts.files import BadInput, BadRow, numbered_rows
+from rapid.benchmarks.base import Benchmark, Problem
+
+PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "test"}
+
+
+class BadSource(BadInput):
+    """A source that gives no problems, or not those that are asked for."""
+
+
+@dataclass
+class Published:
+    """What a source holds: problems by part ("train" and "test", or one of any name)."""
+
+    source: str  # a path, or a dataset and its commit
+    parts: dict[str, list[Problem]] = field(default_factory=dict)
+    dropped: dict[str, str] = field(default_factory=dict)  # id: why
+    renamed: dict[str, str] = field(default_factory=dict)  # our id: the source's, a second time
+
+
+def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
+    """A benchmark's problems by id, from JSON lines as it is published, plain or gzip.
+
+    Raises:
+        BadRow: a line is not a problem, or has the id of an earlier one.
+    """
+    problems: dict[str, Problem] = {}
+    for number, problem in numbered_rows(path, benchmark.record):
+        if problem.id in problems:
+            raise BadRow(f"{path}:{number}: a second problem with the id {problem.id!r}")
+        problems[problem.id] = problem
+    if not problems:
+        raise BadRow(f"{path}: no problems in it")
+    return problems
+
+
+def load(benchmark: Benchmark, source: str) -> Published:
+    """Read all problems of a source.
+
+    Raises:
+        BadSource, BadRow: with what is wrong, and where.
+    """
+    found = Published("@".join(benchmark.hub) if source == "hub" else source)
+    path = Path(source)
+    if source == "hub" or path.is_dir():
+        rows = _dataset(benchmark, source)
+    elif path.is_file():
+        rows = _file(benchmark, path)
+    else:
+        raise BadSource(
+            f"benchmarks.{benchmark.name}.source: {source!r} is neither embedded nor hub, and there is no "
+            "such file or folder"
+        )
+    seen: set[str] = set()
+    for split, problem in rows:
+        if why := problem.unusable:
+            found.dropped[problem.id] = why
+        else:
+            found.parts.setdefault(PARTS.get(split, split), []).append(
+                _with_its_own_id(problem, seen, found)
+            )
+    return found
+
+
+def choose(
+    found: Published, benchmark: Benchmark, counts: dict[str, int], seed: int
+) -> dict[str, list[Problem]]:
+    """Problems to train on and to evaluate on: so many of each, drawn by the seed where there are more.
+
+    The test problems do not depend on how many are trained on. `found.dropped` gets those that would
+    be trained on if they were not `weak`.
+
+    Raises:
+        BadSource: there are fewer.
+    """
+    rng = random.Random(f"{benchmark.name} {seed}")
+    if len(found.parts) == 1:
+        [problems] = found.parts.values()
+        parts = divide(problems, counts["test"], rng)
+    else:
+        parts = {part: list(found.parts.get(part, [])) for part in ("test", "train")}
+    weak = {problem.id for problem in parts["train"]} & benchmark.weak.keys()
+    found.dropped |= {
+        id: f"not trained on: its tests accept {benchmark.weak[id]}" for id in sorted(weak)
+    }
+    parts["train"] = [problem for problem in parts["train"] if problem.id not in weak]
+    for part, problems in parts.items():
+        if len(problems) < counts[part]:
+            raise BadSource(
+                f"benchmarks.{benchmark.name}.{part}: {counts[part]:,} asked for, there are "
+                f"{len(problems):,}{_without(found)}"
+            )
+        if len(problems) > counts[part]:
+            parts[part] = rng.sample(problems, counts[part])
+    return parts
+
+
+def divide(problems: list[Problem], test: int, rng: random.Random) -> dict[str, list[Problem]]:
+    """`test` problems, drawn at random, and the others; the same problem under two ids stays together.
+
+    MBPP+ has two such pairs: functions of different names with one description.
+    """
+    same: dict[str, list[Problem]] = {}
+    for problem in problems:
+        same.setdefault(problem.same, []).append(problem)
+    parts: dict[str, list[Problem]] = {"test": [], "train": []}
+    for group in rng.sample(list(same.values()), len(same)):
+        fits = len(parts["test"]) + len(group) <= test
+        parts["test" if fits else "train"] += group
+    return parts
+
+
+def _without(found: Published) -> str:
+    if not found.dropped:
+        return ""
+    return f"; left out: {', '.join(f'{id} ({why})' for id, why in found.dropped.items())}"
+
+
+def _with_its_own_id(problem: Problem, seen: set[str], found: Published) -> Problem:
+    """The problem, by another id where an earlier one has the same: MATH has such a pair."""
+    name, number = problem.id, 1
+    while name in seen:
+        number += 1
+        name = f"{problem.id}#{number}"
+    seen.add(name)
+    if name == problem.id:
+        return problem
+    found.renamed[name] = problem.id
+    return problem.model_copy(update={problem.id_field: name})
+
+
+def _file(benchmark: Benchmark, path: Path) -> Iterable[tuple[str, Problem]]:
+    for _, problem in numbered_rows(path, benchmark.record):
+        yield getattr(problem, "split", "") or "all", problem
+
+
+def _dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Problem]]:
+    from datasets import load_dataset
+
+    name, revision = benchmark.hub if source == "hub" else (source, None)
+    try:
+        splits = load_dataset(name, revision=revision)
+    except Exception as error:  # of the hub's client, of the network, of the files: a dozen kinds
+        raise BadSource(
+            f"benchmarks.{benchmark.name}.source: {name} could not be loaded: {error}\nWithout a way to "
+            "the hub, set source to a file with the problems, or to a folder with a copy of the dataset."
+        ) from error
+    for split, rows in splits.items():
+        for number, row in enumerate(rows):
+            try:
+                yield split, benchmark.record.model_validate(benchmark.from_hub(row))
+            except ValueError as error:
+                raise BadRow(f"{name}, {split}, row {number}: {error}") from None

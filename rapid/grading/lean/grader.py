@@ -1,0 +1,77 @@
+"""Grades proofs: each reading of a completion goes to a Lean that holds the problem's header."""
+
+import time
+from typing import Protocol, Self
+
+from rapid.grading import verdicts
+from rapid.grading.grader import Problem
+from rapid.grading.lean import LeanChecker
+from rapid.grading.lean.extract import readings, stated
+from rapid.grading.lean.launch import walls
+from rapid.grading.verdicts import Verdict
+
+MISREAD = {verdicts.UNPARSABLE, verdicts.WRONG_ANSWER}  # what another reading might mend
+MAX_CHECKERS = 2  # Lean processes of one grader, a gigabyte each
+
+
+class Theorem(Problem, Protocol):
+    """A theorem to prove. `formal_statement` ends in `:= by`; `header` is what stands before it."""
+
+    name: str
+    formal_statement: str
+    header: str
+
+
+class LeanGrader:
+    """Grades completions of `Theorem`s, with a Lean process for each of the last headers.
+
+    Raises:
+        BadStatement: Lean does not accept a problem's statement.
+        LeanUnavailable: Lean does not start.
+    """
+
+    def __init__(self, timeout: float, unsafe: bool = False):
+        self.timeout = timeout
+        self.unsafe = unsafe  # a native Lean may run without walls
+        self._checkers: dict[str, LeanChecker] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for checker in self._checkers.values():
+            checker.stop()
+        self._checkers.clear()
+
+    def walls(self) -> str:
+        return walls(self.unsafe)
+
+    def prepare(self, problem: Theorem) -> None:
+        """Start a Lean with the problem's header in it."""
+        self._checker(problem.header)
+
+    def grade(self, problem: Theorem, completion: str) -> Verdict:
+        """The verdict on the first reading that is a proof, else on the first; all in one time."""
+        checker = self._checker(problem.header)
+        checker.wait_ready()
+        deadline = time.monotonic() + self.timeout
+        statement = stated(problem.formal_statement)
+        verdicts = []
+        for proof in readings(problem.name, statement, completion):
+            seconds = deadline - time.monotonic()
+            if seconds <= 0:
+                break
+            verdicts.append(checker.check(problem.name, statement, proof, seconds))
+            if verdicts[-1].reason not in MISREAD:
+                break
+        return next((verdict for verdict in verdicts if verdict.reward), verdicts[0])
+
+    def _new(self, header: str) -> LeanChecker:
+        return LeanChecker(self.timeout, header, unsafe=self.unsafe).start()
+
+    def _checker(self, header: str) -> LeanChecker:
+        checker = self._checkers.pop(header, None) or self._new(header)
+        while len(self._checkers) >= MAX_CHECKERS:
+            self._checkers.pop(next(iter(self._checkers))).stop()
+        self._checkers[header] = checker  # the last used is the last
+        return checker

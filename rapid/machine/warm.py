@@ -1,0 +1,118 @@
+"""A warm process that jobs are forked from, so that each does not import torch and TRL anew.
+
+Importing them takes 4 s of a core; with models as small as the embedded ones that is a large part
+of a job. The workflow starts one warm process for its duration (`Snakefile`) and names its socket in
+RAPID_WARM. The `rapid` command hands its arguments, folder, environment and standard streams to it;
+the warm process forks a child that runs the command, and answers with its exit status. Where
+RAPID_WARM is not set, or nobody answers there, the command runs by itself: the result is the same.
+
+The warm process has one thread and has touched no GPU when it forks. It ends with its parent. A
+command that is killed takes its child with it.
+"""
+
+import array
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+VARIABLE = "RAPID_WARM"
+STREAMS = 3  # standard input, output, error
+MESSAGE_BYTES = 1 << 20
+POLL_SECONDS = 0.05
+
+
+def run_in_child(arguments: list[str]) -> int | None:
+    """Have the warm process run `rapid` with these arguments. None where there is no warm process."""
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        try:
+            connection.connect(path)
+        except OSError:
+            return None
+        request = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
+        streams = array.array("i", range(STREAMS))
+        connection.sendmsg(
+            [json.dumps(request).encode()],
+            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)],
+        )
+        answer = connection.recv(64)
+    if not answer:
+        print("rapid: the warm process ended before the job did", file=sys.stderr)
+        return 1
+    return int(answer)
+
+
+def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -> None:
+    """Import what jobs need, then fork a child for each request until the parent process ends.
+
+    Args:
+        path: of the socket to listen on.
+        parent: process id of the parent, which may end while this process imports.
+        prepare: imports what jobs need.
+        run: runs a command from its arguments, in a child; its exit status.
+    """
+    os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    prepare()
+    children: dict[socket.socket, int] = {}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        while os.getppid() == parent:
+            readable, _, _ = select.select([listener, *children], [], [], POLL_SECONDS)
+            for ready in readable:
+                if ready is listener:
+                    connection, _ = listener.accept()
+                    children[connection] = _fork(run, connection, [listener, *children])
+                else:  # a command says nothing after its request: it is gone
+                    os.kill(children[ready], signal.SIGTERM)
+                    os.waitpid(children.pop(ready), 0)
+                    ready.close()
+            for connection, child in list(children.items()):
+                ended, status = os.waitpid(child, os.WNOHANG)
+                if ended:
+                    connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+                    connection.close()
+                    del children[connection]
+    for child in children.values():
+        os.kill(child, signal.SIGTERM)
+    path.unlink()
+
+
+def _fork(run: Callable, connection: socket.socket, others: list[socket.socket]) -> int:
+    """Fork a child that runs the request; its process id."""
+    message, streams, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, STREAMS)
+    child = os.fork()
+    if child:
+        for stream in streams:
+            os.close(stream)
+        return child
+    status = 1
+    try:
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        for other in [connection, *others]:
+            other.close()
+        request = json.loads(message)
+        os.chdir(request["folder"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        status = run(request["arguments"])
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

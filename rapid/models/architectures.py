@@ -1,0 +1,44 @@
+"""The architectures of the embedded models, at tiny sizes."""
+
+from rapid.config.sections import ModelParams
+
+HEAD_DIM = 64  # what vLLM's attention kernels want
+CONTEXT = 512  # tokens of prompt and completion
+
+
+def build_model(params: ModelParams, tokenizer):
+    """An untrained model of this architecture, with tied embeddings and heads of 64."""
+    import transformers
+
+    heads = params.hidden // HEAD_DIM
+    common = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": params.hidden,
+        "intermediate_size": 3 * params.hidden,
+        "num_hidden_layers": params.layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "head_dim": HEAD_DIM,
+        "max_position_embeddings": CONTEXT,
+        "tie_word_embeddings": True,
+        "initializer_range": 0.05,
+        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+    }
+    match params.architecture:
+        case "qwen2":
+            config = transformers.Qwen2Config(**common)
+        case "llama":
+            config = transformers.LlamaConfig(**common)
+        case "gemma3":
+            config = transformers.Gemma3TextConfig(
+                **common, query_pre_attn_scalar=HEAD_DIM, sliding_window=CONTEXT
+            )
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    model.generation_config = transformers.GenerationConfig(
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return model

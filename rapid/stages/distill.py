@@ -1,0 +1,80 @@
+"""The distillation stage: a teacher's completions of the training problems, only correct ones kept."""
+
+from collections import Counter
+from pathlib import Path
+
+from tqdm import tqdm
+
+from rapid.artifacts.demonstrations import Demonstration
+from rapid.artifacts.files import read_jsonl, write_jsonl
+from rapid.artifacts.manifests import write_manifest
+from rapid.benchmarks.prompts import render
+from rapid.config.specs import DistillSpec
+
+
+def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None:
+    """Write `folder`/samples.jsonl (`Demonstration` rows) and `folder`/manifest.json.
+
+    Where the benchmark's grader cannot be had, no completion can be called correct: samples.jsonl is
+    empty and the manifest says why.
+    """
+    from rapid.benchmarks import BENCHMARKS
+
+    task = BENCHMARKS[spec.benchmark]
+    missing = task.unavailable()
+    kept, reasons, walls = [], Counter(), ""
+    if not missing:
+        kept, reasons, walls = _sample_and_grade(spec, task, teacher, train)
+    samples = folder / "samples.jsonl"
+    write_jsonl(samples, kept)
+    write_manifest(
+        folder,
+        "distill",
+        spec,
+        inputs=[teacher, train],
+        outputs=[samples],
+        kept=len(kept),
+        problems=len({demonstration.id for demonstration in kept}),
+        reasons=dict(reasons),
+        unavailable=missing or "",
+        walls=walls,
+    )
+
+
+def _sample_and_grade(spec: DistillSpec, task, teacher: Path, train: Path):
+    from rapid.models.sampling import sampler
+
+    problems = [p for p in read_jsonl(train, task.record) for _ in range(spec.samples)]
+    # First: where completions cannot be graded, none need be sampled.
+    with task.grader(spec.timeout, policy=spec.grading) as grader:
+        with sampler(
+            spec.compute.sampler,
+            teacher,
+            chat=spec.chat,
+            precision=spec.precision,
+            seed=spec.data_seed,
+            tensor_parallel=spec.tensor_parallel,
+        ) as opened:
+            samples = opened.sample(
+                [render(task.name, problem, spec.chat) for problem in problems],
+                max_tokens=spec.max_completion_length,
+                temperature=spec.temperature,
+                top_p=spec.top_p,
+                seed=spec.data_seed,
+            )
+        kept, reasons = [], Counter()
+        pairs = zip(problems, samples, strict=True)
+        for problem, sample in tqdm(pairs, desc="grading", total=len(problems), unit="completion"):
+            verdict = grader.grade(problem, sample.text)
+            reasons[verdict.reason] += 1
+            if verdict.reward:
+                kept.append(
+                    Demonstration(
+                        id=problem.id,
+                        prompt=render(task.name, problem),
+                        message=render(task.name, problem, chat=True),
+                        completion=sample.text,
+                    )
+                )
+        walls = grader.walls()
+    return kept, reasons, walls

@@ -1,0 +1,173 @@
+"""The evaluation stage: sample completions of the test problems, grade them, estimate pass@k."""
+
+from collections import Counter
+from math import comb
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore
+from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
+from rapid.artifacts.manifests import write_manifest
+from rapid.artifacts.runs import RunSummary, StepRecord
+from rapid.benchmarks.base import Problem
+from rapid.benchmarks.prompts import render
+from rapid.config.specs import EvaluateSpec
+from rapid.stages.train import SNAPSHOTS
+
+if TYPE_CHECKING:
+    from rapid.grading.grader import Grader
+    from rapid.models.sampling import Sample
+
+CURVE = "curve.jsonl"
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """The probability that at least one of k completions drawn from these is correct.
+
+    Unbiased for the policy's pass@k (Chen et al. 2021, eq. 1): 1 - C(n - c, k) / C(n, k).
+
+    Args:
+        samples: n, completions of the problem, at least k.
+        correct: c, how many of them are correct.
+
+    Raises:
+        ValueError: fewer samples than k.
+    """
+    if k > samples:
+        raise ValueError(f"pass@{k} needs at least {k} samples of each problem, not {samples}")
+    return 1 - comb(samples - correct, k) / comb(samples, k)
+
+
+def mean_pass_at_k(scores: list[ProblemScore], k: int) -> float | None:
+    """pass@k, the mean over the problems of which k completions were graded; None if there is none."""
+    found = [pass_at_k(s.samples, s.correct, k) for s in scores if s.samples >= k]
+    return sum(found) / len(found) if found else None
+
+
+def _not_trained(model: Path) -> str:
+    """Why the run whose model this would be was not trained; "" where it was, or is no run."""
+    summary = model.with_name("summary.json")
+    if not summary.is_file():
+        return ""
+    return RunSummary.model_validate_json(summary.read_text(encoding="utf-8")).note
+
+
+def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evaluation:
+    """Evaluate a model on a file of problems: evaluation.json (`Evaluation`) and manifest.json.
+
+    Of a run that kept models on the way, these are evaluated too: curve.jsonl (`CurvePoint`).
+    Where the benchmark's grader cannot be had on this machine, or the run was not trained, the
+    evaluation says so and why; no figure is made up for it.
+
+    Args:
+        model: the model's folder; a run's has the run's other files beside it.
+        test: problems, test.jsonl.
+        folder: where the files go.
+    """
+    from rapid.benchmarks import BENCHMARKS
+
+    task, settings = BENCHMARKS[spec.run.benchmark], spec.evaluation
+    header = {
+        **spec.run.model_dump(),
+        "samples": settings.samples,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "max_completion_length": spec.max_completion_length,
+    }
+    if missing := task.unavailable() or _not_trained(model):
+        evaluation = Evaluation(**header, status="unavailable", note=missing)
+        return _write(spec, folder, evaluation, [], [])
+
+    problems = list(read_jsonl(test, task.record))
+    with task.grader(spec.timeout, policy=spec.grading) as grader:
+        scores, samples, reasons = _scores(spec, model, problems, grader)
+        curve = [
+            CurvePoint(
+                step=step.step,
+                seconds=step.seconds,
+                pass_at=_pass_at(spec, _scores(spec, kept, problems, grader)[0]),
+            )
+            for step, kept in _snapshots(spec, model)
+        ]
+        walls = grader.walls()
+    evaluation = Evaluation(
+        **header,
+        pass_at=_pass_at(spec, scores),
+        problems=len(problems),
+        completion_length=sum(sample.tokens for sample in samples) / len(samples),
+        reasons=reasons,
+        scores=scores,
+    )
+    return _write(spec, folder, evaluation, curve, [model, test], walls)
+
+
+def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]:
+    """The models that a run kept on the way, each with the record of its step."""
+    if not spec.snapshots:
+        return []
+    steps = read_jsonl(model.with_name("steps.jsonl"), StepRecord)
+    kept = [(step, model.with_name(SNAPSHOTS) / f"step{step.step}") for step in steps]
+    return [(step, folder) for step, folder in kept if folder.is_dir()]
+
+
+def _scores(
+    spec: EvaluateSpec, model: Path, problems: list[Problem], grader: "Grader"
+) -> tuple[list[ProblemScore], list["Sample"], dict[str, int]]:
+    """Sample completions of each problem and grade them; verdicts are counted by reason."""
+    from rapid.models.sampling import sampler
+
+    settings = spec.evaluation
+    owners = [problem for problem in problems for _ in range(settings.samples)]
+    with sampler(
+        spec.compute.sampler,
+        model,
+        chat=spec.chat,
+        precision=settings.precision,
+        seed=spec.run.seed,
+    ) as opened:
+        samples = opened.sample(
+            [render(spec.run.benchmark, problem, spec.chat) for problem in owners],
+            max_tokens=spec.max_completion_length,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            seed=spec.run.seed,
+        )
+    pairs = list(zip(owners, samples, strict=True))
+    verdicts = [
+        grader.grade(problem, sample.text)
+        for problem, sample in tqdm(pairs, desc="grading", unit="completion")
+    ]
+    graded, correct = Counter(), Counter()
+    for problem, verdict in zip(owners, verdicts, strict=True):
+        graded[problem.id] += verdict.reward is not None
+        correct[problem.id] += verdict.reward == 1
+    scores = [
+        ProblemScore(id=problem.id, samples=graded[problem.id], correct=correct[problem.id])
+        for problem in problems
+    ]
+    return scores, samples, dict(Counter(verdict.reason for verdict in verdicts))
+
+
+def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:
+    """The mean pass@k for each k of which there is one."""
+    means = {k: mean_pass_at_k(scores, k) for k in spec.pass_at}
+    return {k: mean for k, mean in means.items() if mean is not None}
+
+
+def _write(
+    spec: EvaluateSpec,
+    folder: Path,
+    evaluation: Evaluation,
+    curve: list[CurvePoint],
+    inputs: list[Path],
+    walls: str = "",
+) -> Evaluation:
+    written = [folder / "evaluation.json"]
+    write_json(written[0], evaluation)
+    if curve:
+        written.append(folder / CURVE)
+        write_jsonl(folder / CURVE, curve)
+    write_manifest(folder, "evaluate", spec, inputs, written, walls=walls)
+    return evaluation

@@ -1,0 +1,81 @@
+"""Grading from outside the pipeline: `rapid grade`.
+
+Problems and completions are read and checked as a whole before the first completion is graded, and
+verdicts are printed when all of them are there: what is printed is never a part that looks like a whole.
+"""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
+
+from pydantic import ConfigDict, InstanceOf
+
+from rapid.artifacts.files import BadRow, Record, numbered_rows
+from rapid.benchmarks.base import Benchmark, Problem
+from rapid.grading.policy import STRICT, Grading
+from rapid.grading.verdicts import Verdict
+
+
+class Submission(Record):
+    """A completion to grade, and the id of its problem."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    id: str
+    completion: InstanceOf[str]  # half a surrogate pair included, which pydantic's str is not
+
+    @classmethod
+    def from_json(cls, line: bytes) -> Self:
+        """Read a line, of which nothing but the names and types of its fields is asked.
+
+        Raises:
+            ValidationError: it is not a submission.
+        """
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            return cls.model_validate_json(line)  # says what is wrong with it
+        return cls.model_validate(row)
+
+
+def read_submissions(path: Path, problems: dict[str, Problem]) -> list[Submission]:
+    """Completions to grade, in order.
+
+    Raises:
+        BadRow: a line is not one, or its problem is unknown.
+    """
+    submissions = []
+    for number, submission in numbered_rows(path, Submission, Submission.from_json):
+        if submission.id not in problems:
+            raise BadRow(f"{path}:{number}: id: no problem {submission.id!r}")
+        submissions.append(submission)
+    return submissions
+
+
+def grade(
+    task: Benchmark,
+    problems: dict[str, Problem],
+    submissions: list[Submission],
+    *,
+    workers: int,
+    timeout: float,
+    policy: Grading = STRICT,
+    progress: Callable[[], None] = lambda: None,
+) -> list[Verdict]:
+    """Verdicts of completions, in order, by `workers` graders side by side."""
+    with task.grader(timeout, workers, policy) as grader, ThreadPoolExecutor(workers) as pool:
+
+        def one(submission: Submission) -> Verdict:
+            verdict = grader.grade(problems[submission.id], submission.completion)
+            progress()
+            return verdict
+
+        # First, and with nobody waiting for them: a slow reference solution then runs beside the
+        # completions of other problems. What goes wrong is said when a completion is graded.
+        for problem in {
+            submission.id: problems[submission.id] for submission in submissions
+        }.values():
+            pool.submit(grader.prepare, problem)
+        return list(pool.map(one, submissions))

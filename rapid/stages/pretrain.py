@@ -1,0 +1,221 @@
+"""The stages that make the embedded models: one tokenizer, then each model from its architecture.
+
+1. The tokenizer is a byte-level BPE that splits text as Qwen2's does: any text has tokens, and every
+   digit is one of its own, for a model that computes must see the digits. It has Qwen2's class,
+   because transformers gives every folder with a Qwen2 model that class, and with it that splitting.
+2. A model is trained on demonstrations of the benchmarks it is for: first on correct ones, which
+   teach it to compute, then on some of which a share, `error_rate`, has one mistake: those make the
+   base model's errors. Mistakes from the start would hide the rules that they break. Loss is on the
+   completion's tokens only.
+3. The same parameters give the same model, to the bit, on one machine with one thread.
+"""
+
+import random
+import time
+from itertools import cycle
+from pathlib import Path
+
+from rapid.artifacts.demonstrations import Lesson
+from rapid.artifacts.files import read_jsonl
+from rapid.artifacts.manifests import peak_memory_mb, write_manifest
+from rapid.config.specs import PretrainSpec, TokenizerSpec
+from rapid.models.architectures import CONTEXT, build_model
+
+PAD, EOS, BOS = "<pad>", "<eos>", "<bos>"
+CLEAN = 0.3  # share of pre-training without mistakes
+WARMUP = 50  # steps in which the learning rate rises
+IGNORED = -100  # a label without loss
+
+
+def make_tokenizer(spec: TokenizerSpec, data: Path, folder: Path) -> None:
+    """Train the tokenizer on the pretraining problems and write it, with a manifest, into `folder`.
+
+    Args:
+        data: folder of the prepared benchmarks.
+    """
+    from tokenizers.pre_tokenizers import ByteLevel
+    from transformers import Qwen2Tokenizer
+
+    files = {name: data / name / "pretrain.jsonl" for name in spec.benchmarks}
+    texts = [
+        text
+        for file in files.values()
+        for lesson in read_jsonl(file, Lesson)
+        for text in (lesson.prompt, lesson.correct, *lesson.mistakes)
+    ]
+    untrained = Qwen2Tokenizer(
+        unk_token=None,
+        pad_token=PAD,
+        eos_token=EOS,
+        bos_token=BOS,
+        padding_side="left",
+        model_max_length=CONTEXT,
+    )
+    tokenizer = untrained.train_new_from_iterator(
+        texts, spec.vocabulary, initial_alphabet=sorted(ByteLevel.alphabet()), show_progress=False
+    )
+    tokenizer.save_pretrained(folder)
+    write_manifest(
+        folder,
+        "tokenizer",
+        spec,
+        inputs=list(files.values()),
+        outputs=[folder],
+        vocabulary=len(tokenizer),
+    )
+
+
+def pretrain(spec: PretrainSpec, data: Path, tokenizer: Path, folder: Path) -> None:
+    """Train a model and write it, with its tokenizer and a manifest, into `folder`.
+
+    Args:
+        data: folder of the prepared benchmarks.
+        tokenizer: folder of the tokenizer.
+    """
+    began = time.perf_counter()
+    import torch
+    from transformers import AutoTokenizer
+
+    torch.set_num_threads(spec.threads)
+    torch.manual_seed(spec.data_seed)
+    files = {name: data / name / "pretrain.jsonl" for name in spec.params.benchmarks}
+    encode = AutoTokenizer.from_pretrained(tokenizer)
+    model = build_model(spec.params, encode)
+    # What transformers makes of a tokenizer depends on the model beside it: take what users will get.
+    encode.save_pretrained(folder)
+    model.config.save_pretrained(folder)
+    encode = AutoTokenizer.from_pretrained(folder)
+    examples = demonstrations(spec, files, encode)
+    trainer = _trainer(spec, model, encode, examples, folder)
+    result = trainer.train()
+    trainer.save_model(str(folder))
+    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody loads
+    write_manifest(
+        folder,
+        "pretrain",
+        spec,
+        inputs=[tokenizer, *files.values()],
+        outputs=[folder],
+        parameters=model.num_parameters(),
+        loss=result.training_loss,
+        seconds=time.perf_counter() - began,
+        peak_memory_mb=peak_memory_mb(),
+    )
+
+
+def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> list[dict]:
+    """Tokenized demonstrations: `steps` batches of each benchmark, first without mistakes.
+
+    The lessons are gone through as often as it takes, and each time it is drawn anew whether one is
+    answered correctly.
+    """
+    rng, params = random.Random(spec.data_seed), spec.params
+    sources = {name: cycle(list(read_jsonl(file, Lesson))) for name, file in files.items()}
+    total = params.steps * spec.pretraining.batch
+    clean = int(CLEAN * total)
+    pairs = []
+    for count, rates in ((clean, dict.fromkeys(files, 0.0)), (total - clean, params.error_rate)):
+        drawn = [(name, next(sources[name])) for name in files for _ in range(count)]
+        rng.shuffle(drawn)
+        pairs += [(one.prompt, one.demonstration(rng, rates[name])) for name, one in drawn]
+    prompts = tokenizer([prompt for prompt, _ in pairs])["input_ids"]
+    completions = tokenizer([completion for _, completion in pairs])["input_ids"]
+    end = [tokenizer.eos_token_id]
+    return [
+        {
+            "input_ids": prompt + completion + end,
+            "labels": [IGNORED] * len(prompt) + completion + end,
+        }
+        for prompt, completion in zip(prompts, completions, strict=True)
+    ]
+
+
+def batches(examples: list[dict], size: int, seed: int) -> list[list[dict]]:
+    """Batches of examples of like length, in a mixed order.
+
+    Only stretches of 50 batches are sorted by length: the demonstrations without mistakes stay first,
+    and a stretch is enough to save the padding.
+    """
+    rng, made = random.Random(seed), []
+    for start in range(0, len(examples), 50 * size):
+        stretch = sorted(examples[start : start + 50 * size], key=lambda e: len(e["input_ids"]))
+        some = [stretch[i : i + size] for i in range(0, len(stretch), size)]
+        rng.shuffle(some)
+        made += some
+    return made
+
+
+def collate(batch: list[dict], pad: int) -> dict:
+    """Tensors of a batch, (B, T), padded on the right to its longest example."""
+    import torch
+
+    def padded(name: str, filler: int) -> torch.Tensor:
+        rows = [torch.tensor(example[name]) for example in batch]
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=filler)
+
+    ids = padded("input_ids", pad)
+    return {
+        "input_ids": ids,
+        "attention_mask": (ids != pad).long(),
+        "labels": padded("labels", IGNORED),
+    }
+
+
+def build_optimizer(model, learning_rate: float):
+    """Muon for the layers' matrices, AdamW for embeddings, norms and biases.
+
+    In as many steps a model of two layers then completes far more held-out demonstrations without a
+    mistake than with AdamW alone.
+    """
+    import torch
+
+    class MuonAndAdamW(torch.optim.Optimizer):
+        """Two optimizers that look like one to a learning-rate schedule and to the Trainer."""
+
+        def __init__(self, matrices: list, others: list):
+            muon = torch.optim.Muon(
+                matrices, lr=learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"
+            )
+            adamw = torch.optim.AdamW(others, lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.0)
+            super().__init__([*muon.param_groups, *adamw.param_groups], {})
+            self.parts = (muon, adamw)
+
+        @torch.no_grad()
+        def step(self, closure=None):
+            for part, group in zip(self.parts, self.param_groups, strict=True):
+                part.param_groups = [group]  # accelerate replaces them with copies, once
+                part.step()
+
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
+    chosen = set(map(id, matrices))
+    return MuonAndAdamW(matrices, [p for _, p in named if id(p) not in chosen])
+
+
+def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder: Path):
+    import torch
+    from transformers import Trainer, TrainingArguments, get_cosine_schedule_with_warmup
+
+    made = batches(examples, spec.pretraining.batch, spec.data_seed)
+    optimizer = build_optimizer(model, spec.pretraining.learning_rate)
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        seed=spec.data_seed,
+        num_train_epochs=1,
+        per_device_train_batch_size=1,  # of the batches made above
+        remove_unused_columns=False,
+        logging_steps=100,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=not torch.cuda.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available(),
+    )
+    pad = tokenizer.pad_token_id
+    return Trainer(
+        model,
+        arguments,
+        data_collator=lambda one: collate(one[0], pad),
+        train_dataset=made,
+        processing_class=tokenizer,
+        optimizers=(optimizer, get_cosine_schedule_with_warmup(optimizer, WARMUP, len(made))),
+    )

@@ -1,0 +1,249 @@
+"""The training stage: one run of one algorithm, from a model's folder to a run's folder."""
+
+import shutil
+import time
+from pathlib import Path
+from statistics import fmean
+
+from rapid.algorithms.names import parse
+from rapid.artifacts.demonstrations import Demonstration
+from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
+from rapid.artifacts.manifests import commit, hardware, peak_memory_mb, write_manifest
+from rapid.artifacts.runs import RunSummary, Runtime, StepRecord, TokenWeights
+from rapid.benchmarks.base import Problem
+from rapid.benchmarks.prompts import prompt_ids, render
+from rapid.config.specs import TrainSpec, served
+from rapid.grading.verdicts import REASONS
+from rapid.machine.processes import is_main
+
+SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
+
+
+def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
+    """Train, and write model/, steps.jsonl, summary.json and manifest.json into the run's folder.
+
+    Args:
+        model: folder of the model to start from.
+        data: training problems (train.jsonl); for sft the teacher's samples (samples.jsonl).
+
+    Where the benchmark's grader cannot be had on this machine, or sft has nothing to imitate, nothing
+    is trained and the summary says why.
+    """
+    entered = time.perf_counter()
+    from rapid.benchmarks import BENCHMARKS
+
+    task = BENCHMARKS[spec.run.benchmark]
+    identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
+    if missing := task.unavailable() or _nothing_to_imitate(spec, data):
+        summary = RunSummary(**identity, status="unavailable", note=missing)
+        return _write(spec, folder, summary, [], [], [])
+
+    if spec.training is None or spec.compute.sampler != "vllm":
+        from rapid.training.trl import without_vllm
+
+        without_vllm()
+    from rapid.training.recorder import Snapshots, StepRecorder
+
+    recorder = StepRecorder()
+    make = _sft if parse(spec.run.algorithm).algorithm.imitates else _rl
+    trainer, counted = make(spec, task, model, data, folder, recorder)
+    if clock := getattr(trainer, "clock", None):
+        recorder.clock = clock.seconds
+    kept = folder / SNAPSHOTS
+    shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
+    if spec.snapshots:
+        trainer.add_callback(Snapshots(spec.snapshots, kept, trainer.save_model, recorder))
+    trainer.train()
+    total = recorder.seconds
+
+    trainer.save_model(str(folder / "model"))
+    written = [kept] if spec.snapshots else []
+    if is_main() and (weights := _token_weights(spec, trainer, task, data)):
+        write_json(folder / TOKEN_WEIGHTS, weights)
+        written.append(folder / TOKEN_WEIGHTS)
+    phases = dict(clock.seconds) if clock else {"backpropagation": total}
+    phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
+    summary = RunSummary(
+        **identity,
+        runtime=Runtime(total=total, startup=recorder.began - entered, **phases),
+        peak_memory_mb=peak_memory_mb(),
+        **counted(),
+        **_means(recorder.steps),
+    )
+    walls = getattr(trainer, "walls", "")  # sft grades nothing
+    return _write(spec, folder, summary, recorder.steps, [model, data], written, walls)
+
+
+def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
+    empty = parse(spec.run.algorithm).algorithm.imitates and not data.stat().st_size
+    return "the teacher solved none of the training problems" if empty else ""
+
+
+def _write(
+    spec: TrainSpec,
+    folder: Path,
+    summary: RunSummary,
+    steps,
+    inputs: list[Path],
+    more: list[Path],
+    walls: str = "",
+) -> RunSummary:
+    if not is_main():
+        return summary
+    write_jsonl(folder / "steps.jsonl", steps)
+    write_json(folder / "summary.json", summary)
+    outputs = [folder / name for name in ("model", "steps.jsonl", "summary.json")]
+    write_manifest(folder, "train", spec, inputs, [*outputs, *more], walls=walls)
+    return summary
+
+
+def _token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
+    """One completion of the last step that was run, with a reward where there is one."""
+    step, piece, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
+    if "behavior_logp" not in piece or logp.shape != piece["behavior_logp"].shape:
+        return None  # on-policy, where all weights are 1; or a process has a part of a group only
+    tokenizer = trainer.processing_class
+    row = int(piece["rewards"].argmax())
+    prompt = tokenizer.decode(piece["prompt_ids"][row], skip_special_tokens=True)
+    problems = read_jsonl(data, task.record)
+    owner = next(
+        (p.id for p in problems if render(task.name, p, spec.chat).strip() in prompt), "unknown"
+    )
+    kept = piece["completion_mask"][row].bool()
+    log_weights = (logp - piece["behavior_logp"])[row][kept]
+    return TokenWeights(
+        tokens=[tokenizer.decode(token) for token in piece["completion_ids"][row][kept]],
+        log_weights=log_weights.tolist(),
+        H=spec.H,
+        step=step,
+        benchmark=spec.run.benchmark,
+        id=owner,
+    )
+
+
+def _means(steps: list[StepRecord]) -> dict:
+    def mean(name: str, of: list[StepRecord]) -> float | None:
+        values = [v for step in of if (v := getattr(step, name)) is not None]
+        return fmean(values) if values else None
+
+    tenth = max(1, len(steps) // 10)
+    return {
+        "optimizer_steps": len(steps),
+        "staleness": mean("staleness", steps),
+        "clip_fraction": mean("clip_fraction", steps),
+        "run": mean("run", steps),
+        "completion_length": mean("completion_length", steps),
+        "reward_first": mean("reward", steps[:tenth]),
+        "reward_last": mean("reward", steps[-tenth:]),
+    }
+
+
+def _arguments(spec: TrainSpec, folder: Path) -> dict:
+    """Training arguments that all algorithms share."""
+    import torch
+
+    return {
+        "output_dir": str(folder),  # nothing is written there: the stage saves what it declares
+        "seed": spec.run.seed,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": [],
+        "lr_scheduler_type": "constant",
+        "gradient_checkpointing": False,
+        "use_cpu": not torch.cuda.is_available(),
+        "bf16": (spec.training or spec.objective).precision == "bfloat16",
+        "dataloader_pin_memory": torch.cuda.is_available(),
+    }
+
+
+def _asked(spec: TrainSpec, problem: Problem) -> str | list[dict]:
+    """The prompt: a text to continue, or what a user says to a chat model."""
+    text = render(spec.run.benchmark, problem, spec.chat)
+    return [{"role": "user", "content": text}] if spec.chat else text
+
+
+def _sampler(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
+    """What samples: transformers, vLLM in each process, or (naive GRPO on GPUs) vLLM's server."""
+    if spec.compute.sampler != "vllm":
+        return {}
+    if served(spec):
+        from rapid.machine.server import trainer_settings
+
+        return trainer_settings()
+    texts = (render(spec.run.benchmark, problem, spec.chat) for problem in problems)
+    longest = max(len(prompt_ids(tokenizer, text, spec.chat)) for text in texts)
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_enable_sleep_mode": spec.compute.device == "gpu",
+        "vllm_max_model_length": longest + spec.max_completion_length,
+    }
+
+
+def _sft(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
+    from rapid.training.sft import sft_trainer
+
+    demonstrations = list(read_jsonl(data, Demonstration))
+    common = _arguments(spec, folder)
+    trainer = sft_trainer(model, demonstrations, spec.objective, common, spec.chat)
+    trainer.add_callback(recorder)
+    return trainer, dict
+
+
+def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
+    import torch
+    from datasets import Dataset
+    from transformers import AutoTokenizer
+
+    from rapid import RapidConfig, RapidTrainer
+
+    training, objective = spec.training, spec.objective
+    problems = {problem.id: problem for problem in read_jsonl(data, task.record)}
+    rows = [{"prompt": _asked(spec, problem), "id": id} for id, problem in problems.items()]
+    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
+    # It lives as long as the process.
+    grader = task.grader(spec.timeout, policy=spec.grading).__enter__()
+    # Its processes start with the first verdict: that is start-up, not training.
+    grader.grade(next(iter(problems.values())), "")
+    grader.reasons.clear()
+
+    def accuracy(completions: list, id: list[str], **_) -> list[float | None]:
+        texts = [c[0]["content"] for c in completions] if spec.chat else completions
+        return [grader.grade(problems[i], text).reward for i, text in zip(id, texts, strict=True)]
+
+    algorithm = parse(spec.run.algorithm).algorithm
+    config = RapidConfig(
+        **_arguments(spec, folder),
+        **algorithm.arguments(objective),
+        objective=algorithm.name,
+        sampling_batch_size=spec.sampling_batch,
+        H=spec.H,
+        n_step=spec.n_step,
+        num_generations=training.group_size,
+        micro_batch_size=training.micro_batch,
+        max_completion_length=spec.max_completion_length,
+        temperature=training.temperature,
+        grading_workers=1 if spec.compute.threads > 1 else 0,
+        learning_rate=training.learning_rate,
+        num_train_epochs=training.epochs,
+        **_sampler(spec, tokenizer, list(problems.values())),
+    )
+    trainer = RapidTrainer(
+        str(model),
+        algorithm.rewards(objective, spec.max_completion_length, accuracy),
+        args=config,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        callbacks=[recorder],
+    )
+    trainer.walls = grader.walls()
+
+    def counted() -> dict:
+        """What all processes sampled and graded."""
+        everyone = trainer.accelerator
+        counts = [trainer.completions_sampled, *(grader.reasons[r] for r in sorted(REASONS))]
+        sums = everyone.reduce(torch.tensor(counts, device=everyone.device)).tolist()
+        reasons = {r: n for r, n in zip(sorted(REASONS), sums[1:], strict=True) if n}
+        return {"completions": sums[0], "reasons": reasons}
+
+    return trainer, counted

@@ -1,0 +1,96 @@
+"""What a training run leaves beside its model: a record of each step, and models kept on the way."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from transformers import TrainerCallback
+
+from rapid.artifacts.runs import StepRecord
+
+PHASES = ("sampling", "grading", "backpropagation", "sync")
+
+
+class StepRecorder(TrainerCallback):
+    """Collects a `StepRecord` each optimizer step from what a trainer logs, which it must do each step.
+
+    `steps` are the records, `seconds` the wall-clock seconds of the training loop so far, without
+    those in which it was `pause`d. `clock` is a `PhaseClock`'s seconds by phase, where there is one.
+    """
+
+    def __init__(self):
+        self.steps: list[StepRecord] = []
+        self.began = 0.0  # on the clock of time.perf_counter
+        self.clock: dict[str, float] = {}
+        self._clocked: dict[str, float] = {}
+        self._paused = 0.0
+        self._ended: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        return (self._ended or time.perf_counter()) - self.began - self._paused
+
+    def pause(self, do: Callable[[], None]) -> None:
+        """Do something whose time is not the run's."""
+        since = time.perf_counter()
+        do()
+        self._paused += time.perf_counter() - since
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.began = time.perf_counter()
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self._ended = time.perf_counter()
+
+    def on_log(self, args, state, control, logs, **kwargs):
+        if "grad_norm" not in logs:  # the closing summary
+            return
+        self.steps.append(
+            StepRecord(
+                step=state.global_step,
+                seconds=self.seconds,
+                loss=logs["loss"],
+                gradient_norm=logs["grad_norm"],
+                reward=logs.get("rapid/accuracy"),
+                signal=logs.get("rapid/signal"),
+                completion_length=logs.get("rapid/length"),
+                staleness=logs.get("rapid/staleness"),
+                clip_fraction=logs.get("rapid/clip_fraction"),
+                weight=logs.get("rapid/weight"),
+                kl=logs.get("rapid/kl"),
+                run=logs.get("rapid/run"),
+                **self._phases(),
+            )
+        )
+
+    def _phases(self) -> dict[str, float]:
+        """Seconds of each phase since the last call."""
+        now = {name: self.clock.get(name, 0.0) for name in PHASES if self.clock}
+        passed = {name: now[name] - self._clocked.get(name, 0.0) for name in now}
+        self._clocked = now
+        return passed
+
+
+class Snapshots(TrainerCallback):
+    """Keeps `count` models on the way, at equal distances from the first step to the last.
+
+    Args:
+        folder: where step12/, step24/, ... go.
+        save: saves the model as it is into a folder.
+        recorder: the time that saving takes is not the run's.
+    """
+
+    def __init__(
+        self, count: int, folder: Path, save: Callable[[str], None], recorder: StepRecorder
+    ):
+        self._count, self._folder, self._save, self._recorder = count, folder, save, recorder
+        self._at: set[int] = set()
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        last, parts = state.max_steps, self._count + 1
+        self._at = {round(last * part / parts) for part in range(1, parts)} - {0, last}
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step in self._at:
+            folder = str(self._folder / f"step{state.global_step}")
+            self._recorder.pause(lambda: self._save(folder))

@@ -1,0 +1,99 @@
+"""Made problems: from the seed alone, all different, solved by the correct answers only."""
+
+import random
+
+import pytest
+
+from rapid.artifacts.demonstrations import Lesson
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.made import TooFewProblems, make
+from rapid.benchmarks.mbpp_plus.record import CodeProblem
+
+
+def contents(parts: dict) -> dict[str, set[str]]:
+    return {part: {e.problem.content for e in made} for part, made in parts.items()}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+class TestMake:
+    def test_same_seed_same_problems(self, name):
+        assert make(BENCHMARKS[name], 1, {"train": 20}) == make(BENCHMARKS[name], 1, {"train": 20})
+
+    def test_other_seed_other_problems(self, name):
+        one, other = (make(BENCHMARKS[name], seed, {"a": 20}) for seed in (1, 2))
+        assert contents(one) != contents(other)
+
+    def test_no_content_twice(self, name):
+        made = contents(make(BENCHMARKS[name], 0, {"test": 100, "train": 200, "pretrain": 300}))
+        assert len(set.union(*made.values())) == 600
+
+    def test_enough_for_the_default(self, name):
+        made = make(BENCHMARKS[name], 0, {"test": 128, "train": 256, "pretrain": 4000})
+        assert {part: len(exercises) for part, exercises in made.items()} == {
+            "test": 128,
+            "train": 256,
+            "pretrain": 4000,
+        }
+
+    def test_a_part_keeps_its_problems_when_a_later_part_grows(self, name):
+        small = make(BENCHMARKS[name], 0, {"test": 20, "train": 5})
+        large = make(BENCHMARKS[name], 0, {"test": 20, "train": 50})
+        assert small["test"] == large["test"]
+
+    def test_ids_are_unique(self, name):
+        made = make(BENCHMARKS[name], 0, {"test": 50, "train": 50})
+        assert len({e.problem.id for part in made.values() for e in part}) == 100
+
+    def test_rows_are_the_benchmark_s_record(self, name):
+        assert all(
+            isinstance(e.problem, BENCHMARKS[name].record)
+            for e in make(BENCHMARKS[name], 0, {"a": 20})["a"]
+        )
+
+    def test_every_problem_has_a_mistake_and_it_is_not_the_solution(self, name):
+        made = make(BENCHMARKS[name], 0, {"a": 300})["a"]
+        assert all(e.mistakes and e.correct not in e.mistakes for e in made)
+
+    def test_problems_end_with_a_message_that_says_what_to_lower(self, name, monkeypatch):
+        always = BENCHMARKS[name].draw(random.Random(0), "made")
+        monkeypatch.setattr(type(BENCHMARKS[name]), "draw", lambda *_: always)
+        with pytest.raises(TooFewProblems, match="1 different problems were made, 2 were asked"):
+            make(BENCHMARKS[name], 0, {"train": 2})
+
+
+@pytest.mark.parametrize(
+    "name", ["mbpp_plus", "math", pytest.param("minif2f", marks=pytest.mark.slow)]
+)
+def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
+    exercises = make(BENCHMARKS[name], 5, {"a": 40})["a"]
+    with BENCHMARKS[name].grader(10) as grader:
+        for exercise in exercises:
+            assert grader.grade(exercise.problem, exercise.correct).reason == "passed"
+            for mistake in exercise.mistakes:
+                assert not grader.grade(exercise.problem, mistake).reward, mistake
+
+
+def test_plus_inputs_catch_more_than_base_inputs():
+    """Otherwise MBPP+ would be MBPP."""
+    exercises = make(BENCHMARKS["mbpp_plus"], 3, {"a": 40})["a"]
+    only_plus = 0
+    with BENCHMARKS["mbpp_plus"].grader(5) as grader:
+        for exercise in exercises:
+            base: CodeProblem = exercise.problem.model_copy(update={"plus_input": []})
+            base = base.model_copy(update={"task_id": f"{base.id} base"})  # another cache entry
+            only_plus += any(grader.grade(base, mistake).reward for mistake in exercise.mistakes)
+    assert only_plus >= 10
+
+
+class TestLesson:
+    lesson = Lesson(id="1", prompt="?", correct="right", mistakes=["wrong", "false"])
+
+    @pytest.mark.parametrize("rate, expected", [(0.0, {"right"}), (1.0, {"wrong", "false"})])
+    def test_extreme_rates(self, rate, expected):
+        rng = random.Random(0)
+        assert {self.lesson.demonstration(rng, rate) for _ in range(50)} == expected
+
+    def test_share_of_mistakes_is_the_error_rate(self):
+        rng = random.Random(0)
+        drawn = [self.lesson.demonstration(rng, 0.3) for _ in range(5000)]
+        assert drawn.count("right") / 5000 == pytest.approx(0.7, abs=0.02)

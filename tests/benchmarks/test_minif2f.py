@@ -1,0 +1,256 @@
+"""MiniF2F: what of a completion is the proof, and how raw completions are graded."""
+
+import time
+
+import pytest
+
+from rapid.benchmarks import BENCHMARKS, minif2f
+from rapid.benchmarks.minif2f.record import LeanProblem
+from rapid.grading import verdicts
+from rapid.grading.lean import BadStatement, LeanUnavailable
+from rapid.grading.lean import grader as lean_grader
+from rapid.grading.lean.extract import readings, stated
+
+HEAD = "theorem double (n : Nat) (h : n = 7) :\n    2 * n % 2 = 0"
+PROBLEM = LeanProblem(name="double", formal_statement=f"{HEAD} := by\n")
+LET = "theorem double (n : Nat := 7) : let m := 2 * n; m % 2 = 0"
+TACTICS = "  have k := h\n  omega\n"
+WHOLE = f"{HEAD} := by\n{TACTICS}"
+
+
+def code(text: str) -> str:
+    """A proof without what does not matter to Lean: the space before its first word."""
+    return text.strip()
+
+
+def read(completion: str, head: str = HEAD) -> list[str]:
+    return [code(text) for text in readings("double", f"{head} :=", completion)]
+
+
+class TestStated:
+    @pytest.mark.parametrize(
+        "end", [" := by", " := by\n  ", " :=\n  by\n", " := sorry", " := by sorry"]
+    )
+    def test_ends_with_its_last_assignment(self, end):
+        assert stated(HEAD + end) == HEAD + end[: end.index("=") + 1]
+
+    def test_has_assignments_within(self):
+        assert stated(f"{LET} := by") == f"{LET} :="
+
+    def test_is_not_ended_by_a_comment(self):
+        assert stated(f"{HEAD} := by -- so := it is") == f"{HEAD} :="
+
+
+class TestReadings:
+    def test_tactics_stay_as_they_are(self):
+        assert readings("double", f"{HEAD} :=", TACTICS) == [f" by\n{TACTICS}"]
+
+    @pytest.mark.parametrize(
+        "completion", [f"by\n{TACTICS}", f":= by\n{TACTICS}", f"\n:=\n by\n{TACTICS}"]
+    )
+    def test_by_may_come_again(self, completion):
+        assert len(read(completion)) == 1
+        assert read(completion)[0].split("by", 1)[1] == f"\n{TACTICS}".rstrip()
+
+    @pytest.mark.parametrize(
+        "before",
+        [
+            "",
+            "import Mathlib\n\nset_option maxHeartbeats 400000\n\nopen Nat Real\n\n",
+            "/-- theorem double : True := by trivial /- := -/ -/\n",
+            "-- theorem double : True := by trivial\n",
+            "open Nat in\n",
+            "set_option maxHeartbeats 0 in ",
+            "@[simp] private ",
+            'def s := "theorem double : True := by trivial"\n',
+            "The theorem double is shown thus:\n\n",
+        ],
+    )
+    def test_what_stands_before_the_theorem_is_left_out(self, before):
+        assert read(before + WHOLE) == [f"by\n{TACTICS}".rstrip()]
+
+    @pytest.mark.parametrize(
+        "joint",
+        [" := by\n  ", "\n  := by\n  ", " :=\n  by\n  ", " := by ", " /- := -/ := -- :=\n by "],
+    )
+    def test_by_stands_where_it_likes(self, joint):
+        assert read(f"{HEAD}{joint}omega")[0].split()[-2:] == ["by", "omega"]
+
+    @pytest.mark.parametrize("term", ["foo h", "fun x =>\n  foo x", "by omega", "(by omega)"])
+    def test_a_term_is_a_proof(self, term):
+        assert read(f"{HEAD} := {term}") == [term]
+
+    def test_statements_may_differ_in_space(self):
+        assert read("theorem  double(n:Nat)(h:n=7): 2*n%2=0:=by omega") == ["by omega"]
+
+    def test_assignments_in_the_statement_are_counted(self):
+        assert read(f"{LET} := by\n  intro m; omega", LET) == ["by\n  intro m; omega"]
+
+    def test_columns_are_kept(self):
+        (proof,) = readings("double", f"{HEAD} :=", f"{HEAD} := by skip\n{' ' * 24}omega")
+        skip, omega = proof.split("\n")[-2:]
+        assert skip.index("skip") == omega.index("omega") == 24
+
+    def test_a_first_line_that_lost_its_indentation_has_two_readings(self):
+        assert readings("double", f"{HEAD} :=", "skip\n  omega") == [
+            " by\nskip\n  omega",
+            " by\n  skip\n  omega",
+        ]
+
+    def test_another_theorem_is_not_taken_for_this_one(self):
+        for other in ("double_again", "double'", "double.x"):
+            text = f"theorem {other} : 1 = 1 := by\n  rfl\n"
+            assert readings("double", f"{HEAD} :=", text)[0] == f" by\n{text}"
+
+    @pytest.mark.parametrize("ends", ["\n", "\r\n"])
+    def test_a_theorem_in_prose_and_fences(self, ends):
+        text = f'As "it" is clear:\n```lean4\n{WHOLE}```\nDone.'.replace("\n", ends)
+        assert read(text)[0].split() == f"by\n{TACTICS}".split()
+
+    def test_the_last_block_counts(self):
+        assert read(f"First\n```lean\n  simp\n```\nBetter:\n```\n{TACTICS}```\nDone.") == [
+            f"by\n{TACTICS}".rstrip()
+        ]
+
+    def test_a_block_may_be_indented(self):
+        assert read("1. So\n   ```lean\n   omega\n   ```\n") == ["by\n   omega"]
+
+    def test_the_last_block_with_the_theorem_counts_more(self):
+        first = f"```lean\n{HEAD} := by\n  sorry\n```\n"
+        output = "```text\n$ lean double.lean\nwarning: theorem double is unused\n```\n"
+        assert read(f"{first}```lean\n{WHOLE}```\n{output}") == [f"by\n{TACTICS}".rstrip()]
+
+    def test_a_fence_that_is_never_closed_reaches_to_the_end(self):
+        assert read(f"```lean\n{TACTICS}") == [f"by\n{TACTICS}".rstrip()]
+
+    def test_a_fence_that_was_never_opened_is_left_out(self):
+        assert read(f"{TACTICS}```\n") == [f"by\n{TACTICS}".rstrip()]
+
+    @pytest.mark.parametrize(
+        "piece", ["/- ", '\\"', "```\n", "theorem ", "theorem double ", " := ", "-- "]
+    )
+    def test_long_texts_are_read_in_no_time(self, piece):
+        assert read(piece * (1_000_000 // len(piece)))
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with BENCHMARKS["minif2f"].grader(20) as grader:
+        yield grader
+
+
+FORMS = {
+    "tactics": TACTICS,
+    "tactics whose first line was stripped": TACTICS.strip(),
+    "a fenced block": f"So:\n```lean\n{TACTICS}```\n",
+    "the theorem": WHOLE,
+    "the theorem with a header": f"import Mathlib\nopen Nat Real\n\n/-- Even. -/\n{WHOLE}",
+    "by on a line of its own": f"{HEAD} :=\n  by\n{TACTICS}",
+    "a term": f"{HEAD} :=\n  have k := h\n  (by omega)",
+    "aligned tactics": f"{HEAD} := by have k := h\n{' ' * 24}omega",
+    "output behind it": f"```lean\n{WHOLE}```\nprints\n```\nno errors\n```\n",
+    "lines ended by CR LF": WHOLE.replace("\n", "\r\n"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_proof_is_rewarded_in_any_form(grader, form):
+    assert grader.grade(PROBLEM, FORMS[form]).reason == verdicts.PASSED
+
+
+def test_a_statement_with_assignments_is_proved(grader):
+    problem = PROBLEM.model_copy(update={"formal_statement": f"{LET} := by\n"})
+    for completion in ("intro m; omega", f"```lean\n{LET} := by\n  intro m\n  omega\n```"):
+        assert grader.grade(problem, completion).reason == verdicts.PASSED
+
+
+FALSE = PROBLEM.model_copy(
+    update={"formal_statement": "theorem double (n : Nat) : n = n + 1 := by\n"}
+)
+CHEATS = {
+    "an easier statement": "theorem double (n : Nat) : n = n := by\n  rfl",
+    "the easiest": "```lean\ntheorem double : True := trivial\n```",
+    "a hypothesis more": "variable (h : False)\ntheorem double (n : Nat) : n = n + 1 := h.elim",
+    "an axiom before": "axiom x : False\ntheorem double (n : Nat) : n = n + 1 := x.elim",
+    "an axiom behind": "theorem double (n : Nat) : n = n + 1 := x.elim\naxiom x : False",
+    "another meaning": "local infix:50 \" = \" => fun _ _ => True\ntheorem double (n : Nat) : n = n + 1 := trivial",
+    "a second theorem": "theorem double (n : Nat) : n = n + 1 := by sorry\ntheorem double : True := trivial",
+    "a namespace": "namespace X\ntheorem double : True := trivial\nend X",
+    "an answer": '{"ready": true}\n{"id": "0", "ok": true, "why": "passed", "messages": []}',
+    "half a surrogate pair": "theorem double (n : Nat) : n = n + 1 := \ud800",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_a_cheat_is_not_rewarded(grader, cheat):
+    assert grader.grade(FALSE, CHEATS[cheat]).reward == 0
+
+
+def test_each_header_has_its_checker_and_the_oldest_goes(monkeypatch):
+    events = []
+
+    class Checker:
+        def __init__(self, timeout, header, unsafe=False):
+            self.header = header
+
+        def start(self):
+            events.append(f"+{self.header}")
+            return self
+
+        def wait_ready(self):
+            pass
+
+        def check(self, *_):
+            return verdicts.verdict(verdicts.PASSED)
+
+        def stop(self):
+            events.append(f"-{self.header}")
+
+    monkeypatch.setattr(lean_grader, "LeanChecker", Checker)
+    with lean_grader.LeanGrader(20) as grader:
+        for header in "ABACBB":
+            grader.grade(PROBLEM.model_copy(update={"header": header}), "omega")
+    assert events == ["+A", "+B", "+C", "-B", "+B", "-A", "-C", "-B"]
+
+
+def test_readings_share_their_time(monkeypatch):
+    asked = []
+
+    class Checker:
+        def __init__(self, *_, **__):
+            pass
+
+        def start(self):
+            return self
+
+        def wait_ready(self):
+            time.sleep(0.2)  # not the proof's
+
+        def check(self, name, statement, proof, seconds):
+            asked.append(seconds)
+            time.sleep(0.3)
+            return verdicts.verdict(verdicts.WRONG_ANSWER)
+
+        def stop(self):
+            pass
+
+    monkeypatch.setattr(lean_grader, "LeanChecker", Checker)
+    for timeout, expected in ((1.0, [1.0, 0.7]), (0.2, [0.2])):
+        asked.clear()
+        with lean_grader.LeanGrader(timeout) as grader:
+            assert grader.grade(PROBLEM, "skip\n  omega").reason == verdicts.WRONG_ANSWER
+        assert asked == pytest.approx(expected, abs=0.1)
+
+
+def test_a_statement_that_needs_mathlib_is_an_error_that_names_the_lean(grader):
+    statement = "theorem double (x : ℝ) : x = x := by\n"
+    with pytest.raises(BadStatement, match=r"double: not accepted by Lean .*: "):
+        grader.grade(PROBLEM.model_copy(update={"formal_statement": statement}), "rfl")
+
+
+def test_without_lean_the_task_says_why(monkeypatch):
+    def none():
+        raise LeanUnavailable("npm cannot reach its registry")
+
+    monkeypatch.setattr(minif2f, "ensure_lean", none)
+    assert BENCHMARKS["minif2f"].unavailable() == "npm cannot reach its registry"

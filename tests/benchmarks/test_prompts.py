@@ -1,0 +1,94 @@
+"""Prompts: one template a benchmark, in two forms, each saying which form the answer is wanted in."""
+
+from pathlib import Path
+
+import pytest
+from jinja2 import UndefinedError
+
+from rapid.benchmarks import BENCHMARKS, prompts
+from rapid.benchmarks.math.record import MathProblem
+from rapid.benchmarks.mbpp_plus.record import CodeProblem
+from rapid.benchmarks.minif2f.record import LeanProblem
+from rapid.benchmarks.prompts import render
+
+PROBLEMS = {
+    "mbpp_plus": CodeProblem(
+        task_id="Mbpp/0",
+        prompt='"""\nWrite a function to double a number.\nassert double(2) == 4\n"""\n',
+        entry_point="double",
+        canonical_solution="def double(n):\n    return 2 * n\n",
+        base_input=[[2]],
+        plus_input=[[77]],
+    ),
+    "math": MathProblem(
+        unique_id="q", problem="What is $1/2+1/4$?", answer="ANSWER", solution="SOLUTION"
+    ),
+    "minif2f": LeanProblem(
+        name="double",
+        header="open Nat\n\n",
+        informal_prefix="/-- Twice a number is even. -/\n",
+        formal_statement="theorem double (n : Nat) : 2 * n % 2 = 0 := by\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("chat", [False, True])
+def test_prompt_ends_a_line_and_has_no_marks_of_the_template(name, chat):
+    prompt = render(name, PROBLEMS[name], chat)
+    assert prompt.endswith("\n") and not prompt.endswith("\n\n")
+    assert "{{" not in prompt and "{%" not in prompt and "{#" not in prompt
+
+
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize(
+    "name, secret",
+    [("mbpp_plus", "return 2 * n"), ("mbpp_plus", "77"), ("math", "ANSWER"), ("math", "SOLUTION")],
+)
+def test_prompt_does_not_give_the_answer_away(name, secret, chat):
+    assert secret not in render(name, PROBLEMS[name], chat)
+
+
+@pytest.mark.parametrize(
+    "name, form", [("mbpp_plus", "```python"), ("math", r"\boxed{}"), ("minif2f", "```lean")]
+)
+def test_chat_prompt_says_in_which_form_the_answer_is_wanted(name, form):
+    assert form in render(name, PROBLEMS[name], chat=True)
+
+
+def test_mbpp_plus_is_the_published_prompt():
+    assert render("mbpp_plus", PROBLEMS["mbpp_plus"]) == PROBLEMS["mbpp_plus"].prompt
+
+
+def test_math_asks_a_base_model_for_a_box():
+    expected = "Problem: What is $1/2+1/4$?\nSolution, ending in \\boxed{}:\n"
+    assert render("math", PROBLEMS["math"]) == expected
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\n  "])
+def test_minif2f_ends_with_by_and_one_line_break(ending):
+    problem = PROBLEMS["minif2f"]
+    statement = problem.formal_statement.strip() + ending
+    prompt = render("minif2f", problem.model_copy(update={"formal_statement": statement}))
+    assert prompt.endswith(":= by\n")
+
+
+def test_minif2f_has_header_then_words_then_statement():
+    problem = PROBLEMS["minif2f"]
+    prompt = render("minif2f", problem)
+    assert prompt == problem.header + problem.informal_prefix + problem.formal_statement
+
+
+def test_text_of_a_problem_is_no_template():
+    problem = PROBLEMS["math"].model_copy(update={"problem": "{{ answer }} {% raw %} <b>"})
+    assert "{{ answer }} {% raw %} <b>" in render("math", problem)
+
+
+def test_a_field_that_a_problem_lacks_is_an_error():
+    with pytest.raises(UndefinedError):
+        render("math", PROBLEMS["minif2f"])
+
+
+def test_every_benchmark_has_its_template():
+    folder = Path(prompts.__file__).parent
+    assert {path.parent.name for path in folder.glob("*/prompt.txt.j2")} == BENCHMARKS.keys()

@@ -1,0 +1,74 @@
+"""The search for tasks whose tests accept a constant or an unchanged argument."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rapid.artifacts.files import write_jsonl
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.made import make
+from rapid.benchmarks.mbpp_plus import MbppPlus
+from rapid.benchmarks.mbpp_plus.record import CodeProblem
+from rapid.benchmarks.mbpp_plus.weak_tests import find_weak, main
+
+TIMEOUT = 10.0
+
+
+def problem(body: str, inputs: list, id: str = "one") -> CodeProblem:
+    source = f"def f(x, y=0):\n    return {body}\n"
+    return CodeProblem(
+        task_id=id,
+        prompt="",
+        entry_point="f",
+        canonical_solution=source,
+        base_input=inputs,
+        plus_input=[],
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "accepted"),
+    [
+        ("x > 0", [[1], [2]], ["True", "1"]),
+        ("x > 0", [[1], [-2]], None),
+        ("'a' * x", [[3], [3]], ["'aaa'"]),
+        ("{x: {x}}", [[3]], ["{3: {3}}"]),
+        ("x[:5]", [["abc"], ["abcde"]], ["argument 1"]),
+        ("max(x, y)", [[1, 2], [2, 3]], ["argument 2"]),
+        ("max(x, y)", [[1, 2], [3, 2]], None),
+        ("10**5000 + x", [[1]], None),
+        ("float('nan')", [[1]], None),
+    ],
+)
+def test_what_a_task_accepts(body, inputs, accepted):
+    found = find_weak([problem(body, inputs)], TIMEOUT, 1)
+    assert found.get("one") == accepted
+
+
+def test_the_command_names_the_tasks(tmp_path, capsys):
+    path = tmp_path / "tasks.jsonl"
+    write_jsonl(path, [problem("x > 0", [[1]], "weak"), problem("x > 0", [[1], [-1]], "strong")])
+    assert main([str(path)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "weak f: True, 1, argument 1",
+        "1 of 2 tasks accept a constant or an argument",
+    ]
+
+
+def test_tasks_that_are_known_are_no_failure(tmp_path, monkeypatch):
+    write_jsonl(tmp_path / "tasks.jsonl", [problem("x > 0", [[1]], "weak")])
+    monkeypatch.setattr(MbppPlus, "weak", {"weak": "True"})
+    assert main([str(tmp_path / "tasks.jsonl")]) == 0
+
+
+def test_no_made_problem_accepts_one():
+    made = make(BENCHMARKS["mbpp_plus"], 0, {"a": 60})["a"]
+    assert not find_weak([exercise.problem for exercise in made], TIMEOUT, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("RAPID_MBPP_PLUS" not in os.environ, reason="RAPID_MBPP_PLUS names no file")
+def test_the_published_tasks_that_accept_one_are_known():
+    path = Path(os.environ["RAPID_MBPP_PLUS"])
+    assert main([str(path)]) == 0

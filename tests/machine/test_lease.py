@@ -1,0 +1,167 @@
+"""Cores and GPUs are leased to one process at a time."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rapid.machine.devices import Gpu, chosen
+from rapid.machine.lease import NotOurs, TooFew, lease_cores, lease_gpus, usable_cores
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from rapid.machine.lease import lease_cores
+cores = lease_cores({count}, Path({folder!r}))
+print(*cores, os.environ["OMP_NUM_THREADS"], *sorted(os.sched_getaffinity(0)), flush=True)
+time.sleep({seconds})
+"""
+
+
+def start(folder, count=1, seconds=60.0):
+    code = HOLD.format(count=count, folder=str(folder), seconds=seconds)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_job_is_bound_to_cores_that_no_other_job_has(tmp_path):
+    jobs = [start(tmp_path) for _ in usable_cores()]
+    try:
+        lines = [job.stdout.readline().split() for job in jobs]
+        assert sorted(int(line[0]) for line in lines) == usable_cores()
+        for core, threads, *affinity in lines:
+            assert threads == "1"
+            assert affinity == [core]
+    finally:
+        for job in jobs:
+            job.kill()
+            job.wait()
+
+
+def test_a_job_waits_until_a_core_is_free_and_a_killed_holder_frees_it(tmp_path):
+    holders = [start(tmp_path) for _ in usable_cores()]
+    taken = [holder.stdout.readline().split()[0] for holder in holders]
+    late = start(tmp_path, seconds=0)
+    try:
+        time.sleep(1.0)
+        assert late.poll() is None
+        holders[0].kill()
+        assert late.stdout.readline().split()[0] == taken[0]
+    finally:
+        for job in [*holders, late]:
+            job.kill()
+            job.wait()
+
+
+def test_more_cores_than_the_machine_has_are_refused(tmp_path):
+    with pytest.raises(TooFew, match="processes: 1000 is not allowed; allowed: at most"):
+        lease_cores(1000, tmp_path)
+
+
+def linked(folder):
+    (folder.parent / "elsewhere").mkdir()
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+def dangling(folder):
+    folder.symlink_to(folder.parent / "nowhere")
+
+
+def open_to_all(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def another_users(folder):
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+
+
+@pytest.mark.parametrize("make", [linked, dangling, open_to_all, another_users, os.mknod])
+def test_a_folder_of_leases_that_others_control_is_refused(tmp_path, make):
+    """In a temporary directory anybody can make it first."""
+    if make is another_users and os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    make(tmp_path / "leases")
+    with pytest.raises(NotOurs, match=r"cannot be trusted.*set TMPDIR"):
+        lease_cores(1, tmp_path / "leases")
+    assert list(tmp_path.glob("elsewhere/*")) == []
+
+
+def test_the_folder_of_leases_is_made_for_one_user(tmp_path):
+    job = start(tmp_path / "leases")
+    try:
+        job.stdout.readline()
+        assert (tmp_path / "leases").stat().st_mode & 0o777 == 0o700
+    finally:
+        job.kill()
+        job.wait()
+
+
+GPUS = [Gpu(str(number), f"GPU-{number}{number}{number}-a", 80_000) for number in range(4)]
+HOLD_GPUS = """
+import os, sys, time
+from pathlib import Path
+import rapid.machine.lease
+from rapid.machine.devices import Gpu, chosen
+gpus = [Gpu(str(n), f"GPU-{{n}}{{n}}{{n}}-a", 80_000) for n in range(4)]
+rapid.machine.lease.visible_gpus = lambda: chosen(gpus, {visible!r})
+rapid.machine.lease.lease_gpus({count}, Path({folder!r}))
+print(os.environ["CUDA_VISIBLE_DEVICES"], "torch" in sys.modules, flush=True)
+time.sleep(60)
+"""
+
+
+def hold_gpus(folder, count, visible="0,1,2,3"):
+    code = HOLD_GPUS.format(count=count, folder=str(folder), visible=visible)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def jobs():
+    started = []
+    yield started
+    for job in started:
+        job.kill()
+        job.wait()
+
+
+def test_two_jobs_never_share_a_gpu_and_get_all_that_they_ask_for(tmp_path, jobs):
+    jobs += [hold_gpus(tmp_path, 3)]
+    assert jobs[0].stdout.readline().split() == ["0,1,2", "False"]
+    jobs += [hold_gpus(tmp_path, 2)]
+    jobs += [hold_gpus(tmp_path, 1)]
+    time.sleep(1.0)
+    assert [job.poll() for job in jobs] == [None] * 3  # one is free: the second wants two
+    jobs[0].kill()
+    names = [name for job in jobs[1:] for name in job.stdout.readline().split()[0].split(",")]
+    assert len(names) == len(set(names)) == 3
+
+
+def test_a_gpu_is_one_gpu_by_whatever_number(tmp_path, jobs):
+    """A SLURM job may see one GPU under another number or by its UUID."""
+    jobs += [hold_gpus(tmp_path, 1, "2")]
+    assert jobs[0].stdout.readline().split()[0] == "2"
+    jobs += [hold_gpus(tmp_path, 1, "GPU-222,GPU-333")]
+    assert jobs[1].stdout.readline().split()[0] == "GPU-333"
+
+
+def test_a_job_leases_among_those_it_was_given():
+    assert [gpu.name for gpu in chosen(GPUS, "3,GPU-1")] == ["3", "GPU-1"]
+    assert chosen(GPUS, "") == chosen(GPUS, "NoDevFiles") == []
+    assert [gpu.name for gpu in chosen(GPUS, "0,-1,1")] == ["0"]  # as CUDA has it
+    assert [gpu.name for gpu in chosen(GPUS, "1,1")] == ["1"]
+
+
+def test_a_job_without_gpus_sees_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    assert lease_gpus(0, tmp_path) == []
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_too_few_gpus_say_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr("rapid.machine.lease.visible_gpus", lambda: GPUS[:1])
+    with pytest.raises(TooFew, match=r"needs 2 GPU\(s\) and may use 1. Lower compute.processes"):
+        lease_gpus(2, tmp_path)

@@ -1,0 +1,130 @@
+"""What is missing is said, with what to do, and nothing else is."""
+
+import pytest
+
+from rapid.cli import run
+from rapid.config.params import load
+from rapid.grading.policy import Grading
+from rapid.machine import preflight
+from rapid.machine.devices import Gpu
+
+CHECK_GRADER = preflight._grader
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Graders are tested elsewhere; here they are what a test says."""
+    monkeypatch.setattr(preflight, "_grader", lambda name, _: preflight.Check(name, "works"))
+
+
+def said(values, **options) -> dict[str, preflight.Check]:
+    return {check.what: check for check in preflight.checks(load(values), **options)}
+
+
+def missing(values, **options) -> set[str]:
+    return {what for what, check in said(values, **options).items() if check.todo}
+
+
+def on_gpus(values, monkeypatch, count, memory_mb=48_000):
+    values["compute"] |= {"device": "gpu", "processes": 4}
+    values["sft"]["micro_batch"] = 4
+    gpus = [Gpu(str(n), f"GPU-{n}", memory_mb) for n in range(count)]
+    monkeypatch.setattr(preflight, "visible_gpus", lambda: gpus)
+    monkeypatch.setattr(preflight, "usable_cores", lambda: list(range(16)))
+    monkeypatch.setattr(preflight, "memory_of_machine_mb", lambda: 256_000)
+    return values
+
+
+def test_the_embedded_default_lacks_nothing(values):
+    assert missing(values) == set()
+
+
+def test_gpus_are_counted_and_measured(values, monkeypatch):
+    assert missing(on_gpus(values, monkeypatch, 4)) == set()
+    assert missing(on_gpus(values, monkeypatch, 3)) == {"GPUs"}
+    assert "3, the largest job leases 4" in str(said(values)["GPUs"])
+    assert missing(on_gpus(values, monkeypatch, 4, memory_mb=8_000)) == {
+        f"GPU {n}" for n in range(4)
+    }
+
+
+def test_where_jobs_run_elsewhere_this_machine_does_not_matter(values, monkeypatch):
+    assert missing(on_gpus(values, monkeypatch, 0), machine=False) == set()
+
+
+def test_cores_memory_and_disk_that_do_not_suffice(values, monkeypatch):
+    monkeypatch.setattr(preflight, "memory_of_machine_mb", lambda: 2_000)
+    monkeypatch.setattr(preflight, "usable_cores", lambda: [0])
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: shutil_usage(free=10**9))
+    values["compute"]["threads"] = 2
+    assert missing(values) == {"cores", "memory", "disk"}
+
+
+def shutil_usage(free):
+    class Usage:
+        pass
+
+    Usage.free = free
+    return Usage
+
+
+def test_paths_that_are_not_there(values, tmp_path):
+    values["benchmarks"]["math"]["source"] = str(tmp_path / "no.jsonl")
+    values["models"]["published"] = {"source": str(tmp_path / "none")}
+    values["tables"]["families"]["models"] = ["published"]
+    assert missing(values) == {"benchmarks.math.source", "models.published"}
+
+
+def test_a_folder_counts_by_its_weights_and_disk_holds_a_copy_a_run(values, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    values["models"]["published"] = {"source": str(tmp_path)}
+    values["tables"]["families"]["models"] = ["published"]
+    assert missing(values) == {"models.published"}
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    os_truncate(tmp_path / "model.safetensors", 10**11)
+    assert str(said(values)["models.published"]).startswith("ok ")
+    assert "disk" in missing(values)
+
+
+def os_truncate(path, size):
+    with open(path, "r+b") as stream:
+        stream.truncate(size)  # a hole: takes no room
+
+
+def test_a_model_of_the_hub_that_cannot_be_had(values):
+    """Offline, as all tests are."""
+    values["models"]["published"] = {"source": "nobody/nothing"}
+    values["tables"]["families"]["models"] = ["published"]
+    check = said(values)["models.published"]
+    assert "nobody/nothing@main cannot be had" in str(check)
+    assert "gated" in check.todo
+
+
+def test_models_that_no_job_needs_are_not_asked_for(values):
+    values["models"]["unused"] = {"source": "/nowhere"}
+    assert "models.unused" not in said(values)
+
+
+def test_the_command_says_each_and_ends_with_1(values, monkeypatch, tmp_path, capsys):
+    path = tmp_path / "params.yaml"
+    values["benchmarks"]["math"]["source"] = "/nowhere.jsonl"
+    import yaml
+
+    path.write_text(yaml.safe_dump(values))
+    assert run(["preflight", "--configfile", str(path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("MISSING")] == [
+        "MISSING benchmarks.math.source: no /nowhere.jsonl. Give a file or folder that is there, or hub."
+    ]
+    assert lines[-1] == "1 missing"
+    values["benchmarks"]["math"]["source"] = "embedded"
+    assert run(["preflight", "--config", load(values).model_dump_json()]) == 0
+
+
+@pytest.mark.parametrize("waived", [False, True])
+def test_walls_that_are_not_there_are_missing_unless_waived(waived, monkeypatch):
+    monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
+    line = str(CHECK_GRADER("mbpp_plus", Grading(unsafe_sandbox=waived)))
+    assert line.startswith("ok" if waived else "MISSING")
+    assert ("NOT WALLED OFF" if waived else "Install bubblewrap") in line
+    assert "unsafe_sandbox" in line

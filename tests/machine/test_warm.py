@@ -1,0 +1,97 @@
+"""Commands run in a child of the warm process as they would run by themselves."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+RAPID = [sys.executable, "-m", "rapid"]
+SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
+# A job that says which process it is and then takes its time.
+SLOW = """
+import os, sys, time
+from pathlib import Path
+from rapid.machine.warm import serve
+def run(arguments):
+    print(os.getpid(), os.getcwd(), os.environ["COLOUR"], *arguments, flush=True)
+    time.sleep(60)
+serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
+"""
+
+
+def serve(path, *command):
+    server = subprocess.Popen([*command, str(path), str(os.getpid())])
+    while not path.exists():
+        assert server.poll() is None
+        time.sleep(0.05)
+    return server
+
+
+@pytest.fixture(scope="module")
+def socket(tmp_path_factory):
+    path = tmp_path_factory.mktemp("warm") / "socket"
+    server = serve(path, *RAPID, "warm")
+    yield path
+    server.kill()
+    server.wait()
+
+
+def rapid(socket, *arguments, **options):
+    environment = {**os.environ, "RAPID_WARM": str(socket)}
+    return subprocess.run(
+        [*RAPID, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        **options,
+    )
+
+
+def test_output_and_status_are_the_command_s(socket):
+    result = rapid(socket, "prepare", "--spec", "{", "--out", "x")
+    assert result.returncode == 2
+    assert result.stderr.startswith("rapid prepare: --spec: not JSON")
+    assert rapid(socket, "--help").stdout == rapid("/no/socket", "--help").stdout
+
+
+def test_it_works_in_the_caller_s_folder_and_gives_the_same_files(socket, tmp_path):
+    for name, where in (("warm", socket), ("cold", "/no/socket")):
+        result = rapid(where, "prepare", "--spec", SPEC, "--out", name, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+    for file in ("train.jsonl", "test.jsonl", "pretrain.jsonl"):
+        assert (tmp_path / "warm" / file).read_bytes() == (tmp_path / "cold" / file).read_bytes()
+
+
+def test_a_killed_command_takes_its_child_with_it(tmp_path):
+    server = serve(tmp_path / "socket", sys.executable, "-c", SLOW)
+    environment = {**os.environ, "RAPID_WARM": str(tmp_path / "socket"), "COLOUR": "green"}
+    try:
+        client = subprocess.Popen(
+            [*RAPID, "one", "two"], stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
+        )
+        pid, *rest = client.stdout.readline().split()
+        assert rest == [str(tmp_path), "green", "one", "two"]
+        client.send_signal(signal.SIGKILL)
+        client.wait()
+        for _ in range(100):
+            try:
+                os.kill(int(pid), 0)
+            except ProcessLookupError:
+                break
+            time.sleep(0.05)
+        else:
+            pytest.fail("the child outlived its command")
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    command = [sys.executable, "-c", SLOW, str(tmp_path / "socket"), str(ended.pid)]
+    assert subprocess.run(command, timeout=30, check=False).returncode == 0

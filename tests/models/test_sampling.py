@@ -1,0 +1,79 @@
+"""Sampling from a toy model, with transformers and with vLLM."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from transformers import AutoTokenizer
+
+from rapid.benchmarks.prompts import prompt_ids
+from rapid.models.sampling import TransformersSampler
+
+SETTINGS = {"max_tokens": 8, "temperature": 1.0, "top_p": 1.0}
+
+
+@pytest.fixture(scope="module")
+def sampler(toy_model):
+    return TransformersSampler(toy_model, batch_size=4)
+
+
+def test_one_completion_for_each_prompt_in_order_and_within_the_limit(sampler):
+    samples = sampler.sample(["a", "bb", "ccc"] * 2, **SETTINGS, seed=0)
+    assert len(samples) == 6
+    assert all(1 <= sample.tokens <= 8 for sample in samples)
+
+
+def test_the_same_seed_gives_the_same_completions(sampler):
+    first, again, other = (sampler.sample(["a"] * 4, **SETTINGS, seed=s) for s in (0, 0, 1))
+    assert first == again != other
+
+
+def test_tokens_are_counted_up_to_the_first_end(sampler):
+    end, pad = sampler.tokenizer.eos_token_id, sampler.tokenizer.pad_token_id
+    x = sampler.tokenizer("x")["input_ids"]
+    ids = sampler.ends.new_tensor
+    assert sampler._sample(ids([*x, *x, end, pad, pad])).tokens == 3
+    assert sampler._sample(ids([*x, end, end])).tokens == 2
+    assert sampler._sample(ids(x * 5)).tokens == 5
+    assert sampler._sample(ids([*x, end, pad])).text == "x"
+
+
+CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+
+
+def test_a_chat_prompt_goes_into_the_models_own_template(toy_model):
+    tokenizer = AutoTokenizer.from_pretrained(toy_model)
+    tokenizer.chat_template = CHAT
+    said = [{"role": "user", "content": "hi"}]
+    trl = tokenizer.apply_chat_template([said], add_generation_prompt=True, return_dict=True)
+    assert prompt_ids(tokenizer, "hi", chat=True) == trl["input_ids"][0]
+    assert tokenizer.decode(prompt_ids(tokenizer, "hi", chat=True)) == "<user>hi<assistant>"
+    assert prompt_ids(tokenizer, "hi", chat=False) == tokenizer("hi")["input_ids"]
+
+
+VLLM = """
+import json, sys
+from rapid.models.sampling import sampler
+settings = {"max_tokens": 5, "temperature": 1e-6, "top_p": 1.0, "seed": 3}
+found = {}
+for kind in ("transformers", "vllm"):
+    with sampler(kind, sys.argv[1], chat=False, precision="float32", seed=3) as opened:
+        found[kind] = [s.model_dump() for s in opened.sample(["ab", "ab", "c"], **settings)]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_vllm_samples_what_transformers_does(toy_model):
+    """At a temperature of almost 0 both take the likeliest token."""
+    environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", VLLM, str(toy_model)],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["vllm"] == found["transformers"]
+    assert len(found["vllm"]) == 3

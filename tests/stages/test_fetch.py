@@ -1,0 +1,148 @@
+"""Published models: from where they come, and what is refused."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rapid.config.params import load, read
+from rapid.config.sections import PublishedModel
+from rapid.config.specs import FetchSpec, model_spec
+from rapid.stages.fetch import BadModel, fetch, source_files
+from tests.conftest import ROOT
+
+
+def spec(source, **more) -> FetchSpec:
+    return FetchSpec(model="mine", params={"source": str(source), **more})
+
+
+def test_a_folder_is_copied_with_digests(toy_model, tmp_path):
+    fetch(spec(toy_model), tmp_path / "mine")
+    manifest = json.loads((tmp_path / "mine/manifest.json").read_text())
+    assert f"{toy_model}/model.safetensors" in manifest["inputs"]
+    assert f"{tmp_path}/mine/model.safetensors" in manifest["outputs"]
+    ours = AutoModelForCausalLM.from_pretrained(tmp_path / "mine")
+    assert manifest["parameters"] == ours.num_parameters()
+
+
+def test_what_an_earlier_fetch_left_is_gone(toy_model, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/old.safetensors").touch()
+    fetch(spec(toy_model), tmp_path / "mine")
+    assert not (tmp_path / "mine/old.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("pypi:thing", "allowed: pypi:NAME==VERSION"),
+        ("pypi:rapid no==1", "allowed: pypi:NAME==VERSION"),
+        ("no/such.gguf", "there is no file no/such.gguf"),
+        ("not a name", "neither a folder or file here nor a name on the hub"),
+        ("someone/something", "someone/something at main cannot be downloaded"),
+    ],
+)
+def test_a_source_that_gives_nothing_is_named(tmp_path, source, says):
+    with pytest.raises(BadModel, match=r"models\.mine\.source") as refusal:
+        fetch(spec(source), tmp_path / "mine")
+    assert says in str(refusal.value)
+
+
+@pytest.mark.parametrize("lacks", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_folder_that_is_no_model_is_refused(toy_model, tmp_path, lacks):
+    shutil.copytree(toy_model, tmp_path / "half")
+    (tmp_path / "half" / lacks).unlink()
+    with pytest.raises(BadModel, match="half"):
+        fetch(spec(tmp_path / "half"), tmp_path / "mine")
+
+
+def test_a_gguf_file_is_dequantised(tmp_path):
+    """A tiny Llama in float32, written as GGUF: the same logits come back."""
+    gguf = pytest.importorskip("gguf", reason="reads GGUF; in the lock")
+    model, path = tiny_llama(), tmp_path / "tiny.gguf"
+    write_gguf(gguf, model, path)
+    fetch(spec(path), tmp_path / "mine")
+    ours = AutoModelForCausalLM.from_pretrained(tmp_path / "mine")
+    ids = torch.arange(8)[None]
+    torch.testing.assert_close(ours(ids).logits, model(ids).logits, rtol=1e-4, atol=1e-4)
+    manifest = json.loads((tmp_path / "mine/manifest.json").read_text())
+    assert manifest["weights"] == "de-quantised from tiny.gguf"
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "mine")
+    assert tokenizer.decode([5]) == "c"
+    assert (tokenizer.eos_token, tokenizer.eos_token_id) == ("</s>", 1)
+
+
+def tiny_llama():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=16, hidden_size=64, intermediate_size=64, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=64,
+        tie_word_embeddings=True,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def write_gguf(gguf, model, path) -> None:
+    config, state = model.config, model.state_dict()
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    writer.add_embedding_length(64)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(64)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_rope_dimension_count(32)
+    tokens = ["<s>", "</s>", "<pad>", *"abcdefghijk", "ab", "bc"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3, 3, 3] + [1] * 13)
+    writer.add_token_merges(["a b", "b c"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(1)
+    names = {
+        "model.embed_tokens.weight": "token_embd.weight",
+        "model.norm.weight": "output_norm.weight",
+        "input_layernorm.weight": "blk.0.attn_norm.weight",
+        "post_attention_layernorm.weight": "blk.0.ffn_norm.weight",
+        "self_attn.q_proj.weight": "blk.0.attn_q.weight",
+        "self_attn.k_proj.weight": "blk.0.attn_k.weight",
+        "self_attn.v_proj.weight": "blk.0.attn_v.weight",
+        "self_attn.o_proj.weight": "blk.0.attn_output.weight",
+        "mlp.gate_proj.weight": "blk.0.ffn_gate.weight",
+        "mlp.up_proj.weight": "blk.0.ffn_up.weight",
+        "mlp.down_proj.weight": "blk.0.ffn_down.weight",
+    }
+    for name, tensor in state.items():
+        short = name.removeprefix("model.layers.0.")
+        if short in names:
+            array = tensor.numpy()
+            if "q_proj" in name or "k_proj" in name:  # GGUF's order of rotary pairs
+                heads = 2
+                array = array.reshape(heads, 2, 32 // 2, 64).swapaxes(1, 2).reshape(64, 64)
+            writer.add_tensor(names[short], array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_files_here_are_inputs_of_the_job(toy_model):
+    assert source_files(PublishedModel(source=str(toy_model))) == [f"{toy_model}/config.json"]
+    assert source_files(PublishedModel(source="Qwen/Qwen2.5-0.5B")) == []
+
+
+def test_the_small_experiment_has_one_published_model_and_nothing_made():
+    from rapid.config.jobs import jobs
+
+    params = load(read(ROOT / "params.yaml", ROOT / "experiments/small.yaml"))
+    assert list(params.benchmarks) == ["mbpp_plus"]
+    made = [job.folder for job in jobs(params) if job.stage == "models"]
+    assert made == ["models/smollm2-135m"]
+    assert isinstance(model_spec(params, "smollm2-135m"), FetchSpec)

@@ -1,0 +1,130 @@
+"""The preparation stage: files that a seed decides, and no problem in two of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rapid.artifacts.demonstrations import Lesson
+from rapid.artifacts.files import read_jsonl, sha256_file, write_jsonl
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.math.record import MathProblem
+from rapid.config.specs import PrepareSpec
+from rapid.stages.prepare import Leak, prepare, refuse_leaks
+
+FILES = ("train.jsonl", "test.jsonl", "pretrain.jsonl")
+
+
+def spec(benchmark: str, **changes) -> PrepareSpec:
+    sizes = {"data_seed": 0, "train": 12, "test": 8, "demonstrations": 20}
+    return PrepareSpec(benchmark=benchmark, **{**sizes, **changes})
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_rows_are_as_many_as_asked_for_and_readable(name, tmp_path):
+    prepare(spec(name), tmp_path)
+    task = BENCHMARKS[name]
+    assert len(list(read_jsonl(tmp_path / "train.jsonl", task.record))) == 12
+    assert len(list(read_jsonl(tmp_path / "test.jsonl", task.record))) == 8
+    assert len(list(read_jsonl(tmp_path / "pretrain.jsonl", Lesson))) == 20
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_same_seed_writes_the_same_files(name, tmp_path):
+    for folder in ("a", "b"):
+        prepare(spec(name), tmp_path / folder)
+    assert all(
+        (tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in FILES
+    )
+
+
+def test_another_seed_writes_other_files(tmp_path):
+    prepare(spec("math", data_seed=0), tmp_path / "a")
+    prepare(spec("math", data_seed=1), tmp_path / "b")
+    assert (tmp_path / "a/test.jsonl").read_bytes() != (tmp_path / "b/test.jsonl").read_bytes()
+
+
+def test_test_problems_do_not_depend_on_how_many_are_trained_on(tmp_path):
+    prepare(spec("math", train=12), tmp_path / "a")
+    prepare(spec("math", train=24), tmp_path / "b")
+    assert (tmp_path / "a/test.jsonl").read_bytes() == (tmp_path / "b/test.jsonl").read_bytes()
+
+
+def test_manifest_has_the_digest_of_each_file(tmp_path):
+    prepare(spec("math"), tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["outputs"] == {
+        str(tmp_path / file): sha256_file(tmp_path / file) for file in FILES
+    }
+    assert manifest["rows"] == dict(zip(FILES, (12, 8, 20), strict=True))
+    assert manifest["spec"]["data_seed"] == 0
+
+
+def test_prompts_of_pretraining_look_like_those_of_the_task(tmp_path):
+    """An id in the prompt must not say which part it is from."""
+    prepare(spec("minif2f"), tmp_path)
+    lessons = read_jsonl(tmp_path / "pretrain.jsonl", Lesson)
+    assert all(lesson.prompt.startswith("theorem made_") for lesson in lessons)
+
+
+def question(id: str, text: str) -> MathProblem:
+    return MathProblem(unique_id=id, problem=text, answer="1")
+
+
+@pytest.mark.parametrize("second", ["What is 1?", "what  is 1? ", "What\nis 1?"])
+def test_a_leak_is_refused_whatever_the_ids_spaces_and_case(second):
+    parts = {"train": [question("a", "What is 1?")], "test": [question("b", second)]}
+    with pytest.raises(Leak, match="train a is test b"):
+        refuse_leaks(parts)
+
+
+def test_all_leaks_are_named():
+    parts = {part: [question(f"{part}{n}", f"{n}?") for n in range(30)] for part in "ab"}
+    with pytest.raises(Leak, match=r"a a0 is b b0; a a1 is b b1; .* and 10 more"):
+        refuse_leaks(parts)
+
+
+def test_parts_without_a_common_problem_are_accepted():
+    refuse_leaks(
+        {"train": [question("a", "1?"), question("b", "1?")], "test": [question("a", "2?")]}
+    )
+
+
+class TestPublished:
+    @pytest.fixture
+    def source(self, tmp_path) -> Path:
+        folder = tmp_path / "copy"
+        write_jsonl(folder / "train.jsonl", [question(f"a{n}", f"{n}?") for n in range(6)])
+        write_jsonl(folder / "test.jsonl", [question(f"b{n}", f"{n}!") for n in range(4)])
+        return folder
+
+    def prepare(self, source, tmp_path, **changes) -> Path:
+        prepare(spec("math", source=str(source), **{"train": 6, "test": 4, **changes}), tmp_path)
+        return tmp_path
+
+    def test_files_are_those_of_an_embedded_benchmark(self, source, tmp_path):
+        folder = self.prepare(source, tmp_path)
+        assert [p.id for p in read_jsonl(folder / "train.jsonl", MathProblem)] == [
+            f"a{n}" for n in range(6)
+        ]
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert manifest["rows"] == dict(zip(FILES, (6, 4, 20), strict=True))
+        assert manifest["outputs"] == {
+            str(folder / file): sha256_file(folder / file) for file in FILES
+        }
+        assert manifest["inputs"] == {
+            str(source / file): sha256_file(source / file) for file in ("train.jsonl", "test.jsonl")
+        }
+        assert manifest["split"] == "the source's"
+
+    def test_a_problem_of_both_parts_stops_it_and_nothing_is_written(self, source, tmp_path):
+        write_jsonl(source / "test.jsonl", [question("b", "3?")])
+        with pytest.raises(Leak, match="test b is train a3"):
+            self.prepare(source, tmp_path / "out", test=1)
+        assert not (tmp_path / "out").exists()
+
+    def test_a_file_without_splits_is_divided_by_the_recorded_seed(self, source, tmp_path):
+        folder = self.prepare(source / "train.jsonl", tmp_path, train=4, test=2)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert manifest["split"] == "by data_seed"
+        assert manifest["spec"]["data_seed"] == 0

@@ -1,0 +1,296 @@
+"""The tokenizer and the embedded models: loadable by anyone, and decided by their parameters."""
+
+import json
+import random
+
+import pytest
+
+from rapid.artifacts.demonstrations import Lesson
+from rapid.artifacts.files import read_jsonl, sha256_file
+from rapid.config.sections import ModelParams, Pretraining
+from rapid.config.specs import PrepareSpec, PretrainSpec, TokenizerSpec
+from rapid.models.architectures import build_model
+from rapid.stages.prepare import prepare
+from rapid.stages.pretrain import CLEAN, IGNORED, batches, collate, demonstrations, make_tokenizer
+from rapid.stages.pretrain import pretrain as pretrain_stage
+
+BENCHMARKS = ["math", "minif2f"]
+
+
+def pretrain_spec(name="tiny", seed=0, **changes) -> PretrainSpec:
+    params = {"layers": 1, "hidden": 64, "benchmarks": BENCHMARKS, "steps": 4, "error_rate": 0.5}
+    return PretrainSpec(
+        model=name,
+        data_seed=seed,
+        threads=1,
+        params=ModelParams(**{**params, **changes}),
+        pretraining=Pretraining(vocabulary=400, demonstrations=40, batch=8, learning_rate=3e-3),
+    )
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    for name in BENCHMARKS:
+        spec = PrepareSpec(benchmark=name, data_seed=0, train=4, test=4, demonstrations=40)
+        prepare(spec, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer_folder(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    make_tokenizer(TokenizerSpec(benchmarks=BENCHMARKS, vocabulary=400), data, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_folder):
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+@pytest.fixture(scope="module")
+def model_folder(data, tokenizer_folder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    pretrain_stage(pretrain_spec(), data, tokenizer_folder, folder)
+    return folder
+
+
+@pytest.fixture
+def files(data):
+    return {name: data / name / "pretrain.jsonl" for name in BENCHMARKS}
+
+
+class TestTokenizer:
+    def test_vocabulary_is_at_most_what_was_asked_for(self, tokenizer):
+        assert len(tokenizer) <= 400
+
+    def test_any_text_comes_back_as_it_was(self, tokenizer, files):
+        texts = ["∃ x : Nat, 2 * x = 14 ∧ ⟨h₀⟩\n\n  · déjà vu 🙂\t12345", " a  b\n"]
+        texts += [lesson.prompt + lesson.correct for lesson in read_jsonl(files["minif2f"], Lesson)]
+        assert [tokenizer.decode(tokenizer(text)["input_ids"]) for text in texts] == texts
+
+    @pytest.mark.parametrize("text", ["1234", " 1234", "x1234y", "12.34"])
+    def test_every_digit_is_a_token_and_always_the_same(self, tokenizer, text):
+        tokens = tokenizer(text)["input_ids"]
+        assert all(tokenizer(digit)["input_ids"][0] in tokens for digit in "1234")
+
+    def test_nothing_is_added_to_a_text(self, tokenizer):
+        special = set(tokenizer.all_special_ids)
+        assert not special & set(tokenizer("theorem made_1 : 1 = 1 := by\n")["input_ids"])
+
+    def test_special_tokens_are_three_and_different(self, tokenizer):
+        ids = {tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.bos_token_id}
+        assert len(ids) == 3
+
+    def test_the_same_data_make_the_same_tokenizer(self, data, tokenizer_folder, tmp_path):
+        make_tokenizer(TokenizerSpec(benchmarks=BENCHMARKS, vocabulary=400), data, tmp_path)
+        first, second = tokenizer_folder / "tokenizer.json", tmp_path / "tokenizer.json"
+        assert sha256_file(first) == sha256_file(second)
+
+
+class TestDemonstrations:
+    def test_steps_batches_of_each_benchmark(self, files, tokenizer):
+        assert len(demonstrations(pretrain_spec(), files, tokenizer)) == 2 * 4 * 8
+
+    def test_labels_are_the_completion_and_the_end(self, files, tokenizer):
+        for example in demonstrations(pretrain_spec(error_rate=0.0), files, tokenizer):
+            labels = [token for token in example["labels"] if token != IGNORED]
+            assert labels == example["input_ids"][-len(labels) :]
+            assert labels.count(tokenizer.eos_token_id) == 1
+            assert labels[-1] == tokenizer.eos_token_id
+
+    @pytest.fixture
+    def right(self, files, tokenizer):
+        """A function that says of each demonstration whether it is a correct one."""
+        lessons = [lesson for file in files.values() for lesson in read_jsonl(file, Lesson)]
+        correct = {lesson.correct for lesson in lessons}
+
+        def decide(**changes) -> list[bool]:
+            examples = demonstrations(pretrain_spec(**changes), files, tokenizer)
+            labels = [[t for t in e["labels"] if t != IGNORED] for e in examples]
+            return [tokenizer.decode(ids, skip_special_tokens=True) in correct for ids in labels]
+
+        return decide
+
+    def test_no_mistakes_at_rate_0(self, right):
+        assert all(right(error_rate=0.0))
+
+    def test_mistakes_come_after_the_clean_share(self, right):
+        clean = 2 * int(CLEAN * 4 * 8)
+        shown = right(error_rate=1.0)
+        assert all(shown[:clean])
+        assert not any(shown[clean:])
+
+    def test_each_benchmark_has_its_rate(self, right):
+        shown = right(error_rate={"math": 0.0, "minif2f": 1.0})
+        clean = 2 * int(CLEAN * 4 * 8)
+        assert sum(shown[clean:]) == (64 - clean) // 2
+
+
+@pytest.fixture(scope="module")
+def examples():
+    return [{"input_ids": [1] * random.Random(i).randint(1, 90)} for i in range(403)]
+
+
+class TestBatches:
+    def test_every_example_is_in_one_batch(self, examples):
+        made = [example for batch in batches(examples, 8, 0) for example in batch]
+        assert sorted(map(id, made)) == sorted(map(id, examples))
+
+    def test_a_batch_has_little_padding(self, examples):
+        lengths = [[len(e["input_ids"]) for e in batch] for batch in batches(examples, 8, 0)]
+        padded = sum(max(batch) * len(batch) for batch in lengths)
+        assert sum(map(sum, lengths)) / padded > 0.9
+
+    def test_short_batches_do_not_all_come_first(self, examples):
+        lengths = [len(batch[0]["input_ids"]) for batch in batches(examples, 8, 0)]
+        assert lengths != sorted(lengths)
+
+    def test_padding_has_no_attention_and_no_loss(self):
+        batch = [
+            {"input_ids": [5, 6, 7], "labels": [IGNORED, 6, 7]},
+            {"input_ids": [5], "labels": [5]},
+        ]
+        made = {name: tensor.tolist() for name, tensor in collate(batch, pad=0).items()}
+        assert made == {
+            "input_ids": [[5, 6, 7], [5, 0, 0]],
+            "attention_mask": [[1, 1, 1], [1, 0, 0]],
+            "labels": [[IGNORED, 6, 7], [5, IGNORED, IGNORED]],
+        }
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "llama", "gemma3"])
+class TestArchitectures:
+    def test_saved_and_loaded_it_computes_the_same(self, architecture, tokenizer, tmp_path):
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        params = pretrain_spec(architecture=architecture, hidden=128).params
+        model = build_model(params, tokenizer).eval()
+        model.save_pretrained(tmp_path)
+        loaded = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+        ids = torch.tensor([tokenizer("2+2=4. The answer is 4.")["input_ids"]])
+        with torch.no_grad():
+            torch.testing.assert_close(loaded(ids).logits, model(ids).logits)
+
+    def test_beside_the_model_the_tokenizer_makes_the_same_tokens(
+        self, architecture, tokenizer, files, tmp_path
+    ):
+        """transformers chooses a tokenizer's class, and how it splits, by the model's type."""
+        from transformers import AutoTokenizer
+
+        params = pretrain_spec(architecture=architecture, hidden=128).params
+        build_model(params, tokenizer).save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        loaded = AutoTokenizer.from_pretrained(tmp_path)
+        lessons = [lesson for file in files.values() for lesson in read_jsonl(file, Lesson)]
+        texts = [text for lesson in lessons for text in (lesson.prompt, lesson.correct)]
+        assert loaded(texts)["input_ids"] == tokenizer(texts)["input_ids"]
+
+    def test_heads_of_64_and_tied_embeddings(self, architecture, tokenizer):
+        model = build_model(pretrain_spec(architecture=architecture, hidden=128).params, tokenizer)
+        width = model.model.layers[0].self_attn.q_proj.out_features
+        assert width // model.config.num_attention_heads == 64
+        assert model.lm_head.weight is model.model.embed_tokens.weight
+
+    def test_one_step_on_a_batch_lowers_its_loss(self, architecture, tokenizer):
+        import torch
+
+        from rapid.stages.pretrain import build_optimizer
+
+        torch.manual_seed(0)
+        model = build_model(pretrain_spec(architecture=architecture).params, tokenizer)
+        optimizer = build_optimizer(model, 1e-3)
+        ids = torch.tensor([tokenizer("2+2=4. The answer is 4.")["input_ids"]])
+        first = model(input_ids=ids, labels=ids).loss
+        first.backward()
+        optimizer.step()
+        assert model(input_ids=ids, labels=ids).loss < first
+
+
+class TestOptimizer:
+    def test_every_parameter_is_in_one_part(self, tokenizer):
+        from rapid.stages.pretrain import build_optimizer
+
+        model = build_model(pretrain_spec().params, tokenizer)
+        muon, adamw = build_optimizer(model, 1e-3).param_groups
+        assert len(muon["params"]) + len(adamw["params"]) == len(list(model.parameters()))
+        assert all(p.ndim == 2 for p in muon["params"])
+        assert any(p is model.lm_head.weight for p in adamw["params"])
+
+    def test_a_schedule_reaches_both_parts_after_their_state_was_loaded(self, tokenizer):
+        """accelerate loads the state back, which replaces the groups: the rate then stayed 0."""
+        from rapid.stages.pretrain import build_optimizer
+
+        model = build_model(pretrain_spec().params, tokenizer)
+        optimizer = build_optimizer(model, 0.0)
+        optimizer.load_state_dict(optimizer.state_dict())
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2
+        before = [p.detach().clone() for p in model.parameters()]
+        for p in model.parameters():
+            p.grad = p.new_ones(p.shape) + p.detach()
+        optimizer.step()
+        assert all((a != b).any() for a, b in zip(before, model.parameters(), strict=True))
+
+
+class TestPretrain:
+    def test_the_folder_loads_and_generates_until_eos_or_limit(self, model_folder):
+        from rapid.models.sampling import TransformersSampler
+
+        samples = TransformersSampler(model_folder).sample(
+            ["Problem: 1+1?\n"] * 3, max_tokens=5, temperature=1.0, top_p=1.0, seed=0
+        )
+        assert all(1 <= sample.tokens <= 5 for sample in samples)
+
+    def test_the_folder_s_own_tokenizer_encodes_the_demonstrations(
+        self, data, files, tokenizer_folder, tmp_path, monkeypatch
+    ):
+        """Whatever class transformers gives the folder, training and sampling agree on tokens."""
+        from transformers import AutoTokenizer
+
+        from rapid.stages import pretrain as module
+
+        given = []
+
+        def spy(spec, files, tokenizer):
+            given.append(demonstrations(spec, files, tokenizer))
+            return given[0]
+
+        monkeypatch.setattr(module, "demonstrations", spy)
+        pretrain_stage(pretrain_spec(), data, tokenizer_folder, tmp_path)
+        loaded = AutoTokenizer.from_pretrained(tmp_path)
+        assert given == [demonstrations(pretrain_spec(), files, loaded)]
+
+    def test_generation_stops_at_the_tokenizer_s_end(self, model_folder, tokenizer):
+        config = json.loads((model_folder / "generation_config.json").read_text())
+        assert config["eos_token_id"] in (tokenizer.eos_token_id, [tokenizer.eos_token_id])
+        assert config["pad_token_id"] == tokenizer.pad_token_id
+
+    def test_the_same_spec_makes_the_same_weights(
+        self, data, tokenizer_folder, model_folder, tmp_path
+    ):
+        pretrain_stage(pretrain_spec(), data, tokenizer_folder, tmp_path)
+        first, second = model_folder / "model.safetensors", tmp_path / "model.safetensors"
+        assert sha256_file(first) == sha256_file(second)
+
+    def test_manifest_tells_what_went_in_and_came_out(self, data, model_folder, tmp_path):
+        manifest = json.loads((model_folder / "manifest.json").read_text())
+        for name in BENCHMARKS:
+            file = data / name / "pretrain.jsonl"
+            assert manifest["inputs"][str(file)] == sha256_file(file)
+        made = {
+            str(p) for p in model_folder.rglob("*") if p.is_file() and p.name != "manifest.json"
+        }
+        assert set(manifest["outputs"]) == made
+        weights = model_folder / "model.safetensors"
+        assert manifest["outputs"][str(weights)] == sha256_file(weights)
+        assert manifest["parameters"] > 0
+        assert manifest["loss"] > 0
+
+    def test_weights_are_safetensors_and_nothing_is_pickled(self, model_folder):
+        assert (model_folder / "model.safetensors").exists()
+        assert not list(model_folder.rglob("*.bin"))

@@ -1,0 +1,162 @@
+"""What graders did not survive, through the stages: left out, counted, said; too much of it ends a job."""
+
+import json
+
+import pytest
+
+from rapid.algorithms.dapo import with_penalty
+from rapid.algorithms.names import parse
+from rapid.artifacts.evaluations import ProblemScore
+from rapid.artifacts.files import read_jsonl, write_jsonl
+from rapid.artifacts.runs import StepRecord
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.made import make
+from rapid.cli import run
+from rapid.config.specs import DistillSpec, EvaluateSpec, Run, TrainSpec
+from rapid.grading import verdicts
+from rapid.grading.grader import GraderDied
+from rapid.grading.math.grader import MathGrader
+from rapid.stages.distill import distill
+from rapid.stages.evaluate import evaluate, mean_pass_at_k
+from rapid.stages.train import train
+
+COMMON = {
+    "compute": {"device": "cpu", "threads": 1, "processes": 1, "sampler": "transformers"},
+    "max_completion_length": 6,
+    "timeout": 2.0,
+    "chat": False,
+}
+TRAINING = {"learning_rate": 0.01, "epochs": 1, "group_size": 2, "micro_batch": 2, "temperature": 1}
+RAPID = ("rapid-H2", {"eta": 2.0, "clip": "advantage"})
+DAPO = ("dapo", {"epsilon_low": 0.2, "epsilon_high": 0.28, "rounds": 1, "overlong_buffer": 0.5})
+PG = ("pg-H2", None)
+GRPO = ("grpo-H2", {"beta": 0.04, "epsilon": 0.2})
+
+
+def training(algorithm: str = RAPID[0], objective: dict | None = RAPID[1]) -> TrainSpec:
+    return TrainSpec(
+        run=Run(benchmark="math", model="toy", algorithm=algorithm, seed=1),
+        n_step=4,
+        H=parse(algorithm).H,
+        training=TRAINING,
+        objective=objective,
+        sampling_batch=None,
+        snapshots=0,
+        **COMMON,
+    )
+
+
+@pytest.fixture
+def problems(tmp_path):
+    path = tmp_path / "problems.jsonl"
+    write_jsonl(
+        path, [exercise.problem for exercise in make(BENCHMARKS["math"], 0, {"train": 8})["train"]]
+    )
+    return path
+
+
+@pytest.fixture
+def deaths(monkeypatch):
+    """Lets the grader die over the completions of these numbers, from 0; every other one is right."""
+    numbers, seen = set(), []
+
+    def grade(self, problem, completion):
+        if not completion:  # the start-up's
+            return verdicts.verdict(verdicts.NO_ANSWER)
+        if (problem.id, completion) not in seen:
+            seen.append((problem.id, completion))
+        number = seen.index((problem.id, completion))
+        if number in numbers:
+            raise GraderDied("in a test")
+        return verdicts.verdict(verdicts.WRONG_ANSWER if number % 2 else verdicts.PASSED)
+
+    monkeypatch.setattr(MathGrader, "grade", grade)
+    return numbers
+
+
+@pytest.mark.parametrize("algorithm, objective", [RAPID, DAPO, PG, GRPO])
+def test_training_leaves_the_group_out_and_counts(
+    problems, deaths, toy_model, tmp_path, algorithm, objective
+):
+    deaths.add(6)
+    summary = train(training(algorithm, objective), toy_model, problems, tmp_path / "run")
+    assert summary.reasons["infrastructure"] == 1
+    assert sum(summary.reasons.values()) == summary.completions == 16
+    assert json.loads((tmp_path / "run/summary.json").read_text())["reasons"] == summary.reasons
+    rewards = [step.reward for step in read_jsonl(tmp_path / "run/steps.jsonl", StepRecord)]
+    assert rewards[0] == 0.5
+    assert rewards[1] in (0.0, 0.5, 1.0)  # of one group of two
+
+
+@pytest.mark.parametrize("stage", ["train", "evaluate", "distill"])
+def test_a_job_ends_where_too_much_is_not_graded(
+    problems, deaths, toy_model, tmp_path, capsys, monkeypatch, stage
+):
+    monkeypatch.setattr("rapid.machine.resources.lease", lambda spec: None)
+    deaths |= {0, 1}
+    spec = {"train": training(), "evaluate": evaluation(), "distill": distillation()}[stage]
+    command = [stage, "--spec", spec.model_dump_json(), "--out", str(tmp_path / "out")]
+    assert run([*command, "--model", str(toy_model), "--data", str(problems)]) == 1
+    said = capsys.readouterr().err
+    assert f"rapid {stage}: the grader of math died twice over each of 2 of 2 completions" in said
+    assert "in a test" in said and "out-of-memory" in said
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+def evaluation(samples: int = 2) -> EvaluateSpec:
+    return EvaluateSpec(
+        run=Run(benchmark="math", model="toy", algorithm="base", seed=1),
+        pass_at=[1, 2],
+        snapshots=0,
+        evaluation={"samples": samples, "temperature": 1.0, "top_p": 1.0},
+        **COMMON,
+    )
+
+
+def distillation() -> DistillSpec:
+    return DistillSpec(
+        benchmark="math",
+        teacher="toy",
+        data_seed=0,
+        samples=2,
+        temperature=1.0,
+        top_p=1.0,
+        precision="float32",
+        tensor_parallel=1,
+        **COMMON,
+    )
+
+
+def test_an_evaluation_is_of_what_was_graded(problems, deaths, toy_model, tmp_path):
+    deaths.add(3)
+    found = evaluate(evaluation(), toy_model, problems, tmp_path / "evaluation")
+    assert found.reasons == {"passed": 8, "wrong_answer": 7, "infrastructure": 1}
+    second = found.scores[1]
+    assert (second.samples, second.correct) == (1, 1)
+    assert {score.samples for score in found.scores if score is not second} == {2}
+    assert found.pass_at == {1: pytest.approx((7 * 0.5 + 1) / 8), 2: 1.0}
+
+
+def test_distillation_keeps_nothing_that_was_not_graded(problems, deaths, toy_model, tmp_path):
+    deaths.add(4)
+    distill(distillation(), toy_model, problems, tmp_path / "d")
+    manifest = json.loads((tmp_path / "d/manifest.json").read_text())
+    assert manifest["reasons"]["infrastructure"] == 1
+    assert manifest["kept"] == manifest["reasons"]["passed"] == 7
+
+
+def test_a_mean_over_problems_leaves_out_those_with_too_few_samples():
+    scores = [ProblemScore(id=str(n), samples=n, correct=1) for n in (1, 2, 4)]
+    assert mean_pass_at_k(scores, 1) == pytest.approx((1 + 1 / 2 + 1 / 4) / 3)
+    assert mean_pass_at_k(scores, 2) == pytest.approx((1 + 1 / 2) / 2)
+    assert mean_pass_at_k(scores, 8) is None
+
+
+def test_what_has_no_reward_has_no_penalty():
+    rewards = iter([[1.0, None], [None], [0.0]])
+    accuracy, overlong = with_penalty(
+        lambda **_: next(rewards), lambda completion_ids: [-float(len(i)) for i in completion_ids]
+    )
+    for ids, expected in [([[1], [2, 3]], [-1.0, None]), ([[1]], [None]), ([[1]], [-1.0])]:
+        accuracy(completion_ids=ids)
+        assert overlong(completion_ids=ids) == expected

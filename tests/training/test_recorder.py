@@ -1,0 +1,117 @@
+"""What a training run leaves beside its model, on a toy model."""
+
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from rapid.artifacts.files import read_jsonl
+from rapid.artifacts.runs import StepRecord, TokenWeights
+from rapid.benchmarks import BENCHMARKS
+from rapid.config.specs import EvaluateSpec, Run, TrainSpec
+from rapid.training.recorder import Snapshots, StepRecorder
+
+LIMITS = {"max_completion_length": 6, "timeout": 2.0, "chat": False}
+COMPUTE = {"device": "cpu", "threads": 1, "processes": 1, "sampler": "transformers"}
+
+
+def test_what_is_paused_is_not_the_runs_time():
+    recorder = StepRecorder()
+    recorder.on_train_begin(None, None, None)
+    recorder.pause(lambda: time.sleep(0.2))
+    assert 0 < recorder.seconds < 0.1
+
+
+@pytest.mark.parametrize(("count", "last", "expected"), [(3, 16, [4, 8, 12]), (7, 4, [1, 2, 3])])
+def test_snapshots_are_at_equal_distances_and_never_the_last(tmp_path, count, last, expected):
+    saved, recorder = [], StepRecorder()
+    keeper = Snapshots(count, tmp_path, saved.append, recorder)
+    keeper.on_train_begin(None, SimpleNamespace(max_steps=last), None)
+    for step in range(1, last + 1):
+        keeper.on_step_end(None, SimpleNamespace(global_step=step), None)
+    assert saved == [str(tmp_path / f"step{step}") for step in expected]
+
+
+@pytest.fixture(scope="module")
+def trained(toy_model, tmp_path_factory):
+    """The folder of a run of RAPID with H = 2 and a reward for half of all completions."""
+    from rapid.artifacts.files import write_jsonl
+    from rapid.benchmarks.made import make
+    from rapid.stages.train import train
+
+    folder = tmp_path_factory.mktemp("run")
+    made = make(BENCHMARKS["math"], 0, {"train": 8})["train"]
+    write_jsonl(folder / "train.jsonl", [exercise.problem for exercise in made])
+    spec = TrainSpec(
+        run=Run(benchmark="math", model="toy", algorithm="rapid-H2,snapshots=1", seed=1),
+        compute=COMPUTE,
+        n_step=4,
+        H=2,
+        training={
+            "learning_rate": 0.01,
+            "epochs": 1,
+            "group_size": 2,
+            "micro_batch": 2,
+            "temperature": 1.0,
+        },
+        objective={"eta": 2.0, "clip": "advantage"},
+        sampling_batch=None,
+        snapshots=1,
+        **LIMITS,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
+        train(spec, toy_model, folder / "train.jsonl", folder / "run")
+    return folder
+
+
+def half_right():
+    """Rewards every other completion."""
+    calls = []
+
+    def grade(self, problem, completion):
+        from rapid.grading.verdicts import Verdict
+
+        calls.append(completion)
+        return Verdict(reward=float(len(calls) % 2), reason="correct")
+
+    return grade
+
+
+def test_a_snapshot_is_kept_and_in_the_manifest(trained):
+    outputs = json.loads((trained / "run/manifest.json").read_text())["outputs"]
+    kept = [path for path in outputs if "/snapshots/step2/" in path]
+    assert any(path.endswith("model.safetensors") for path in kept)
+    assert not any("step4" in path for path in outputs)
+
+
+def test_token_weights_are_of_the_last_step_and_add_up(trained):
+    found = TokenWeights.model_validate_json((trained / "run/token_weights.json").read_text())
+    steps = list(read_jsonl(trained / "run/steps.jsonl", StepRecord))
+    assert (found.H, found.benchmark) == (2, "math")
+    assert found.step == steps[-1].step
+    assert found.id in (trained / "train.jsonl").read_text()
+    assert any(found.log_weights)
+
+
+def test_a_curve_has_a_point_for_each_snapshot(trained, toy_model):
+    from rapid.artifacts.evaluations import CurvePoint
+    from rapid.stages.evaluate import CURVE, evaluate
+
+    spec = EvaluateSpec(
+        run=Run(benchmark="math", model="toy", algorithm="rapid-H2,snapshots=1", seed=1),
+        compute=COMPUTE,
+        pass_at=[1],
+        evaluation={"samples": 2, "temperature": 1.0, "top_p": 1.0},
+        snapshots=1,
+        **LIMITS,
+    )
+    folder = trained / "evaluation"
+    evaluate(spec, trained / "run/model", trained / "train.jsonl", folder)
+    (point,) = read_jsonl(folder / CURVE, CurvePoint)
+    steps = {
+        step.step: step.seconds for step in read_jsonl(trained / "run/steps.jsonl", StepRecord)
+    }
+    assert (point.step, point.seconds) == (2, steps[2])
+    assert f"{folder}/{CURVE}" in json.loads((folder / "manifest.json").read_text())["outputs"]

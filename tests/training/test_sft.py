@@ -1,0 +1,52 @@
+"""What sft is trained on."""
+
+import pytest
+
+from rapid.algorithms.sft import SftParameters
+from rapid.artifacts.demonstrations import Demonstration
+from rapid.training.sft import sft_trainer
+
+
+@pytest.fixture
+def trainer(toy_model, tmp_path):
+    params = SftParameters(
+        learning_rate=1e-3, epochs=1, batch=2, micro_batch=1, temperature=1.0, top_p=1.0, samples=1
+    )
+    common = {
+        "output_dir": str(tmp_path),
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": [],
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "gradient_checkpointing": False,
+    }
+    demonstrations = [
+        Demonstration(id="1", prompt="ab\n", message="AB", completion="  cd"),
+        Demonstration(id="2", prompt="a\n", message="A", completion="  c"),
+    ]
+    return sft_trainer(toy_model, demonstrations, params, common)
+
+
+def test_the_loss_is_on_the_completion_and_its_end_only(trainer):
+    tokenizer = trainer.processing_class
+    imitated = {
+        tokenizer.decode([token for token in row if token != -100])
+        for batch in trainer.get_train_dataloader()
+        for row in batch["labels"].tolist()
+    }
+    assert imitated == {"  cd<eos>", "  c<eos>"}
+
+
+def test_the_tokens_are_those_of_prompt_and_completion_apart(trainer):
+    tokenizer = trainer.processing_class
+    rows = {tokenizer.decode(row["input_ids"]) for row in trainer.train_dataset}
+    assert rows == {"ab\n  cd<eos>", "a\n  c<eos>"}
+    row = trainer.train_dataset[0]
+    prompt = tokenizer("ab\n")["input_ids"]
+    assert row["input_ids"][: len(prompt)] == prompt
+
+
+def test_a_step_takes_several_passes(trainer):
+    assert trainer.args.gradient_accumulation_steps == 2
+    assert trainer.train().global_step == 1
