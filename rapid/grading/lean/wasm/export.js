@@ -2,40 +2,50 @@
 /**
  * Lean's terms as text: what the author writes and the judge reads (replay.js).
  *
- * Each line is a JSON array. A reference is the index of an earlier line of the same kind: of names
- * and levels from 1 (0 is the anonymous name, and level zero), of expressions from 0. Texts are
- * lists of code points, so that no byte has two readings.
- *
- *   names        ["str", prefix, [code points]]  ["num", prefix, n]
- *   levels       ["succ", l]  ["max", a, b]  ["imax", a, b]  ["param", name]
- *   expressions  ["bvar", i]  ["sort", l]  ["const", name, [levels]]  ["app", f, x]
- *                ["lambda", type, body]  ["forall", type, body]  ["let", type, value, body]
- *                ["nat", "digits"]  ["text", [code points]]  ["proj", name, index, e]
- *   constants    ["def", name, [params], type, value, "opaque" | "abbrev" | height]
- *                ["theorem", name, [params], type, value]  ["opaque", name, [params], type, value]
- *   at the end   ["proof", value]
+ * Each line is a JSON array: a word, then the items that `LINES` says. A reference is the index of
+ * an earlier line of the same kind: of names and levels from 1 (0 is the anonymous name, and level
+ * zero), of expressions from 0. Texts are lists of code points, so that no byte has two readings.
  *
  * What the kernel does not look at is left out: metadata, names of bound variables, how they are
- * bound. What is shared in Lean is shared here. Checker.lean writes and reads the same for a native
- * Lean.
+ * bound. What is shared in Lean is shared here. Export.lean has the same for a native Lean.
  */
 const { box } = require('./runtime.js');
 const { Refusal, keyOf } = require('./verdicts.js');
 
-const LEVELS = ['zero', 'succ', 'max', 'imax', 'param'];
+/** The kinds of the items of each line, by its first word. */
+const LINES = {
+  name: { str: ['name', 'text'], num: ['name', 'number'] },
+  level: { succ: ['level'], max: ['level', 'level'], imax: ['level', 'level'], param: ['name'] },
+  expression: {
+    bvar: ['bvar'],
+    sort: ['level'],
+    const: ['name', 'levels'],
+    app: ['expression', 'expression'],
+    lambda: ['expression', 'expression'], // the variable's type, the body
+    forall: ['expression', 'expression'],
+    let: ['expression', 'expression', 'expression'], // type, value, body
+    nat: ['digits'],
+    text: ['text'],
+    proj: ['name', 'number', 'expression'], // of a structure, which field, of what
+  },
+  // Name, universe parameters, type, value. The last line is the theorem's value.
+  constant: {
+    def: ['name', 'names', 'expression', 'expression', 'hint'],
+    theorem: ['name', 'names', 'expression', 'expression'],
+    opaque: ['name', 'names', 'expression', 'expression'],
+  },
+  end: { proof: ['expression'] },
+};
+const HINTS = ['opaque', 'abbrev']; // of a definition; or a number, its height
+const MAX_LINES = 2000000; // a proof has some thousand
+
+// Lean's constructors in their order.
+const LEVELS = ['zero', 'succ', 'max', 'imax', 'param', 'mvar'];
 const EXPRESSIONS = [
   'bvar', 'fvar', 'mvar', 'sort', 'const', 'app', 'lambda', 'forall', 'let', 'lit', 'mdata', 'proj',
 ];
-const HINTS = ['opaque', 'abbrev'];
-// Which fields of a constructor are of its own type.
-const LEVEL_PARTS = { succ: [0], max: [0, 1], imax: [0, 1] };
-const PARTS = {
-  app: [0, 1], lambda: [1, 2], forall: [1, 2], let: [1, 2, 3], mdata: [1], proj: [2],
-};
+const BINDERS = new Set(['lambda', 'forall', 'let']); // their first field is a variable's name
 const KEYWORDS = { definition: 'def', theorem: 'theorem', opaque: 'opaque' };
-
-const ANONYMOUS = box(0);
-const MAX_LINES = 2000000; // a proof has some thousand
 
 const codePoints = (text) => Array.from(text, (character) => character.codePointAt(0));
 
@@ -44,12 +54,10 @@ class Exporter {
   constructor(runtime) {
     this.rt = runtime;
     this.lines = [];
-    // References by address.
-    this.names = new Map([[ANONYMOUS, 0]]);
-    this.levels = new Map();
-    this.expressions = new Map();
-    this.count = { names: 1, levels: 1, expressions: 0 };
-    this.uses = new Set();
+    // By kind: the references of what was written, by address, and the next one.
+    this.written = { name: new Map([[box(0), 0]]), level: new Map(), expression: new Map() };
+    this.next = { name: 1, level: 1, expression: 0 };
+    this.uses = new Set(); // addresses of the names of constants that expressions mention
   }
 
   /**
@@ -64,18 +72,18 @@ class Exporter {
     return {
       keyword: KEYWORDS[kind],
       name: rt.field(head, 0),
-      params: rt.readList(rt.field(head, 1)),
-      type: this.expression(rt.field(head, 2)),
-      value: this.expression(rt.field(found, 1)),
-      hints: kind === 'definition' ? [this.hints(rt.field(found, 2))] : [],
+      params: rt.field(head, 1),
+      type: this.reference('expression', rt.field(head, 2)),
+      value: this.reference('expression', rt.field(found, 1)),
+      hints: kind === 'definition' ? [this.item('hint', rt.field(found, 2))] : [],
       uses: this.uses,
     };
   }
 
   /** Write a constant that was opened. */
   declare({ keyword, name, params, type, value, hints }) {
-    const written = [this.name(name), params.map((param) => this.name(param))];
-    this.lines.push([keyword, ...written, type, value, ...hints]);
+    const head = [this.item('name', name), this.item('names', params)];
+    this.lines.push([keyword, ...head, type, value, ...hints]);
   }
 
   /** All that was written and, last, what it was written for: the bytes. */
@@ -84,96 +92,74 @@ class Exporter {
     return Buffer.from(this.lines.map((line) => JSON.stringify(line) + '\n').join(''));
   }
 
-  hints(object) {
-    return this.rt.isScalar(object) ? HINTS[object >>> 1] : this.rt.field(object, 0);
-  }
-
-  /** Write each node of a graph once, from its leaves to `root`: terms are too deep to recurse. */
-  written(root, table, partsOf, write) {
+  /** The reference of a node, written after its parts. A loop: terms are too deep to recurse. */
+  reference(kind, root) {
+    const written = this.written[kind];
     const pending = [root];
     while (pending.length) {
       const node = pending.at(-1);
-      const parts = table.has(node) ? [] : partsOf(node);
-      const missing = parts.filter((part) => !table.has(part));
+      const { op, fields } = written.has(node) ? { fields: [] } : this.parts(kind, node);
+      const inner = fields.filter((field) => field.kind === kind).map(({ object }) => object);
+      const missing = inner.filter((part) => !written.has(part));
       pending.push(...missing);
       if (missing.length) continue;
-      if (!table.has(node)) table.set(node, write(node, parts.map((part) => table.get(part))));
+      if (!written.has(node)) written.set(node, this.add(kind, op, fields));
       pending.pop();
     }
-    return table.get(root);
+    return written.get(root);
   }
 
-  add(kind, ...line) {
-    if (this.lines.push(line) > MAX_LINES) throw new Refusal('memory', ['the proof is too large']);
-    return this.count[kind]++;
+  add(kind, op, fields) {
+    const items = fields.map((field) => this.item(field.kind, field.object));
+    if (op === 'zero') return 0;
+    if (op === 'mdata') return items[0]; // it stands for what it is about
+    if (op === 'const' || op === 'proj') this.uses.add(fields[0].object);
+    if (this.lines.push([op, ...items]) > MAX_LINES) {
+      throw new Refusal('memory', ['the proof is too large']);
+    }
+    return this.next[kind]++;
   }
 
-  name(root) {
+  /** The first word of a node's line, and its fields with their kinds. */
+  parts(kind, node) {
     const { rt } = this;
-    const prefixOf = (object) => [rt.field(object, 0)];
-    return this.written(root, this.names, prefixOf, (object, [prefix]) => {
-      const last = rt.lastComponent(object);
-      return typeof last === 'string'
-        ? this.add('names', 'str', prefix, codePoints(last))
-        : this.add('names', 'num', prefix, last);
-    });
+    let op = this.op(kind, node);
+    let skipped = BINDERS.has(op) ? 1 : 0;
+    if (op === 'zero') return { op, fields: [] };
+    if (op === 'mdata') return { op, fields: [{ kind, object: rt.field(node, 1) }] };
+    if (op === 'lit') {
+      node = rt.field(node, 0);
+      op = rt.constructorOf(node) === 1 ? 'text' : 'nat';
+    }
+    if (!Object.hasOwn(LINES[kind], op)) throw new Error('a term with a hole');
+    const kinds = LINES[kind][op];
+    return { op, fields: kinds.map((each) => ({ kind: each, object: rt.field(node, skipped++) })) };
   }
 
-  level(root) {
-    const { rt } = this;
-    const opOf = (object) => LEVELS[rt.constructorOf(object)];
-    const partsOf = (object) => (LEVEL_PARTS[opOf(object)] ?? []).map((i) => rt.field(object, i));
-    return this.written(root, this.levels, partsOf, (object, parts) => {
-      const op = opOf(object);
-      if (op === 'zero') return 0;
-      if (op === 'param') return this.add('levels', op, this.name(rt.field(object, 0)));
-      if (op === undefined) throw new Error('a level with a hole');
-      return this.add('levels', op, ...parts);
-    });
+  op(kind, node) {
+    const constructor = this.rt.constructorOf(node);
+    if (kind === 'name') return constructor === 1 ? 'str' : 'num';
+    return (kind === 'level' ? LEVELS : EXPRESSIONS)[constructor];
   }
 
-  expression(root) {
+  /** An item of a line. */
+  item(kind, object) {
     const { rt } = this;
-    const opOf = (object) => EXPRESSIONS[rt.constructorOf(object)];
-    const partsOf = (object) => (PARTS[opOf(object)] ?? []).map((i) => rt.field(object, i));
-    return this.written(root, this.expressions, partsOf, (object, parts) => {
-      const line = this.node(opOf(object), object, parts);
-      return line === null ? parts[0] : this.add('expressions', ...line);
-    });
-  }
-
-  /** The line of an expression; null for metadata, which stands for what it is about. */
-  node(op, object, parts) {
-    const { rt } = this;
-    const first = rt.field(object, 0);
-    switch (op) {
-      case 'mdata':
-        return null;
-      case 'app':
-      case 'lambda':
-      case 'forall':
-      case 'let':
-        return [op, ...parts];
+    switch (kind) {
+      case 'names':
+      case 'levels':
+        return rt.readList(object).map((each) => this.item(kind.slice(0, -1), each));
+      case 'text':
+        return codePoints(rt.readString(object));
+      case 'digits':
+        return String(rt.readNatural(object));
+      case 'number':
       case 'bvar':
-        return [op, rt.readNatural(first)];
-      case 'sort':
-        return [op, this.level(first)];
-      case 'const': {
-        this.uses.add(first);
-        const levels = rt.readList(rt.field(object, 1));
-        return [op, this.name(first), levels.map((level) => this.level(level))];
-      }
-      case 'proj':
-        this.uses.add(first);
-        return [op, this.name(first), rt.readNatural(rt.field(object, 1)), ...parts];
-      case 'lit': {
-        const value = rt.field(first, 0);
-        return rt.constructorOf(first) === 1
-          ? ['text', codePoints(rt.readString(value))]
-          : ['nat', String(rt.readNatural(value))];
-      }
+        return rt.readNatural(object);
+      case 'hint':
+        return rt.isScalar(object) ? HINTS[object >>> 1] : rt.field(object, 0);
       default:
-        throw new Error('a term with a hole');
+        return this.reference(kind, object);
     }
   }
 }
@@ -205,4 +191,4 @@ function exported(lean, environment, theorem, part) {
   return exporter.finish(root[part]);
 }
 
-module.exports = { Exporter, exported };
+module.exports = { HINTS, LINES, MAX_LINES, exported };

@@ -197,6 +197,11 @@ class Frontend {
   kindOfConstant(constant) {
     return KIND[this.rt.tag(constant)] ?? 'recursor';
   }
+  /** The names of a constant's universe parameters. */
+  parametersOf(constant) {
+    const head = this.rt.field(this.rt.field(constant, 0), 0);
+    return this.rt.readList(this.rt.field(head, 1));
+  }
   /**
    * What a constant of the header is where it was declared. The library's modules carry theorems
    * without proofs, so that they look like axioms.

@@ -13,7 +13,7 @@
  *
  * So a lying author gains nothing: what passes is a proof, whoever wrote it.
  */
-const { Exporter, exported } = require('./export.js');
+const { exported } = require('./export.js');
 const { isError } = require('./frontend.js');
 const { Replayer, declarationOf } = require('./replay.js');
 const { box } = require('./runtime.js');
@@ -79,10 +79,9 @@ class Judge {
     if (!isTheorem || !isWhole || messages.some(isError)) {
       throw new Refusal('bad statement', messages.map(shown));
     }
-    const { params } = new Exporter(lean.rt).open(constant, 'theorem');
     return {
       name: lean.rt.readName(theorem),
-      params: params.map((param) => lean.rt.readName(param)),
+      params: lean.parametersOf(constant).map((param) => lean.rt.readName(param)),
       type: exported(lean, environment, name, 'type'),
     };
   }
@@ -106,7 +105,7 @@ class Judge {
     }
     const params = rt.makeList(goal.params.map((name) => rt.makeName(name)));
     const head = [rt.makeName(goal.name), params, own.root, proof.root];
-    this.add(kernel, goal.name, declarationOf(rt, 'theorem', head));
+    this.add(kernel, goal.name, declarationOf(rt, 'theorem', ...head));
   }
 
   /** An export as terms: its constants, their keys, its last expression, the names it mentions. */
