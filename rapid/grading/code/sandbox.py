@@ -21,10 +21,8 @@ import contextlib
 import json
 import logging
 import os
-import select
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -35,7 +33,7 @@ from typing import Self
 
 from rapid.grading.code.runner import encoding
 from rapid.grading.grader import GraderDied
-from rapid.grading.limits import limited
+from rapid.grading.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -114,8 +112,7 @@ class Sandbox:
         self.guarded = guarded
         self.filtered = filtered
         self._lock = threading.Lock()
-        self._runner: subprocess.Popen | None = None
-        self._control: socket.socket | None = None
+        self._runner: Worker | None = None
         self._hello: dict = {}
 
     def __enter__(self) -> Self:
@@ -175,7 +172,7 @@ class Sandbox:
             GraderDied: the runner died over the job, or had died and (SandboxError) does not start.
         """
         with self._lock:
-            if not self._is_alive():
+            if self._runner is None or not self._runner.lives:
                 self._stop()
                 self._start()
             try:
@@ -187,18 +184,19 @@ class Sandbox:
     def _run(
         self, job: bytes, timeout: float, receive: Callable, line_limit: int, guarded: bool
     ) -> str:
+        control = self._runner.connection
         deadline = time.monotonic() + timeout + GRACE_SECONDS
         request = encoding.REQUEST.pack(timeout, self.memory_mb * 1_000_000, guarded, self.filtered)
         ours, theirs = socket.socketpair()
         ending, reply = TIMED_OUT, b""
         with contextlib.suppress(ConnectionError, TimeoutError), ours:  # closed, the child is ended
             with theirs:
-                socket.send_fds(self._control, [request], [theirs.fileno()])
+                socket.send_fds(control, [request], [theirs.fileno()])
             _send(ours, encoding.LENGTH.pack(len(job)) + job, deadline)
             ending = _read_lines(ours, deadline, receive, line_limit)
         with contextlib.suppress(ConnectionError, TimeoutError):
-            self._control.settimeout(REPLY_SECONDS)
-            reply = self._control.recv(encoding.REPLY.size, socket.MSG_WAITALL)
+            control.settimeout(REPLY_SECONDS)
+            reply = control.recv(encoding.REPLY.size, socket.MSG_WAITALL)
         if len(reply) < encoding.REPLY.size:
             self._stop()
             if ending in (STOPPED, FLOODED):
@@ -206,11 +204,6 @@ class Sandbox:
             raise GraderDied("the sandbox's runner died, or does not respond")
         timed_out, _status = encoding.REPLY.unpack(reply)
         return TIMED_OUT if ending == ENDED and timed_out else ending
-
-    def _is_alive(self) -> bool:
-        """Return whether there is a runner. It says nothing unasked: only its end can be read."""
-        there = self._runner is not None and self._runner.poll() is None
-        return there and not select.select([self._control], [], [], 0)[0]
 
     def _start(self) -> None:
         """Start a runner behind `layer`, or behind the first layer that works."""
@@ -241,25 +234,18 @@ class Sandbox:
         Raises:
             SandboxError: with the last line that the runner printed.
         """
-        self._control, theirs = socket.socketpair()
-        with theirs, tempfile.TemporaryFile() as errors:
-            self._runner = subprocess.Popen(
-                limited(_command(layer, theirs.fileno()), self.memory_mb + RUNNER_MB),
+        with tempfile.TemporaryFile() as errors:
+            self._runner = Worker(
+                lambda fd: _command(layer, fd),
+                self.memory_mb + RUNNER_MB,
                 env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"},  # sets print in the same order
                 cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
                 stderr=errors,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
             )
-            theirs.close()
-            self._control.settimeout(START_SECONDS)
             try:
-                self._hello = json.loads(self._control.recv(4096))
-            except (OSError, ValueError):
-                self._runner.kill()
-                self._runner.wait()
+                self._hello = json.loads(self._runner.greeting(START_SECONDS))
+            except ValueError:
+                self._stop()
                 errors.seek(0)
                 said = errors.read().decode(errors="replace").strip().splitlines()
                 why = said[-1] if said else "the runner did not start"  # of a traceback the error
@@ -288,12 +274,8 @@ class Sandbox:
             raise SandboxError(f"a trial job could read {', '.join(found['output'])}")
 
     def _stop(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
         if self._runner is not None:
-            self._runner.kill()
-            self._runner.wait()
+            self._runner.end()
             self._runner = None
 
 

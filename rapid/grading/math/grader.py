@@ -7,10 +7,6 @@ import contextlib
 import json
 import os
 import re
-import select
-import signal
-import socket
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -18,11 +14,11 @@ from typing import Protocol, Self
 
 from rapid.grading import verdicts
 from rapid.grading.grader import GraderDied, Problem
-from rapid.grading.limits import limited
 from rapid.grading.verdicts import Verdict
+from rapid.grading.worker import Worker
 
 START_SECONDS = 120.0  # for sympy to be imported, from a cold disk on a busy machine
-GRACE_SECONDS = 2.0  # for a worker to end, or for a verdict beyond its timeout
+GRACE_SECONDS = 2.0  # for a worker to end
 REPLY_SECONDS = 30.0  # beyond its timeout, for a worker's reply: longer, and it is stuck
 MEMORY_BYTES = 4_000_000_000  # address space of the worker; 9^{9^9} asks for more
 WHOLE_MB = 5000  # of the worker and its child, 1e6 bytes
@@ -77,8 +73,7 @@ class MathGrader:
     def __init__(self, timeout: float):
         self.timeout = timeout
         self._lock = threading.Lock()
-        self._worker: subprocess.Popen | None = None
-        self._connection: socket.socket | None = None
+        self._worker: Worker | None = None
 
     def __enter__(self) -> Self:
         """Start the worker.
@@ -90,7 +85,7 @@ class MathGrader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
+        self._end(GRACE_SECONDS)
 
     def walls(self) -> str:
         return ""  # an answer is read and never run
@@ -120,7 +115,7 @@ class MathGrader:
             try:
                 return verdicts.verdict(self._compare(gold, answer, problem.problem))
             except BaseException:
-                self._stop()  # or the reply to this question would be taken for the next one's
+                self._end()  # or the reply to this question would be taken for the next one's
                 raise
 
     def _compare(self, gold: str, answer: str, question: str) -> str:
@@ -129,64 +124,33 @@ class MathGrader:
         Raises:
             GraderDied: it did not survive the question.
         """
-        if self._connection is None or select.select([self._connection], [], [], 0)[0]:
-            self._end_group()  # it says nothing unasked: what is to be read is its end
+        if self._worker is None or not self._worker.lives:
+            self._end()
             self._start()
         request = {"gold": gold, "answer": answer, "question": question, "timeout": self.timeout}
-        self._connection.settimeout(self.timeout + REPLY_SECONDS)
-        try:
-            self._connection.sendall(json.dumps(request).encode() + b"\n")
-            reply = self._connection.recv(4096).decode()
-        except (TimeoutError, ConnectionError):
-            reply = ""
+        connection = self._worker.connection
+        connection.settimeout(self.timeout + REPLY_SECONDS)
+        reply = ""
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            reply = connection.recv(4096).decode()
         if not reply:
-            self._end_group()
             raise GraderDied("the math worker died, or does not respond")
         if reply == verdicts.INFRASTRUCTURE:
             raise GraderDied("somebody killed the process that compares answers")
         return reply
 
-    def _end_group(self) -> None:
-        """End the worker and its child at once; the child would go on to the end of its time."""
-        if self._worker is not None and self._worker.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._worker.pid, signal.SIGKILL)
-        self._stop()
-
     def _start(self) -> None:
-        self._connection, theirs = socket.socketpair()
-        with theirs:
-            self._worker = subprocess.Popen(
-                limited(
-                    [sys.executable, "-P", str(_WORKER), str(theirs.fileno()), str(MEMORY_BYTES)],
-                    WHOLE_MB,
-                ),
-                env=_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C is for us: we stop it
-            )
-        self._connection.settimeout(START_SECONDS)
-        try:
-            ready = self._connection.recv(4096)
-        except OSError:
-            ready = b""
-        if not ready:
-            self._stop()
+        command = [sys.executable, "-P", str(_WORKER), str(MEMORY_BYTES)]
+        self._worker = Worker(lambda fd: [*command, str(fd)], WHOLE_MB, env=_environment())
+        if not self._worker.greeting(START_SECONDS):
+            self._end()
             raise WorkerError("the math worker did not start; its message is above")
 
-    def _stop(self) -> None:
+    def _end(self, patience: float = 0.0) -> None:
         """End the worker, which ends its child, however busy, when the connection closes."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
         if self._worker is not None:
-            try:
-                self._worker.wait(GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                os.killpg(self._worker.pid, signal.SIGKILL)
-                self._worker.wait()
+            self._worker.end(patience)
             self._worker = None
 
 

@@ -1,6 +1,6 @@
 """Compares mathematical answers for the grader: one JSON line in, one word out.
 
-    python worker SOCKET_FD MEMORY_BYTES
+    python worker MEMORY_BYTES SOCKET_FD
 
 Processes of their own, because sympy can take forever on a short answer and only a signal ends it:
 this one, which keeps its imports warm, and a child of it that compares. In: {"gold", "answer",
@@ -28,7 +28,7 @@ IMPORTING = ("os.listdir", "os.scandir")
 
 
 def main() -> None:
-    fd, memory = map(int, sys.argv[1:])
+    memory, fd = map(int, sys.argv[1:])
     logging.disable()  # a remark on every answer that does not parse, and on disabled timeouts
     for gold, answer in WARMING:  # builds parsers and tables: no answer's time should pay for it
         compare(gold, answer, "")
