@@ -1,4 +1,4 @@
-"""Graders side by side, a cache of their verdicts, and what happens when one of them dies."""
+"""Graders side by side, a memory of their verdicts, and what happens when one of them dies."""
 
 import logging
 import threading
@@ -62,11 +62,29 @@ class GraderPool:
             self._free.put(grader)
 
 
-class _Wrapper:
-    """Passes on to another grader what a subclass does not do itself."""
+class SteadyGrader:
+    """Remembers the verdicts of another grader, and asks it again when it has died.
 
-    def __init__(self, grader: Grader):
+    A model that trains repeats itself, and within a run a verdict depends on nothing but problem
+    and completion. Verdicts are kept in memory and never written. So no run is faster for an
+    earlier one, and none meets the verdicts of another version.
+
+    A second death is a verdict without reward, `infrastructure`, which is not remembered. `reasons`
+    counts all verdicts by reason. Safe to share between threads.
+
+    Args:
+        name: of the benchmark, for messages.
+    """
+
+    def __init__(self, name: str, grader: Grader):
+        self.name = name
         self.grader = grader
+        self.hits = 0
+        self.misses = 0
+        self.reasons: Counter[str] = Counter()
+        self._verdicts: dict[tuple[str, str], Verdict] = {}
+        self._last_death = ""
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         self.grader.__enter__()
@@ -79,54 +97,6 @@ class _Wrapper:
         return self.grader.walls()
 
     def prepare(self, problem: Problem) -> None:
-        self.grader.prepare(problem)
-
-
-class CachedGrader(_Wrapper):
-    """Remembers the verdicts of another grader by the contents of problem and completion.
-
-    A model that trains repeats itself, and within a run a verdict depends on nothing but the two.
-    Verdicts are kept in memory and never written. So no run is faster for an earlier one, and none
-    meets the verdicts of another version. `GraderDied` passes through and is not remembered.
-    """
-
-    def __init__(self, grader: Grader):
-        super().__init__(grader)
-        self.hits = 0
-        self.misses = 0
-        self._verdicts: dict[tuple[str, str], Verdict] = {}
-
-    def grade(self, problem: Problem, completion: str) -> Verdict:
-        try:
-            completion.encode()
-        except UnicodeEncodeError:  # half a surrogate pair: no text at all
-            return verdicts.verdict(verdicts.UNPARSABLE)
-        key = (problem.digest, completion)
-        if key in self._verdicts:
-            self.hits += 1
-        else:
-            self.misses += 1
-            self._verdicts[key] = self.grader.grade(problem, completion)
-        return self._verdicts[key]
-
-
-class SteadyGrader(_Wrapper):
-    """Asks another grader again when it has died, and counts verdicts by reason in `reasons`.
-
-    A second death is a verdict without reward, `infrastructure`. Safe to share between threads.
-
-    Args:
-        name: of the benchmark, for messages.
-    """
-
-    def __init__(self, name: str, grader: Grader):
-        super().__init__(grader)
-        self.name = name
-        self.reasons: Counter[str] = Counter()
-        self._last_death = ""
-        self._lock = threading.Lock()
-
-    def prepare(self, problem: Problem) -> None:
         self._ask_twice(lambda: self.grader.prepare(problem))
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
@@ -136,7 +106,7 @@ class SteadyGrader(_Wrapper):
             GradingFailed: more than one verdict, and more than 1 % of them, are infrastructure's.
         """
         try:
-            verdict = self._ask_twice(lambda: self.grader.grade(problem, completion))
+            verdict = self._ask_twice(lambda: self._remembered(problem, completion))
         except GraderDied as error:
             verdict = verdicts.verdict(verdicts.INFRASTRUCTURE)
             self._last_death = str(error)
@@ -151,6 +121,19 @@ class SteadyGrader(_Wrapper):
                 "memory, and for whoever ends processes here"
             )
         return verdict
+
+    def _remembered(self, problem: Problem, completion: str) -> Verdict:
+        try:
+            completion.encode()
+        except UnicodeEncodeError:  # half a surrogate pair: no text at all
+            return verdicts.verdict(verdicts.UNPARSABLE)
+        key = (problem.digest, completion)
+        if key in self._verdicts:
+            self.hits += 1
+        else:
+            self.misses += 1
+            self._verdicts[key] = self.grader.grade(problem, completion)
+        return self._verdicts[key]
 
     def _ask_twice(self, ask: Callable[[], Result]) -> Result:
         try:
@@ -167,4 +150,4 @@ def steady(name: str, make: Callable[[], Grader], workers: int) -> SteadyGrader:
         name: of the benchmark.
         make: makes one grader.
     """
-    return SteadyGrader(name, CachedGrader(GraderPool(make, workers)))
+    return SteadyGrader(name, GraderPool(make, workers))

@@ -154,7 +154,9 @@ def test_lean_that_died_is_asked_again(monkeypatch):
             return verdicts.verdict(verdicts.PASSED)
 
     monkeypatch.setattr(LeanGrader, "_checker", lambda self, header: Checker())
-    theorem = SimpleNamespace(header="", formal_statement="theorem p : True := by", name="p")
+    theorem = SimpleNamespace(
+        digest="", header="", formal_statement="theorem p : True := by", name="p"
+    )
     assert SteadyGrader("minif2f", LeanGrader(5.0)).grade(theorem, "trivial").reward == 1
 
 

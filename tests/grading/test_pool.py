@@ -1,4 +1,4 @@
-"""Graders side by side, of which none is shared or lost, and a cache in front of them."""
+"""Graders side by side, of which none is shared or lost, and a memory of their verdicts."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +7,7 @@ import pytest
 
 from rapid.benchmarks.math.record import MathProblem
 from rapid.grading import verdicts
-from rapid.grading.pool import CachedGrader, GraderPool
+from rapid.grading.pool import GraderPool, SteadyGrader
 
 
 class Fake:
@@ -115,20 +115,20 @@ class CountingGrader:
 
 
 def test_a_repeated_completion_is_graded_once():
-    grader = CachedGrader(CountingGrader())
+    grader = SteadyGrader("math", CountingGrader())
     rewards = [grader.grade(FIRST, text).reward for text in ("1", "2", "1")]
     assert rewards == [1.0, 0.0, 1.0]
     assert (grader.hits, grader.misses, len(grader.grader.calls)) == (1, 2, 2)
 
 
 def test_problems_do_not_share_verdicts():
-    grader = CachedGrader(CountingGrader())
+    grader = SteadyGrader("math", CountingGrader())
     grader.grade(FIRST, "1")
     grader.grade(SECOND, "1")
     assert grader.grader.calls == [("a", "1"), ("b", "1")]
 
 
 def test_it_opens_and_closes_the_grader_behind_it():
-    with CachedGrader(CountingGrader()) as grader:
+    with SteadyGrader("math", CountingGrader()) as grader:
         assert grader.grader.open
     assert not grader.grader.open

@@ -20,7 +20,7 @@ from performance import (
 )
 from performance.trainers import SIDES, Setting, rapid
 from rapid.benchmarks import BENCHMARKS
-from rapid.grading.pool import CachedGrader
+from rapid.grading.pool import SteadyGrader
 
 SMALL = Setting(H=2, n_step=8, micro_batch=4, length=6)
 
@@ -190,9 +190,9 @@ def test_every_solution_is_rewarded_and_no_mistake_is(name):
 
 
 def test_no_verdict_is_a_remembered_one(monkeypatch):
-    hits, leave = [], CachedGrader.__exit__
+    hits, leave = [], SteadyGrader.__exit__
     monkeypatch.setattr(
-        CachedGrader, "__exit__", lambda self, *error: hits.append(self.hits) or leave(self, *error)
+        SteadyGrader, "__exit__", lambda self, *error: hits.append(self.hits) or leave(self, *error)
     )
     graders.measure("mbpp_plus", 10, 2, lambda share: None)
     assert hits == [0, 0]

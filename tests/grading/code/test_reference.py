@@ -11,7 +11,7 @@ from rapid.grading.code import reference
 from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.reference import References, run_reference
 from rapid.grading.grader import BadProblem
-from rapid.grading.pool import CachedGrader, GraderPool
+from rapid.grading.pool import GraderPool, SteadyGrader
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_problem_is_known_by_its_content(grader, double):
     """Two of one id are two, for references and for cached verdicts."""
     triple = double.model_copy(update={"canonical_solution": "def f(x): return 3 * x"})
     assert triple.id == double.id
-    cached = CachedGrader(grader)
+    cached = SteadyGrader("mbpp_plus", grader)
     for problem in (double, triple):
         assert cached.grade(problem, problem.canonical_solution).reason == verdicts.PASSED
     assert cached.grade(triple, double.canonical_solution).reason == verdicts.WRONG_ANSWER
