@@ -13,7 +13,7 @@ from typing import Self
 from rapid.grading import verdicts
 from rapid.grading.grader import BadProblem, GraderDied
 from rapid.grading.lean.install import Backend, ensure_lean
-from rapid.grading.lean.process import LeanProcess, ProcessDied
+from rapid.grading.lean.process import Answer, LeanProcess, ProcessDied
 from rapid.grading.verdicts import Verdict
 
 MAX_PROOF = 8192  # bytes of UTF-8
@@ -129,60 +129,46 @@ class LeanChecker:
         for role in ANSWERS:
             self._ready(role)
         deadline = time.monotonic() + timeout
-        why, export = self._ask("author", goal | {"proof": proof}, timeout)
-        if why == ELABORATED:
-            why, _ = self._ask("judge", goal, deadline - time.monotonic(), export)
-        return why
+        answer, export = self._ask("author", goal | {"proof": proof}, timeout)
+        if answer.why == ELABORATED:
+            answer, _ = self._ask("judge", goal, deadline - time.monotonic(), export)
+        return answer.why
 
     def _require(self, goal: dict) -> None:
         """Raise BadStatement where the judge does not accept the statement."""
-        messages: list[str] = []
-        why, _ = self._ask("judge", goal, self.timeout, messages=messages)
-        if why != STATED:
-            said = "; ".join(messages) or why
+        answer, _ = self._ask("judge", goal, self.timeout)
+        if answer.why != STATED:
+            said = "; ".join(answer.messages) or answer.why
             raise BadStatement(f"{goal['name']}: not accepted by {self.backend}: {said}")
 
     def _ask(
-        self,
-        role: str,
-        request: dict,
-        timeout: float,
-        given: bytes | None = None,
-        messages: list[str] | None = None,
-    ) -> tuple[str, bytes]:
-        """Return a process's reason and export; its messages are added to `messages`."""
-        try:
-            answer, export = self._answer(role, request, timeout, given)
-        except TimeoutError:
-            self._restart(role)
-            return verdicts.TIMEOUT, b""
-        except ProcessDied:
-            return verdicts.CRASHED, b""
-        except BaseException:  # an interrupted caller must not leave an answer for the next one
-            self._stop(role)
-            raise
-        if answer.get("megabytes", 0) > MAX_MEGABYTES:
-            self._restart(role)
-        if messages is not None:
-            messages += answer["messages"]
-        return answer["why"], export
+        self, role: str, request: dict, timeout: float, given: bytes | None = None
+    ) -> tuple[Answer, bytes]:
+        """Return the answer of a process and its export.
 
-    def _answer(
-        self, role: str, request: dict, timeout: float, given: bytes | None
-    ) -> tuple[dict, bytes]:
-        """Ask, and once more where the process ended itself: twice, and it is the proof's doing."""
-        deaths = 0
-        while True:
+        It is asked once more where it ended itself: twice, and it is the proof's doing.
+        """
+        for is_last in (False, True):
             try:
-                return self._ready(role).ask(request, timeout, given)
+                answer, export = self._ready(role).ask(request, timeout, given)
+            except TimeoutError:
+                self._restart(role)
+                return Answer(why=verdicts.TIMEOUT), b""
             except ProcessDied as death:
                 self._restart(role)
-                deaths += 1
                 if death.was_killed:
                     died = f"the {role} of {self.backend} was killed: {death}"
                     raise GraderDied(died) from None
-                if deaths == 2:
-                    raise
+                if is_last:
+                    return Answer(why=verdicts.CRASHED), b""
+            except BaseException:  # an interrupted caller must not leave an answer for the next one
+                self._stop(role)
+                raise
+            else:
+                break
+        if answer.megabytes > MAX_MEGABYTES:
+            self._restart(role)
+        return answer, export
 
     def _ready(self, role: str) -> LeanProcess:
         """Return a process that is ready: one that died since its last answer is replaced."""

@@ -10,6 +10,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
 
 from rapid.grading.lean.install import Backend, LeanUnavailable, explain_failed_start
 from rapid.grading.lean.launch import Role, launch
@@ -19,6 +22,26 @@ MAX_LINE = 1 << 20  # bytes; an answer has some thousand
 MAX_EXPORT = 1 << 26  # bytes; a proof has some ten thousand
 CHUNK = 1 << 16
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # the second is what a shell makes of it
+
+
+class Ready(BaseModel, strict=True):
+    """The first line: whether Lean has imported the header, and why not."""
+
+    ready: bool
+    why: str = ""
+
+
+class Answer(BaseModel, strict=True):
+    """The line that answers a request. `bytes` of an export follow it."""
+
+    id: str = ""
+    why: str
+    messages: list[str] = []
+    megabytes: float = 0.0
+    bytes: int = Field(0, ge=0, le=MAX_EXPORT)
+
+
+Line = TypeVar("Line", bound=BaseModel)
 
 
 class ProcessDied(Exception):
@@ -32,8 +55,8 @@ class ProcessDied(Exception):
         self.was_killed = was_killed
 
 
-class LeanProcess:
-    """A Lean with the header in it, as author or as judge.
+class LeanProcess(subprocess.Popen):
+    """A Lean with the header in it, as author or as judge, and leader of a process group.
 
     Args:
         backend: the Lean.
@@ -59,7 +82,7 @@ class LeanProcess:
         self._scratch = how.scratch
         guarded, self._lifeline = os.pipe()  # it ends with us, whatever ends us: see launch.py
         try:
-            self._process = subprocess.Popen(
+            super().__init__(
                 how.command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -71,18 +94,13 @@ class LeanProcess:
         finally:
             os.close(guarded)
         atexit.register(self.kill)
-        os.set_blocking(self._process.stdout.fileno(), False)
+        os.set_blocking(self.stdout.fileno(), False)
         self._write({"header": header})
-
-    @property
-    def pid(self) -> int:
-        """Return the id of the process, which leads a group of its own."""
-        return self._process.pid
 
     @property
     def lives(self) -> bool:
         """Return whether the process has not ended."""
-        return self._process.poll() is None
+        return self.poll() is None
 
     def wait_ready(self) -> None:
         """Wait until the header is imported.
@@ -94,18 +112,20 @@ class LeanProcess:
         if self.seconds is not None:
             return
         try:
-            answer = self._read(lambda answer: "ready" in answer, START_SECONDS)
+            answer = self._read(Ready, START_SECONDS)
         except TimeoutError:
-            answer = {"ready": False, "why": "too slow"}
+            answer = Ready(ready=False, why="too slow")
         except ProcessDied as death:
             if death.was_killed:
                 raise
-            answer = {"ready": False, "why": str(death)}
-        if not answer["ready"]:
-            raise LeanUnavailable(explain_failed_start(self._backend, self._header, answer["why"]))
+            answer = Ready(ready=False, why=str(death))
+        if not answer.ready:
+            raise LeanUnavailable(explain_failed_start(self._backend, self._header, answer.why))
         self.seconds = time.monotonic() - self._started
 
-    def ask(self, request: dict, timeout: float, given: bytes | None = None) -> tuple[dict, bytes]:
+    def ask(
+        self, request: dict, timeout: float, given: bytes | None = None
+    ) -> tuple[Answer, bytes]:
         """Send one request, with the bytes `given`, and wait for its answer and the bytes of it.
 
         Raises:
@@ -116,14 +136,12 @@ class LeanProcess:
         secret = secrets.token_hex(16)
         counted = {} if given is None else {"bytes": len(given)}
         self._write(request | counted | {"id": secret}, given or b"")
-
-        def is_wanted(answer: dict) -> bool:
-            return answer.get("id") == secret and is_answer(answer, self._answers)
-
-        answer = self._read(is_wanted, timeout)
-        while len(self._unread) < answer.get("bytes", 0):
+        answer = self._read(
+            Answer, timeout, lambda found: found.id == secret and found.why in self._answers
+        )
+        while len(self._unread) < answer.bytes:
             self._read_more(deadline)
-        export = bytes(self._unread[: answer.get("bytes", 0)])
+        export = bytes(self._unread[: answer.bytes])
         self._unread.clear()  # there is one question at a time: nothing else was to be said
         return answer, export
 
@@ -131,70 +149,51 @@ class LeanProcess:
         """End the process and all that it started."""
         atexit.unregister(self.kill)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
         os.close(self._lifeline)
         if self._scratch:
             self._scratch.unlink(missing_ok=True)
-        self._process.stdout.close()
+        self.stdout.close()
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
+            self.stdin.close()
 
     def _death(self) -> ProcessDied:
         """Return how the process ended; one that has closed its output may well live on."""
         try:
-            status = self._process.wait(timeout=1)
+            status = self.wait(timeout=1)
         except subprocess.TimeoutExpired:
             return ProcessDied("no more output")
         return ProcessDied(f"exit status {status}", was_killed=status in KILLED)
 
     def _write(self, message: dict, given: bytes = b"") -> None:
         with contextlib.suppress(BrokenPipeError):  # reading says that it died
-            self._process.stdin.write(json.dumps(message).encode() + b"\n" + given)
-            self._process.stdin.flush()
+            self.stdin.write(json.dumps(message).encode() + b"\n" + given)
+            self.stdin.flush()
 
-    def _read(self, is_wanted: Callable[[dict], bool], timeout: float) -> dict:
+    def _read(
+        self, kind: type[Line], timeout: float, is_wanted: Callable[[Line], bool] = lambda _: True
+    ) -> Line:
+        """Return the first line that is a wanted one; what a proof prints is passed over."""
         deadline = time.monotonic() + timeout
         while True:
             while (end := self._unread.find(b"\n")) >= 0:
-                answer = parse(bytes(self._unread[:end]))
+                line = bytes(self._unread[:end])
                 del self._unread[: end + 1]
-                if is_wanted(answer):
-                    return answer
+                with contextlib.suppress(ValidationError):
+                    if is_wanted(answer := kind.model_validate_json(line)):
+                        return answer
             if len(self._unread) > MAX_LINE:
                 raise ProcessDied("a line without an end")
             self._read_more(deadline)
 
     def _read_more(self, deadline: float) -> None:
         with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
+            selector.register(self.stdout, selectors.EVENT_READ)
             # Asked even where there is more to read: a flood of lines must not go on for ever.
             seconds = deadline - time.monotonic()
             if seconds <= 0 or not selector.select(seconds):
                 raise TimeoutError
-        if not (chunk := os.read(self._process.stdout.fileno(), CHUNK)):
+        if not (chunk := os.read(self.stdout.fileno(), CHUNK)):
             raise self._death()
         self._unread += chunk
-
-
-def parse(line: bytes) -> dict:
-    """Return a line as JSON; {} for one that is something else, as what a proof prints."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def is_answer(answer: dict, reasons: Collection[str]) -> bool:
-    """Return whether this has the form of an answer with one of these reasons."""
-    count, megabytes = answer.get("bytes", 0), answer.get("megabytes", 0)
-    return (
-        isinstance(why := answer.get("why"), str)
-        and why in reasons
-        and isinstance(megabytes, int | float)
-        and isinstance(messages := answer.get("messages"), list)
-        and all(isinstance(message, str) for message in messages)
-        and isinstance(count, int)
-        and 0 <= count <= MAX_EXPORT
-    )

@@ -21,7 +21,7 @@ def judge(checker):
 
     def ask(proposition: str, export: bytes) -> str:
         goal = {"name": "p1", "statement": f"theorem p1 : {proposition} := by"}
-        return checker._processes["judge"].ask(goal, 60, export)[0]["why"]
+        return checker._processes["judge"].ask(goal, 60, export)[0].why
 
     return ask
 
@@ -77,7 +77,7 @@ def test_a_check_leaves_its_effort_to_no_other(monkeypatch, tmp_path):
     with LeanChecker(timeout=60) as checker:
         checker.wait_ready()
         judge = checker._processes["judge"]
-        answers = [judge.ask(goal, 60, export)[0]["why"] for _ in range(10)]
+        answers = [judge.ask(goal, 60, export)[0].why for _ in range(10)]
     assert answers == [verdicts.PASSED] * 10
 
 
@@ -90,7 +90,7 @@ def test_what_the_kernel_computes_by_itself_has_no_other_definition(monkeypatch,
             goal = {"name": "p1", "statement": f"theorem p1 : @Eq Nat {result} 77 :="}
             export = exports.redefined(operation, str(result))
             answer, _ = small._processes["judge"].ask(goal, 60, export)
-            reasons_given[operation] = answer["why"]
+            reasons_given[operation] = answer.why
     assert reasons_given == dict.fromkeys(exports.COMPUTED, verdicts.FORBIDDEN)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from rapid.grading import verdicts
 from rapid.grading.lean import LeanChecker, ensure_lean, install, launch
-from rapid.grading.lean.process import LeanProcess
+from rapid.grading.lean.process import LeanProcess, Ready
 from tests.grading.lean import exports
 
 pytestmark = pytest.mark.slow  # minutes, for all together
@@ -140,7 +140,7 @@ def answers(cases: list[tuple[str, ...]], folder, patch) -> list[str]:
     patch.setattr(launch, "image_path", lambda *_: folder / "image")
     process = LeanProcess(ensure_lean(), header, "author", (), unsafe=False)
     try:
-        why = process._read(lambda answer: "ready" in answer, 300)["why"]
+        why = process._read(Ready, 300).why
     finally:
         process.kill()
     found = re.search(r"\[0,.*\]", why, re.DOTALL)
@@ -224,7 +224,7 @@ def test_the_other_judge_reads_what_the_author_writes(answered):
         checker.wait_ready()
         judge = checker._processes["judge"]
         reasons = {
-            label: judge.ask(goal, 60, answered("author", label).encode())[0]["why"]
+            label: judge.ask(goal, 60, answered("author", label).encode())[0].why
             for label in PROOFS
         }
     assert reasons == dict.fromkeys(PROOFS, verdicts.PASSED)
