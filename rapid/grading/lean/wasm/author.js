@@ -3,8 +3,8 @@
  * The author elaborates `statement` followed by `proof` and exports what came of it (export.js).
  *
  * The proof text is an adversary's, and elaborating it may run code of his: nothing that leaves
- * this process is believed. What is refused here saves the judge's time and gives a refusal its reason;
- * no verdict rests on it.
+ * this process is believed. What is refused here saves the judge's time and gives a refusal its
+ * reason; no verdict rests on it.
  *
  * 1. The text is one theorem, from its first to its last byte.
  * 2. It has no word that makes Lean run code, and its tactics' options are literals.
@@ -54,11 +54,12 @@ class Author {
 
   elaborate(text) {
     const { lean } = this;
-    const forbidden = lean.nodes(text).map(forbiddenIn).find((found) => found !== null);
+    const syntax = lean.syntax(text);
+    const forbidden = forbiddenIn(syntax);
     if (forbidden) throw new Refusal('forbidden', [forbidden]);
-    const { environment, syntax, isWhole, parserMessages, messages } = lean.elaborate(text);
+    const { environment, isWhole, parserMessages, messages } = lean.elaborate(text);
     const said = messages.map(shown);
-    if (!lean.isTheorem(syntax)) throw new Refusal('unparsable', ['not a theorem', ...said]);
+    if (!isTheorem(syntax)) throw new Refusal('unparsable', ['not a theorem', ...said]);
     if (parserMessages.some(isError)) throw new Refusal('unparsable', said);
     if (!isWhole) throw new Refusal('unparsable', ['text after the theorem', ...said]);
     if (messages.some(isError)) throw new Refusal('wrong_answer', said);
@@ -73,12 +74,15 @@ function verdictOn(error) {
   return new Refusal('crashed', [String(error)]);
 }
 
-/** What a node of the syntax holds that a proof may not, in words, or null. */
-function forbiddenIn(node) {
-  if (CODE.has(node.word)) return `uses ${node.word}`;
-  if (!OPTIONS.has(node.kind)) return null;
-  const value = node.parts.slice(node.parts.findIndex(({ word }) => word === ':=') + 1);
-  return value.every(isLiteral) ? null : 'evaluates the value of an option';
+const isTheorem = ({ kind, parts }) =>
+  kind === 'Lean.Parser.Command.declaration' && parts[1].kind === 'Lean.Parser.Command.theorem';
+
+/** What a part of the syntax holds that a proof may not, in words; undefined if nothing. */
+function forbiddenIn({ kind, parts, word }) {
+  if (CODE.has(word)) return `uses ${word}`;
+  const value = parts.slice(parts.findIndex((part) => part.word === ':=') + 1);
+  if (OPTIONS.has(kind) && !value.every(isLiteral)) return 'evaluates the value of an option';
+  return parts.map(forbiddenIn).find(Boolean);
 }
 
 /** Whether nothing is left to evaluate: numbers, texts, `true`, `.all`, `.pos [1]`, `{x := 1}`. */

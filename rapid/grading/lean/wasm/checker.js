@@ -10,7 +10,7 @@
  *
  * Requests and answers are JSON lines; a line with a field `bytes` is followed by as many bytes.
  *
- *   first   {header}                        ->  {ready, why, source, megabytes}
+ *   first   {header}                        ->  {ready, why}
  *   author  {id, name, statement, proof}    ->  {id, why, messages, megabytes, bytes} export
  *   judge   {id, name, statement}           ->  {id, why, messages, megabytes}
  *           {id, name, statement, bytes} export  ->  the same
@@ -32,13 +32,9 @@ const ROLES = { author: Author, judge: Judge };
 
 console.log = () => {}; // lean.js reports its progress here; stdout carries answers only
 
-const megabytes = () => Math.round(process.memoryUsage().rss / 1e6);
-
 /** Standard input: lines, and counted bytes behind them. */
 class Input {
-  constructor() {
-    this.pending = Buffer.alloc(0);
-  }
+  pending = Buffer.alloc(0);
 
   /** The next line, or null at the end. */
   line() {
@@ -68,38 +64,29 @@ class Input {
   }
 }
 
-function send(answer, payload) {
-  const counted = payload === undefined ? answer : { ...answer, bytes: payload.length };
-  const message = Buffer.concat([
-    Buffer.from(JSON.stringify(counted) + '\n'), payload ?? Buffer.alloc(0),
-  ]);
+function send(answer, payload = Buffer.alloc(0)) {
+  const line = JSON.stringify({ ...answer, bytes: payload.length });
+  const message = Buffer.concat([Buffer.from(line + '\n'), payload]);
   for (let sent = 0; sent < message.length; ) sent += fs.writeSync(1, message, sent);
 }
 
 /** A Lean with `header` imported: from the image, or anew where there is none to be read. */
 async function start(folder, path, scratch, header) {
   const program = readProgram(folder);
-  if (fs.existsSync(path)) {
-    try {
-      return { ...(await load(program, Image.read(path))), source: 'image' };
-    } catch {
-      // damaged: made again below
-    }
+  try {
+    return await load(program, Image.read(path));
+  } catch {
+    // none, or a damaged one: made below
   }
-  const image = await importHeader(program, header);
+  const runtime = await Runtime.start(program);
+  runtime.initialize();
+  const image = Image.of(runtime, Frontend.import(runtime, header).roots);
   try {
     image.write(path, scratch);
   } catch {
     // a cache that may only be read: the next process imports again
   }
-  return { ...(await load(program, image)), source: 'import' };
-}
-
-async function importHeader(program, header) {
-  const runtime = await Runtime.start(program);
-  runtime.initialize();
-  const { roots } = Frontend.import(runtime, header);
-  return Image.of(runtime, roots);
+  return load(program, image);
 }
 
 /** A Lean in the state of `image`, and what puts it back there. */
@@ -107,23 +94,21 @@ async function load(program, image) {
   const runtime = await Runtime.start(program);
   image.load(runtime);
   runtime.close();
-  return {
-    frontend: new Frontend(runtime, image.head.roots),
-    restore: () => image.restore(runtime),
-  };
+  const frontend = new Frontend(runtime, image.head.roots);
+  return { frontend, restore: () => image.restore(runtime) };
 }
 
 async function main([role, folder, image, scratch]) {
   const input = new Input();
   const { header } = JSON.parse(input.line());
-  const { source, ...lean } = await start(folder, image, scratch, header);
-  const worker = new ROLES[role](lean);
-  send({ ready: true, source, megabytes: megabytes() });
+  const worker = new ROLES[role](await start(folder, image, scratch, header));
+  send({ ready: true });
   for (let line; (line = input.line()) !== null; ) {
     const request = JSON.parse(line);
     const given = request.bytes === undefined ? undefined : input.bytes(request.bytes);
     const { why, messages, payload } = worker.answer(request, given);
-    send({ id: request.id, why, messages, megabytes: megabytes() }, payload);
+    const megabytes = Math.round(process.memoryUsage().rss / 1e6);
+    send({ id: request.id, why, messages, megabytes }, payload);
   }
 }
 

@@ -13,15 +13,25 @@ const FIRST_COMMAND = 'set_option autoImplicit false';
 
 const NONE = box(0);
 
-class BadHeader extends Error {}
-
 class Frontend {
-  /** Import the modules of `header` and elaborate its commands. Throws BadHeader. */
+  /** Import the modules of `header` and elaborate its commands. Throws its first error. */
   static import(runtime, header) {
     const frontend = new Frontend(runtime, {});
-    frontend.options = runtime.keep(runtime.x.lean_internal_get_default_options(NONE));
-    const { environment, state, context } = frontend.importHeader(header);
-    frontend.base = frontend.elaborateHeader(context, environment, state);
+    const { x } = runtime;
+    const { context, syntax, state, log } = frontend.start(header + '\n');
+    frontend.noMessages = log;
+    frontend.options = runtime.keep(x.lean_internal_get_default_options(NONE));
+    const environment = frontend.importModules(syntax);
+    const command = x.l_Lean_Elab_Command_mkState(environment, log, frontend.options);
+    const first = frontend.start(FIRST_COMMAND);
+    let step = frontend.runCommand(first.context, runtime.keep(command), first.state);
+    step = { command: step.command, state };
+    while (!step.done) {
+      step = frontend.runCommand(context, step.command, step.state);
+      const error = step.messages.find(isError);
+      if (error) throw new Error(error.text);
+    }
+    frontend.base = step.command;
     return frontend;
   }
 
@@ -40,41 +50,15 @@ class Frontend {
     return this.rt.keptField(this.base, 0);
   }
 
-  importHeader(header) {
+  importModules(syntax) {
     const { rt, x } = this;
-    const text = header + '\n';
-    const context = this.inputContext(text);
-    const parsed = rt.keep(rt.io(x.l_Lean_Parser_parseHeader(context), 'header'));
-    const [syntax, rest] = [rt.keptField(parsed, 0), rt.field(parsed, 1)];
-    const [state, log] = [rt.keptField(rest, 0), rt.keptField(rest, 1)];
     const imports = rt.keep(x.l_Lean_Elab_headerToImports(syntax, 1));
     const [trust, leak, extensions, noArtifacts] = [0, 1, 1, 3];
-    const environment = rt.keep(
-      rt.io(
-        x.l_Lean_importModules(
-          imports, this.options, trust, rt.makeEmptyArray(), leak, extensions, PRIVATE_LEVEL,
-          noArtifacts,
-        ),
-        'import',
-      ),
+    const imported = x.l_Lean_importModules(
+      imports, this.options, trust, rt.makeEmptyArray(), leak, extensions, PRIVATE_LEVEL,
+      noArtifacts,
     );
-    this.noMessages = log;
-    return { environment, state, context };
-  }
-
-  elaborateHeader(context, environment, state) {
-    const { rt, x } = this;
-    let command = x.l_Lean_Elab_Command_mkState(environment, this.noMessages, this.options);
-    rt.keep(command);
-    const first = this.start(FIRST_COMMAND);
-    command = this.runCommand(first.context, command, first.state).command;
-    for (;;) {
-      const step = this.runCommand(context, command, state);
-      const error = step.messages.find(isError);
-      if (error) throw new BadHeader(error.text);
-      if (step.done) return step.command;
-      [command, state] = [step.command, step.state];
-    }
+    return rt.keep(rt.io(imported, 'import'));
   }
 
   inputContext(text) {
@@ -87,8 +71,8 @@ class Frontend {
   runCommand(context, command, state) {
     const { rt, x } = this;
     const parserMessages = this.parse(context, command, state).messages;
-    const commands = rt.makeEmptyArray();
-    const frontend = rt.makeObject(0, [rt.keep(command), rt.keep(state), NONE, commands]);
+    const none = rt.makeEmptyArray();
+    const frontend = rt.makeObject(0, [rt.keep(command), rt.keep(state), NONE, none]);
     const reference = rt.keep(x.lean_st_mk_ref(frontend));
     const done = rt.io(x.l_Lean_Elab_Frontend_processCommand(context, reference), 'elaborate');
     const after = rt.keep(x.lean_st_ref_get(reference));
@@ -100,7 +84,6 @@ class Frontend {
       state: parser,
       environment: rt.keptField(next, 0),
       position: rt.field(parser, 0) >>> 1, // bytes
-      syntax: rt.readArray(rt.field(after, 3)).at(-1),
       parserMessages,
       messages: [...parserMessages, ...this.readMessages(rt.field(next, 1))],
     };
@@ -129,11 +112,14 @@ class Frontend {
     });
   }
 
-  /** The parser's context and state at the first command of `text`. */
+  /** The parser's context, and what it found of a header in `text`. */
   start(text) {
+    const { rt, x } = this;
     const context = this.inputContext(text);
-    const parsed = this.rt.keep(this.rt.io(this.x.l_Lean_Parser_parseHeader(context), 'parse'));
-    return { context, state: this.rt.keptField(this.rt.field(parsed, 1), 0) };
+    const parsed = rt.keep(rt.io(x.l_Lean_Parser_parseHeader(context), 'header'));
+    const rest = rt.field(parsed, 1);
+    const [state, log] = [rt.keptField(rest, 0), rt.keptField(rest, 1)];
+    return { context, syntax: rt.keptField(parsed, 0), state, log };
   }
 
   /** What `parse` and `runCommand` need for the first command of `text` after the header. */
@@ -142,32 +128,23 @@ class Frontend {
     return [context, this.base, state];
   }
 
-  /**
-   * The syntax of the first command of `text`: every node, as `{kind, parts}`, and every leaf, as
-   * `{kind: null, word, isName}`.
-   */
-  nodes(text) {
-    const found = [];
-    const read = (syntax) => {
-      const node = this.node(syntax);
-      node.parts = node.parts.map(read);
-      found.push(node);
-      return node;
-    };
-    read(this.parse(...this.open(text)).syntax);
-    return found;
+  /** The syntax of the first command of `text`. */
+  syntax(text) {
+    return this.tree(this.parse(...this.open(text)).syntax);
   }
-  node(syntax) {
+  /** A node as `{kind, parts}`, a leaf as `{kind: null, parts: [], word, isName}`. */
+  tree(syntax) {
     const { rt } = this;
+    const part = (index) => rt.field(syntax, index);
     switch (SYNTAX[rt.constructorOf(syntax)]) {
-      case 'node':
-        return { kind: this.kindOf(syntax), parts: rt.readArray(rt.field(syntax, 2)) };
-      case 'atom':
-        return { kind: null, parts: [], word: rt.readString(rt.field(syntax, 1)), isName: false };
-      case 'ident': {
-        const word = rt.readName(rt.field(syntax, 2)).join('.');
-        return { kind: null, parts: [], word, isName: true };
+      case 'node': {
+        const parts = rt.readArray(part(2)).map((inner) => this.tree(inner));
+        return { kind: rt.readName(part(1)).join('.'), parts };
       }
+      case 'atom':
+        return { kind: null, parts: [], word: rt.readString(part(1)), isName: false };
+      case 'ident':
+        return { kind: null, parts: [], word: rt.readName(part(2)).join('.'), isName: true };
       default:
         return { kind: null, parts: [], word: '', isName: false };
     }
@@ -177,15 +154,6 @@ class Frontend {
   elaborate(text) {
     const step = this.runCommand(...this.open(text));
     return { ...step, isWhole: step.position === Buffer.byteLength(text) };
-  }
-
-  isTheorem(syntax) {
-    const { rt } = this;
-    if (this.kindOf(syntax) !== 'Lean.Parser.Command.declaration') return false;
-    return this.kindOf(rt.readArray(rt.field(syntax, 2))[1]) === 'Lean.Parser.Command.theorem';
-  }
-  kindOf(syntax) {
-    return this.rt.isScalar(syntax) ? '' : this.rt.readName(this.rt.field(syntax, 1)).join('.');
   }
 
   /** The ConstantInfo of a name, or null. */

@@ -28,14 +28,12 @@ class Image {
   }
 
   static read(path) {
-    const file = fs.openSync(path);
-    try {
-      const head = JSON.parse(readLine(file));
-      const sizes = liveStretches(head).map(([start, end]) => end - start);
-      return new Image(head, sizes.map((size) => readBytes(file, size)));
-    } finally {
-      fs.closeSync(file);
-    }
+    const file = fs.readFileSync(path);
+    let at = file.indexOf(10) + 1;
+    const head = JSON.parse(file.subarray(0, at));
+    const parts = liveStretches(head).map(([start, end]) => file.subarray(at, (at += end - start)));
+    if (at !== file.length) throw new Error('the image has another size');
+    return new Image(head, parts);
   }
 
   constructor(head, parts) {
@@ -66,23 +64,6 @@ class Image {
     bytes.fill(0, this.head.size);
     runtime.useStack(this.head.stack, this.head.pointer);
   }
-}
-
-/** The first line of the file, which is then read on from behind it. */
-function readLine(file) {
-  const buffer = Buffer.alloc(1 << 20);
-  const length = buffer.subarray(0, fs.readSync(file, buffer, 0, buffer.length, 0)).indexOf(10);
-  return readBytes(file, length + 1).toString();
-}
-
-function readBytes(file, size) {
-  const bytes = Buffer.allocUnsafeSlow(size);
-  for (let done = 0; done < size; ) {
-    const count = fs.readSync(file, bytes, done, size - done, null);
-    if (count === 0) throw new Error('the image is too short');
-    done += count;
-  }
-  return bytes;
 }
 
 /** The names of the functions that were put into the table since the start, in order. */

@@ -14,7 +14,7 @@ const vm = require('node:vm');
 const PAGE = 65536; // bytes
 const MAX_PAGES = 24576; // 1.6 GB; an import takes 0.2
 const C_STACK = 64 << 20; // bytes; the module's own stack is too small for deep elaboration
-const MANY = 1 << 20; // references added to what must outlive the callee that consumes one
+const MANY = 1 << 20; // references
 const SYSROOT = '/sysroot'; // in Lean's own file system
 const MODULES = SYSROOT + '/lib/lean';
 const TAG = { string: 249, array: 246 };
@@ -149,21 +149,17 @@ class Runtime {
     return this.words[(object >>> 2) + 2 + index];
   }
 
-  /** Add references to `object`, so that calls that consume one leave it alive. Returns it. */
-  keep(object) {
+  /** Add references to `object`, for callees that consume them. Returns it. */
+  share(object, count = 1) {
     if (this.isScalar(object)) return object;
     const counts = new Int32Array(this.memory.buffer);
-    const at = object >>> 2;
-    if (counts[at] > 0) counts[at] += MANY;
-    else if (counts[at] < 0) counts[at] -= MANY; // shared between threads: counted downwards
+    // What threads share is counted downwards, and 0 stands for what lives for ever.
+    counts[object >>> 2] += count * Math.sign(counts[object >>> 2]);
     return object;
   }
-  /** Add one reference to `object`, for a callee that consumes it. Returns it. */
-  share(object) {
-    if (this.isScalar(object)) return object;
-    const counts = new Int32Array(this.memory.buffer);
-    counts[object >>> 2] += Math.sign(counts[object >>> 2]);
-    return object;
+  /** Add so many references to `object` that it outlives all calls. Returns it. */
+  keep(object) {
+    return this.share(object, MANY);
   }
   keptField(object, index) {
     return this.keep(this.field(object, index));
@@ -256,13 +252,10 @@ class Runtime {
   readName(name) {
     const components = [];
     for (; !this.isScalar(name); name = this.field(name, 0)) {
-      components.push(this.lastComponent(name));
+      const last = this.field(name, 1);
+      components.unshift(this.tag(name) === 1 ? this.readString(last) : this.readNatural(last));
     }
-    return components.reverse();
-  }
-  lastComponent(name) {
-    const last = this.field(name, 1);
-    return this.tag(name) === 1 ? this.readString(last) : this.readNatural(last);
+    return components;
   }
 
   /** The value of an IO result. Throws LeanError with the message of a failed one. */
@@ -270,13 +263,9 @@ class Runtime {
     if (this.isScalar(result)) return result;
     if (this.tag(result) !== 1) return this.field(result, 0);
     const error = this.field(result, 0);
-    const text = this.isScalar(error) ? 'failed' : this.firstString(error);
-    throw new LeanError(`${what}: ${text}`);
-  }
-  firstString(object) {
-    const field = this.field(object, 0);
-    const isString = !this.isScalar(field) && this.tag(field) === TAG.string;
-    return isString ? this.readString(field) : 'failed';
+    const text = this.isScalar(error) ? box(0) : this.field(error, 0);
+    const isText = !this.isScalar(text) && this.tag(text) === TAG.string;
+    throw new LeanError(`${what}: ${isText ? this.readString(text) : 'failed'}`);
   }
 }
 
