@@ -61,23 +61,19 @@ def _home() -> Path | None:
     # has no business in those of others.
     above = [] if os.geteuid() == 0 else [_MOUNT / parent for parent in Path(own).parents]
     for folder in [_MOUNT / own, *above]:
-        if _delegates_memory(folder) and _takes_processes(folder):
+        if _limits_memory(folder):
             _remove_groups(folder, of_the_dead=True)
             atexit.register(_remove_groups, folder)
             return folder
     return None
 
 
-def _delegates_memory(folder: Path) -> bool:
+def _limits_memory(folder: Path) -> bool:
+    """Return whether groups in this folder limit memory and take processes of this user."""
     try:
         controllers = (folder / "cgroup.subtree_control").read_text().split()
-    except OSError:
-        return False
-    return "memory" in controllers and os.access(folder, os.W_OK)
-
-
-def _takes_processes(folder: Path) -> bool:
-    try:
+        if "memory" not in controllers or not os.access(folder, os.W_OK):
+            return False
         members = _make_group(folder, 100) / "cgroup.procs"
     except OSError:
         return False

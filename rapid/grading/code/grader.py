@@ -8,7 +8,7 @@ the time it is compared. Knowing no expected output, it can forge nothing but a 
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from rapid.grading import verdicts
 from rapid.grading.code import oracle
@@ -61,11 +61,7 @@ class CodeGrader:
         self._references = references or References()
 
     def __enter__(self) -> Self:
-        """Start the sandbox, which logs the walls that stand.
-
-        Raises:
-            SandboxError: none can be put up here.
-        """
+        """Start the sandbox, which logs its walls; raise SandboxError where there can be none."""
         self._sandbox.__enter__()
         return self
 
@@ -77,11 +73,7 @@ class CodeGrader:
         return self._sandbox.walls()
 
     def prepare(self, problem: Function) -> None:
-        """Find the reference solution's outputs.
-
-        Raises:
-            BadProblem: as `grade`.
-        """
+        """Find the reference solution's outputs; raise BadProblem as `grade` does."""
         self._references.find(problem, self._sandbox)
 
     def grade(self, problem: Function, completion: str) -> Verdict:
@@ -127,16 +119,13 @@ class _Comparison:
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             self.failure = verdicts.CRASHED  # not a line that our runner writes
             return False
-        if not self._agrees(output):
+        known, index = self.reference, self.right
+        call, expected, atol = known.inputs[index], known.expected[index], known.tolerances[index]
+        if not oracle.agrees(known.entry_point, call, output, expected, atol):
             self.failure = verdicts.WRONG_ANSWER
             return False
         self.right += 1
-        return self.right < len(self.reference.expected)
-
-    def _agrees(self, output: Any) -> bool:
-        known, index = self.reference, self.right
-        call, expected = known.inputs[index], known.expected[index]
-        return oracle.agrees(known.entry_point, call, output, expected, known.tolerances[index])
+        return self.right < len(known.expected)
 
     def reason(self, ending: str) -> str:
         """Return the verdict's reason, given how the job ended."""

@@ -60,11 +60,7 @@ class References:
         self._locks: dict[str, threading.Lock] = {}
 
     def find(self, problem: Function, sandbox: Sandbox) -> Reference:
-        """Return the reference of a problem.
-
-        Raises:
-            BadProblem: the problem has no inputs or its reference solution fails.
-        """
+        """Return the reference of a problem; raise BadProblem as `run_reference` does."""
         with self._locks.setdefault(problem.digest, threading.Lock()):
             if problem.digest not in self._found:
                 self._found[problem.digest] = run_reference(problem, sandbox)

@@ -116,11 +116,7 @@ class Sandbox:
         self._hello: dict = {}
 
     def __enter__(self) -> Self:
-        """Start the runner.
-
-        Raises:
-            SandboxError: no layer works, or not the one asked for.
-        """
+        """Start the runner; raise SandboxError where no layer works, or not the one asked for."""
         self._start()
         level = logging.WARNING if self.layer == UNSAFE_LAYER else logging.INFO
         log.log(level, "code sandbox: %s", self.walls())
@@ -192,7 +188,10 @@ class Sandbox:
         with contextlib.suppress(ConnectionError, TimeoutError), ours:  # closed, the child is ended
             with theirs:
                 socket.send_fds(control, [request], [theirs.fileno()])
-            _send(ours, encoding.LENGTH.pack(len(job)) + job, deadline)
+            ours.settimeout(max(0.001, deadline - time.monotonic()))
+            # A child may die before it has read all; what it answered is still to be read.
+            with contextlib.suppress(ConnectionError):
+                ours.sendall(encoding.LENGTH.pack(len(job)) + job)
             ending = _read_lines(ours, deadline, receive, line_limit)
         with contextlib.suppress(ConnectionError, TimeoutError):
             control.settimeout(REPLY_SECONDS)
@@ -229,11 +228,7 @@ class Sandbox:
         return (self.layer,) if self.layer in (*LAYERS, *unsafe) else ()
 
     def _launch(self, layer: str) -> None:
-        """Start a runner behind this layer.
-
-        Raises:
-            SandboxError: with the last line that the runner printed.
-        """
+        """Start a runner behind this layer, or raise SandboxError with the last line it printed."""
         with tempfile.TemporaryFile() as errors:
             self._runner = Worker(
                 lambda fd: _command(layer, fd),
@@ -252,11 +247,7 @@ class Sandbox:
                 raise SandboxError(why) from None
 
     def _try_walls(self, layer: str) -> None:
-        """Run a job, without the guard, that tries to read what is outside of the walls.
-
-        Raises:
-            SandboxError: it does not run, or a wall is missing.
-        """
+        """Raise SandboxError unless a job without the guard runs and can read nothing outside."""
         names = {"Files": "Landlock", "SystemCalls": "seccomp"}
         missing = [name for key, name in names.items() if not (self.filtered and self._hello[key])]
         if layer == "filters" and missing:
@@ -277,13 +268,6 @@ class Sandbox:
         if self._runner is not None:
             self._runner.end()
             self._runner = None
-
-
-def _send(connection: socket.socket, data: bytes, deadline: float) -> None:
-    connection.settimeout(max(0.001, deadline - time.monotonic()))
-    # A child may die before it has read all; what it answered is still to be read.
-    with contextlib.suppress(ConnectionError):
-        connection.sendall(data)
 
 
 def _read_lines(
@@ -319,11 +303,7 @@ def _read_lines(
 
 
 def _command(layer: str, control_fd: int) -> list[str]:
-    """Return the command line that starts a runner behind this layer.
-
-    Raises:
-        SandboxError: the program that the layer needs is not there.
-    """
+    """Return the command line that starts a runner behind this layer, or raise SandboxError."""
     paths = _readable_paths()
     hidden = _packages(paths)
     # No site packages, no environment, no bytecode written.

@@ -59,11 +59,7 @@ def boxed(program: Sequence[str], readable: Sequence[Path]) -> list[str]:
 
 
 def try_box(command: Sequence[str], environment: dict[str, str]) -> None:
-    """Run a boxed command that should end well.
-
-    Raises:
-        NoBox: it does not.
-    """
+    """Run a boxed command, and raise NoBox where it does not end well."""
     try:
         done = subprocess.run(
             command,

@@ -70,11 +70,7 @@ class LeanChecker:
         self.stop()
 
     def start(self) -> Self:
-        """Start Lean and return at once; it gets ready while the caller does something else.
-
-        Raises:
-            LeanUnavailable: there is no Lean, or no wall around it.
-        """
+        """Start Lean, or raise LeanUnavailable, and return while it gets ready."""
         with self._turn:
             self._start()
         return self
@@ -124,7 +120,10 @@ class LeanChecker:
     def _check(self, name: str, statement: str, proof: str, timeout: float) -> str:
         goal = {"name": name, "statement": statement}
         if (name, statement) not in self._stated:
-            self._require(goal)
+            answer, _ = self._ask("judge", goal, self.timeout)
+            if answer.why != STATED:
+                said = "; ".join(answer.messages) or answer.why
+                raise BadStatement(f"{name}: not accepted by {self.backend}: {said}")
             self._stated.add((name, statement))
         for role in ANSWERS:
             self._ready(role)
@@ -133,13 +132,6 @@ class LeanChecker:
         if answer.why == ELABORATED:
             answer, _ = self._ask("judge", goal, deadline - time.monotonic(), export)
         return answer.why
-
-    def _require(self, goal: dict) -> None:
-        """Raise BadStatement where the judge does not accept the statement."""
-        answer, _ = self._ask("judge", goal, self.timeout)
-        if answer.why != STATED:
-            said = "; ".join(answer.messages) or answer.why
-            raise BadStatement(f"{goal['name']}: not accepted by {self.backend}: {said}")
 
     def _ask(
         self, role: str, request: dict, timeout: float, given: bytes | None = None

@@ -51,7 +51,10 @@ class LeanGrader:
         self._checker(problem.header)
 
     def grade(self, problem: Theorem, completion: str) -> Verdict:
-        """The verdict on the first reading that is a proof, else on the first; all in one time."""
+        """Return the verdict on the first reading that is a proof, else on the first.
+
+        All readings share one time limit.
+        """
         checker = self._checker(problem.header)
         checker.wait_ready()
         deadline = time.monotonic() + self.timeout
@@ -66,11 +69,9 @@ class LeanGrader:
                 break
         return next((verdict for verdict in verdicts if verdict.reward), verdicts[0])
 
-    def _new(self, header: str) -> LeanChecker:
-        return LeanChecker(self.timeout, header, unsafe=self.unsafe).start()
-
     def _checker(self, header: str) -> LeanChecker:
-        checker = self._checkers.pop(header, None) or self._new(header)
+        checker = self._checkers.pop(header, None)
+        checker = checker or LeanChecker(self.timeout, header, unsafe=self.unsafe).start()
         while len(self._checkers) >= MAX_CHECKERS:
             self._checkers.pop(next(iter(self._checkers))).stop()
         self._checkers[header] = checker  # the last used is the last

@@ -169,11 +169,7 @@ def is_installed(folder: Path) -> bool:
 
 
 def install_wasm(folder: Path) -> None:
-    """Fetch, verify, unpack and patch, beside `folder`; then move it there in one step.
-
-    Raises:
-        LeanUnavailable: with what was tried.
-    """
+    """Install Lean beside `folder`, then move it there in one step; or raise LeanUnavailable."""
     find_node()  # before the download, which would be in vain
     shutil.rmtree(folder, ignore_errors=True)  # what an older version may have left half done
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="installing-") as name:
@@ -240,11 +236,7 @@ def node_wheel() -> Path | None:
 
 
 def find_node() -> str:
-    """Return the path of a node that can run lean.wasm.
-
-    Raises:
-        LeanUnavailable: where there is none.
-    """
+    """Return the path of a node that can run lean.wasm; raise LeanUnavailable if there is none."""
     wheel = node_wheel()
     candidates = [str(wheel / "bin" / "node")] if wheel else []
     candidates += [found] if (found := shutil.which("node")) else []
@@ -267,11 +259,7 @@ def node_version(program: str) -> int:
 
 
 def find_npm() -> list[str]:
-    """Return the command that is npm: the one on PATH, else the one beside the wheel's node.
-
-    Raises:
-        LeanUnavailable: where there is none.
-    """
+    """Return the command that is npm, or raise LeanUnavailable. The wheel's node brings one, too."""
     if program := shutil.which("npm"):
         return [program]
     if wheel := node_wheel():

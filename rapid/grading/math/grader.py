@@ -24,6 +24,7 @@ MEMORY_BYTES = 4_000_000_000  # address space of the worker; 9^{9^9} asks for mo
 WHOLE_MB = 5000  # of the worker and its child, 1e6 bytes
 LONGEST = 1000  # characters of an answer that is worth reading; MATH's are far shorter
 
+_PYTHON_NEEDS = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
 _WORKER = Path(__file__).resolve().with_name("worker")
 _BOX = re.compile(r"\\(boxed|fbox)(?![a-zA-Z])\s*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace is text
@@ -76,11 +77,7 @@ class MathGrader:
         self._worker: Worker | None = None
 
     def __enter__(self) -> Self:
-        """Start the worker.
-
-        Raises:
-            WorkerError: it does not start.
-        """
+        """Start the worker; raise WorkerError where it does not start."""
         self._start()
         return self
 
@@ -119,11 +116,7 @@ class MathGrader:
                 raise
 
     def _compare(self, gold: str, answer: str, question: str) -> str:
-        """Ask the worker, or another one where that has died meanwhile.
-
-        Raises:
-            GraderDied: it did not survive the question.
-        """
+        """Ask the worker, or another one where that has died; raise GraderDied if it dies of this."""
         if self._worker is None or not self._worker.lives:
             self._end()
             self._start()
@@ -142,7 +135,10 @@ class MathGrader:
 
     def _start(self) -> None:
         command = [sys.executable, "-P", str(_WORKER), str(MEMORY_BYTES)]
-        self._worker = Worker(lambda fd: [*command, str(fd)], WHOLE_MB, env=_environment())
+        # No secrets. sympy's order of terms follows the seed of hashes.
+        environment = {name: os.environ[name] for name in _PYTHON_NEEDS if name in os.environ}
+        environment["PYTHONHASHSEED"] = "0"
+        self._worker = Worker(lambda fd: [*command, str(fd)], WHOLE_MB, env=environment)
         if not self._worker.greeting(START_SECONDS):
             self._end()
             raise WorkerError("the math worker did not start; its message is above")
@@ -152,15 +148,6 @@ class MathGrader:
         if self._worker is not None:
             self._worker.end(patience)
             self._worker = None
-
-
-_PYTHON_NEEDS = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
-
-
-def _environment() -> dict[str, str]:
-    """Return an environment without secrets. sympy's order of terms follows the seed of hashes."""
-    kept = {name: os.environ[name] for name in _PYTHON_NEEDS if name in os.environ}
-    return kept | {"PYTHONHASHSEED": "0"}
 
 
 def _plain(answer: str) -> str:

@@ -51,20 +51,12 @@ class SystemCalls:
         self.works = bool(self._program) and succeeds(self.restrict)
 
     def restrict(self) -> None:
-        """Put the filter on this process for good.
-
-        Raises:
-            OSError: not permitted.
-        """
+        """Put the filter on this process for good; raise OSError where that is not permitted."""
         install(self._program)
 
 
 def install(program: bytes) -> None:
-    """Put a filter on this process and on all that it will start, for good.
-
-    Raises:
-        OSError: not permitted.
-    """
+    """Put a filter on this process and all that it starts, or raise OSError."""
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HP", len(program) // 8, ctypes.addressof(code))
     call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -124,10 +116,6 @@ class Files:
                     self._allow(entry.path, hidden)
 
     def restrict(self) -> None:
-        """Put the ruleset on this process for good.
-
-        Raises:
-            OSError: not permitted.
-        """
+        """Put the ruleset on this process for good; raise OSError where that is not permitted."""
         call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         call("syscall", SYS_RESTRICT_SELF, self._ruleset, 0)

@@ -157,11 +157,7 @@ def can_read(folder: str, user: int | None) -> bool:
 
 
 def drop_rights(user: int | None) -> None:
-    """Become `user` (unless None) and give up every capability, for good.
-
-    Raises:
-        OSError: not permitted.
-    """
+    """Become `user` (unless None) and give up every capability for good, or raise OSError."""
     if user is not None:
         os.setgroups([])
         os.setgid(user)

@@ -10,11 +10,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def call(name: str, *arguments: object) -> int:
-    """Call a function of the C library.
-
-    Raises:
-        OSError: it returned -1.
-    """
+    """Call a function of the C library; raise OSError where it returns -1."""
     result = getattr(_libc, name)(*arguments)
     if result == -1:
         number = ctypes.get_errno()

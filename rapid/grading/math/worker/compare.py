@@ -34,11 +34,7 @@ def compare(gold: str, answer: str, question: str) -> str:
 
 
 def is_same(gold: str, answer: str, question: str) -> bool:
-    """Return whether an answer says what the known answer says.
-
-    Raises:
-        Unreadable: the answer is not an expression.
-    """
+    """Return whether an answer says what the known one says; raise Unreadable if it says nothing."""
     if len(UNHEARD.findall(gold)) != len(UNHEARD.findall(answer)):
         return False
     expected, given = take_apart(gold), take_apart(answer)

@@ -37,25 +37,40 @@ HOLDERS = re.compile(
 
 def work(whole: Term) -> set[str]:
     """Return the names of everything that is not in the list of open forms."""
-    return {name for part in subterms(whole) for name in WORK.get(part.kind, unlisted)(part)}
+    return {name for part in subterms(whole) for name in work_at(part)}
 
 
-def unlisted(part: Term) -> Iterator[str]:
-    """Yield the kind of a term that nobody may write unasked, such as a factorial."""
-    if not HOLDERS.match(part.kind):
-        yield part.kind
-    if LISTS.match(part.kind) and len(set(part.parts)) < len(part.parts):
-        yield "repetition"  # [5,5] is no other way to write 5
-
-
-def of_name(part: Term) -> Iterator[str]:
-    if not SETS.match(part.parts[0]):
-        yield part.parts[0]
-
-
-def of_minus(part: Term) -> Iterator[str]:
+def work_at(part: Term) -> Iterator[str]:
+    """Yield what is left to do at the top of a term."""
     if signs(part) > 1:
         yield "double sign"
+    match part.kind:
+        case "name":
+            if not SETS.match(part.parts[0]):
+                yield part.parts[0]
+        case "-":
+            pass
+        case "+":
+            yield from of_sum(part)
+        case "*":
+            yield from of_product(part)
+        case "/":
+            yield from of_quotient(part)
+        case "^":
+            yield from of_power(part)
+        case "root":
+            yield "root"
+            if not monomial(part, simple=True)[1] or is_power(part.parts[0]):
+                yield "root of a power"
+        case "mixed":
+            above, below = part.parts[1].parts
+            if not 0 < above.parts[0] < below.parts[0]:
+                yield "sum of constants"
+        case kind:
+            if not HOLDERS.match(kind):
+                yield kind  # nobody may write it unasked, such as a factorial
+            if LISTS.match(kind) and len(set(part.parts)) < len(part.parts):
+                yield "repetition"  # [5,5] is no other way to write 5
 
 
 def of_sum(part: Term) -> Iterator[str]:
@@ -71,7 +86,6 @@ def of_sum(part: Term) -> Iterator[str]:
 
 def of_product(part: Term) -> Iterator[str]:
     """Yield what is odd about a product: two numbers, two roots, a letter twice."""
-    yield from of_minus(part)
     factors = [monomial(factor) for factor in part.parts]
     others = [factor for _, others in factors for factor in others]
     powers = [factor for factor in others if is_power(factor)]
@@ -89,7 +103,6 @@ def of_product(part: Term) -> Iterator[str]:
 
 def of_quotient(part: Term) -> Iterator[str]:
     """Yield what is odd about a quotient: 182/2, nested fractions, common factors."""
-    yield from of_minus(part)
     over, under = part.parts
     above, below = content(over), content(under)
     factors = [monomial(half)[1] for half in part.parts]
@@ -119,27 +132,9 @@ def of_power(part: Term) -> Iterator[str]:
         yield "root"
 
 
-def of_root(part: Term) -> Iterator[str]:
-    yield "root"
-    if not monomial(part, simple=True)[1] or is_power(part.parts[0]):
-        yield "root of a power"
-
-
 def is_power(part: Term) -> bool:
     """Return whether a term is a number to some power that is a number."""
     return part.kind == "^" and not any(map(letters, part.parts))
-
-
-def of_mixed(part: Term) -> Iterator[str]:
-    above, below = part.parts[1].parts
-    if not 0 < above.parts[0] < below.parts[0]:
-        yield "sum of constants"
-
-
-WORK = {
-    "name": of_name, "-": of_minus, "+": of_sum, "*": of_product, "/": of_quotient,
-    "^": of_power, "root": of_root, "mixed": of_mixed,
-}  # fmt: skip
 
 
 def signs(part: Term) -> int:
@@ -182,6 +177,7 @@ ROOTS = {(): 2} | {(number(index),): index for index in range(3, 10)}
 
 
 def merged(*factors: dict[Term, int]) -> Counter[Term]:
+    """Return the product of powers, given by their exponents."""
     times = Counter()
     for part in factors:
         times.update(part)
