@@ -31,11 +31,7 @@ class Verdict(Record):
 
 
 def verdict(reason: str) -> Verdict:
-    """Return the verdict with this reason.
-
-    Raises:
-        ValueError: the reason is not one of `REASONS`.
-    """
+    """Return the verdict with this reason; raise ValueError if it is none of `REASONS`."""
     if reason not in REASONS:
         raise ValueError(f"{reason!r} is not a reason of rapid.grading.verdicts")
     reward = None if reason == INFRASTRUCTURE else float(reason == PASSED)

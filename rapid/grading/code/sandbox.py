@@ -273,11 +273,7 @@ class Sandbox:
 def _read_lines(
     connection: socket.socket, deadline: float, receive: Callable[[bytes], bool], line_limit: int
 ) -> str:
-    """Hand on lines until `receive` has enough, a line is too long, or there are no more.
-
-    Raises:
-        TimeoutError: the deadline (of `time.monotonic`) has passed.
-    """
+    """Hand on lines until there are enough; raise TimeoutError after `deadline` (`monotonic`)."""
     pending = bytearray()
     while True:
         connection.settimeout(max(0.001, deadline - time.monotonic()))

@@ -73,11 +73,7 @@ class Backend:
 
 
 def ensure_lean() -> Backend:
-    """Return the Lean of this machine, installed first if need be. Many jobs may call this.
-
-    Raises:
-        LeanUnavailable: where none can be had.
-    """
+    """Return the Lean of this machine, installed if need be, or raise LeanUnavailable."""
     if backend := find_lean():
         return backend
     folder = wasm_folder()
@@ -107,11 +103,7 @@ def output(*command: str) -> str:
 
 @cache
 def toolchain(backend: Backend) -> Path:
-    """Return the folder that a native Lean lies in; `lean` on PATH may be elan's stand-in.
-
-    Raises:
-        LeanUnavailable: it does not say.
-    """
+    """Return the folder of a native Lean, which may not be elan's; or raise LeanUnavailable."""
     command = [str(backend.folder / "lean"), "--print-prefix"]
     try:
         return Path(output(*command).strip()).resolve()

@@ -64,22 +64,14 @@ class Launch:
 
 
 def launch(backend: Backend, header: str, role: Role, unsafe: bool = False) -> Launch:
-    """Return how to start a checker on this Lean, as author or judge of proofs after `header`.
-
-    Raises:
-        LeanUnavailable: no node for the WebAssembly Lean, or no box for a native one.
-    """
+    """Return how to start a checker of proofs after `header`; raise LeanUnavailable if it cannot."""
     if backend.kind == "native":
         return native(backend, role, unsafe)
     return wasm(backend, header, role)
 
 
 def walls(unsafe: bool = False) -> str:
-    """Return what stands around the Lean that elaborates proofs on this machine, in words.
-
-    Raises:
-        LeanUnavailable: there is no Lean, or nothing stands around it and `unsafe` is not given.
-    """
+    """Return the walls around a Lean that elaborates proofs here; raise LeanUnavailable if none."""
     return launch(ensure_lean(), "", "author", unsafe).walls
 
 

@@ -10,11 +10,7 @@ FALSE = ("theorem t : (1 : Nat) = 2 := by", "set_option debug.skipKernelTC true 
 
 
 def setup(stream: TextIO) -> int:
-    """Install Lean, let it judge a truth and a falsehood, and print how that went.
-
-    Returns:
-        The exit status: 0, or 1 where there is no Lean or it judges wrongly.
-    """
+    """Install Lean and print how it judges a truth and a falsehood; return the exit status."""
     try:
         backend = ensure_lean()
         judgements, seconds = [], []

@@ -63,11 +63,7 @@ class PatchFailed(ValueError):
 
 
 def patch_lean_js(source: str) -> str:
-    """Return lean.js, made to start in seconds (89 MB of text become 0.7 MB).
-
-    Raises:
-        PatchFailed: where a patch does not apply exactly once.
-    """
+    """Return lean.js, 0.7 MB of 89 MB; raise PatchFailed if a patch does not apply just once."""
     source = drop_unused_exports(source)
     for patch in PATCHES:
         if (count := source.count(patch.old)) != 1:

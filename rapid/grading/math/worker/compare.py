@@ -168,11 +168,7 @@ same = functools.partial(verify, timeout_seconds=None, numeric_precision=30)  # 
 
 
 def is_equal(gold: str, answer: str) -> bool:
-    """Return whether two normalized formulas are the same to a mathematician.
-
-    Raises:
-        Unreadable: the answer is not an expression, and the known answer is one.
-    """
+    """Return whether two normalized formulas are the same, or raise Unreadable as `is_same`."""
     if gold == answer:
         return True
     if ":" in gold and ":" in answer:
