@@ -13,7 +13,7 @@ class Grading(BaseModel):
 
     @property
     def given_up(self) -> list[str]:
-        """The keys that are true."""
+        """Return the keys that are true."""
         return [name for name, value in self if value]
 
 

@@ -123,19 +123,19 @@ def writeProof (value : Expr) : Write Unit := do writeLine ["proof", ← writeEx
 
 /-! ### Reading: whatever is not exactly of this form is refused -/
 
-def readNumber (digits : List Char) : Except String Nat := do
-  if digits matches [] then throw "no number"
+def readNumber (text : List Char) : Except String (Nat × List Char) := do
+  let (digits, rest) := text.span (·.isDigit)
   if digits matches '0' :: _ :: _ then throw "a number that begins with 0"
   let some value := (String.ofList digits).toNat? | throw "no number"
-  return value
+  return (value, rest)
 
-partial def readNumbers (text : List Char) (before : Array Nat) :
-    Except String (List Nat × List Char) := do
-  let (digits, rest) := text.span (·.isDigit)
-  let values := before.push (← readNumber digits)
+/-- Read what `read` reads, with commas between, to a closing bracket. -/
+partial def readList {α : Type} (read : List Char → Except String (α × List Char))
+    (text : List Char) (before : Array α) : Except String (List α × List Char) := do
+  let (one, rest) ← read text
   match rest with
-  | ',' :: rest => readNumbers rest values
-  | ']' :: rest => return (values.toList, rest)
+  | ',' :: rest => readList read rest (before.push one)
+  | ']' :: rest => return ((before.push one).toList, rest)
   | _ => throw "a list without an end"
 
 def readItem : List Char → Except String (Item × List Char)
@@ -144,22 +144,16 @@ def readItem : List Char → Except String (Item × List Char)
     | _ => throw "a word without an end"
   | '[' :: ']' :: rest => return (.nums [], rest)
   | '[' :: rest => do
-    let (values, rest) ← readNumbers rest #[]
+    let (values, rest) ← readList readNumber rest #[]
     return (values, rest)
   | text => do
-    let (digits, rest) := text.span (·.isDigit)
-    return (← readNumber digits, rest)
+    let (value, rest) ← readNumber text
+    return (value, rest)
 
-partial def readItems (text : List Char) (before : Array Item) : Except String (List Item) := do
-  let (item, rest) ← readItem text
-  match rest with
-  | ',' :: rest => readItems rest (before.push item)
-  | [']'] => return (before.push item).toList
-  | _ => throw "an array without an end"
-
-def readLine (text : String) : Except String (List Item) := match text.toList with
-  | '[' :: rest => readItems rest #[]
-  | _ => throw "no array"
+def readLine (text : String) : Except String (List Item) := do
+  let '[' :: rest := text.toList | throw "no array"
+  let (items, []) ← readList readItem rest #[] | throw "more behind an array"
+  return items
 
 /-- Above this Lean's terms do not hold the number of a bound variable. -/
 def maxBoundVariable : Nat := 1048574
@@ -292,7 +286,9 @@ def readEntry (items : List Item) : Read Unit := do
   | [.word "let", .num type, .num value, .num body] =>
     addExpression (.letE `x (← readExpression type) (← readExpression value)
       (← readExpression body) false)
-  | [.word "nat", .word digits] => addExpression (.lit (.natVal (← readNumber digits.toList)))
+  | [.word "nat", .word digits] =>
+    let (value, []) ← readNumber digits.toList | throw "no number"
+    addExpression (.lit (.natVal value))
   | [.word "text", .nums points] => addExpression (.lit (.strVal (← readText points)))
   | [.word "proj", .num name, .num index, .num inner] =>
     trust [← readName name]

@@ -59,7 +59,7 @@ def _after_statement(name: str, statement: str, text: str) -> str | None:
 
 
 def _from(text: str, index: int) -> str:
-    """`text` from there on, on a new line but in the same column: columns matter to Lean."""
+    """Return `text` from there on, on a new line but in the same column, which matters."""
     column = index - (text.rfind("\n", 0, index) + 1)
     return "\n" + " " * column + text[index:]
 
@@ -74,7 +74,7 @@ def _indentations(tactics: str) -> Iterator[str]:
 
 
 def _code(text: str) -> str:
-    """`text` with blanks in place of comments and strings, each character where it was."""
+    """Return `text` with blanks for comments and strings, each character where it was."""
     pieces, position = [], 0
     while hidden := _HIDDEN.search(text, position):
         end = _comment_end(text, hidden.end()) if hidden[0] == "/-" else hidden.end()

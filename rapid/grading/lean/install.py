@@ -103,7 +103,7 @@ def output(*command: str) -> str:
 
 @cache
 def toolchain(backend: Backend) -> Path:
-    """Return the folder of a native Lean, which may not be elan's; or raise LeanUnavailable."""
+    """Return the folder behind `lean`, which may be elan's link; or raise LeanUnavailable."""
     command = [str(backend.folder / "lean"), "--print-prefix"]
     try:
         return Path(output(*command).strip()).resolve()
@@ -251,7 +251,7 @@ def node_version(program: str) -> int:
 
 
 def find_npm() -> list[str]:
-    """Return the command that is npm, or raise LeanUnavailable. The wheel's node brings one, too."""
+    """Return the command that is npm, perhaps the wheel's; or raise LeanUnavailable."""
     if program := shutil.which("npm"):
         return [program]
     if wheel := node_wheel():

@@ -64,7 +64,7 @@ class Launch:
 
 
 def launch(backend: Backend, header: str, role: Role, unsafe: bool = False) -> Launch:
-    """Return how to start a checker of proofs after `header`; raise LeanUnavailable if it cannot."""
+    """Return how to start a checker of proofs after `header`, or raise LeanUnavailable."""
     if backend.kind == "native":
         return native(backend, role, unsafe)
     return wasm(backend, header, role)

@@ -32,7 +32,7 @@ _TOKEN = re.compile(r"[0-9a-zA-Z]|\\[a-zA-Z]+")
 
 
 def last_boxed(text: str) -> str | None:
-    """What the last \\boxed{} holds, stripped; None without one.
+    """Return what the last \\boxed{} holds, stripped; None without one.
 
     Braces nest; without them a box holds the one token that follows, as in TeX. A last box that is
     never closed holds no answer: earlier ones do not count. Without any \\boxed, \\fbox counts.
@@ -88,7 +88,7 @@ class MathGrader:
         return ""  # an answer is read and never run
 
     def prepare(self, problem: Question) -> None:
-        """Nothing: a known answer is read in no time."""
+        """Do nothing: a known answer is read in no time."""
 
     def grade(self, problem: Question, completion: str) -> Verdict:
         """Grade a completion by its last box.
@@ -116,7 +116,7 @@ class MathGrader:
                 raise
 
     def _compare(self, gold: str, answer: str, question: str) -> str:
-        """Ask the worker, or another one where that has died; raise GraderDied if it dies of this."""
+        """Ask the worker, or another one if it has died; raise GraderDied if it dies of this."""
         if self._worker is None or not self._worker.lives:
             self._end()
             self._start()

@@ -63,7 +63,7 @@ def digest(items: list | tuple) -> Digest | None:
 
 
 def encode_output(value: Any) -> Any:
-    """`encode`, with a digest in place of a long list or tuple."""
+    """Return `encode` of the value, with a digest in place of a long list or tuple."""
     if type(value) in (list, tuple) and _size(value) > MANY and (short := digest(value)):
         return {"digest": short.blake2}
     return encode(value)

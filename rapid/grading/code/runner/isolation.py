@@ -115,22 +115,15 @@ class Divider:
         """Fork as `os.fork` does. The child is its namespace's first: all in it end with it."""
         if not self.works:
             return os.fork()
-        self._leave()
+        call("unshare", self.FLAGS)
         child = os.fork()
         if child:
-            self._return()
+            call("setns", self._home, self.FLAGS)
         return child
 
-    def _leave(self) -> None:
-        call("unshare", self.FLAGS)
-
-    def _return(self) -> None:
-        call("setns", self._home, self.FLAGS)
-
     def _there_and_back(self) -> None:
-        self._home = os.pidfd_open(os.getpid())
-        self._leave()
-        self._return()
+        call("unshare", self.FLAGS)
+        call("setns", os.pidfd_open(os.getpid()), self.FLAGS)
 
 
 def spare_user() -> int | None:

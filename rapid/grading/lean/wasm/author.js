@@ -38,7 +38,7 @@ class Author {
     this.restore = restore;
   }
 
-  /** `{why, messages, payload}`: `elaborated` and the export, or why there is none. */
+  /** Return `{why, messages, payload}`: `elaborated` and the export, or why there is none. */
   answer({ name, statement, proof }) {
     try {
       const { environment, messages } = this.elaborate(statement + proof);
@@ -77,7 +77,7 @@ function verdictOn(error) {
 const isTheorem = ({ kind, parts }) =>
   kind === 'Lean.Parser.Command.declaration' && parts[1].kind === 'Lean.Parser.Command.theorem';
 
-/** What a part of the syntax holds that a proof may not, in words; undefined if nothing. */
+/** Return what a part of the syntax holds that a proof may not, in words, if anything. */
 function forbiddenIn({ kind, parts, word }) {
   if (CODE.has(word)) return `uses ${word}`;
   const value = parts.slice(parts.findIndex((part) => part.word === ':=') + 1);
@@ -85,7 +85,7 @@ function forbiddenIn({ kind, parts, word }) {
   return parts.map(forbiddenIn).find(Boolean);
 }
 
-/** Whether nothing is left to evaluate: numbers, texts, `true`, `.all`, `.pos [1]`, `{x := 1}`. */
+/** Return whether there is nothing to evaluate: `1`, `true`, `.all`, `.pos [1]`, `{x := 1}`. */
 function isLiteral(node) {
   const { kind, word, parts, isName } = node;
   if (kind === null) return !isName || word === 'true' || word === 'false';

@@ -36,7 +36,7 @@ console.log = () => {}; // lean.js reports its progress here; stdout carries ans
 class Input {
   pending = Buffer.alloc(0);
 
-  /** The next line, or null at the end. */
+  /** Return the next line, or null at the end. */
   line() {
     for (;;) {
       const end = this.pending.indexOf(10);
@@ -70,7 +70,7 @@ function send(answer, payload = Buffer.alloc(0)) {
   for (let sent = 0; sent < message.length; ) sent += fs.writeSync(1, message, sent);
 }
 
-/** A Lean with `header` imported: from the image, or anew where there is none to be read. */
+/** Return a Lean with `header` imported: from the image, or anew where none can be read. */
 async function start(folder, path, scratch, header) {
   const program = readProgram(folder);
   try {
@@ -80,7 +80,7 @@ async function start(folder, path, scratch, header) {
   }
   const runtime = await Runtime.start(program);
   runtime.initialize();
-  const image = Image.of(runtime, Frontend.import(runtime, header).roots);
+  const image = Image.of(runtime, Frontend.import(runtime, header));
   try {
     image.write(path, scratch);
   } catch {
@@ -89,7 +89,7 @@ async function start(folder, path, scratch, header) {
   return load(program, image);
 }
 
-/** A Lean in the state of `image`, and what puts it back there. */
+/** Return a Lean in the state of `image`, and what puts it back there. */
 async function load(program, image) {
   const runtime = await Runtime.start(program);
   image.load(runtime);

@@ -86,13 +86,13 @@ class Exporter {
     this.lines.push([keyword, ...head, type, value, ...hints]);
   }
 
-  /** All that was written and, last, what it was written for: the bytes. */
+  /** Return the bytes of all that was written and, last, what it was written for. */
   finish(value) {
     this.lines.push(['proof', value]);
     return Buffer.from(this.lines.map((line) => JSON.stringify(line) + '\n').join(''));
   }
 
-  /** The reference of a node, written after its parts. A loop: terms are too deep to recurse. */
+  /** Write a node after its parts; return its reference. Terms are too deep to recurse. */
   reference(kind, root) {
     const written = this.written[kind];
     const pending = [root];
@@ -120,7 +120,7 @@ class Exporter {
     return this.next[kind]++;
   }
 
-  /** The first word of a node's line, and its fields with their kinds. */
+  /** Return the first word of a node's line, and its fields with their kinds. */
   parts(kind, node) {
     const { rt } = this;
     let op = this.op(kind, node);
@@ -142,7 +142,7 @@ class Exporter {
     return (kind === 'level' ? LEVELS : EXPRESSIONS)[constructor];
   }
 
-  /** An item of a line. */
+  /** Return an item of a line. */
   item(kind, object) {
     const { rt } = this;
     switch (kind) {

@@ -14,7 +14,10 @@ const FIRST_COMMAND = 'set_option autoImplicit false';
 const NONE = box(0);
 
 class Frontend {
-  /** Import the modules of `header` and elaborate its commands. Throws its first error. */
+  /**
+   * Import the modules of `header` and elaborate its commands. Return the roots of what they leave.
+   * Throw their first error.
+   */
   static import(runtime, header) {
     const frontend = new Frontend(runtime, {});
     const { x } = runtime;
@@ -31,20 +34,15 @@ class Frontend {
       const error = step.messages.find(isError);
       if (error) throw new Error(error.text);
     }
-    frontend.base = step.command;
-    return frontend;
+    return { options: frontend.options, noMessages: log, base: step.command };
   }
 
-  /** `roots` are the addresses of what an import leaves: see the getter. */
   constructor(runtime, { options, noMessages, base }) {
     this.rt = runtime;
     this.x = runtime.x;
     this.options = options; // Options
     this.noMessages = noMessages; // an empty MessageLog
     this.base = base; // the Command.State after the header
-  }
-  get roots() {
-    return { options: this.options, noMessages: this.noMessages, base: this.base };
   }
   get environment() {
     return this.rt.keptField(this.base, 0);
@@ -112,7 +110,7 @@ class Frontend {
     });
   }
 
-  /** The parser's context, and what it found of a header in `text`. */
+  /** Return the parser's context, and what it found of a header in `text`. */
   start(text) {
     const { rt, x } = this;
     const context = this.inputContext(text);
@@ -122,17 +120,17 @@ class Frontend {
     return { context, syntax: rt.keptField(parsed, 0), state, log };
   }
 
-  /** What `parse` and `runCommand` need for the first command of `text` after the header. */
+  /** Return what `parse` and `runCommand` need for the first command of `text`. */
   open(text) {
     const { context, state } = this.start(text);
     return [context, this.base, state];
   }
 
-  /** The syntax of the first command of `text`. */
+  /** Return the syntax of the first command of `text`. */
   syntax(text) {
     return this.tree(this.parse(...this.open(text)).syntax);
   }
-  /** A node as `{kind, parts}`, a leaf as `{kind: null, parts: [], word, isName}`. */
+  /** Return a node as `{kind, parts}`, a leaf as `{kind: null, parts: [], word, isName}`. */
   tree(syntax) {
     const { rt } = this;
     const part = (index) => rt.field(syntax, index);
@@ -156,7 +154,7 @@ class Frontend {
     return { ...step, isWhole: step.position === Buffer.byteLength(text) };
   }
 
-  /** The ConstantInfo of a name, or null. */
+  /** Return the ConstantInfo of a name, or null. */
   findConstant(environment, name) {
     const { rt, x } = this;
     const found = x.l_Lean_Environment_find_x3f(rt.share(environment), rt.share(name), 0);
@@ -165,14 +163,14 @@ class Frontend {
   kindOfConstant(constant) {
     return KIND[this.rt.tag(constant)] ?? 'recursor';
   }
-  /** The names of a constant's universe parameters. */
+  /** Return the names of a constant's universe parameters. */
   parametersOf(constant) {
     const head = this.rt.field(this.rt.field(constant, 0), 0);
     return this.rt.readList(this.rt.field(head, 1));
   }
   /**
-   * What a constant of the header is where it was declared. The library's modules carry theorems
-   * without proofs, so that they look like axioms.
+   * Return what a constant of the header is where it was declared. The library's modules carry
+   * theorems without proofs, so that they look like axioms.
    */
   originalKind(name, constant) {
     const { rt, x } = this;
@@ -180,7 +178,7 @@ class Frontend {
     return rt.isScalar(found) ? this.kindOfConstant(constant) : ORIGINAL[rt.field(found, 0) >>> 1];
   }
 
-  /** The header's environment as the kernel has it. */
+  /** Return the header's environment as the kernel has it. */
   kernel() {
     return this.x.lean_elab_environment_to_kernel_env(this.rt.share(this.environment));
   }

@@ -45,7 +45,7 @@ class Judge {
     this.goals = new Map(); // by statement: problems come up many times
   }
 
-  /** `{why, messages}` about the statement, or about the export given for it. */
+  /** Return `{why, messages}` about the statement, or about the export given for it. */
   answer({ name, statement }, given) {
     try {
       const goal = this.goal(name, statement);
@@ -108,7 +108,7 @@ class Judge {
     this.add(kernel, goal.name, declarationOf(rt, 'theorem', ...head));
   }
 
-  /** An export as terms: its constants, their keys, its last expression, the names it mentions. */
+  /** Return an export's constants, their keys, its last expression, the names it mentions. */
   read(bytes) {
     const constants = [];
     const replayer = new Replayer(this.lean.rt);
@@ -119,7 +119,7 @@ class Judge {
     return { constants, keys, root, mentioned: replayer.mentioned() };
   }
 
-  /** The environment with a constant added that the kernel accepts. */
+  /** Return the environment with a constant added; throw if the kernel refuses it. */
   add(kernel, name, declaration) {
     const { rt, x } = this.lean;
     const result = x.lean_add_decl(kernel, HEARTBEATS, rt.keep(declaration), NO_CANCELLING);

@@ -10,7 +10,7 @@
 const fs = require('node:fs');
 const { PAGE } = require('./runtime.js');
 
-/** The two stretches of memory beside the dead stack: [start, end) in bytes. */
+/** Return the two stretches of memory beside the dead stack: [start, end) in bytes. */
 function liveStretches({ stack, pointer, size }) {
   return [
     [0, stack.bottom],
@@ -19,7 +19,7 @@ function liveStretches({ stack, pointer, size }) {
 }
 
 class Image {
-  /** What `runtime` holds now; `roots` are the addresses to find things by. */
+  /** Return what `runtime` holds now; `roots` are the addresses to find things by. */
   static of(runtime, roots) {
     const pointer = runtime.x.emscripten_stack_get_current();
     const layout = { stack: runtime.stack, pointer, size: runtime.bytes.length };
@@ -66,7 +66,7 @@ class Image {
   }
 }
 
-/** The names of the functions that were put into the table since the start, in order. */
+/** Return the names of the functions put into the table since the start, in order. */
 function addedFunctions({ x, table, firstAddedFunction }) {
   const names = new Map();
   for (const name in x) if (typeof x[name] === 'function') names.set(x[name], name);

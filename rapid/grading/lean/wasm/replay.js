@@ -57,7 +57,7 @@ class Replayer {
     return this.proof;
   }
 
-  /** The names of constants that were mentioned, as components. */
+  /** Return the names of constants that were mentioned, as components. */
   mentioned() {
     return [...this.used].map((reference) => this.nameOf(reference));
   }
@@ -104,7 +104,7 @@ class Replayer {
     }
   }
 
-  /** What Lean's constructors take for an item. They consume one of its references. */
+  /** Return what Lean's constructors take for an item. They consume one of its references. */
   object(kind, item) {
     const { rt } = this;
     switch (kind) {
@@ -136,7 +136,10 @@ class Replayer {
         this.proof = parts[0];
         return undefined;
       case 'name':
-        this.components.push({ prefix: items[0], last: op === 'str' ? textOf(items[1]) : items[1] });
+        this.components.push({
+          prefix: items[0],
+          last: op === 'str' ? textOf(items[1]) : items[1],
+        });
         break;
       case 'level':
         this.depths.push(this.depth(op, items));
@@ -153,7 +156,7 @@ class Replayer {
     return depth;
   }
 
-  /** The object of a name, a level or an expression. */
+  /** Make a name, a level or an expression. */
   made(op, parts) {
     const { rt, x } = this;
     switch (op) {
@@ -181,8 +184,8 @@ class Replayer {
 }
 
 /**
- * A Declaration, for the kernel. Whatever it was, it is made as a safe one. It consumes its name,
- * the list of its universe parameters, its type and its value.
+ * Make a Declaration, for the kernel: a safe one, whatever it was. It consumes its name, the list
+ * of its universe parameters, its type and its value.
  */
 function declarationOf(rt, op, name, params, type, value, hint) {
   const { x } = rt;

@@ -19,10 +19,10 @@ const SYSROOT = '/sysroot'; // in Lean's own file system
 const MODULES = SYSROOT + '/lib/lean';
 const TAG = { string: 249, array: 246 };
 
-/** A small number, or the constructor of that index without fields. */
+/** Return a small number, or the constructor of that index without fields. */
 const box = (number) => (number << 1) | 1;
 
-/** What a Lean IO action failed with. */
+/** A Lean IO action failed. */
 class LeanError extends Error {}
 /** Lean tried what it may not: a file, a thread, the end of the process. */
 class Closed extends Error {}
@@ -53,7 +53,7 @@ function close(imports, isClosed) {
   }
 }
 
-/** The program in `folder`, for any number of runtimes. */
+/** Return the program in `folder`, for any number of runtimes. */
 function readProgram(folder) {
   return {
     source: fs.readFileSync(path.join(folder, 'lean.js'), 'utf8'),
@@ -88,7 +88,7 @@ function instantiate({ source, code, folder }) {
 }
 
 class Runtime {
-  /** An instance of `program`. Then either `initialize` it or load an image of one that was. */
+  /** Start `program`. Then either `initialize` it or load an image of one that was. */
   static async start(program) {
     return new Runtime(await instantiate(program), program.library);
   }
@@ -141,7 +141,7 @@ class Runtime {
   tag(object) {
     return this.bytes[object + 7];
   }
-  /** Which constructor of its type made this. */
+  /** Return which constructor of its type made this. */
   constructorOf(object) {
     return this.isScalar(object) ? object >>> 1 : this.tag(object);
   }
@@ -165,7 +165,7 @@ class Runtime {
     return this.keep(this.field(object, index));
   }
 
-  /** `use` of the address of a copy of `bytes`, with a zero behind them. */
+  /** Call `use` with the address of a copy of `bytes` that has a zero behind it. */
   withCopy(bytes, use) {
     const pointer = this.x.malloc(bytes.length + 1);
     if (pointer === 0) throw new Error('Lean has no memory left'); // 0 can be written to
@@ -175,7 +175,7 @@ class Runtime {
     this.x.free(pointer);
     return result;
   }
-  /** A string of exactly these characters, NUL among them. */
+  /** Make a string of exactly these characters, NUL among them. */
   makeString(text) {
     const bytes = Buffer.from(text, 'utf8');
     const characters = Array.from(text).length;
@@ -212,7 +212,7 @@ class Runtime {
     return Array.from(this.words.slice(start, start + this.field(object, 0)));
   }
 
-  /** The items of a List. */
+  /** Return the items of a List. */
   readList(object) {
     const items = [];
     for (; !this.isScalar(object); object = this.field(object, 1)) {
@@ -220,12 +220,12 @@ class Runtime {
     }
     return items;
   }
-  /** A List, which owns its items. */
+  /** Make a List, which owns its items. */
   makeList(items) {
     return items.reduceRight((rest, item) => this.makeObject(1, [item, rest]), box(0));
   }
 
-  /** A natural number: a small one as a number, another one in decimal digits. */
+  /** Return a natural number: a small one as a number, another one in decimal digits. */
   readNatural(object) {
     if (this.isScalar(object)) return object >>> 1;
     return this.readString(this.x.l_Nat_reprFast(this.keep(object)));
@@ -235,7 +235,7 @@ class Runtime {
     return this.keep(this.withCopy(Buffer.from(natural), (at) => this.x.lean_cstr_to_nat(at)));
   }
 
-  /** From the components of a name: texts and numbers. */
+  /** Make a name from its components: texts and numbers. */
   makeName(components) {
     return components.reduce((prefix, component) => {
       const name =
@@ -248,7 +248,7 @@ class Runtime {
   parseName(text) {
     return this.keep(this.x.l_String_toName(this.makeString(text)));
   }
-  /** The components of a name. */
+  /** Return the components of a name. */
   readName(name) {
     const components = [];
     for (; !this.isScalar(name); name = this.field(name, 0)) {
@@ -258,7 +258,7 @@ class Runtime {
     return components;
   }
 
-  /** The value of an IO result. Throws LeanError with the message of a failed one. */
+  /** Return the value of an IO result. Throw LeanError with the message of a failed one. */
   io(result, what) {
     if (this.isScalar(result)) return result;
     if (this.tag(result) !== 1) return this.field(result, 0);

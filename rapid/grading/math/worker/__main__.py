@@ -36,7 +36,9 @@ def main() -> None:
     with contextlib.suppress(ConnectionError), socket.socket(fileno=fd) as connection:
         connection.sendall(b"ready")
         for line in connection.makefile():
-            if child and child.has_ended():
+            if (
+                child and select.select([child.link], [], [], 0)[0]
+            ):  # unasked, it can only have ended
                 child = child.end() and None
             child = child or Child(connection, memory)
             reason = child.ask(line, connection)
@@ -60,10 +62,6 @@ class Child:
             serve(theirs)
             os._exit(0)
         theirs.close()
-
-    def has_ended(self) -> bool:
-        """Return whether it died unasked: it says nothing then, so only its end can be read."""
-        return bool(select.select([self.link], [], [], 0)[0])
 
     def ask(self, line: str, connection: socket.socket) -> str:
         """Return the reason; "" when the child ended, also because nobody waits any longer."""

@@ -34,7 +34,7 @@ def compare(gold: str, answer: str, question: str) -> str:
 
 
 def is_same(gold: str, answer: str, question: str) -> bool:
-    """Return whether an answer says what the known one says; raise Unreadable if it says nothing."""
+    """Return whether an answer says what the known one says; raise Unreadable if none."""
     if len(UNHEARD.findall(gold)) != len(UNHEARD.findall(answer)):
         return False
     expected, given = take_apart(gold), take_apart(answer)
@@ -197,7 +197,7 @@ def is_false(tree: Basic | MatrixBase) -> bool:
 
 
 def is_same_tree(gold: Basic, given: Basic, gold_braces: bool, braces: bool) -> bool:
-    """`verify`, and what it leaves open: order, repetition, small numbers, unsolvable equations."""
+    """Return `verify` of two expressions, by which order, repetition and precision count."""
     if isinstance(gold, COLLECTION) and isinstance(given, COLLECTION):
         if isinstance(gold, FiniteSet) != isinstance(given, FiniteSet):
             if gold_braces if isinstance(gold, FiniteSet) else braces:
