@@ -1,19 +1,67 @@
-"""What cannot be known before a run: how long completions are, and how many groups have a signal.
+"""What nobody knows before a run: how long completions are, and how many groups have a signal.
 
-Assumptions that a person can set, or measured in other runs. What follows from them for an algorithm
-is here too: which share of its groups is run, and what dynamic sampling draws anew.
+What a person sets counts first, then what runs showed, then what is usual: the defaults here.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
 
-from rapid.algorithms.names import parse
-from rapid.config.specs import TrainSpec
-from rapid.cost.lengths import Lengths
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gammainc, gammaincc
+
+from rapid.artifacts.files import BadInput
+from rapid.benchmarks import BENCHMARKS
+
+USUAL_LENGTH = 0.25  # mean tokens of a completion, as a share of the limit
+VERDICTS = {name: one.verdict_seconds for name, one in BENCHMARKS.items()}
+LEAST_SPREAD = 0.02  # below it, lengths are all alike
+
+
+class BadAssumption(BadInput):
+    """An assumption out of its range."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Lengths of completions in tokens: a gamma distribution, cut at the limit.
+
+    Args:
+        mean: after the cut.
+        spread: standard deviation over mean before the cut. With 0 all are alike; with 1 they are
+            memoryless, as if each token could be the last with the same probability.
+    """
+
+    mean: float
+    spread: float
+    limit: int
+
+    def longest(self, completions: float) -> float:
+        """Return the mean length of the longest of so many completions, one or more."""
+        if self.spread < LEAST_SPREAD or self.mean >= self.limit:
+            return self.mean
+        shorter = _distribution(self.mean, self.spread, self.limit)  # (limit,)
+        return float((1 - shorter ** max(1.0, completions)).sum())
+
+
+@cache
+def _distribution(mean: float, spread: float, limit: int) -> np.ndarray:
+    """Return the probabilities of lengths of at most 0.5, 1.5, ..., limit - 0.5 tokens."""
+    shape, at = spread**-2, np.arange(limit) + 0.5
+
+    def excess(scale: float) -> float:
+        return float(gammaincc(shape, at / scale).sum()) - mean
+
+    low, high = mean / shape / 4, mean / shape
+    while excess(high) < 0:
+        high *= 2
+    return gammainc(shape, at / brentq(excess, low, high))
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Of one model on one benchmark.
+    """What is expected of one model on one benchmark.
 
     Args:
         length: mean tokens of a completion.
@@ -25,45 +73,44 @@ class Expected:
     """
 
     length: float
-    spread: float
-    prompt: float
-    signal: float
-    rewarded: float
-    kept: float
+    spread: float = 1.0
+    prompt: float = 150.0
+    signal: float = 0.5
+    rewarded: float = 0.75
+    kept: float = 0.5
 
     def lengths(self, limit: int) -> Lengths:
+        """Return how long completions are with this limit."""
         return Lengths(min(self.length, limit), self.spread, limit)
 
+    def changed(self, given: Mapping[str, float], limit: int) -> "Expected":
+        """Return the same with what a person gave instead.
 
-@dataclass(frozen=True)
-class Round:
-    """One round of sampling groups for an optimizer step: how likely, and how many groups then."""
+        Args:
+            given: values of these fields; `length` as a share of the limit.
 
-    probability: float
-    groups: float
-
-
-def rounds(spec: TrainSpec, expected: Expected) -> list[Round]:
-    """The rounds in which a step's groups are sampled; only dynamic sampling has more than one.
-
-    Each round draws the groups that are still without signal, until none is or the rounds are over.
-    """
-    groups = spec.n_step / spec.training.group_size
-    count = parse(spec.run.algorithm).algorithm.rounds(spec.objective)
-    found = []
-    for number in range(count):
-        dead = (1 - expected.signal) ** number  # of one group, before this round
-        probability = 1 - (1 - dead) ** groups
-        if probability > 0:
-            found.append(Round(probability, groups * dead / probability))
-    return found
+        Raises:
+            BadAssumption: fewer groups have a reward than differ in their rewards.
+        """
+        values = asdict(self) | given
+        if "length" in given:
+            values["length"] *= limit
+        if "signal" in given and "rewarded" not in given:
+            values["rewarded"] = halfway(given["signal"])
+        if "rewarded" in given and given["rewarded"] < given.get("signal", 0.0):
+            raise BadAssumption(
+                f"--rewarded {given['rewarded']:g} is less than --signal {given['signal']:g}: "
+                "groups whose rewards differ have a reward; raise --rewarded"
+            )
+        values["signal"] = min(values["signal"], values["rewarded"])
+        return Expected(**values)
 
 
-def run_share(spec: TrainSpec, expected: Expected) -> float:
-    """Return the mean share of groups that may have a gradient. The others are not run."""
-    algorithm, objective = parse(spec.run.algorithm).algorithm, spec.objective
-    shares = {"unequal": expected.signal, "rewarded": expected.rewarded, "all": 1.0}
-    if (count := algorithm.rounds(objective)) > 1:
-        shares["unequal"] = 1 - (1 - expected.signal) ** count
-    first, later = (shares[algorithm.gradient_groups(objective, known)] for known in (True, False))
-    return first if first == later else (first + (spec.H - 1) * later) / spec.H
+def halfway(signal: float) -> float:
+    """Return the usual share of groups with a reward: half of those without signal are all right."""
+    return signal + (1 - signal) / 2
+
+
+def usual(limit: int) -> Expected:
+    """Return what is assumed of a benchmark with this limit of tokens."""
+    return Expected(USUAL_LENGTH * limit)

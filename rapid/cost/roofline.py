@@ -10,16 +10,66 @@ What share of a published rate is reached, and what a launch takes, are assumpti
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
 
-from rapid.cost.gpus import Gpu
-from rapid.cost.seconds import Seconds, grading_seconds
-from rapid.cost.sizes import Shape
-from rapid.cost.work import Sampling, Training, Work
+import yaml
 
-BYTES = {"bfloat16": 2, "float32": 4}
+from rapid.artifacts.files import BadInput
+from rapid.cost.expected import VERDICTS, Expected
+from rapid.cost.shapes import Shape
+from rapid.cost.work import BYTES, FORWARD, Sampling, Seconds, Work
+
+FILE = Path(__file__).with_name("gpus.yaml")
 ADAM_BYTES = 28  # read and written a parameter: gradient, master weight, two moments, weight
-BACKWARD = 2  # times a forward pass
+CUDA_CONTEXT = 1.5e9  # bytes of a process, with its libraries
+
+
+class UnknownGpu(BadInput):
+    """A GPU without published rates here."""
+
+
+@dataclass(frozen=True)
+class GpuRates:
+    """One GPU: bytes of memory, bytes a second of memory and of the link, operations a second."""
+
+    name: str
+    memory: float
+    bandwidth: float
+    bf16: float
+    fp32: float
+    link: float
+
+    def flops(self, precision: str) -> float:
+        """Return operations a second in a precision of params.yaml."""
+        return self.bf16 if precision == "bfloat16" else self.fp32
+
+
+@cache
+def gpus() -> dict[str, GpuRates]:
+    """Return all known GPUs by short name."""
+    units = 1e9, 1e9, 1e12, 1e12, 1e9  # of memory, bandwidth, bf16, fp32, link
+    rows = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return {
+        key: GpuRates(name, *(value * unit for value, unit in zip(values, units, strict=True)))
+        for key, (name, *values) in rows.items()
+    }
+
+
+def gpu(name: str) -> GpuRates:
+    """Return the GPU of a short name.
+
+    Raises:
+        UnknownGpu: there are no rates for it; the message says which there are.
+    """
+    try:
+        return gpus()[name.lower()]
+    except KeyError:
+        raise UnknownGpu(
+            f"--gpu {name}: no published rates for it; known: {', '.join(gpus())}. For another, "
+            f"measure: run a job on it and give its folder to --calibrate"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -37,82 +87,80 @@ class Efficiency:
     startup: float = 30.0  # imports, loading a model
     startup_vllm: float = 60.0  # building the engine
 
-    def describe(self) -> str:
-        return ", ".join(f"{one.name} {getattr(self, one.name):g}" for one in fields(self))
-
 
 @dataclass(frozen=True)
 class Roofline:
     """A GPU, the models' shapes, and the seconds of a verdict by benchmark."""
 
-    gpu: Gpu
+    gpu: GpuRates
     shapes: Mapping[str, Shape]
-    verdict: Mapping[str, float]
+    verdict: Mapping[str, float] = field(default_factory=lambda: VERDICTS)
     efficiency: Efficiency = Efficiency()
+    base_memory: float = CUDA_CONTEXT
+
+    @property
+    def memory(self) -> float:
+        """Bytes of memory of the GPU."""
+        return self.gpu.memory
+
+    def seen(self, benchmark: str, model: str) -> Expected | None:
+        """Return None: published rates say nothing of completions."""
 
     def seconds(self, work: Work) -> Seconds:
-        shape, rate = self.shapes[work.model], self.efficiency
-        sampling = sum(self._sampling(one, work, shape) for one in work.sampling)
-        vllm = work.sampler == "vllm" and bool(work.sampling)
-        backpropagation = other = 0.0
-        if work.training:
-            backpropagation = self._training(work.training, work, shape)
-            other = work.training.steps * rate.step + work.sampling_batches * rate.batch
-            if tokens := work.training.reference_tokens:
-                context = work.training.context
-                other += self._forward(tokens, work.training.steps, work, shape, context)
+        """Return the seconds of one job by phase."""
+        rate, vllm = self.efficiency, work.sampler == "vllm" and bool(work.sampling)
+        sampling = sum(self._sampling(one, work) for one in work.sampling)
+        other = work.steps * rate.step + work.batches * rate.batch
+        if work.reference_tokens:
+            other += self._forward(work, work.reference_tokens, work.steps, work.context)
         return Seconds(
             sampling=sampling,
-            grading=grading_seconds(work, self.verdict[work.benchmark], sampling),
-            backpropagation=backpropagation,
-            sync=work.sampling_batches * rate.sync * vllm,
+            grading=work.grading(self.verdict[work.benchmark], sampling),
+            backpropagation=self._training(work),
+            sync=work.batches * rate.sync * vllm,
             other=other,
             startup=work.loads * (rate.startup + rate.startup_vllm * vllm),
         )
 
     def notes(self) -> list[str]:
+        """Return what a reader should know of these rates, a sentence each."""
+        reached = ", ".join(f"{name} {value:g}" for name, value in asdict(self.efficiency).items())
         return [
             f"{self.gpu.name}: published {self.gpu.bandwidth / 1e9:g} GB/s, "
             f"{self.gpu.bf16 / 1e12:g} TFLOP/s in bfloat16 and {self.gpu.fp32 / 1e12:g} in float32, "
             f"{self.gpu.link / 1e9:g} GB/s between GPUs",
-            f"reached shares of these rates, and seconds: {self.efficiency.describe()}",
+            f"reached shares of these rates, and seconds: {reached}",
             "seconds of a verdict: " + ", ".join(f"{k} {v:g}" for k, v in self.verdict.items()),
         ]
 
-    def _sampling(self, one: Sampling, work: Work, shape: Shape) -> float:
-        size, rate = BYTES[work.precision], self.efficiency
-        split = work.processes if not work.training else 1  # a teacher is shared out over GPUs
+    def _sampling(self, one: Sampling, work: Work) -> float:
+        """Return the seconds of calls of the sampler."""
+        shape, size, rate = self.shapes[work.model], BYTES[work.precision], self.efficiency
+        split = 1 if work.steps else work.processes  # a teacher is shared out over GPUs
         rows = one.rows / one.steps  # sequences in a step, on average
-        cached = rows * (one.prompt + one.tokens / 2) * key_value_bytes(shape, size)
+        cached = rows * (work.prompt + work.length / 2) * shape.key_value_bytes(size)
         reading = (shape.multiplied * size + cached) / (self.gpu.bandwidth * rate.bandwidth)
         multiplying = 2 * shape.multiplied * rows / self._arithmetic(work)
         launching = rate.graph_step if work.sampler == "vllm" else shape.layers * rate.layer
-        prompts = max(1.0, one.completions / one.sharing) * one.prompt
-        prefill = self._forward(prompts, 1, work, shape, one.prompt / 2) / split
+        prompts = max(1.0, one.completions / work.group) * work.prompt
+        prefill = self._forward(work, prompts, 1, work.prompt / 2) / split
         return one.calls * (one.steps * (max(reading, multiplying) / split + launching) + prefill)
 
-    def _training(self, one: Training, work: Work, shape: Shape) -> float:
-        rate, size = self.efficiency, BYTES[work.precision]
-        both = (1 + BACKWARD) * self._forward(one.tokens, one.passes, work, shape, one.context)
-        again = self._forward(one.forward_tokens, one.forward_passes, work, shape, one.context)
+    def _training(self, work: Work) -> float:
+        """Return the seconds of passes and of optimizer steps."""
+        shape, rate = self.shapes[work.model], self.efficiency
+        both = self._forward(work, work.tokens, work.passes, work.context) / FORWARD
         share = shape.parameters / work.processes
         optimizer = ADAM_BYTES * share / (self.gpu.bandwidth * rate.bandwidth)
-        sent = 2 * size * (shape.parameters - share)  # gradients reduced, weights gathered
-        exchange = sent / (self.gpu.link * rate.link)
-        return both + again + one.steps * (optimizer + exchange)
+        sent = 2 * BYTES[work.precision] * (shape.parameters - share)  # gradients, then weights
+        return both + work.steps * (optimizer + sent / (self.gpu.link * rate.link))
 
-    def _forward(
-        self, tokens: float, passes: float, work: Work, shape: Shape, context: float
-    ) -> float:
-        """Seconds of forward passes with so many tokens in all."""
-        attention = 2 * shape.layers * shape.heads * shape.head_dim * context
+    def _forward(self, work: Work, tokens: float, passes: float, context: float) -> float:
+        """Return the seconds of forward passes whose tokens attend to `context` tokens each."""
+        shape = self.shapes[work.model]
+        attention = 2 * shape.layers * shape.query_width * context
         multiplying = 2 * (shape.multiplied + attention) * tokens / self._arithmetic(work)
         return max(multiplying, passes * shape.layers * self.efficiency.layer)
 
     def _arithmetic(self, work: Work) -> float:
         return self.gpu.flops(work.precision) * self.efficiency.arithmetic
-
-
-def key_value_bytes(shape: Shape, size: int) -> int:
-    """Of one token's keys and values in all layers, at so many bytes a number."""
-    return 2 * shape.layers * shape.kv_width * size
