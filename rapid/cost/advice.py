@@ -13,22 +13,14 @@ LARGEST = 16  # what the paper went to; more only where params.yaml does
 
 
 class Advice(NamedTuple):
-    """Advice on RAPID with one model on one benchmark.
-
-    Args:
-        runtimes: seconds by H: powers of two up to 16, or to the largest in params.yaml, as far as
-            there are prompts and memory for the inference batch.
-        H: the last whose doubling saved a tenth.
-        micro_batch: completions of full length that fit in a pass; None where memory is not known.
-        token_budget: padded tokens of such a pass.
-    """
+    """Advice on RAPID with one model on one benchmark."""
 
     benchmark: str
     model: str
-    runtimes: dict[int, float]
-    H: int
-    micro_batch: int | None
-    token_budget: int | None
+    runtimes: dict[int, float]  # seconds by H, as far as there are prompts and memory
+    H: int  # the last whose doubling saved a tenth
+    micro_batch: int | None  # completions of full length in a pass; None: memory is not known
+    token_budget: int | None  # padded tokens of such a pass
 
 
 def advise(plan: Plan) -> list[Advice]:

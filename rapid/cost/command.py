@@ -13,16 +13,12 @@ from rapid.artifacts.text import columns, duration, listing, size
 from rapid.config.params import load, read
 from rapid.config.specs import runs
 from rapid.cost.advice import Advice, advise
-from rapid.cost.estimates import Estimate, Plan, estimates, total, warnings
+from rapid.cost.estimates import Estimate, Plan, estimates, longest_chain, warnings
 from rapid.cost.expected import Expected, usual
 from rapid.cost.measured import FITTED, check, fit
 from rapid.cost.roofline import Roofline, gpu
 from rapid.cost.runs import read_runs
 from rapid.cost.shapes import shapes
-
-
-class BadOptions(BadInput):
-    """Options that contradict each other, or params.yaml."""
 
 
 def plan(args: argparse.Namespace) -> str:
@@ -36,12 +32,12 @@ def plan(args: argparse.Namespace) -> str:
     names = [field.name for field in fields(Expected)]
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if unknown := [name for name in verdicts if name not in params.benchmarks]:
-        raise BadOptions(
+        raise BadInput(
             f"--verdict-seconds {unknown[0]}=...: no such benchmark; benchmarks: "
             f"{', '.join(params.benchmarks)}"
         )
     if args.check and args.gpu:
-        raise BadOptions("--check compares with runs on disk: give --calibrate, not --gpu")
+        raise BadInput("--check compares with runs on disk: give --calibrate, not --gpu")
     if args.gpu:
         machine = Roofline(gpu(args.gpu), known)
         compute = params.compute.model_copy(update={"device": "gpu"})
@@ -61,21 +57,24 @@ def plan(args: argparse.Namespace) -> str:
 def plan_text(plan: Plan, capacity: int) -> str:
     """Return the plan for so many GPUs or cores as text: jobs, totals, and what it rests on."""
     found = estimates(plan)
-    unit, whole = "GPU" if plan.on_gpus else "core", total(found, capacity)
+    unit = "GPU" if plan.on_gpus else "core"
+    work, chain = sum(one.unit_seconds for one in found), longest_chain(found)
+    wall = max(work / capacity, chain)  # a bound from below: jobs are packed perfectly
+    disk = size(sum(one.disk for one in found))
     most = max((one.memory for one in found if one.memory), default=0.0)
     stages = Counter()
     for one in found:
         stages[one.job.stage] += one.unit_seconds
-    shares = [f"{name} {seconds / whole.work:.0%}" for name, seconds in stages.items()]
+    shares = [f"{name} {seconds / work:.0%}" for name, seconds in stages.items()]
     heads = ["benchmark", "model", "job", "jobs", "time each", f"{unit}-hours", "memory", "disk"]
     return "\n".join(
         [
             *columns([heads, *rows(found)], left=3),
             "",
-            f"{len(found)} jobs: {whole.work / 3600:.2f} {unit}-hours, {size(whole.disk)} on disk "
+            f"{len(found)} jobs: {work / 3600:.2f} {unit}-hours, {disk} on disk "
             f"(DVC's cache holds a copy), at most {size(most)} of memory a process",
-            f"on {capacity} {unit}(s): {duration(whole.wall)} of wall-clock time; the longest chain "
-            f"of jobs takes {duration(whole.longest_chain)}",
+            f"on {capacity} {unit}(s): {duration(wall)} of wall-clock time; the longest chain "
+            f"of jobs takes {duration(chain)}",
             f"of the work: {', '.join(shares)}",
             *_part("Will not work as planned", warnings(plan, found, capacity)),
             *_part("RAPID's H and passes", [_advice(one) for one in advise(plan)]),

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -33,17 +32,12 @@ TOKEN_BYTES = 50  # of a saved tokenizer, a token
 
 @dataclass(frozen=True)
 class Plan:
-    """What jobs run on, and what is expected of them.
-
-    Args:
-        given: what a person expects, see `Expected.changed`.
-        memory: bytes of a GPU, or that a process may have; None where it is not known.
-    """
+    """What jobs run on, and what is expected of them."""
 
     params: Params
     machine: Measured | Roofline
-    given: Mapping[str, float]
-    memory: float | None = None
+    given: Mapping[str, float]  # what a person expects, see `Expected.changed`
+    memory: float | None = None  # bytes of a GPU, or that a process may have, where it is known
 
     @property
     def on_gpus(self) -> bool:
@@ -67,19 +61,18 @@ class Plan:
     def held(self, spec: BaseModel) -> Memory:
         """Return the memory of a job that computes with a model."""
         benchmark, model = subject(spec)
-        expected = self.expect(benchmark or spec.params.benchmarks[0], model)
-        return job_memory(spec, self.machine.shapes[model], expected)
+        return job_memory(spec, self.machine.shapes[model], self.expect(benchmark, model))
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """One job. `units` are GPUs or cores; memory is of one process, in bytes, None where small."""
+    """The cost of one job."""
 
     job: Job
     seconds: Seconds
-    units: int
-    memory: float | None
-    disk: float
+    units: int  # GPUs or cores
+    memory: float | None  # bytes of one process, where it computes with a model
+    disk: float  # bytes
 
     @property
     def unit_seconds(self) -> float:
@@ -89,22 +82,12 @@ class Estimate:
     @property
     def key(self) -> tuple[str, str, str]:
         """Benchmark and model, "" where there is none, and the run's algorithm or the stage."""
-        spec = self.job.spec
-        if isinstance(spec, TrainSpec):
-            return *subject(spec), spec.run.algorithm
-        if isinstance(spec, FetchSpec):
-            return *subject(spec), "fetch"
-        names = {"data": "prepare", "models": "make"}
-        return *subject(spec), names.get(self.job.stage, self.job.stage)
-
-
-class Total(NamedTuple):
-    """Seconds of all jobs. `wall` is at least the longest chain, and at least work over units."""
-
-    work: float
-    longest_chain: float
-    wall: float
-    disk: float
+        spec, stage = self.job.spec, self.job.stage
+        benchmark, model = subject(spec)
+        if stage == "models":
+            return "", model, "fetch" if isinstance(spec, FetchSpec) else "make"
+        name = spec.run.algorithm if stage == "train" else stage.replace("data", "prepare")
+        return benchmark, model, name
 
 
 def estimates(plan: Plan) -> list[Estimate]:
@@ -118,7 +101,7 @@ def _estimate(plan: Plan, job: Job) -> Estimate:
         work = plan.work(spec)
         units = max(1, gpus(spec)) if plan.on_gpus else cores(spec)
         memory = plan.machine.base_memory + plan.held(spec).total
-        disk = _disk(spec, work, shapes[work.model], plan)
+        disk = _disk(spec, work, shapes[subject(spec)[1]], plan)
         return Estimate(job, plan.machine.seconds(work), units, memory, disk)
     seconds, disk = SMALL.get(job.stage, 0.0), 0.0
     if isinstance(spec, FetchSpec):
@@ -145,16 +128,6 @@ def _disk(spec: BaseModel, work: Work, shape: Shape, plan: Plan) -> float:
 def _saved(shape: Shape, precision: str) -> float:
     """Return bytes of a saved model: its weights, and a few MB of tokenizer."""
     return shape.parameters * BYTES[precision] + TOKEN_BYTES * shape.vocabulary
-
-
-def total(found: list[Estimate], capacity: int) -> Total:
-    """Return the cost of all jobs, side by side on so many GPUs or cores.
-
-    It is a bound from below: it packs jobs perfectly, but is not faster than the longest chain of
-    jobs each of which needs the one before.
-    """
-    work, chain = sum(one.unit_seconds for one in found), longest_chain(found)
-    return Total(work, chain, max(work / capacity, chain), sum(one.disk for one in found))
 
 
 def longest_chain(found: list[Estimate]) -> float:

@@ -19,22 +19,16 @@ VERDICTS = {name: one.verdict_seconds for name, one in BENCHMARKS.items()}
 LEAST_SPREAD = 0.02  # below it, lengths are all alike
 
 
-class BadAssumption(BadInput):
-    """An assumption out of its range."""
-
-
 @dataclass(frozen=True)
 class Lengths:
     """Lengths of completions in tokens: a gamma distribution, cut at the limit.
 
-    Args:
-        mean: after the cut.
-        spread: standard deviation over mean before the cut. With 0 all are alike; with 1 they are
-            memoryless, as if each token could be the last with the same probability.
+    With a spread of 0 all are alike. With 1 they are memoryless, as if each token could be the last
+    with the same probability.
     """
 
-    mean: float
-    spread: float
+    mean: float  # after the cut
+    spread: float  # standard deviation over mean, before the cut
     limit: int
 
     def longest(self, completions: float) -> float:
@@ -61,23 +55,14 @@ def _distribution(mean: float, spread: float, limit: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is expected of one model on one benchmark.
+    """What is expected of one model on one benchmark; the defaults are usual."""
 
-    Args:
-        length: mean tokens of a completion.
-        spread: of lengths, see `Lengths`.
-        prompt: mean tokens of a prompt.
-        signal: share of groups whose rewards differ.
-        rewarded: share of groups with any reward; at least `signal`.
-        kept: share of the teacher's completions that are correct.
-    """
-
-    length: float
-    spread: float = 1.0
-    prompt: float = 150.0
-    signal: float = 0.5
-    rewarded: float = 0.75
-    kept: float = 0.5
+    length: float  # mean tokens of a completion
+    spread: float = 1.0  # of lengths, see `Lengths`
+    prompt: float = 150.0  # mean tokens of a prompt
+    signal: float = 0.5  # share of groups whose rewards differ
+    rewarded: float = 0.75  # share of groups with any reward; at least `signal`
+    kept: float = 0.5  # share of the teacher's completions that are correct
 
     def lengths(self, limit: int) -> Lengths:
         """Return how long completions are with this limit."""
@@ -90,7 +75,7 @@ class Expected:
             given: values of these fields; `length` as a share of the limit.
 
         Raises:
-            BadAssumption: fewer groups have a reward than differ in their rewards.
+            BadInput: fewer groups have a reward than differ in their rewards.
         """
         values = asdict(self) | given
         if "length" in given:
@@ -98,7 +83,7 @@ class Expected:
         if "signal" in given and "rewarded" not in given:
             values["rewarded"] = halfway(given["signal"])
         if "rewarded" in given and given["rewarded"] < given.get("signal", 0.0):
-            raise BadAssumption(
+            raise BadInput(
                 f"--rewarded {given['rewarded']:g} is less than --signal {given['signal']:g}: "
                 "groups whose rewards differ have a reward; raise --rewarded"
             )

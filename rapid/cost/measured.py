@@ -23,11 +23,12 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from rapid.algorithms import IMITATING, PLAIN, RAPID
+from rapid.artifacts.files import BadInput
 from rapid.cost.expected import VERDICTS, Expected, halfway
 from rapid.cost.memory import job_memory
-from rapid.cost.runs import NoRuns, Observed
+from rapid.cost.runs import Observed
 from rapid.cost.shapes import Shape
-from rapid.cost.work import FORWARD, Seconds, Work, train_work
+from rapid.cost.work import FORWARD, Seconds, Work, subject, train_work
 
 FAR = 2  # times another's size: no longer as fast
 FITTED = (PLAIN.name, RAPID.at(4), IMITATING.name)  # by `check`, of the first seed
@@ -36,28 +37,21 @@ COUNTS = ("decoding_steps", "rows", "batches", "steps", "tokens", "reference_tok
 
 @dataclass(frozen=True)
 class Measured:
-    """The rates of a machine, and what was seen in the runs.
-
-    Args:
-        runs: how many there were.
-        rates: seconds of each counted thing, by model and phase.
-        verdict, startup: seconds by benchmark.
-        expected: by benchmark and model.
-        base_memory: resident bytes of a process besides what its model's size explains.
-    """
+    """The rates of a machine, and what was seen in the runs."""
 
     hardware: str
-    runs: int
-    rates: Mapping[str, Mapping[str, Mapping[str, float]]]
+    runs: int  # how many
+    rates: Mapping[str, Mapping[str, Mapping[str, float]]]  # by model, phase and count
     shapes: Mapping[str, Shape]
-    verdict: Mapping[str, float]
-    startup: Mapping[str, float]
-    expected: Mapping[tuple[str, str], Expected]
-    base_memory: float
+    verdict: Mapping[str, float]  # seconds by benchmark
+    startup: Mapping[str, float]  # seconds by benchmark
+    expected: Mapping[tuple[str, str], Expected]  # by benchmark and model
+    base_memory: float  # resident bytes of a process besides what its model explains
 
     def seconds(self, work: Work) -> Seconds:
         """Return the seconds of one job by phase."""
-        phases = self.rates[self.nearest(work.model)]
+        benchmark, model = subject(work.spec)
+        phases = self.rates[self.nearest(model)]
 
         def spent(phase: str) -> float:
             return sum(rate * getattr(work, count) for count, rate in phases[phase].items())
@@ -65,11 +59,11 @@ class Measured:
         sampling, startup = spent("sampling"), self.startup
         return Seconds(
             sampling=sampling,
-            grading=work.grading(self.verdict[work.benchmark], sampling),
+            grading=work.grading(self.verdict[benchmark], sampling),
             backpropagation=spent("imitation" if work.imitates else "backpropagation"),
             sync=spent("sync"),
             other=0.0 if work.imitates else spent("other"),
-            startup=work.loads * startup.get(work.benchmark, fmean(startup.values())),
+            startup=work.loads * startup.get(benchmark, fmean(startup.values())),
         )
 
     def nearest(self, model: str) -> str:
@@ -110,7 +104,7 @@ def fit(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected) 
         usual: what is assumed of anything that the runs do not show; prompts' lengths among it.
 
     Raises:
-        NoRuns: there is no RL run among them.
+        BadInput: there is no RL run among them.
     """
     keys = dict.fromkeys((one.summary.benchmark, one.summary.model) for one in observed)
     expected = {
@@ -125,7 +119,7 @@ def fit(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected) 
         if not of_model.imitates.all()
     }
     if not rates:
-        raise NoRuns("no RL run among those to calibrate with: sampling was not measured")
+        raise BadInput("no RL run among those to calibrate with: sampling was not measured")
     return Measured(
         hardware=observed[0].summary.hardware,
         runs=len(observed),
@@ -242,7 +236,7 @@ def check(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected
         A row for each run: benchmark, model, algorithm; seconds predicted and measured.
 
     Raises:
-        NoRuns: there are none to fit on, or none left to predict.
+        BadInput: there are none to fit on, or none left to predict.
     """
     first = min(one.summary.seed for one in observed)
     own, others = [], []
@@ -250,7 +244,7 @@ def check(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected
         fitted = one.summary.seed == first and one.summary.algorithm in FITTED
         (own if fitted else others).append(one)
     if not own or not others:
-        raise NoRuns(
+        raise BadInput(
             f"--check fits on {', '.join(FITTED)} of seed {first} and predicts the others: there "
             f"are {len(own)} of these and {len(others)} others; run more (snakemake all_train)"
         )

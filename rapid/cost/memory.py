@@ -24,21 +24,13 @@ USABLE = 0.92  # share of a GPU's memory: fragments and other users take the res
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one process of a job, without its libraries.
+    """Bytes of one process of a job, without its libraries."""
 
-    Args:
-        state: what stays: weights, gradients, Adam's state.
-        head: a chunk of logits in training.
-        completion: activations of one completion of a pass, at full length.
-        completions: of the largest pass.
-        sampling: keys and values of what is sampled at a time, and transformers' logits.
-    """
-
-    state: float
-    head: float = 0.0
-    completion: float = 0.0
-    completions: int = 0
-    sampling: float = 0.0
+    state: float  # what stays: weights, gradients, Adam's state
+    head: float = 0.0  # a chunk of logits in training
+    completion: float = 0.0  # activations of one completion of a pass, at full length
+    completions: int = 0  # of the largest pass
+    sampling: float = 0.0  # keys and values of what is sampled at a time, and logits
 
     @property
     def total(self) -> float:

@@ -19,27 +19,23 @@ import yaml
 from rapid.artifacts.files import BadInput
 from rapid.cost.expected import VERDICTS, Expected
 from rapid.cost.shapes import Shape
-from rapid.cost.work import BYTES, FORWARD, Sampling, Seconds, Work
+from rapid.cost.work import BYTES, FORWARD, Seconds, Work, precision, processes, subject
 
 FILE = Path(__file__).with_name("gpus.yaml")
 ADAM_BYTES = 28  # read and written a parameter: gradient, master weight, two moments, weight
 CUDA_CONTEXT = 1.5e9  # bytes of a process, with its libraries
 
 
-class UnknownGpu(BadInput):
-    """A GPU without published rates here."""
-
-
 @dataclass(frozen=True)
 class GpuRates:
-    """One GPU: bytes of memory, bytes a second of memory and of the link, operations a second."""
+    """The published rates of one GPU."""
 
     name: str
-    memory: float
-    bandwidth: float
-    bf16: float
+    memory: float  # bytes
+    bandwidth: float  # bytes a second of memory
+    bf16: float  # operations a second
     fp32: float
-    link: float
+    link: float  # bytes a second to another GPU of the server
 
     def flops(self, precision: str) -> float:
         """Return operations a second in a precision of params.yaml."""
@@ -61,12 +57,12 @@ def gpu(name: str) -> GpuRates:
     """Return the GPU of a short name.
 
     Raises:
-        UnknownGpu: there are no rates for it; the message says which there are.
+        BadInput: there are no rates for it; the message says which there are.
     """
     try:
         return gpus()[name.lower()]
     except KeyError:
-        raise UnknownGpu(
+        raise BadInput(
             f"--gpu {name}: no published rates for it; known: {', '.join(gpus())}. For another, "
             f"measure: run a job on it and give its folder to --calibrate"
         ) from None
@@ -108,17 +104,42 @@ class Roofline:
 
     def seconds(self, work: Work) -> Seconds:
         """Return the seconds of one job by phase."""
-        rate, vllm = self.efficiency, work.sampler == "vllm" and bool(work.sampling)
-        sampling = sum(self._sampling(one, work) for one in work.sampling)
-        other = work.steps * rate.step + work.batches * rate.batch
+        spec, rate = work.spec, self.efficiency
+        benchmark, model = subject(spec)
+        shape, size, count = self.shapes[model], BYTES[precision(spec)], processes(spec)
+        flops = self.gpu.flops(precision(spec)) * rate.arithmetic
+        bandwidth, link = self.gpu.bandwidth * rate.bandwidth, self.gpu.link * rate.link
+        layers = shape.layers * rate.layer
+        vllm = work.calls > 0 and spec.compute.sampler == "vllm"
+
+        def forward(tokens: float, passes: float, context: float) -> float:
+            """Return the seconds of passes whose tokens attend to `context` tokens each."""
+            attention = 2 * shape.layers * shape.query_width * context
+            return max(2 * (shape.multiplied + attention) * tokens / flops, passes * layers)
+
+        sampling = reference = 0.0
+        if work.calls:
+            rows = work.rows / work.decoding_steps  # sequences in a step, on average
+            cached = rows * work.context * shape.key_value_bytes(size)
+            reading = (shape.multiplied * size + cached) / bandwidth
+            computing = max(reading, 2 * shape.multiplied * rows / flops)
+            prompts = max(work.calls, work.completions / work.group) * work.prompt
+            prefill = forward(prompts, work.calls, work.prompt / 2)
+            split = 1 if work.steps else count  # a teacher is shared out over GPUs
+            launching = rate.graph_step if vllm else layers
+            sampling = work.decoding_steps * (computing / split + launching) + prefill / split
         if work.reference_tokens:
-            other += self._forward(work, work.reference_tokens, work.steps, work.context)
+            reference = forward(work.reference_tokens, work.steps, work.context)
+        share = shape.parameters / count
+        sent = 2 * size * (shape.parameters - share)  # gradients, then weights
+        optimizer = ADAM_BYTES * share / bandwidth + sent / link
         return Seconds(
             sampling=sampling,
-            grading=work.grading(self.verdict[work.benchmark], sampling),
-            backpropagation=self._training(work),
+            grading=work.grading(self.verdict[benchmark], sampling),
+            backpropagation=forward(work.tokens, work.passes, work.context) / FORWARD
+            + work.steps * optimizer,
             sync=work.batches * rate.sync * vllm,
-            other=other,
+            other=work.steps * rate.step + work.batches * rate.batch + reference,
             startup=work.loads * (rate.startup + rate.startup_vllm * vllm),
         )
 
@@ -132,35 +153,3 @@ class Roofline:
             f"reached shares of these rates, and seconds: {reached}",
             "seconds of a verdict: " + ", ".join(f"{k} {v:g}" for k, v in self.verdict.items()),
         ]
-
-    def _sampling(self, one: Sampling, work: Work) -> float:
-        """Return the seconds of calls of the sampler."""
-        shape, size, rate = self.shapes[work.model], BYTES[work.precision], self.efficiency
-        split = 1 if work.steps else work.processes  # a teacher is shared out over GPUs
-        rows = one.rows / one.steps  # sequences in a step, on average
-        cached = rows * (work.prompt + work.length / 2) * shape.key_value_bytes(size)
-        reading = (shape.multiplied * size + cached) / (self.gpu.bandwidth * rate.bandwidth)
-        multiplying = 2 * shape.multiplied * rows / self._arithmetic(work)
-        launching = rate.graph_step if work.sampler == "vllm" else shape.layers * rate.layer
-        prompts = max(1.0, one.completions / work.group) * work.prompt
-        prefill = self._forward(work, prompts, 1, work.prompt / 2) / split
-        return one.calls * (one.steps * (max(reading, multiplying) / split + launching) + prefill)
-
-    def _training(self, work: Work) -> float:
-        """Return the seconds of passes and of optimizer steps."""
-        shape, rate = self.shapes[work.model], self.efficiency
-        both = self._forward(work, work.tokens, work.passes, work.context) / FORWARD
-        share = shape.parameters / work.processes
-        optimizer = ADAM_BYTES * share / (self.gpu.bandwidth * rate.bandwidth)
-        sent = 2 * BYTES[work.precision] * (shape.parameters - share)  # gradients, then weights
-        return both + work.steps * (optimizer + sent / (self.gpu.link * rate.link))
-
-    def _forward(self, work: Work, tokens: float, passes: float, context: float) -> float:
-        """Return the seconds of forward passes whose tokens attend to `context` tokens each."""
-        shape = self.shapes[work.model]
-        attention = 2 * shape.layers * shape.query_width * context
-        multiplying = 2 * (shape.multiplied + attention) * tokens / self._arithmetic(work)
-        return max(multiplying, passes * shape.layers * self.efficiency.layer)
-
-    def _arithmetic(self, work: Work) -> float:
-        return self.gpu.flops(work.precision) * self.efficiency.arithmetic

@@ -17,10 +17,6 @@ from rapid.cost.expected import Expected
 from rapid.cost.work import Work, train_work
 
 
-class NoRuns(BadInput):
-    """Nothing to calibrate with."""
-
-
 @dataclass(frozen=True)
 class Observed:
     """One run: what it was told to do, and what it measured."""
@@ -70,25 +66,25 @@ def read_runs(folder: Path, params: Params) -> list[Observed]:
     What a run was told is in its manifest; keys that an older manifest lacks are as in params.yaml.
 
     Raises:
-        NoRuns: there is none, or they were made on more than one machine.
+        BadInput: there is none, or they were made on more than one machine.
     """
     found = []
     for path in sorted(folder.rglob("summary.json")):
         try:
             summary = RunSummary.model_validate_json(path.read_text(encoding="utf-8"))
         except ValidationError as error:
-            raise NoRuns(f"{path}: not a run's summary: {error.errors()[0]['msg']}") from None
+            raise BadInput(f"{path}: not a run's summary: {error.errors()[0]['msg']}") from None
         known = summary.benchmark in params.benchmarks and summary.model in params.models
         if summary.runtime and known:
             steps = list(read_jsonl(path.with_name("steps.jsonl"), StepRecord))
             found.append(Observed(_spec(summary, path.parent, params), summary, steps))
     if not found:
-        raise NoRuns(
+        raise BadInput(
             f"--calibrate {folder}: no run with a runtime, of the models and benchmarks in "
             "params.yaml; make some (snakemake all_train), or name a GPU: --gpu a6000"
         )
     if len(machines := {one.summary.hardware for one in found}) > 1:
-        raise NoRuns(
+        raise BadInput(
             f"--calibrate {folder}: runs of {len(machines)} machines "
             f"({'; '.join(sorted(machines))}); give a folder with the runs of one"
         )

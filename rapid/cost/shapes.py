@@ -17,10 +17,6 @@ FILE = Path(__file__).with_name("models.yaml")
 WIDENING = 3  # of the feed-forward layers of models that the pipeline makes
 
 
-class UnknownSize(BadInput):
-    """A model whose shape cannot be told."""
-
-
 @dataclass(frozen=True)
 class Shape:
     """A decoder's sizes. Attention is grouped-query, feed-forward layers are gated."""
@@ -75,10 +71,10 @@ def shapes(params: Params, configs: Mapping[str, Path]) -> dict[str, Shape]:
         configs: config.json of models whose sources do not tell their shape.
 
     Raises:
-        UnknownSize: a model's shape cannot be told; the message says how to give it.
+        BadInput: a model's shape cannot be told; the message says how to give it.
     """
     if unknown := [name for name in configs if name not in params.models]:
-        raise UnknownSize(
+        raise BadInput(
             f"--config {unknown[0]}=...: no such model; models: {', '.join(params.models)}"
         )
     vocabulary = params.pretraining.vocabulary
@@ -92,7 +88,7 @@ def from_config(path: Path) -> Shape:
     """Return the shape in a config.json as transformers writes it.
 
     Raises:
-        UnknownSize: it lacks a size.
+        BadInput: it lacks a size.
     """
     values = json.loads(path.read_text(encoding="utf-8"))
     values = values.get("text_config", values)
@@ -109,7 +105,7 @@ def from_config(path: Path) -> Shape:
             tied=values.get("tie_word_embeddings", True),
         )
     except KeyError as missing:
-        raise UnknownSize(
+        raise BadInput(
             f"{path}: {missing.args[0]} is missing: not the config.json of a text model"
         ) from None
 
@@ -135,7 +131,7 @@ def _shape(name: str, model: AnyModel, vocabulary: int) -> Shape:
     for known, shape in published().items():
         if known.lower() in last:
             return shape
-    raise UnknownSize(
+    raise BadInput(
         f"models.{name}: the size of {model.source!r} is not known; known: "
         f"{', '.join(published())}, and folders with a config.json. Give its config.json: "
         f"--config {name}=FILE"

@@ -3,9 +3,11 @@
 Counts are of the busiest process. Where completions or groups are random, they are means.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, sqrt
+from statistics import fmean
 from typing import NamedTuple
 
 from pydantic import BaseModel
@@ -21,22 +23,6 @@ IN_FLIGHT = 256  # sequences that vLLM works on at a time
 FORWARD = 1 / 3  # of the seconds of a forward and backward pass
 
 Expect = Callable[[str, str], Expected]  # of a benchmark and a model
-
-
-class Sampling(NamedTuple):
-    """Calls of the sampler, all alike.
-
-    Args:
-        calls: one after another.
-        completions: of a call.
-        steps: decoding steps of a call.
-        rows: sequences computed, summed over the steps of a call.
-    """
-
-    calls: float
-    completions: float
-    steps: float
-    rows: float
 
 
 class Seconds(NamedTuple):
@@ -62,54 +48,29 @@ class Seconds(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """One job.
+    """What one job does."""
 
-    Args:
-        model: whose weights it computes with.
-        prompt, length: mean tokens of a prompt and of a completion.
-        group: completions of one prompt that are sampled together.
-        graders: cores that grade.
-        loads: how often it loads a model.
-        batches: inference batches.
-        imitates: supervised, not RL: another loop.
-        steps: optimizer steps.
-        passes, tokens: forward and backward passes and their tokens, prompts and padding included;
-            a forward pass alone counts `FORWARD`.
-        reference_tokens: of the reference model's forward passes.
-    """
-
-    model: str
-    benchmark: str
-    precision: str = "float32"
-    sampler: str = "transformers"
-    processes: int = 1
-    prompt: float = 0.0
-    length: float = 0.0
-    group: int = 1
-    graders: int = 1
-    loads: int = 1
-    sampling: tuple[Sampling, ...] = ()
-    batches: float = 0.0
-    imitates: bool = False
-    steps: float = 0.0
-    passes: float = 0.0
-    tokens: float = 0.0
-    reference_tokens: float = 0.0
+    spec: BaseModel
+    prompt: float  # mean tokens of a prompt
+    length: float  # mean tokens of a completion
+    # Sampling.
+    loads: int = 1  # of a model
+    group: int = 1  # completions of one prompt that are sampled together
+    calls: float = 0.0  # of the sampler, one after another
+    completions: float = 0.0  # each is graded
+    decoding_steps: float = 0.0  # of all calls
+    rows: float = 0.0  # sequences computed, summed over decoding steps
+    batches: float = 0.0  # inference batches
+    # Training. A forward pass without backward counts `FORWARD`.
+    steps: float = 0.0  # of the optimizer
+    passes: float = 0.0  # forward and backward
+    tokens: float = 0.0  # of these, prompts and padding included
+    reference_tokens: float = 0.0  # of the reference model's forward passes
 
     @property
-    def completions(self) -> float:
-        """Completions that one process samples; each is graded."""
-        return sum(one.calls * one.completions for one in self.sampling)
-
-    @property
-    def decoding_steps(self) -> float:
-        """Decoding steps of all calls of the sampler."""
-        return sum(one.calls * one.steps for one in self.sampling)
-
-    @property
-    def rows(self) -> float:
-        """Sequences computed, summed over all decoding steps."""
-        return sum(one.calls * one.rows for one in self.sampling)
+    def imitates(self) -> bool:
+        """Whether it trains on demonstrations, which is another loop than RL."""
+        return self.steps > 0 and not self.completions
 
     @property
     def context(self) -> float:
@@ -117,22 +78,24 @@ class Work:
         return self.prompt + self.length / 2
 
     def grading(self, verdict: float, sampling: float) -> float:
-        """Return the seconds that grading adds to those of sampling.
+        """Return the seconds that verdicts of so many seconds add to those of sampling.
 
-        A job with several cores grades while it samples with transformers.
-
-        Args:
-            verdict: seconds of one.
+        An RL run with several cores grades while it samples with transformers.
         """
         seconds = verdict * self.completions
-        streamed = self.graders > 1 and self.sampler == "transformers"
-        return max(0.0, seconds - sampling) if streamed else seconds
+        streams = self.steps and self.completions and self.spec.compute.threads > 1
+        if streams and self.spec.compute.sampler == "transformers":
+            return max(0.0, seconds - sampling)
+        return seconds
 
 
 def subject(spec: BaseModel) -> tuple[str, str]:
     """Return the benchmark and the model of a job, "" where it has none."""
-    if isinstance(spec, DistillSpec):
-        return spec.benchmark, spec.teacher
+    match spec:
+        case DistillSpec():
+            return spec.benchmark, spec.teacher
+        case PretrainSpec():
+            return spec.params.benchmarks[0], spec.model
     named = getattr(spec, "run", spec)
     return getattr(named, "benchmark", ""), getattr(named, "model", "")
 
@@ -189,9 +152,7 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     if spec.training is None:
         longest = lengths.longest(spec.objective.micro_batch)
         tokens = steps * spec.objective.batch * (expected.prompt + longest)
-        return _work(
-            spec, expected, lengths, imitates=True, steps=steps, passes=steps, tokens=tokens
-        )
+        return Work(spec, expected.prompt, lengths.mean, steps=steps, passes=steps, tokens=tokens)
     group, count = spec.training.group_size, processes(spec)
     run = run_share(spec, expected) if run is None else run
     groups = spec.n_step / group
@@ -204,14 +165,12 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     exact = spec.training.precision == "float32"
     again = 1 if exact else 1 + FORWARD * (spec.H - 1) / spec.H
     whole = spec.n_step / count * (expected.prompt + lengths.longest(group))  # TRL's own pass
-    return _work(
+    return Work(
         spec,
-        expected,
-        lengths,
+        expected.prompt,
+        lengths.mean,
+        **_rl_sampling(spec, steps, expected, lengths),
         group=group,
-        graders=spec.compute.threads,
-        sampling=_rl_sampling(spec, steps, expected, lengths),
-        batches=sum(steps / spec.H * one.probability for one in rounds(spec, expected)),
         steps=steps,
         passes=steps * passes * again,
         tokens=steps * tokens * again,
@@ -252,81 +211,60 @@ def run_share(spec: TrainSpec, expected: Expected) -> float:
 
 def _rl_sampling(
     spec: TrainSpec, steps: float, expected: Expected, lengths: Lengths
-) -> tuple[Sampling, ...]:
-    """Return a run's rounds of sampling. All processes wait for the one that samples longest."""
+) -> dict[str, float]:
+    """Return counts of a run's sampling. All processes wait for the one that samples longest."""
     group, count = spec.training.group_size, processes(spec)
-    found = []
+    counts: Counter[str] = Counter()
     for number, one in enumerate(rounds(spec, expected)):
+        batches = steps / spec.H * one.probability
         each = one.groups * group * spec.H / count
         each = max(group, each) if number else each  # a process draws whole groups anew
         size = min(spec.sampling_batch or each, each)
         chunks = each / size
         # The sum over a process's chunks varies less, the more there are.
         wait = (lengths.longest(size * count) - lengths.longest(size)) / sqrt(chunks)
-        calls = steps / spec.H * one.probability * chunks
-        found.append(_calls(spec, calls, size, lengths, wait))
-    return tuple(found)
+        counts.update(_sampling(spec, batches * chunks, size, lengths, wait), batches=batches)
+    return counts
 
 
-def _calls(
+def _sampling(
     spec: BaseModel, calls: float, completions: float, lengths: Lengths, wait: float = 0.0
-) -> Sampling:
-    """Return calls of the sampler.
+) -> dict[str, float]:
+    """Return counts of calls of the sampler, each with so many completions.
 
     vLLM drops what has ended from its batch; transformers computes every row to the last step.
 
     Args:
-        wait: decoding steps in which a process waits for others.
+        wait: decoding steps of a call in which a process waits for others.
     """
-    longest = lengths.longest(completions)
-    mean = lengths.mean if spec.compute.sampler == "vllm" else longest
-    return Sampling(calls, completions, longest + wait, completions * mean)
+    longest, vllm = lengths.longest(completions), spec.compute.sampler == "vllm"
+    return {
+        "calls": calls,
+        "completions": calls * completions,
+        "decoding_steps": calls * (longest + wait),
+        "rows": calls * completions * (lengths.mean if vllm else longest),
+    }
 
 
 def _sampled_once(
     spec: EvaluateSpec | DistillSpec, completions: float, expected: Expected, models: int = 1
 ) -> Work:
     """Return the work of a process that samples all completions and does nothing meanwhile."""
-    lengths = expected.lengths(spec.max_completion_length)
+    lengths, calls = expected.lengths(spec.max_completion_length), 1
+    if spec.compute.sampler == "transformers":
+        calls = ceil(completions / AT_A_TIME)
+    counts = _sampling(spec, calls * models, completions / calls, lengths)
     if spec.compute.sampler == "vllm":
         together = min(completions, IN_FLIGHT)
         steps = (completions - together) * lengths.mean / together + lengths.longest(together)
-        sampling = Sampling(models, completions, steps, completions * lengths.mean)
-    else:
-        calls = ceil(completions / AT_A_TIME)
-        sampling = _calls(spec, calls * models, completions / calls, lengths)
-    return _work(spec, expected, lengths, sampling=(sampling,), loads=models)
+        counts["decoding_steps"] = models * steps
+    return Work(spec, expected.prompt, lengths.mean, loads=models, **counts)
 
 
 def _pretraining(spec: PretrainSpec, expect: Expect) -> Work:
     """Return the work of pre-training: demonstrations of like lengths, without padding."""
     expected = [expect(name, spec.model) for name in spec.params.benchmarks]
-    prompt = sum(one.prompt for one in expected) / len(expected)
-    length = sum(one.length for one in expected) / len(expected)
+    prompt, length = fmean(one.prompt for one in expected), fmean(one.length for one in expected)
     steps = spec.params.steps * len(expected)
     tokens = steps * spec.pretraining.batch * (prompt + length)
-    return Work(
-        spec.model,
-        spec.params.benchmarks[0],
-        prompt=prompt,
-        length=length,
-        imitates=True,
-        steps=steps,
-        passes=steps,
-        tokens=tokens,
-    )
-
-
-def _work(spec: BaseModel, expected: Expected, lengths: Lengths, **counts) -> Work:
-    """Return counts with what they are counts of."""
-    benchmark, model = subject(spec)
-    return Work(
-        model=model,
-        benchmark=benchmark,
-        precision=precision(spec),
-        sampler=spec.compute.sampler,
-        processes=processes(spec),
-        prompt=expected.prompt,
-        length=lengths.mean,
-        **counts,
-    )
+    return Work(spec, prompt, length, steps=steps, passes=steps, tokens=tokens)
