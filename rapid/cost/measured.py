@@ -80,10 +80,10 @@ class Measured:
         return [
             f"rates of {self.runs} runs on {self.hardware or 'a machine'}",
             f"seconds of a verdict: {verdicts}",
-            *(self._transfer(model) for model in self.shapes if model not in self.rates),
+            *(self._transferred(model) for model in self.shapes if model not in self.rates),
         ]
 
-    def _transfer(self, model: str) -> str:
+    def _transferred(self, model: str) -> str:
         near = self.nearest(model)
         factor = self.shapes[model].parameters / self.shapes[near].parameters
         text = f"{model} is taken to be as fast as {near}, the nearest in size"
@@ -217,13 +217,11 @@ def _kept(imitating: list[Observed], rl: list[Observed], usual: float) -> float:
     """
     if not imitating or not rl:
         return usual
-    spec, steps = rl[0].spec, rl[0].summary.optimizer_steps
-    problems = steps * spec.n_step / (spec.training.group_size * spec.training.epochs)
-    shares = []
-    for one in imitating:
-        params, steps = one.spec.objective, one.summary.optimizer_steps
-        shares.append(steps / params.epochs * params.batch / (problems * params.samples))
-    return min(1.0, fmean(shares))
+    spec, sft = rl[0].spec, imitating[0].spec.objective
+    completions = spec.training.group_size * spec.training.epochs  # of a problem
+    problems = rl[0].summary.optimizer_steps * spec.n_step / completions
+    steps = fmean(one.summary.optimizer_steps for one in imitating)
+    return min(1.0, steps / sft.epochs * sft.batch / (problems * sft.samples))
 
 
 def check(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected) -> pd.DataFrame:

@@ -6,13 +6,13 @@
    bounds small passes: the longer of the two.
 3. The optimizer reads and writes its state; processes exchange gradients and weights over the link.
 
-What share of a published rate is reached, and what a launch takes, are assumptions: `Efficiency`.
+What share of a published rate is reached, and what a launch takes, are assumptions: efficiency.yaml.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import yaml
 
@@ -21,7 +21,6 @@ from rapid.cost.expected import VERDICTS, Expected
 from rapid.cost.shapes import Shape
 from rapid.cost.work import BYTES, FORWARD, Seconds, Work, precision, processes, subject
 
-FILE = Path(__file__).with_name("gpus.yaml")
 ADAM_BYTES = 28  # read and written a parameter: gradient, master weight, two moments, weight
 CUDA_CONTEXT = 1.5e9  # bytes of a process, with its libraries
 
@@ -42,56 +41,41 @@ class GpuRates:
         return self.bf16 if precision == "bfloat16" else self.fp32
 
 
-@cache
-def gpus() -> dict[str, GpuRates]:
-    """Return all known GPUs by short name."""
-    units = 1e9, 1e9, 1e12, 1e12, 1e9  # of memory, bandwidth, bf16, fp32, link
-    rows = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    return {
-        key: GpuRates(name, *(value * unit for value, unit in zip(values, units, strict=True)))
-        for key, (name, *values) in rows.items()
-    }
-
-
 def gpu(name: str) -> GpuRates:
-    """Return the GPU of a short name.
+    """Return the GPU of a short name in gpus.yaml.
 
     Raises:
         BadInput: there are no rates for it; the message says which there are.
     """
-    try:
-        return gpus()[name.lower()]
-    except KeyError:
+    known = _read("gpus.yaml")
+    if name.lower() not in known:
         raise BadInput(
-            f"--gpu {name}: no published rates for it; known: {', '.join(gpus())}. For another, "
+            f"--gpu {name}: no published rates for it; known: {', '.join(known)}. For another, "
             f"measure: run a job on it and give its folder to --calibrate"
-        ) from None
+        )
+    title, *rates = known[name.lower()]
+    units = 1e9, 1e9, 1e12, 1e12, 1e9  # of memory, bandwidth, bf16, fp32, link
+    return GpuRates(title, *(rate * unit for rate, unit in zip(rates, units, strict=True)))
 
 
-@dataclass(frozen=True)
-class Efficiency:
-    """Shares of the published rates that are reached, and seconds that do not depend on sizes."""
+def efficiency() -> SimpleNamespace:
+    """Return what is assumed in efficiency.yaml."""
+    return SimpleNamespace(**_read("efficiency.yaml"))
 
-    bandwidth: float = 0.7
-    arithmetic: float = 0.4
-    link: float = 0.5
-    layer: float = 0.8e-3  # launching a layer, forward, from Python
-    graph_step: float = 3e-3  # a decoding step of vLLM besides reading and multiplying
-    step: float = 0.03  # an optimizer step: gradient norm, logging, the loop
-    batch: float = 0.05  # an inference batch: tokenizing, texts
-    sync: float = 0.1  # weights to vLLM
-    startup: float = 30.0  # imports, loading a model
-    startup_vllm: float = 60.0  # building the engine
+
+def _read(name: str) -> dict:
+    return yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """A GPU, the models' shapes, and the seconds of a verdict by benchmark."""
+    """A GPU by its published rates."""
 
     gpu: GpuRates
     shapes: Mapping[str, Shape]
+    # Seconds by benchmark.
     verdict: Mapping[str, float] = field(default_factory=lambda: VERDICTS)
-    efficiency: Efficiency = Efficiency()
+    efficiency: SimpleNamespace = field(default_factory=efficiency)
     base_memory: float = CUDA_CONTEXT
 
     @property
@@ -145,7 +129,7 @@ class Roofline:
 
     def notes(self) -> list[str]:
         """Return what a reader should know of these rates, a sentence each."""
-        reached = ", ".join(f"{name} {value:g}" for name, value in asdict(self.efficiency).items())
+        reached = ", ".join(f"{name} {value:g}" for name, value in vars(self.efficiency).items())
         return [
             f"{self.gpu.name}: published {self.gpu.bandwidth / 1e9:g} GB/s, "
             f"{self.gpu.bf16 / 1e12:g} TFLOP/s in bfloat16 and {self.gpu.fp32 / 1e12:g} in float32, "

@@ -178,24 +178,17 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     )
 
 
-class Round(NamedTuple):
-    """One round of sampling groups for an optimizer step: how likely, and how many groups then."""
+def rounds(spec: TrainSpec, expected: Expected) -> list[tuple[float, float]]:
+    """Return how likely each round of sampling a step's groups is, and how many groups it samples.
 
-    probability: float
-    groups: float
-
-
-def rounds(spec: TrainSpec, expected: Expected) -> list[Round]:
-    """Return the rounds in which a step's groups are sampled: several with dynamic sampling.
-
-    Each round draws the groups that are still without signal, until none is or the rounds are over.
+    Only dynamic sampling has more than one round. Each draws the groups that are still without signal, until none is or the rounds are over.
     """
     groups, found = spec.n_step / spec.training.group_size, []
     for number in range(parse(spec.run.algorithm).algorithm.rounds(spec.objective)):
         dead = (1 - expected.signal) ** number  # the probability that a group has none yet
         probability = 1 - (1 - dead) ** groups
         if probability > 0:
-            found.append(Round(probability, groups * dead / probability))
+            found.append((probability, groups * dead / probability))
     return found
 
 
@@ -215,9 +208,9 @@ def _rl_sampling(
     """Return counts of a run's sampling. All processes wait for the one that samples longest."""
     group, count = spec.training.group_size, processes(spec)
     counts: Counter[str] = Counter()
-    for number, one in enumerate(rounds(spec, expected)):
-        batches = steps / spec.H * one.probability
-        each = one.groups * group * spec.H / count
+    for number, (probability, groups) in enumerate(rounds(spec, expected)):
+        batches = steps / spec.H * probability
+        each = groups * group * spec.H / count
         each = max(group, each) if number else each  # a process draws whole groups anew
         size = min(spec.sampling_batch or each, each)
         chunks = each / size
