@@ -61,7 +61,8 @@ def _training(spec: TrainSpec, shape: Shape, expected: Expected) -> Memory:
     shared = size + ADAM_STATE + (MASTER if size < MASTER else 0)
     copies = 2 if getattr(spec.objective, "beta", 0) else 1
     if spec.training is None:  # demonstrations are as long as they are, and known to be correct
-        completions, sampling = spec.objective.micro_batch, 0.0
+        most = max(1, spec.objective.batch // count)
+        completions, sampling = min(spec.objective.micro_batch, most), 0.0
         length = expected.lengths(limit).longest(completions)
     else:
         completions, length = _pass_completions(spec), limit

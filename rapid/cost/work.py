@@ -113,9 +113,10 @@ def precision(spec: BaseModel) -> str:
 
 
 def processes(spec: BaseModel) -> int:
-    """Return the processes that share a job's work: those of an RL run, or a teacher's GPUs."""
-    is_rl = isinstance(spec, TrainSpec) and spec.training is not None
-    return spec.compute.processes if is_rl else getattr(spec, "tensor_parallel", 1)
+    """Return the processes that share a job's work: those of a training run, or a teacher's GPUs."""
+    if isinstance(spec, TrainSpec):
+        return spec.compute.processes
+    return getattr(spec, "tensor_parallel", 1)
 
 
 def job_work(spec: BaseModel, params: Params, expect: Expect) -> Work:
@@ -150,9 +151,16 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     """
     lengths = expected.lengths(spec.max_completion_length)
     if spec.training is None:
-        longest = lengths.longest(spec.objective.micro_batch)
-        tokens = steps * spec.objective.batch * (expected.prompt + longest)
-        return Work(spec, expected.prompt, lengths.mean, steps=steps, passes=steps, tokens=tokens)
+        each, micro_batch = spec.objective.batch / processes(spec), spec.objective.micro_batch
+        tokens = each * (expected.prompt + lengths.longest(micro_batch))
+        return Work(
+            spec,
+            expected.prompt,
+            lengths.mean,
+            steps=steps,
+            passes=steps * max(1.0, each / micro_batch),
+            tokens=steps * tokens,
+        )
     group, count = spec.training.group_size, processes(spec)
     run = run_share(spec, expected) if run is None else run
     groups = spec.n_step / group
