@@ -13,7 +13,7 @@ from rapid.artifacts.text import columns, duration, listing, size
 from rapid.config.params import load, read
 from rapid.config.specs import runs
 from rapid.cost.advice import Advice, advise
-from rapid.cost.estimates import Estimate, Plan, estimates, longest_chain, warnings
+from rapid.cost.estimates import Estimate, Plan, estimates, longest_chain, wall_clock, warnings
 from rapid.cost.expected import Expected, usual
 from rapid.cost.measured import FITTED, check, fit
 from rapid.cost.roofline import Roofline, gpu
@@ -58,9 +58,7 @@ def plan_text(plan: Plan, capacity: int) -> str:
     """Return the plan for so many GPUs or cores as text: jobs, totals, and what it rests on."""
     found = estimates(plan)
     unit = "GPU" if plan.on_gpus else "core"
-    work, chain = sum(one.unit_seconds for one in found), longest_chain(found)
-    wall = max(work / capacity, chain)  # a bound from below: jobs are packed perfectly
-    disk = size(sum(one.disk for one in found))
+    work, disk = sum(one.unit_seconds for one in found), size(sum(one.disk for one in found))
     most = max((one.memory for one in found if one.memory), default=0.0)
     stages = Counter()
     for one in found:
@@ -73,8 +71,8 @@ def plan_text(plan: Plan, capacity: int) -> str:
             "",
             f"{len(found)} jobs: {work / 3600:.2f} {unit}-hours, {disk} on disk "
             f"(DVC's cache holds a copy), at most {size(most)} of memory a process",
-            f"on {capacity} {unit}(s): {duration(wall)} of wall-clock time; the longest chain "
-            f"of jobs takes {duration(chain)}",
+            f"on {capacity} {unit}(s): {duration(wall_clock(found, capacity))} of wall-clock time; the longest chain "
+            f"of jobs takes {duration(longest_chain(found))}",
             f"of the work: {', '.join(shares)}",
             *_part("Will not work as planned", warnings(plan, found, capacity)),
             *_part("RAPID's H and passes", [_advice(one) for one in advise(plan)]),

@@ -139,6 +139,14 @@ def longest_chain(found: list[Estimate]) -> float:
     return max(ends.values(), default=0.0)
 
 
+def wall_clock(found: list[Estimate], capacity: int) -> float:
+    """Return the seconds of all jobs, side by side on so many GPUs or cores.
+
+    It is a bound from below: it packs jobs perfectly.
+    """
+    return max(sum(one.unit_seconds for one in found) / capacity, longest_chain(found))
+
+
 def _needs(job: Job, earlier: Iterable[str]) -> list[str]:
     """Return the folders of the earlier jobs whose files a job reads."""
     spec, (benchmark, model) = job.spec, subject(job.spec)

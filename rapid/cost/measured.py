@@ -120,6 +120,7 @@ def fit(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected) 
     }
     if not rates:
         raise BadInput("no RL run among those to calibrate with: sampling was not measured")
+    unexplained = runs.unexplained.dropna()
     return Measured(
         hardware=observed[0].summary.hardware,
         runs=len(observed),
@@ -128,7 +129,7 @@ def fit(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected) 
         verdict={**VERDICTS, **(graded.grading / graded.graded)},
         startup=dict(runs.groupby("benchmark", sort=False).startup.median()),
         expected=expected,
-        base_memory=float(np.nanmax([0.0, runs.unexplained.median()])),
+        base_memory=0.0 if unexplained.empty else max(0.0, unexplained.median()),
     )
 
 

@@ -131,16 +131,12 @@ def job_work(spec: BaseModel, params: Params, expect: Expect) -> Work:
             steps = spec.objective.epochs * ceil(demonstrations / spec.objective.batch)
             return train_work(spec, steps, expected)
         case TrainSpec():
-            return train_work(spec, optimizer_steps(spec, sizes.train), expected)
+            completions = sizes.train * spec.training.group_size * spec.training.epochs
+            return train_work(spec, completions // spec.n_step, expected)
         case EvaluateSpec():
             completions = sizes.test * spec.evaluation.samples
             return _sampled_once(spec, completions, expected, models=1 + spec.snapshots)
     return _sampled_once(spec, sizes.train * spec.samples, expected)
-
-
-def optimizer_steps(spec: TrainSpec, problems: int) -> int:
-    """Return the optimizer steps of an RL run."""
-    return problems * spec.training.group_size * spec.training.epochs // spec.n_step
 
 
 def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | None = None) -> Work:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rapid.cost.lengths import Lengths
+from rapid.cost.expected import Lengths
 
 
 def test_lengths_without_spread_are_all_alike():
