@@ -27,7 +27,7 @@ class Observed:
 
     @property
     def spread(self) -> float:
-        """Spread of single lengths, from the means of steps: a group's lengths are taken for alike."""
+        """Spread of lengths, from the means of steps. Those of a group are taken to be alike."""
         lengths = [one.completion_length for one in self.steps if one.completion_length is not None]
         if len(lengths) < 2:
             return 0.0
@@ -36,7 +36,7 @@ class Observed:
 
     @property
     def signal(self) -> float | None:
-        """Mean share of groups whose rewards differ, `None` where none is known or sampling aims at it."""
+        """Mean share of groups whose rewards differ; `None` where sampling aims at that."""
         shares = [one.signal for one in self.steps if one.signal is not None]
         return fmean(shares) if shares and not self.resamples else None
 

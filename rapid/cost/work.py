@@ -113,7 +113,7 @@ def precision(spec: BaseModel) -> str:
 
 
 def processes(spec: BaseModel) -> int:
-    """Return the processes that share a job's work: those of a training run, or a teacher's GPUs."""
+    """Return the processes of a training run, or the GPUs that share a teacher."""
     if isinstance(spec, TrainSpec):
         return spec.compute.processes
     return getattr(spec, "tensor_parallel", 1)
@@ -145,19 +145,13 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     Args:
         run: share of groups that ran, where it is known.
     """
-    lengths = expected.lengths(spec.max_completion_length)
+    lengths, count = expected.lengths(spec.max_completion_length), processes(spec)
     if spec.training is None:
-        each, micro_batch = spec.objective.batch / processes(spec), spec.objective.micro_batch
-        tokens = each * (expected.prompt + lengths.longest(micro_batch))
-        return Work(
-            spec,
-            expected.prompt,
-            lengths.mean,
-            steps=steps,
-            passes=steps * max(1.0, each / micro_batch),
-            tokens=steps * tokens,
-        )
-    group, count = spec.training.group_size, processes(spec)
+        each, micro_batch = spec.objective.batch / count, spec.objective.micro_batch
+        passes = steps * max(1.0, each / micro_batch)
+        tokens = steps * each * (expected.prompt + lengths.longest(micro_batch))
+        return Work(spec, expected.prompt, lengths.mean, steps=steps, passes=passes, tokens=tokens)
+    group = spec.training.group_size
     run = run_share(spec, expected) if run is None else run
     groups = spec.n_step / group
     alive = 1 - (1 - run) ** groups  # the probability that a step has anything to run
@@ -185,7 +179,8 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
 def rounds(spec: TrainSpec, expected: Expected) -> list[tuple[float, float]]:
     """Return how likely each round of sampling a step's groups is, and how many groups it samples.
 
-    Only dynamic sampling has more than one round. Each draws the groups that are still without signal, until none is or the rounds are over.
+    Only dynamic sampling has more than one round. Each draws the groups that are still without
+    signal, until none is or the rounds are over.
     """
     groups, found = spec.n_step / spec.training.group_size, []
     for number in range(parse(spec.run.algorithm).algorithm.rounds(spec.objective)):
