@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pandas as pd
 
@@ -29,8 +29,8 @@ def plan(args: argparse.Namespace) -> str:
     """
     params = load(read(*args.configfile))
     known, verdicts = shapes(params, dict(args.config)), dict(args.verdict_seconds)
-    names = [field.name for field in fields(Expected)]
-    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    options = {name: getattr(args, name, None) for name in Expected.__dataclass_fields__}
+    given = {name: value for name, value in options.items() if value is not None}
     if unknown := [name for name in verdicts if name not in params.benchmarks]:
         raise BadInput(
             f"--verdict-seconds {unknown[0]}=...: no such benchmark; benchmarks: "
@@ -44,7 +44,7 @@ def plan(args: argparse.Namespace) -> str:
         params = params.model_copy(update={"compute": compute})
     else:
         limit = max(one.max_completion_length for one in params.benchmarks.values())
-        observed, unseen = read_runs(args.calibrate, params), usual(limit).changed(given, limit)
+        observed, unseen = read_runs(args.calibrate, params), usual(limit).changed(given)
         if args.check:
             return check_text(check(observed, known, unseen))
         machine = fit(observed, known, unseen)

@@ -1,7 +1,7 @@
 """The cost of every job of the pipeline, and of all together."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
@@ -48,7 +48,7 @@ class Plan:
         """Return what is expected of a model on a benchmark."""
         limit = self.params.benchmarks[benchmark].max_completion_length
         known = self.machine.seen(benchmark, model) or usual(limit)
-        return known.changed(self.given, limit)
+        return replace(known, limit=limit).changed(self.given)
 
     def work(self, spec: BaseModel) -> Work:
         """Return what a job does."""

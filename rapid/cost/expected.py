@@ -20,23 +20,57 @@ LEAST_SPREAD = 0.02  # below it, lengths are all alike
 
 
 @dataclass(frozen=True)
-class Lengths:
-    """Lengths of completions in tokens: a gamma distribution, cut at the limit.
+class Expected:
+    """What is expected of one model on one benchmark; the defaults are usual.
 
-    With a spread of 0 all are alike. With 1 they are memoryless, as if each token could be the last
-    with the same probability.
+    Lengths are in tokens. They follow a gamma distribution that the limit cuts.
     """
 
-    mean: float  # after the cut
-    spread: float  # standard deviation over mean, before the cut
-    limit: int
+    limit: int  # of a completion's length
+    length: float  # mean of completions, after the cut
+    spread: float = 1.0  # of lengths before the cut: standard deviation over mean
+    prompt: float = 150.0  # mean length of prompts
+    signal: float = 0.5  # share of groups whose rewards differ
+    rewarded: float = 0.75  # share of groups with any reward; at least `signal`
+    kept: float = 0.5  # share of the teacher's completions that are correct
+
+    @property
+    def mean(self) -> float:
+        """Mean length of completions, at most the limit."""
+        return min(self.length, self.limit)
 
     def longest(self, completions: float) -> float:
-        """Return the mean length of the longest of so many completions, one or more."""
-        if self.spread < LEAST_SPREAD or self.mean >= self.limit:
+        """Return the mean length of the longest of so many completions, one or more.
+
+        With a spread of 0 all are alike. With 1 they are memoryless, as if each token could be the
+        last with the same probability.
+        """
+        if self.spread < LEAST_SPREAD or self.length >= self.limit:
             return self.mean
-        shorter = _distribution(self.mean, self.spread, self.limit)  # (limit,)
+        shorter = _distribution(self.length, self.spread, self.limit)  # (limit,)
         return float((1 - shorter ** max(1.0, completions)).sum())
+
+    def changed(self, given: Mapping[str, float]) -> "Expected":
+        """Return the same with what a person gave instead.
+
+        Args:
+            given: values of these fields; `length` as a share of the limit.
+
+        Raises:
+            BadInput: fewer groups have a reward than differ in their rewards.
+        """
+        values = asdict(self) | given
+        if "length" in given:
+            values["length"] *= self.limit
+        if "signal" in given and "rewarded" not in given:
+            values["rewarded"] = halfway(given["signal"])
+        if "rewarded" in given and given["rewarded"] < given.get("signal", 0.0):
+            raise BadInput(
+                f"--rewarded {given['rewarded']:g} is less than --signal {given['signal']:g}: "
+                "groups whose rewards differ have a reward; raise --rewarded"
+            )
+        values["signal"] = min(values["signal"], values["rewarded"])
+        return Expected(**values)
 
 
 @cache
@@ -53,44 +87,6 @@ def _distribution(mean: float, spread: float, limit: int) -> np.ndarray:
     return gammainc(shape, at / brentq(excess, low, high))
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What is expected of one model on one benchmark; the defaults are usual."""
-
-    length: float  # mean tokens of a completion
-    spread: float = 1.0  # of lengths, see `Lengths`
-    prompt: float = 150.0  # mean tokens of a prompt
-    signal: float = 0.5  # share of groups whose rewards differ
-    rewarded: float = 0.75  # share of groups with any reward; at least `signal`
-    kept: float = 0.5  # share of the teacher's completions that are correct
-
-    def lengths(self, limit: int) -> Lengths:
-        """Return how long completions are with this limit."""
-        return Lengths(min(self.length, limit), self.spread, limit)
-
-    def changed(self, given: Mapping[str, float], limit: int) -> "Expected":
-        """Return the same with what a person gave instead.
-
-        Args:
-            given: values of these fields; `length` as a share of the limit.
-
-        Raises:
-            BadInput: fewer groups have a reward than differ in their rewards.
-        """
-        values = asdict(self) | given
-        if "length" in given:
-            values["length"] *= limit
-        if "signal" in given and "rewarded" not in given:
-            values["rewarded"] = halfway(given["signal"])
-        if "rewarded" in given and given["rewarded"] < given.get("signal", 0.0):
-            raise BadInput(
-                f"--rewarded {given['rewarded']:g} is less than --signal {given['signal']:g}: "
-                "groups whose rewards differ have a reward; raise --rewarded"
-            )
-        values["signal"] = min(values["signal"], values["rewarded"])
-        return Expected(**values)
-
-
 def halfway(signal: float) -> float:
     """Return the usual share of groups with a reward: half of those without signal are all right."""
     return signal + (1 - signal) / 2
@@ -98,4 +94,4 @@ def halfway(signal: float) -> float:
 
 def usual(limit: int) -> Expected:
     """Return what is assumed of a benchmark with this limit of tokens."""
-    return Expected(USUAL_LENGTH * limit)
+    return Expected(limit, USUAL_LENGTH * limit)

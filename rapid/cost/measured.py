@@ -198,6 +198,7 @@ def _seen(observed: list[Observed], usual: Expected) -> Expected:
     ]
     return replace(
         usual,
+        limit=observed[0].spec.max_completion_length,
         length=_mean([one.summary.completion_length or None for one in rl], usual.length),
         spread=_mean([one.spread for one in rl], usual.spread),
         signal=signal,

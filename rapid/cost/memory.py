@@ -57,15 +57,15 @@ def job_memory(spec: BaseModel, shape: Shape, expected: Expected) -> Memory:
 
 
 def _training(spec: TrainSpec, shape: Shape, expected: Expected) -> Memory:
-    size, count, limit = BYTES[precision(spec)], processes(spec), spec.max_completion_length
+    size, count = BYTES[precision(spec)], processes(spec)
     shared = size + ADAM_STATE + (MASTER if size < MASTER else 0)
     copies = 2 if getattr(spec.objective, "beta", 0) else 1
     if spec.training is None:  # demonstrations are as long as they are, and known to be correct
         most = max(1, spec.objective.batch // count)
         completions, sampling = min(spec.objective.micro_batch, most), 0.0
-        length = expected.lengths(limit).longest(completions)
+        length = expected.longest(completions)
     else:
-        completions, length = _pass_completions(spec), limit
+        completions, length = _pass_completions(spec), expected.limit
         together = spec.H * spec.n_step / count
         sampling = _sampling(spec, shape, expected, min(together, spec.sampling_batch or together))
         copies += spec.compute.sampler == "vllm"
@@ -103,9 +103,8 @@ def _sampling(spec: BaseModel, shape: Shape, expected: Expected, completions: fl
 
     vLLM keeps what there is and no logits; transformers pads all to the longest.
     """
-    lengths = expected.lengths(spec.max_completion_length)
     vllm = spec.compute.sampler == "vllm"
-    tokens = expected.prompt + (lengths.mean if vllm else lengths.longest(completions))
+    tokens = expected.prompt + (expected.mean if vllm else expected.longest(completions))
     cached = completions * tokens * shape.key_value_bytes(BYTES[precision(spec)])
     return cached if vllm else cached + 3 * 4 * completions * shape.vocabulary
 

@@ -107,8 +107,8 @@ class Roofline:
             cached = rows * work.context * shape.key_value_bytes(size)
             reading = (shape.multiplied * size + cached) / bandwidth
             computing = max(reading, 2 * shape.multiplied * rows / flops)
-            prompts = max(work.calls, work.completions / work.group) * work.prompt
-            prefill = forward(prompts, work.calls, work.prompt / 2)
+            prompts = max(work.calls, work.completions / work.group) * work.expected.prompt
+            prefill = forward(prompts, work.calls, work.expected.prompt / 2)
             split = 1 if work.steps else count  # a teacher is shared out over GPUs
             launching = rate.graph_step if vllm else layers
             sampling = work.decoding_steps * (computing / split + launching) + prefill / split

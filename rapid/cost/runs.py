@@ -55,8 +55,11 @@ class Observed:
 
     def work(self, expected: Expected) -> Work:
         """Return what the run did, with the share of groups and the length that it recorded."""
-        length = self.summary.completion_length or expected.length
-        expected = replace(expected, length=length) if self.spec.training else expected
+        expected = replace(
+            expected,
+            limit=self.spec.max_completion_length,
+            length=self.summary.completion_length or expected.length,
+        )
         return train_work(self.spec, self.summary.optimizer_steps, expected, self.summary.run)
 
 

@@ -5,7 +5,7 @@ Counts are of the busiest process. Where completions or groups are random, they 
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from statistics import fmean
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from rapid.algorithms.names import parse
 from rapid.config.params import Params
 from rapid.config.specs import DistillSpec, EvaluateSpec, PretrainSpec, TrainSpec
-from rapid.cost.expected import Expected, Lengths
+from rapid.cost.expected import Expected
 
 BYTES = {"bfloat16": 2, "float32": 4}  # of a number, by precision
 AT_A_TIME = 512  # completions that evaluation and distillation sample at a time with transformers
@@ -51,8 +51,7 @@ class Work:
     """What one job does."""
 
     spec: BaseModel
-    prompt: float  # mean tokens of a prompt
-    length: float  # mean tokens of a completion
+    expected: Expected
     # Sampling.
     loads: int = 1  # of a model
     group: int = 1  # completions of one prompt that are sampled together
@@ -75,7 +74,7 @@ class Work:
     @property
     def context(self) -> float:
         """Tokens that a token of a training pass attends to, about."""
-        return self.prompt + self.length / 2
+        return self.expected.prompt + self.expected.mean / 2
 
     def grading(self, verdict: float, sampling: float) -> float:
         """Return the seconds that verdicts of so many seconds add to those of sampling.
@@ -145,12 +144,12 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     Args:
         run: share of groups that ran, where it is known.
     """
-    lengths, count = expected.lengths(spec.max_completion_length), processes(spec)
+    count = processes(spec)
     if spec.training is None:
         each, micro_batch = spec.objective.batch / count, spec.objective.micro_batch
         passes = steps * max(1.0, each / micro_batch)
-        tokens = steps * each * (expected.prompt + lengths.longest(micro_batch))
-        return Work(spec, expected.prompt, lengths.mean, steps=steps, passes=passes, tokens=tokens)
+        tokens = steps * each * (expected.prompt + expected.longest(micro_batch))
+        return Work(spec, expected, steps=steps, passes=passes, tokens=tokens)
     group = spec.training.group_size
     run = run_share(spec, expected) if run is None else run
     groups = spec.n_step / group
@@ -158,16 +157,15 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     # Processes divide a step's groups; where they are more than the groups, its completions.
     busiest = max(groups * run / count, alive if groups >= count else 0.0)
     passes = max(busiest * group / spec.training.micro_batch, alive)
-    tokens = max(busiest, alive) * expected.prompt + busiest * group * lengths.longest(group)
+    tokens = max(busiest, alive) * expected.prompt + busiest * group * expected.longest(group)
     # Later steps of an inference batch compute log mu, unless the sampler's is the policy's.
     exact = spec.training.precision == "float32"
     again = 1 if exact else 1 + FORWARD * (spec.H - 1) / spec.H
-    whole = spec.n_step / count * (expected.prompt + lengths.longest(group))  # TRL's own pass
+    whole = spec.n_step / count * (expected.prompt + expected.longest(group))  # TRL's own pass
     return Work(
         spec,
-        expected.prompt,
-        lengths.mean,
-        **_rl_sampling(spec, steps, expected, lengths),
+        expected,
+        **_rl_sampling(spec, steps, expected),
         group=group,
         steps=steps,
         passes=steps * passes * again,
@@ -201,9 +199,7 @@ def run_share(spec: TrainSpec, expected: Expected) -> float:
     return first if first == later else (first + (spec.H - 1) * later) / spec.H
 
 
-def _rl_sampling(
-    spec: TrainSpec, steps: float, expected: Expected, lengths: Lengths
-) -> dict[str, float]:
+def _rl_sampling(spec: TrainSpec, steps: float, expected: Expected) -> dict[str, float]:
     """Return counts of a run's sampling. All processes wait for the one that samples longest."""
     group, count = spec.training.group_size, processes(spec)
     counts: Counter[str] = Counter()
@@ -214,13 +210,13 @@ def _rl_sampling(
         size = min(spec.sampling_batch or each, each)
         chunks = each / size
         # The sum over a process's chunks varies less, the more there are.
-        wait = (lengths.longest(size * count) - lengths.longest(size)) / sqrt(chunks)
-        counts.update(_sampling(spec, batches * chunks, size, lengths, wait), batches=batches)
+        wait = (expected.longest(size * count) - expected.longest(size)) / sqrt(chunks)
+        counts.update(_sampling(spec, batches * chunks, size, expected, wait), batches=batches)
     return counts
 
 
 def _sampling(
-    spec: BaseModel, calls: float, completions: float, lengths: Lengths, wait: float = 0.0
+    spec: BaseModel, calls: float, completions: float, expected: Expected, wait: float = 0.0
 ) -> dict[str, float]:
     """Return counts of calls of the sampler, each with so many completions.
 
@@ -229,12 +225,12 @@ def _sampling(
     Args:
         wait: decoding steps of a call in which a process waits for others.
     """
-    longest, vllm = lengths.longest(completions), spec.compute.sampler == "vllm"
+    longest, vllm = expected.longest(completions), spec.compute.sampler == "vllm"
     return {
         "calls": calls,
         "completions": calls * completions,
         "decoding_steps": calls * (longest + wait),
-        "rows": calls * completions * (lengths.mean if vllm else longest),
+        "rows": calls * completions * (expected.mean if vllm else longest),
     }
 
 
@@ -242,21 +238,22 @@ def _sampled_once(
     spec: EvaluateSpec | DistillSpec, completions: float, expected: Expected, models: int = 1
 ) -> Work:
     """Return the work of a process that samples all completions and does nothing meanwhile."""
-    lengths, calls = expected.lengths(spec.max_completion_length), 1
+    calls = 1
     if spec.compute.sampler == "transformers":
         calls = ceil(completions / AT_A_TIME)
-    counts = _sampling(spec, calls * models, completions / calls, lengths)
+    counts = _sampling(spec, calls * models, completions / calls, expected)
     if spec.compute.sampler == "vllm":
         together = min(completions, IN_FLIGHT)
-        steps = (completions - together) * lengths.mean / together + lengths.longest(together)
+        steps = (completions - together) * expected.mean / together + expected.longest(together)
         counts["decoding_steps"] = models * steps
-    return Work(spec, expected.prompt, lengths.mean, loads=models, **counts)
+    return Work(spec, expected, loads=models, **counts)
 
 
 def _pretraining(spec: PretrainSpec, expect: Expect) -> Work:
     """Return the work of pre-training: demonstrations of like lengths, without padding."""
     expected = [expect(name, spec.model) for name in spec.params.benchmarks]
     prompt, length = fmean(one.prompt for one in expected), fmean(one.length for one in expected)
+    mean = replace(expected[0], prompt=prompt, length=length)
     steps = spec.params.steps * len(expected)
     tokens = steps * spec.pretraining.batch * (prompt + length)
-    return Work(spec, prompt, length, steps=steps, passes=steps, tokens=tokens)
+    return Work(spec, mean, steps=steps, passes=steps, tokens=tokens)

@@ -141,7 +141,7 @@ def test_longer_completions_take_longer(paper, stage):
 
 def test_an_assumption_that_contradicts_another_is_refused():
     with pytest.raises(BadInput, match="raise --rewarded"):
-        Expected(30).changed({"signal": 0.5, "rewarded": 0.2}, 80)
+        Expected(80, 30).changed({"signal": 0.5, "rewarded": 0.2})
 
 
 def test_a_trained_model_takes_its_weights_on_disk(params, found):

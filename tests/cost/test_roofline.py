@@ -6,6 +6,7 @@ import pytest
 
 from rapid.artifacts.files import BadInput
 from rapid.cost.estimates import Plan
+from rapid.cost.expected import Expected
 from rapid.cost.roofline import Roofline, efficiency, gpu
 from rapid.cost.shapes import published, shapes
 from rapid.cost.work import Work
@@ -25,7 +26,8 @@ def seconds(paper):
     def seconds(processes=1, layer=0, **counts):
         spec = spec_of(paper, "pg")
         compute = spec.compute.model_copy(update={"processes": processes})
-        work = Work(spec.model_copy(update={"compute": compute}), prompt=0, length=0, **counts)
+        nothing = Expected(limit=1, length=0, prompt=0)
+        work = Work(spec.model_copy(update={"compute": compute}), nothing, **counts)
         reached = SimpleNamespace(**IDEAL | {"layer": layer})
         return Roofline(gpu("a6000"), SHAPES, efficiency=reached).seconds(work)
 

@@ -94,7 +94,7 @@ def test_memory_is_what_the_plan_says(model, tmp_path, values):
         max_completion_length=512, timeout=1.0,
     )  # fmt: skip
     held = job_memory(
-        spec, from_config(model / "config.json"), Expected(length=512, spread=0.0, prompt=10)
+        spec, from_config(model / "config.json"), Expected(limit=512, length=512, prompt=10)
     )
     planned = (held.total - held.head) / 1e9  # passes of 4 completions: a micro-batch
     print(f"{found['gpu']}: {found['peak_gb']:.2f} GB held, {planned:.2f} GB planned")
