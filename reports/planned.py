@@ -2,8 +2,9 @@
 
     python -m reports.planned --configfile params.yaml experiments/paper.yaml --gpu a6000
 
-Absolute times depend on lengths that the paper does not give; ratios of two algorithms' runtimes depend
-on them less. The paper's trainer skipped no group and resampled none, as here with a signal in all.
+Absolute times depend on lengths that the paper does not give; ratios of two algorithms' runtimes
+depend on them less. The paper's trainer skipped no group and resampled none, as here with a signal
+in all.
 """
 
 import argparse

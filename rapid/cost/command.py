@@ -71,8 +71,8 @@ def plan_text(plan: Plan, capacity: int) -> str:
             "",
             f"{len(found)} jobs: {work / 3600:.2f} {unit}-hours, {disk} on disk "
             f"(DVC's cache holds a copy), at most {size(most)} of memory a process",
-            f"on {capacity} {unit}(s): {duration(wall_clock(found, capacity))} of wall-clock time; the longest chain "
-            f"of jobs takes {duration(longest_chain(found))}",
+            f"on {capacity} {unit}(s): {duration(wall_clock(found, capacity))} of wall-clock time; "
+            f"the longest chain of jobs takes {duration(longest_chain(found))}",
             f"of the work: {', '.join(shares)}",
             *_part("Will not work as planned", warnings(plan, found, capacity)),
             *_part("RAPID's H and passes", [_advice(one) for one in advise(plan)]),

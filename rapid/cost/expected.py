@@ -88,7 +88,7 @@ def _distribution(mean: float, spread: float, limit: int) -> np.ndarray:
 
 
 def halfway(signal: float) -> float:
-    """Return the usual share of groups with a reward: half of those without signal are all right."""
+    """Return the share of groups with a reward, if half of those without signal are all right."""
     return signal + (1 - signal) / 2
 
 

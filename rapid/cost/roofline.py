@@ -6,7 +6,8 @@
    bounds small passes: the longer of the two.
 3. The optimizer reads and writes its state; processes exchange gradients and weights over the link.
 
-What share of a published rate is reached, and what a launch takes, are assumptions: efficiency.yaml.
+What share of a published rate is reached, and what a launch takes, are assumptions in
+efficiency.yaml.
 """
 
 from collections.abc import Mapping
@@ -132,8 +133,8 @@ class Roofline:
         reached = ", ".join(f"{name} {value:g}" for name, value in vars(self.efficiency).items())
         return [
             f"{self.gpu.name}: published {self.gpu.bandwidth / 1e9:g} GB/s, "
-            f"{self.gpu.bf16 / 1e12:g} TFLOP/s in bfloat16 and {self.gpu.fp32 / 1e12:g} in float32, "
-            f"{self.gpu.link / 1e9:g} GB/s between GPUs",
+            f"{self.gpu.bf16 / 1e12:g} TFLOP/s in bfloat16 and {self.gpu.fp32 / 1e12:g} in "
+            f"float32, {self.gpu.link / 1e9:g} GB/s between GPUs",
             f"reached shares of these rates, and seconds: {reached}",
             "seconds of a verdict: " + ", ".join(f"{k} {v:g}" for k, v in self.verdict.items()),
         ]

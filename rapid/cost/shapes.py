@@ -1,4 +1,4 @@
-"""The sizes of models: made by the pipeline, read from a config.json, or known by a published name."""
+"""The sizes of models: made by the pipeline, in a config.json, or known by a published name."""
 
 import json
 from collections.abc import Mapping
@@ -113,17 +113,9 @@ def from_config(path: Path) -> Shape:
 def _shape(name: str, model: AnyModel, vocabulary: int) -> Shape:
     """Return the shape of a model that the pipeline makes, or that its source tells."""
     if isinstance(model, ModelParams):
-        heads = model.hidden // HEAD_DIM
-        return Shape(
-            layers=model.layers,
-            hidden=model.hidden,
-            intermediate=WIDENING * model.hidden,
-            heads=heads,
-            kv_heads=heads,
-            head_dim=HEAD_DIM,
-            vocabulary=vocabulary,
-            tied=True,
-        )
+        hidden, heads = model.hidden, model.hidden // HEAD_DIM
+        sizes = (model.layers, hidden, WIDENING * hidden, heads, heads, HEAD_DIM, vocabulary)
+        return Shape(*sizes, tied=True)
     config = Path(model.source) / "config.json"
     if config.is_file():
         return from_config(config)
