@@ -11,10 +11,9 @@ import yaml
 from rapid.artifacts.files import BadInput
 from rapid.config.params import Params
 from rapid.config.sections import AnyModel, ModelParams
-from rapid.models.architectures import HEAD_DIM
 
 FILE = Path(__file__).with_name("models.yaml")
-WIDENING = 3  # of the feed-forward layers of models that the pipeline makes
+HEAD_DIM, WIDENING = 64, 3  # of models that the pipeline makes: heads, feed-forward layers
 
 
 @dataclass(frozen=True)
