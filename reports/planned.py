@@ -2,22 +2,21 @@
 
     python -m reports.planned --configfile params.yaml experiments/paper.yaml --gpu a6000
 
-Absolute times depend on lengths that the paper does not give; ratios of two algorithms' runtimes depend
-on them less. The paper's trainer skipped no group and resampled none, as here with a signal in all.
+Absolute times depend on lengths that the paper does not give; ratios of two algorithms' runtimes
+depend on them less. The paper's trainer skipped no group and resampled none, as here with a signal
+in all.
 """
 
 import argparse
 from pathlib import Path
 
 from rapid.algorithms import PLAIN, RAPID
+from rapid.artifacts.text import columns, duration
 from rapid.config.params import Params, load, read
 from rapid.config.specs import Run, train_spec
-from rapid.cost.assumptions import Assumptions
-from rapid.cost.estimates import train_work
-from rapid.cost.gpus import gpu
-from rapid.cost.roofline import Roofline
-from rapid.cost.sizes import shapes
-from rapid.cost.text import duration, table
+from rapid.cost.estimates import Plan
+from rapid.cost.roofline import Roofline, gpu
+from rapid.cost.shapes import shapes
 from reports import paper
 
 REFERENCE = PLAIN.name
@@ -25,14 +24,14 @@ COMPARED = [*(name for name in paper.BASELINES if name != REFERENCE), *map(RAPID
 EVERY_GROUP = 1.0  # has a signal: none is skipped or sampled anew
 
 
-def rows(params: Params, name: str, assumptions: Assumptions) -> list[list[str]]:
+def rows(params: Params, name: str, given: dict[str, float]) -> list[list[str]]:
     """Runtime over pg's, planned and in the paper's Tables 1 and 3, by benchmark and algorithm."""
-    machine = Roofline(gpu(name), shapes(params, {}), assumptions.verdicts())
-    expect, model = assumptions.expected(params), params.tables.main.model
+    plan = Plan(params, Roofline(gpu(name), shapes(params, {})), given)
+    model = params.tables.main.model
 
     def planned(benchmark: str, algorithm: str) -> float:
         run = Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=0)
-        return machine.seconds(train_work(params, train_spec(params, run), expect)).runtime
+        return plan.runtime(train_spec(params, run))
 
     made = []
     for benchmark in params.benchmarks:
@@ -63,14 +62,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--completion-length", type=float, help="mean, as a share of the limit")
     parser.add_argument("--length-spread", type=float)
     args = parser.parse_args(arguments)
-    assumptions = Assumptions(
-        length=args.completion_length,
-        spread=args.length_spread,
-        signal=EVERY_GROUP,
-        rewarded=EVERY_GROUP,
-    )
+    given = {"length": args.completion_length, "spread": args.length_spread}
+    given = {name: value for name, value in given.items() if value is not None}
+    given |= {"signal": EVERY_GROUP, "rewarded": EVERY_GROUP}
     heads = ["benchmark", "algorithm", "planned", "paper", f"to {REFERENCE}", "paper", "deviation"]
-    print(*table([heads, *rows(load(read(*args.configfile)), args.gpu, assumptions)]), sep="\n")
+    planned = rows(load(read(*args.configfile)), args.gpu, given)
+    print(*columns([heads, *planned], left=3), sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,97 +1,163 @@
-"""`rapid plan`: what its options ask for, put together."""
+"""`rapid plan`: what its options ask for, put together and printed."""
 
 import argparse
+from collections import Counter
 from dataclasses import replace
 
+import pandas as pd
+
+from rapid.algorithms import ALGORITHMS
+from rapid.algorithms.names import parse
 from rapid.artifacts.files import BadInput
-from rapid.config.params import Params, load, read
-from rapid.cost.advice import advise
-from rapid.cost.assumptions import Assumptions, usual
-from rapid.cost.check import check
-from rapid.cost.estimates import Plant, estimates, total, warnings
-from rapid.cost.expected import Expected
-from rapid.cost.fit import fit
-from rapid.cost.gpus import gpu
-from rapid.cost.measured import Measured
-from rapid.cost.memory import CUDA_CONTEXT
-from rapid.cost.roofline import Roofline
+from rapid.artifacts.text import columns, duration, listing, size
+from rapid.config.params import load, read
+from rapid.config.specs import runs
+from rapid.cost.advice import Advice, advise
+from rapid.cost.estimates import Estimate, Plan, estimates, longest_chain, wall_clock, warnings
+from rapid.cost.expected import Expected, usual
+from rapid.cost.measured import FITTED, check, fit
+from rapid.cost.roofline import Roofline, gpu
 from rapid.cost.runs import read_runs
-from rapid.cost.sizes import Shape, shapes
-from rapid.cost.text import check_text, plan_text
-
-
-class BadOptions(BadInput):
-    """Options that contradict each other."""
+from rapid.cost.shapes import shapes
 
 
 def plan(args: argparse.Namespace) -> str:
-    """What the command prints.
+    """Return what the command prints.
 
     Raises:
-        BadInput: of params.yaml, options, runs or models that cannot be used.
+        BadInput: params.yaml, options, runs or models cannot be used.
     """
     params = load(read(*args.configfile))
-    known = shapes(params, dict(args.config or ()))
-    assumptions = Assumptions(
-        args.completion_length,
-        args.length_spread,
-        args.prompt_length,
-        args.signal,
-        args.rewarded,
-        args.kept,
-        dict(args.verdict_seconds or ()),
-    )
-    if args.check:
-        if args.gpu:
-            raise BadOptions("--check compares with runs on disk: give --calibrate, not --gpu")
-        return check_text(
-            check(read_runs(args.calibrate, params), known, _usual(params, assumptions))
+    known, verdicts = shapes(params, dict(args.config)), dict(args.verdict_seconds)
+    options = {name: getattr(args, name, None) for name in Expected.__dataclass_fields__}
+    given = {name: value for name, value in options.items() if value is not None}
+    if unknown := [name for name in verdicts if name not in params.benchmarks]:
+        raise BadInput(
+            f"--verdict-seconds {unknown[0]}=...: no such benchmark; benchmarks: "
+            f"{', '.join(params.benchmarks)}"
         )
-    measured = None if args.gpu else _measured(args, params, known, assumptions)
-    plant = _plant(args, params, known, assumptions, measured)
-    capacity = args.gpus if plant.gpus else args.cores
-    found = estimates(params, plant)
-    return plan_text(
-        params,
-        plant,
-        found,
-        total(found, capacity),
-        capacity,
-        advise(params, plant),
-        warnings(plant, found, capacity),
-    )
-
-
-def _measured(
-    args: argparse.Namespace, params: Params, known: dict[str, Shape], assumptions: Assumptions
-) -> Measured:
-    return fit(read_runs(args.calibrate, params), known, _usual(params, assumptions))
-
-
-def _usual(params: Params, assumptions: Assumptions) -> Expected:
-    """Of what the runs do not show."""
-    limit = max(one.max_completion_length for one in params.benchmarks.values())
-    return assumptions.over(usual(limit), limit)
-
-
-def _plant(
-    args: argparse.Namespace,
-    params: Params,
-    known: dict[str, Shape],
-    assumptions: Assumptions,
-    measured: Measured | None,
-) -> Plant:
-    on_gpus = bool(args.gpu) or params.compute.device == "gpu"
-    memory = args.memory * 1e9 if args.memory else gpu(args.gpu).memory if args.gpu else None
-    if measured:
-        machine = replace(measured, verdict=assumptions.verdicts(measured.verdict))
+    if args.check and args.gpu:
+        raise BadInput("--check compares with runs on disk: give --calibrate, not --gpu")
+    if args.gpu:
+        machine = Roofline(gpu(args.gpu), known)
+        compute = params.compute.model_copy(update={"device": "gpu"})
+        params = params.model_copy(update={"compute": compute})
     else:
-        machine = Roofline(gpu(args.gpu), known, assumptions.verdicts())
-    return Plant(
-        machine=machine,
-        shapes=known,
-        expect=assumptions.expected(params, measured),
-        memory=memory,
-        base=measured.base_memory if measured else CUDA_CONTEXT,
-        gpus=on_gpus,
+        limit = max(one.max_completion_length for one in params.benchmarks.values())
+        observed, unseen = read_runs(args.calibrate, params), usual(limit).changed(given)
+        if args.check:
+            return check_text(check(observed, known, unseen))
+        machine = fit(observed, known, unseen)
+    machine = replace(machine, verdict=machine.verdict | verdicts)
+    memory = args.memory * 1e9 if args.memory else getattr(machine, "memory", None)
+    planned = Plan(params, machine, given, memory)
+    return plan_text(planned, args.gpus if planned.on_gpus else args.cores)
+
+
+def plan_text(plan: Plan, capacity: int) -> str:
+    """Return the plan for so many GPUs or cores as text: jobs, totals, and what it rests on."""
+    found = estimates(plan)
+    unit = "GPU" if plan.on_gpus else "core"
+    work, disk = sum(one.unit_seconds for one in found), size(sum(one.disk for one in found))
+    most = max((one.memory for one in found if one.memory), default=0.0)
+    stages = Counter()
+    for one in found:
+        stages[one.job.stage] += one.unit_seconds
+    shares = [f"{name} {seconds / work:.0%}" for name, seconds in stages.items()]
+    heads = ["benchmark", "model", "job", "jobs", "time each", f"{unit}-hours", "memory", "disk"]
+    return "\n".join(
+        [
+            *columns([heads, *rows(found)], left=3),
+            "",
+            f"{len(found)} jobs: {work / 3600:.2f} {unit}-hours, {disk} on disk "
+            f"(DVC's cache holds a copy), at most {size(most)} of memory a process",
+            f"on {capacity} {unit}(s): {duration(wall_clock(found, capacity))} of wall-clock time; "
+            f"the longest chain of jobs takes {duration(longest_chain(found))}",
+            f"of the work: {', '.join(shares)}",
+            *_part("Will not work as planned", warnings(plan, found, capacity)),
+            *_part("RAPID's H and passes", [_advice(one) for one in advise(plan)]),
+            *_part("Taken for true", _assumed(plan)),
+            *_part("Rates", plan.machine.notes()),
+        ]
     )
+
+
+def rows(found: list[Estimate]) -> list[list[str]]:
+    """Return a row for each benchmark, model and algorithm; times are means over its jobs."""
+    grouped: dict[tuple, list[Estimate]] = {}
+    for one in found:
+        grouped.setdefault(one.key, []).append(one)
+    return [
+        [
+            *key,
+            str(len(some)),
+            duration(sum(one.seconds.total for one in some) / len(some)),
+            f"{sum(one.unit_seconds for one in some) / 3600:.3f}",
+            size(max(one.memory or 0 for one in some)) if some[0].memory else "-",
+            size(sum(one.disk for one in some)),
+        ]
+        for key, some in grouped.items()
+    ]
+
+
+def check_text(found: pd.DataFrame) -> str:
+    """Return predicted and measured seconds by benchmark, model and algorithm, and over all."""
+    heads = ["benchmark", "model", "algorithm", "runs", "predicted", "measured", "ratio", "range"]
+    grouped = sorted(found.groupby(heads[:3]), key=lambda item: _order(*item[0]))
+    table = [[*key, *_compared(some)] for key, some in grouped]
+    first = (
+        f"Fitted to {listing(FITTED)} of the first seed; seconds of the training loops of all "
+        "other runs:"
+    )
+    return "\n".join([first, *columns([heads, *table, ["all", "", "", *_compared(found)]], left=3)])
+
+
+def _compared(some: pd.DataFrame) -> list[str]:
+    predicted, measured = some.predicted.sum(), some.measured.sum()
+    ratios = some.predicted / some.measured
+    return [
+        str(len(some)),
+        f"{predicted:.1f}",
+        f"{measured:.1f}",
+        f"{predicted / measured:.2f}",
+        f"{ratios.min():.2f}-{ratios.max():.2f}",
+    ]
+
+
+def _order(benchmark: str, model: str, algorithm: str) -> tuple:
+    parsed = parse(algorithm)
+    return benchmark, model, list(ALGORITHMS).index(parsed.kind), parsed.H, algorithm
+
+
+def _advice(one: Advice) -> str:
+    runtimes = ", ".join(f"H={h} {duration(seconds)}" for h, seconds in one.runtimes.items())
+    text = f"{one.benchmark}, {one.model}: H={one.H} ({runtimes})"
+    if one.micro_batch is None:
+        return f"{text}; the memory is not known (--memory), so neither is the largest micro-batch"
+    if not one.micro_batch:
+        return f"{text}; not one group of full length fits in a pass"
+    return f"{text}; micro_batch up to {one.micro_batch}, a token_budget of {one.token_budget}"
+
+
+def _assumed(plan: Plan) -> list[str]:
+    """Return what is expected, a line for each benchmark and model that is trained."""
+    benchmarks = plan.params.benchmarks
+    pairs = dict.fromkeys((run.benchmark, run.model) for run in runs(plan.params))
+    lines = []
+    for name, model in sorted(pairs, key=lambda pair: list(benchmarks).index(pair[0])):
+        one = plan.expect(name, model)
+        lines.append(
+            f"{name}, {model}: completions of {one.length:.0f} tokens (limit "
+            f"{benchmarks[name].max_completion_length}; spread {one.spread:.2f}) after prompts of "
+            f"{one.prompt:.0f}; {one.signal:.0%} of groups with a signal, {one.rewarded:.0%} with "
+            "a reward"
+        )
+    kept = sorted({plan.expect(name, plan.params.teacher).kept for name in benchmarks})
+    return [
+        *lines,
+        f"the teacher's completions are correct: {', '.join(f'{share:.0%}' for share in kept)}",
+    ]
+
+
+def _part(title: str, lines: list[str]) -> list[str]:
+    return ["", f"{title}:", *(f"  {line}" for line in lines)] if lines else []

@@ -1,249 +1,194 @@
 """The cost of every job of the pipeline, and of all together."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from pydantic import BaseModel
 
 from rapid.algorithms import IMITATING
 from rapid.config.jobs import Job, jobs
 from rapid.config.params import Params
-from rapid.config.sections import Section
 from rapid.config.specs import (
     DistillSpec,
     EvaluateSpec,
     FetchSpec,
     PrepareSpec,
     PretrainSpec,
-    Run,
     TrainSpec,
 )
-from rapid.cost.expected import Expected
-from rapid.cost.memory import USABLE, model_disk, pass_completions, process_bytes
-from rapid.cost.seconds import Machine, Seconds
-from rapid.cost.sizes import Shape
-from rapid.cost.work import (
-    Expect,
-    Work,
-    distillation_work,
-    evaluation_work,
-    optimizer_steps,
-    pretraining_work,
-    processes,
-    rl_work,
-    sft_steps,
-    sft_work,
-)
-from rapid.machine.resources import cores
+from rapid.cost.expected import Expected, usual
+from rapid.cost.measured import Measured
+from rapid.cost.memory import USABLE, Memory, job_memory
+from rapid.cost.roofline import Roofline
+from rapid.cost.shapes import Shape
+from rapid.cost.work import BYTES, Seconds, Work, job_work, precision, subject
+from rapid.machine.resources import cores, gpus
 
 DOWNLOAD = 50e6  # bytes a second
 SMALL = {"data": 5.0, "models": 5.0, "report": 30.0}  # seconds of jobs without a model
-STEP_BYTES, SCORE_BYTES, DEMONSTRATION_BYTES = 400, 60, 1000  # a row of the files that jobs leave
+STEP_BYTES, SCORE_BYTES, ROW_BYTES = 400, 60, 1000  # a row of the files that jobs leave
+TOKEN_BYTES = 50  # of a saved tokenizer, a token
 
 
 @dataclass(frozen=True)
-class Plant:
-    """What the jobs run on.
+class Plan:
+    """What jobs run on, and what is expected of them."""
 
-    Args:
-        memory: bytes of a GPU, or that a process may have; None where it is not known.
-        base: bytes that a process has besides what its model explains.
-        gpus: whether jobs take GPUs; else cores.
-    """
+    params: Params
+    machine: Measured | Roofline
+    given: Mapping[str, float]  # what a person expects, see `Expected.changed`
+    memory: float | None = None  # bytes of a GPU, or that a process may have, where it is known
 
-    machine: Machine
-    shapes: Mapping[str, Shape]
-    expect: Expect
-    memory: float | None
-    base: float
-    gpus: bool
+    @property
+    def on_gpus(self) -> bool:
+        """Whether jobs take GPUs, not cores."""
+        return self.params.compute.device == "gpu"
+
+    def expect(self, benchmark: str, model: str) -> Expected:
+        """Return what is expected of a model on a benchmark."""
+        limit = self.params.benchmarks[benchmark].max_completion_length
+        known = self.machine.seen(benchmark, model) or usual(limit)
+        return replace(known, limit=limit).changed(self.given)
+
+    def work(self, spec: BaseModel) -> Work:
+        """Return what a job does."""
+        return job_work(spec, self.params, self.expect)
+
+    def runtime(self, spec: TrainSpec) -> float:
+        """Return the seconds of a run's training loop."""
+        return self.machine.seconds(self.work(spec)).runtime
+
+    def held(self, spec: BaseModel) -> Memory:
+        """Return the memory of a job that computes with a model."""
+        benchmark, model = subject(spec)
+        return job_memory(spec, self.machine.shapes[model], self.expect(benchmark, model))
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """One job. `units` are GPUs or cores; memory is of one process, in bytes, None where small."""
+    """The cost of one job."""
 
     job: Job
     seconds: Seconds
-    units: int
-    memory: float | None
-    disk: float
+    units: int  # GPUs or cores
+    memory: float | None  # bytes of one process, where it computes with a model
+    disk: float  # bytes
 
     @property
     def unit_seconds(self) -> float:
+        """Seconds times GPUs or cores."""
         return self.seconds.total * self.units
 
-
-@dataclass(frozen=True)
-class Total:
-    """Of all jobs: seconds. `wall` is at least the longest chain, and at least work over units."""
-
-    work: float
-    longest_chain: float
-    wall: float
-    disk: float
-
-
-def estimates(params: Params, plant: Plant) -> list[Estimate]:
-    """Of each job, in the order of `rapid.config.jobs`."""
-    return [estimate(params, plant, job) for job in jobs(params)]
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Benchmark and model, "" where there is none, and the run's algorithm or the stage."""
+        spec, stage = self.job.spec, self.job.stage
+        benchmark, model = subject(spec)
+        if stage == "models":
+            return "", model, "fetch" if isinstance(spec, FetchSpec) else "make"
+        name = spec.run.algorithm if stage == "train" else stage.replace("data", "prepare")
+        return benchmark, model, name
 
 
-def estimate(params: Params, plant: Plant, job: Job) -> Estimate:
-    """Of one job."""
-    spec = job.spec
+def estimates(plan: Plan) -> list[Estimate]:
+    """Return the cost of each job, in the order of `rapid.config.jobs`."""
+    return [_estimate(plan, job) for job in jobs(plan.params)]
+
+
+def _estimate(plan: Plan, job: Job) -> Estimate:
+    spec, shapes = job.spec, plan.machine.shapes
+    if isinstance(spec, TrainSpec | EvaluateSpec | DistillSpec | PretrainSpec):
+        work = plan.work(spec)
+        units = max(1, gpus(spec)) if plan.on_gpus else cores(spec)
+        memory = plan.machine.base_memory + plan.held(spec).total
+        disk = _disk(spec, work, shapes[subject(spec)[1]], plan)
+        return Estimate(job, plan.machine.seconds(work), units, memory, disk)
+    seconds, disk = SMALL.get(job.stage, 0.0), 0.0
+    if isinstance(spec, FetchSpec):
+        disk = _saved(shapes[spec.model], "bfloat16")
+        seconds = disk / DOWNLOAD
+    elif isinstance(spec, PrepareSpec):
+        disk = ROW_BYTES * (spec.train + spec.test)
+    return Estimate(job, Seconds(other=seconds), 0 if plan.on_gpus else 1, None, disk)
+
+
+def _disk(spec: BaseModel, work: Work, shape: Shape, plan: Plan) -> float:
+    """Return the bytes that a job which computes with a model leaves."""
     match spec:
         case TrainSpec():
-            seconds = plant.machine.seconds(train_work(params, spec, plant.expect))
-            shape, expected = _of(plant, spec.run)
-            is_sft = spec.training is None
-            precision = spec.objective.precision if is_sft else spec.training.precision
-            disk = (1 + spec.snapshots) * model_disk(shape, precision)
-            disk += STEP_BYTES * (0 if is_sft else _steps(params, spec))
+            rows = 0 if work.imitates else work.steps
+            return (1 + spec.snapshots) * _saved(shape, precision(spec)) + STEP_BYTES * rows
         case EvaluateSpec():
-            problems = params.benchmarks[spec.run.benchmark].test
-            shape, expected = _of(plant, spec.run)
-            seconds = plant.machine.seconds(evaluation_work(spec, problems, expected))
-            disk = SCORE_BYTES * problems * (1 + spec.snapshots)
+            return SCORE_BYTES * work.completions / spec.evaluation.samples
         case DistillSpec():
-            problems = params.benchmarks[spec.benchmark].train
-            shape, expected = plant.shapes[spec.teacher], plant.expect(spec.benchmark, spec.teacher)
-            seconds = plant.machine.seconds(distillation_work(spec, problems, expected))
-            disk = DEMONSTRATION_BYTES * problems * spec.samples * expected.kept
-        case PretrainSpec():
-            shape = plant.shapes[spec.model]
-            expected = plant.expect(spec.params.benchmarks[0], spec.model)
-            seconds = plant.machine.seconds(pretraining_work(spec, params, plant.expect))
-            disk = model_disk(shape, "float32")
-        case FetchSpec():
-            size = model_disk(plant.shapes[spec.model], "bfloat16")
-            return Estimate(job, Seconds(other=size / DOWNLOAD), 0 if plant.gpus else 1, None, size)
-        case _:
-            rows = spec.train + spec.test if isinstance(spec, PrepareSpec) else 0
-            seconds = Seconds(other=SMALL[job.stage])
-            return Estimate(job, seconds, 0 if plant.gpus else 1, None, DEMONSTRATION_BYTES * rows)
-    memory = process_bytes(spec, shape, expected, plant.base)
-    return Estimate(job, seconds, units(spec, plant.gpus), memory, disk)
+            return ROW_BYTES * work.completions * plan.expect(*subject(spec)).kept
+    return _saved(shape, precision(spec))
 
 
-def train_work(params: Params, spec: TrainSpec, expect: Expect) -> Work:
-    """Counted work of a training run: RL or sft."""
-    expected = expect(spec.run.benchmark, spec.run.model)
-    if spec.training is not None:
-        return rl_work(spec, _steps(params, spec), expected)
-    problems = params.benchmarks[spec.run.benchmark].train
-    demonstrations = problems * params.imitation.samples * expected.kept
-    return sft_work(spec, sft_steps(spec, demonstrations), expected)
-
-
-def units(spec: Section, gpus: bool) -> int:
-    """GPUs or cores that a job takes."""
-    return getattr(spec, "tensor_parallel", processes(spec)) if gpus else cores(spec)
-
-
-def total(found: list[Estimate], capacity: int) -> Total:
-    """Of all jobs, side by side on so many GPUs or cores.
-
-    A bound from below: it packs jobs perfectly, but not faster than the longest chain of jobs each of
-    which needs the one before.
-    """
-    work, chain = sum(one.unit_seconds for one in found), longest_chain(found)
-    return Total(work, chain, max(work / capacity, chain), sum(one.disk for one in found))
+def _saved(shape: Shape, precision: str) -> float:
+    """Return bytes of a saved model: its weights, and a few MB of tokenizer."""
+    return shape.parameters * BYTES[precision] + TOKEN_BYTES * shape.vocabulary
 
 
 def longest_chain(found: list[Estimate]) -> float:
-    """Seconds until the last job ends, if nothing ever waits for a GPU or a core."""
+    """Return the seconds until the last job ends, if nothing ever waits for a GPU or a core."""
     ends: dict[str, float] = {}
     for one in found:
-        before = max((ends.get(name, 0.0) for name in needs(one.job, ends)), default=0.0)
+        before = max((ends.get(name, 0.0) for name in _needs(one.job, ends)), default=0.0)
         ends[one.job.folder] = before + one.seconds.total
     return max(ends.values(), default=0.0)
 
 
-def needs(job: Job, earlier: Iterable[str]) -> list[str]:
-    """Folders of the earlier jobs whose files a job reads."""
-    spec = job.spec
+def wall_clock(found: list[Estimate], capacity: int) -> float:
+    """Return the seconds of all jobs, side by side on so many GPUs or cores.
+
+    It is a bound from below: it packs jobs perfectly.
+    """
+    return max(sum(one.unit_seconds for one in found) / capacity, longest_chain(found))
+
+
+def _needs(job: Job, earlier: Iterable[str]) -> list[str]:
+    """Return the folders of the earlier jobs whose files a job reads."""
+    spec, (benchmark, model) = job.spec, subject(job.spec)
     match spec:
         case PretrainSpec():
             return ["models/tokenizer", *(f"data/{name}" for name in spec.params.benchmarks)]
         case DistillSpec():
-            return [f"models/{spec.teacher}", f"data/{spec.benchmark}"]
+            return [f"models/{model}", f"data/{benchmark}"]
         case TrainSpec():
-            data = "data" if spec.training else "distilled"
-            return [f"models/{spec.run.model}", f"{data}/{spec.run.benchmark}"]
+            return [f"models/{model}", f"{'data' if spec.training else 'distilled'}/{benchmark}"]
         case EvaluateSpec():
-            return [spec.run.folder, f"models/{spec.run.model}", f"data/{spec.run.benchmark}"]
-    if job.stage in ("data", "models") and job.folder != "models/tokenizer":
-        return []
+            return [spec.run.folder, f"models/{model}", f"data/{benchmark}"]
+        case PrepareSpec() | FetchSpec():
+            return []
     return [name for name in earlier if job.stage == "report" or name.startswith("data/")]
 
 
-def warnings(plant: Plant, found: list[Estimate], capacity: int) -> list[str]:
-    """What will not run as it is planned, a line for each cause."""
-    said: dict[str, list[str]] = {}
-    unit = "GPU" if plant.gpus else "core"
-
-    def say(where: str, algorithm: str, why: str) -> None:
-        said.setdefault(f"{where}: {{}}: {why}", []).append(algorithm)
-
+def warnings(plan: Plan, found: list[Estimate], capacity: int) -> list[str]:
+    """Return what will not run as it is planned, a line for each cause."""
+    said: dict[tuple[str, str], dict[str, None]] = {}
+    unit = "GPU" if plan.on_gpus else "core"
     for one in found:
-        where, name, spec = ", ".join(filter(None, place(one.job))), kind(one.job), one.job.spec
-        if one.memory and plant.memory and one.memory > USABLE * plant.memory:
-            say(
-                where,
-                name,
+        benchmark, model, name = one.key
+        where = ", ".join(filter(None, (benchmark, model)))
+        if one.memory and plan.memory and one.memory > USABLE * plan.memory:
+            why = (
                 f"{one.memory / 1e9:.0f} GB are more than {USABLE:.0%} of "
-                f"{plant.memory / 1e9:.0f} GB: {_remedy(spec)}",
+                f"{plan.memory / 1e9:.0f} GB: {_remedy(plan, one.job.spec)}"
             )
+            said.setdefault((where, why), {})[name] = None
         if one.units > capacity:
-            say(where, name, f"takes {one.units} {unit}s, and there are {capacity}")
-        if isinstance(spec, TrainSpec) and spec.training:
-            sampled, count = spec.H * spec.n_step, processes(spec)
-            if sampled % count:
-                say(
-                    where,
-                    name,
-                    f"{count} processes cannot share {sampled} completions (H x n_step) evenly, and the "
-                    "trainer refuses that: change n_step or compute.processes",
-                )
-    return [line.format(", ".join(dict.fromkeys(names))) for line, names in said.items()]
+            why = f"takes {one.units} {unit}s, and there are {capacity}"
+            said.setdefault((where, why), {})[name] = None
+    return [f"{where}: {', '.join(names)}: {why}" for (where, why), names in said.items()]
 
 
-def _remedy(spec: Section) -> str:
-    """What to change where a job does not fit."""
+def _remedy(plan: Plan, spec: BaseModel) -> str:
+    """Return what to change where a job does not fit."""
     if not isinstance(spec, TrainSpec):
         return "share it over more GPUs, or take larger ones"
     if spec.training is None:
         return f"a pass is too large: make {IMITATING.key}.micro_batch smaller"
-    if pass_completions(spec) > spec.training.group_size:
+    if plan.held(spec).completions > spec.training.group_size:
         return "make training.micro_batch smaller"
     return "a pass is one group or less already: take more or larger GPUs"
-
-
-def _of(plant: Plant, run: Run) -> tuple[Shape, Expected]:
-    return plant.shapes[run.model], plant.expect(run.benchmark, run.model)
-
-
-def _steps(params: Params, spec: TrainSpec) -> int:
-    return optimizer_steps(spec, params.benchmarks[spec.run.benchmark].train)
-
-
-def place(job: Job) -> tuple[str, str]:
-    """Benchmark and model of a job, "" where it has none."""
-    spec = getattr(job.spec, "run", job.spec)
-    model = getattr(spec, "model", "") or getattr(spec, "teacher", "") * (job.stage == "distill")
-    return getattr(spec, "benchmark", ""), model
-
-
-def kind(job: Job) -> str:
-    """What a row calls it: the algorithm of a run, else the stage."""
-    if job.stage == "train":
-        return job.spec.run.algorithm
-    names = {"data": "prepare", "models": "make"}
-    return "fetch" if isinstance(job.spec, FetchSpec) else names.get(job.stage, job.stage)
-
-
-def by_stage(found: list[Estimate]) -> dict[str, float]:
-    """Unit-seconds of each stage."""
-    sums: dict[str, float] = {}
-    for one in found:
-        sums[one.job.stage] = sums.get(one.job.stage, 0.0) + one.unit_seconds
-    return sums

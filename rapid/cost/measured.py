@@ -1,101 +1,89 @@
-"""Seconds of counted work at rates measured on a machine."""
+"""Seconds of counted work at rates measured on a machine.
+
+The rates of each model are fitted to its runs on all benchmarks, each phase by itself, by least
+squares of relative errors with coefficients that are not negative:
+
+    sampling         a x decoding steps + b x rows of these steps
+    backpropagation  c x optimizer steps + d x tokens
+    other            e x optimizer steps + f x inference batches + g x the reference model's tokens
+    sync             h x inference batches
+    imitation        k x tokens
+
+Runs with dynamic sampling are left out of the first line, as their batches vary. Where no run has a
+reference model, its pass takes a third of one forward and backward.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
+from statistics import fmean
 
-from rapid.cost.expected import Expected
-from rapid.cost.seconds import Seconds, grading_seconds
-from rapid.cost.sizes import Shape
-from rapid.cost.work import Work
+import numpy as np
+import pandas as pd
+from scipy.optimize import nnls
+
+from rapid.algorithms import IMITATING, PLAIN, RAPID
+from rapid.artifacts.files import BadInput
+from rapid.cost.expected import VERDICTS, Expected, halfway
+from rapid.cost.memory import job_memory
+from rapid.cost.runs import Observed
+from rapid.cost.shapes import Shape
+from rapid.cost.work import FORWARD, Seconds, Work, subject, train_work
 
 FAR = 2  # times another's size: no longer as fast
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Seconds of one model's work.
-
-    Args:
-        decoding: a decoding step, whatever the batch.
-        row: a sequence in a decoding step.
-        step, token: an optimizer step of RL; a token of a forward and backward pass.
-        batch, loop: an inference batch; an optimizer step's bookkeeping.
-        reference: a token of a forward pass without gradient.
-        sync: weights to the sampler, an inference batch.
-        imitated: a token of supervised training.
-    """
-
-    decoding: float
-    row: float
-    step: float
-    token: float
-    batch: float
-    loop: float
-    reference: float
-    sync: float
-    imitated: float
+FITTED = (PLAIN.name, RAPID.at(4), IMITATING.name)  # by `check`, of the first seed
+COUNTS = ("decoding_steps", "rows", "batches", "steps", "tokens", "reference_tokens")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Rates by model; seconds of a verdict and of start-up by benchmark; and what was seen in the runs.
-
-    Args:
-        runs: how many there were.
-        expected: by (benchmark, model).
-        base_memory: resident bytes of a process besides what its model's size explains.
-    """
+    """The rates of a machine, and what was seen in the runs."""
 
     hardware: str
-    runs: int
-    rates: Mapping[str, Rates]
+    runs: int  # how many
+    rates: Mapping[str, Mapping[str, Mapping[str, float]]]  # by model, phase and count
     shapes: Mapping[str, Shape]
-    verdict: Mapping[str, float]
-    startup: Mapping[str, float]
-    expected: Mapping[tuple[str, str], Expected]
-    base_memory: float
+    verdict: Mapping[str, float]  # seconds by benchmark
+    startup: Mapping[str, float]  # seconds by benchmark
+    expected: Mapping[tuple[str, str], Expected]  # by benchmark and model
+    base_memory: float  # resident bytes of a process besides what its model explains
 
     def seconds(self, work: Work) -> Seconds:
-        rates = self.rates[self.nearest(work.model)]
-        sampling = sum(
-            one.calls * (one.steps * rates.decoding + one.rows * rates.row) for one in work.sampling
-        )
-        backpropagation = other = 0.0
-        if one := work.training:
-            if one.imitates:
-                backpropagation = one.tokens * rates.imitated
-            else:
-                backpropagation = one.steps * rates.step + one.tokens * rates.token
-                backpropagation += one.forward_tokens * rates.reference
-                other = one.steps * rates.loop + one.reference_tokens * rates.reference
-            other += work.sampling_batches * rates.batch
-        verdict = _of(self.verdict, work.benchmark)
+        """Return the seconds of one job by phase."""
+        benchmark, model = subject(work.spec)
+        phases = self.rates[self.nearest(model)]
+
+        def spent(phase: str) -> float:
+            return sum(rate * getattr(work, count) for count, rate in phases[phase].items())
+
+        sampling, startup = spent("sampling"), self.startup
         return Seconds(
             sampling=sampling,
-            grading=grading_seconds(work, verdict, sampling),
-            backpropagation=backpropagation,
-            sync=work.sampling_batches * rates.sync,
-            other=other,
-            startup=work.loads * _of(self.startup, work.benchmark),
+            grading=work.grading(self.verdict[benchmark], sampling),
+            backpropagation=spent("imitation" if work.imitates else "backpropagation"),
+            sync=spent("sync"),
+            other=0.0 if work.imitates else spent("other"),
+            startup=work.loads * startup.get(benchmark, fmean(startup.values())),
         )
 
     def nearest(self, model: str) -> str:
-        """The measured model whose size is nearest to this one's."""
-        if model in self.rates:
-            return model
+        """Return the measured model whose size is nearest to this one's."""
         size = log(self.shapes[model].parameters)
-        return min(self.rates, key=lambda one: abs(log(self.shapes[one].parameters) - size))
+        return min(
+            self.rates,
+            key=lambda one: (one != model, abs(log(self.shapes[one].parameters) - size)),
+        )
 
     def notes(self) -> list[str]:
-        others = [self._transfer(model) for model in self.shapes if model not in self.rates]
+        """Return what a reader should know of these rates, a sentence each."""
+        verdicts = ", ".join(f"{name} {value:.3g}" for name, value in self.verdict.items())
         return [
             f"rates of {self.runs} runs on {self.hardware or 'a machine'}",
-            "seconds of a verdict: " + ", ".join(f"{k} {v:.3g}" for k, v in self.verdict.items()),
-            *others,
+            f"seconds of a verdict: {verdicts}",
+            *(self._transferred(model) for model in self.shapes if model not in self.rates),
         ]
 
-    def _transfer(self, model: str) -> str:
+    def _transferred(self, model: str) -> str:
         near = self.nearest(model)
         factor = self.shapes[model].parameters / self.shapes[near].parameters
         text = f"{model} is taken to be as fast as {near}, the nearest in size"
@@ -104,13 +92,172 @@ class Measured:
         return f"{text}, though {factor:.2g} times as large: make a short run with it, or use --gpu"
 
     def seen(self, benchmark: str, model: str) -> Expected | None:
-        """What the runs showed of a benchmark, with this model if there were any."""
-        of_benchmark = [key for key in self.expected if key[0] == benchmark]
-        exact = (benchmark, model)
-        key = exact if exact in self.expected else next(iter(of_benchmark), None)
-        return self.expected[key] if key else None
+        """Return what runs showed of a benchmark, with this model if there were any."""
+        others = (one for key, one in self.expected.items() if key[0] == benchmark)
+        return self.expected.get((benchmark, model)) or next(others, None)
 
 
-def _of(known: Mapping[str, float], benchmark: str) -> float:
-    """Of a benchmark, or the mean of those that were measured."""
-    return known.get(benchmark, sum(known.values()) / len(known) if known else 0.0)
+def fit(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected) -> Measured:
+    """Return the rates of the machine that runs were made on.
+
+    Args:
+        usual: what is assumed of anything that the runs do not show; prompts' lengths among it.
+
+    Raises:
+        BadInput: there is no RL run among them.
+    """
+    keys = dict.fromkeys((one.summary.benchmark, one.summary.model) for one in observed)
+    expected = {
+        key: _seen([o for o in observed if (o.summary.benchmark, o.summary.model) == key], usual)
+        for key in keys
+    }
+    runs = pd.DataFrame([_row(one, expected, shapes) for one in observed])
+    graded = runs[runs.graded > 0].groupby("benchmark", sort=False)[["grading", "graded"]].sum()
+    rates = {
+        model: _rates(of_model)
+        for model, of_model in runs.groupby("model", sort=False)
+        if not of_model.imitates.all()
+    }
+    if not rates:
+        raise BadInput("no RL run among those to calibrate with: sampling was not measured")
+    unexplained = runs.unexplained.dropna()
+    return Measured(
+        hardware=observed[0].summary.hardware,
+        runs=len(observed),
+        rates=rates,
+        shapes=shapes,
+        verdict={**VERDICTS, **(graded.grading / graded.graded)},
+        startup=dict(runs.groupby("benchmark", sort=False).startup.median()),
+        expected=expected,
+        base_memory=0.0 if unexplained.empty else max(0.0, unexplained.median()),
+    )
+
+
+def _row(one: Observed, expected: Mapping, shapes: Mapping[str, Shape]) -> dict:
+    """Return what a run did, what it took, and the bytes that its model does not explain."""
+    summary, known = one.summary, expected[one.summary.benchmark, one.summary.model]
+    work, peak = one.work(known), summary.peak_memory_mb * 1e6
+    explained = job_memory(one.spec, shapes[summary.model], known).total
+    return {
+        "benchmark": summary.benchmark,
+        "model": summary.model,
+        "imitates": work.imitates,
+        "resamples": one.resamples,
+        "graded": summary.completions,
+        "unexplained": peak - explained if peak else float("nan"),
+        **{name: getattr(work, name) for name in COUNTS},
+        **summary.runtime.model_dump(),
+    }
+
+
+def _rates(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Return seconds of each counted thing, by phase, of one model's runs."""
+    rl, imitating = runs[~runs.imitates], runs[runs.imitates]
+    plain = rl[~rl.resamples]
+    other = _least_squares(rl, "other", "steps", "batches", "reference_tokens")
+    if not rl.reference_tokens.any():
+        other["reference_tokens"] = FORWARD * _per_token(rl)
+    return {
+        "sampling": _least_squares(
+            rl if plain.empty else plain, "sampling", "decoding_steps", "rows"
+        ),
+        "backpropagation": _least_squares(rl, "backpropagation", "steps", "tokens"),
+        "other": other,
+        "sync": {"batches": (rl.sync / rl.batches).mean()},
+        "imitation": {"tokens": _per_token(rl if imitating.empty else imitating)},
+    }
+
+
+def _least_squares(runs: pd.DataFrame, phase: str, *counts: str) -> dict[str, float]:
+    """Return coefficients of counts, not negative, with least relative errors."""
+    if not runs[phase].any():
+        return dict.fromkeys(counts, 0.0)
+    weighted = runs[list(counts)].div(runs[phase].clip(lower=1e-9), axis=0).to_numpy(float)
+    scale = np.maximum(weighted.max(axis=0), 1e-300)  # of like size, for the solver's sake
+    found, _ = nnls(weighted / scale, np.ones(len(runs)))
+    return dict(zip(counts, (found / scale).tolist(), strict=True))
+
+
+def _per_token(runs: pd.DataFrame) -> float:
+    """Return seconds of a token in a pass; 0 where nothing had a gradient."""
+    tokens = runs.tokens.sum()
+    return runs.backpropagation.sum() / tokens if tokens else 0.0
+
+
+def _seen(observed: list[Observed], usual: Expected) -> Expected:
+    """Return what the runs of one model on one benchmark showed, over what is usual.
+
+    Importance weights run all groups with a reward after first steps, which tells their share.
+    """
+    rl = [one for one in observed if one.spec.training]
+    signal = _mean([one.signal for one in rl], usual.signal)
+    rewarded = [
+        (one.summary.run * one.spec.H - signal) / (one.spec.H - 1)
+        for one in rl
+        if one.tells_rewarded
+    ]
+    return replace(
+        usual,
+        limit=observed[0].spec.max_completion_length,
+        length=_mean([one.summary.completion_length or None for one in rl], usual.length),
+        spread=_mean([one.spread for one in rl], usual.spread),
+        signal=signal,
+        rewarded=max(signal, min(1.0, _mean(rewarded, halfway(signal)))),
+        kept=_kept([one for one in observed if not one.spec.training], rl, usual.kept),
+    )
+
+
+def _mean(values: list[float | None], usual: float) -> float:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else usual
+
+
+def _kept(imitating: list[Observed], rl: list[Observed], usual: float) -> float:
+    """Return the share of the teacher's completions that sft took its steps on.
+
+    An RL run tells the number of problems.
+    """
+    if not imitating or not rl:
+        return usual
+    spec, sft = rl[0].spec, imitating[0].spec.objective
+    completions = spec.training.group_size * spec.training.epochs  # of a problem
+    problems = rl[0].summary.optimizer_steps * spec.n_step / completions
+    steps = fmean(one.summary.optimizer_steps for one in imitating)
+    return min(1.0, steps / sft.epochs * sft.batch / (problems * sft.samples))
+
+
+def check(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected) -> pd.DataFrame:
+    """Fit on `FITTED` of the first seed and return what the others took, beside predictions.
+
+    Lengths and shares are those of the fitted runs too: a prediction knows nothing of its run but
+    what it was told to do, and its number of optimizer steps.
+
+    Returns:
+        A row for each run: benchmark, model, algorithm; seconds predicted and measured.
+
+    Raises:
+        BadInput: there are none to fit on, or none left to predict.
+    """
+    first = min(one.summary.seed for one in observed)
+    own, others = [], []
+    for one in observed:
+        fitted = one.summary.seed == first and one.summary.algorithm in FITTED
+        (own if fitted else others).append(one)
+    if not own or not others:
+        raise BadInput(
+            f"--check fits on {', '.join(FITTED)} of seed {first} and predicts the others: there "
+            f"are {len(own)} of these and {len(others)} others; run more (snakemake all_train)"
+        )
+    machine = fit(own, shapes, usual)
+    return pd.DataFrame([_prediction(one, machine, usual) for one in others])
+
+
+def _prediction(one: Observed, machine: Measured, usual: Expected) -> dict:
+    summary = one.summary
+    expected = machine.seen(summary.benchmark, summary.model) or usual
+    work = train_work(one.spec, summary.optimizer_steps, expected)
+    return {
+        **summary.model_dump(include={"benchmark", "model", "algorithm"}),
+        "predicted": machine.seconds(work).runtime,
+        "measured": summary.runtime.total,
+    }

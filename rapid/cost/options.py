@@ -1,4 +1,4 @@
-"""The options of `rapid plan`, apart from what they need: every command of `rapid` reads this file."""
+"""The options of `rapid plan`. It imports nothing else of this package: every command reads it."""
 
 import argparse
 import os
@@ -9,12 +9,12 @@ MOST_SPREAD = 5
 
 
 def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
-    """The options of `rapid plan`.
+    """Add the options of `rapid plan`.
 
     Args:
-        positive: a type of arguments, for a positive int or float.
+        positive: returns a type of arguments, for a positive int or float.
     """
-    add, share = command.add_argument, _share
+    add, share = command.add_argument, _number(0, 1, above=True)
     rates = command.add_mutually_exclusive_group()
     rates.add_argument(
         "--calibrate", type=Path, default=Path("runs"), metavar="RUNS",
@@ -27,44 +27,47 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
     add("--gpus", type=positive(int), default=1, help="how many there are (default: 1)")
     add("--cores", type=positive(int), default=os.cpu_count(), help="how many there are")
     add("--memory", type=positive(float), help="GB of a GPU, or that a process may have")
+    # What is expected: `dest` is a field of `rapid.cost.expected.Expected`.
     add(
-        "--completion-length", type=share, metavar="SHARE",
+        "--completion-length", dest="length", type=share, metavar="SHARE",
         help="mean length of completions, as a share of the limit",
     )  # fmt: skip
     add(
-        "--length-spread", type=_spread,
+        "--length-spread", dest="spread", type=_number(0, MOST_SPREAD), metavar="SPREAD",
         help="standard deviation of lengths over their mean, before the limit cuts them",
     )  # fmt: skip
-    add("--prompt-length", type=positive(float), help="mean tokens of a prompt")
+    add(
+        "--prompt-length", dest="prompt", type=positive(float), metavar="TOKENS",
+        help="mean tokens of a prompt",
+    )  # fmt: skip
     add("--signal", type=share, metavar="SHARE", help="groups whose rewards differ")
     add("--rewarded", type=share, metavar="SHARE", help="groups with any reward")
     add("--kept", type=share, metavar="SHARE", help="teacher's completions that are correct")
     add(
-        "--verdict-seconds", type=_pair(positive(float)), action="append", metavar="BENCHMARK=S",
-        help="seconds of a verdict on a benchmark",
+        "--verdict-seconds", type=_pair(positive(float)), action="append", default=[],
+        metavar="BENCHMARK=S", help="seconds of a verdict on a benchmark",
     )  # fmt: skip
     add(
-        "--config", type=_pair(Path), action="append", metavar="MODEL=FILE",
+        "--config", type=_pair(Path), action="append", default=[], metavar="MODEL=FILE",
         help="config.json of a model of params.yaml whose size is not known",
     )  # fmt: skip
 
 
-def _share(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is no share: above 0, at most 1")
-    return value
+def _number(least: float, most: float, above: bool = False) -> Callable[[str], float]:
+    """Return the type of an argument from `least`, or above it, to `most`."""
 
+    def number(text: str) -> float:
+        value = float(text)
+        if not least <= value <= most or (above and value == least):
+            interval = f"{'(' if above else '['}{least}, {most}]"
+            raise argparse.ArgumentTypeError(f"{text} is not in {interval}")
+        return value
 
-def _spread(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= MOST_SPREAD:
-        raise argparse.ArgumentTypeError(f"{text} is not from 0 to {MOST_SPREAD}")
-    return value
+    return number
 
 
 def _pair(kind: Callable) -> Callable:
-    """The type NAME=VALUE of an argument."""
+    """Return the type NAME=VALUE of an argument."""
 
     def pair(text: str):
         name, equals, value = text.partition("=")

@@ -6,113 +6,135 @@
    bounds small passes: the longer of the two.
 3. The optimizer reads and writes its state; processes exchange gradients and weights over the link.
 
-What share of a published rate is reached, and what a launch takes, are assumptions: `Efficiency`.
+What share of a published rate is reached, and what a launch takes, are assumptions in
+efficiency.yaml.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 
-from rapid.cost.gpus import Gpu
-from rapid.cost.seconds import Seconds, grading_seconds
-from rapid.cost.sizes import Shape
-from rapid.cost.work import Sampling, Training, Work
+import yaml
 
-BYTES = {"bfloat16": 2, "float32": 4}
+from rapid.artifacts.files import BadInput
+from rapid.cost.expected import VERDICTS, Expected
+from rapid.cost.shapes import Shape
+from rapid.cost.work import BYTES, FORWARD, Seconds, Work, precision, processes, subject
+
 ADAM_BYTES = 28  # read and written a parameter: gradient, master weight, two moments, weight
-BACKWARD = 2  # times a forward pass
+CUDA_CONTEXT = 1.5e9  # bytes of a process, with its libraries
 
 
 @dataclass(frozen=True)
-class Efficiency:
-    """Shares of the published rates that are reached, and seconds that do not depend on sizes."""
+class GpuRates:
+    """The published rates of one GPU."""
 
-    bandwidth: float = 0.7
-    arithmetic: float = 0.4
-    link: float = 0.5
-    layer: float = 0.8e-3  # launching a layer, forward, from Python
-    graph_step: float = 3e-3  # a decoding step of vLLM besides reading and multiplying
-    step: float = 0.03  # an optimizer step: gradient norm, logging, the loop
-    batch: float = 0.05  # an inference batch: tokenizing, texts
-    sync: float = 0.1  # weights to vLLM
-    startup: float = 30.0  # imports, loading a model
-    startup_vllm: float = 60.0  # building the engine
+    name: str
+    memory: float  # bytes
+    bandwidth: float  # bytes a second of memory
+    bf16: float  # operations a second
+    fp32: float
+    link: float  # bytes a second to another GPU of the server
 
-    def describe(self) -> str:
-        return ", ".join(f"{one.name} {getattr(self, one.name):g}" for one in fields(self))
+    def flops(self, precision: str) -> float:
+        """Return operations a second in a precision of params.yaml."""
+        return self.bf16 if precision == "bfloat16" else self.fp32
+
+
+def gpu(name: str) -> GpuRates:
+    """Return the GPU of a short name in gpus.yaml.
+
+    Raises:
+        BadInput: there are no rates for it; the message says which there are.
+    """
+    known = _read("gpus.yaml")
+    if name.lower() not in known:
+        raise BadInput(
+            f"--gpu {name}: no published rates for it; known: {', '.join(known)}. For another, "
+            f"measure: run a job on it and give its folder to --calibrate"
+        )
+    title, *rates = known[name.lower()]
+    units = 1e9, 1e9, 1e12, 1e12, 1e9  # of memory, bandwidth, bf16, fp32, link
+    return GpuRates(title, *(rate * unit for rate, unit in zip(rates, units, strict=True)))
+
+
+def efficiency() -> SimpleNamespace:
+    """Return what is assumed in efficiency.yaml."""
+    return SimpleNamespace(**_read("efficiency.yaml"))
+
+
+def _read(name: str) -> dict:
+    return yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """A GPU, the models' shapes, and the seconds of a verdict by benchmark."""
+    """A GPU by its published rates."""
 
-    gpu: Gpu
+    gpu: GpuRates
     shapes: Mapping[str, Shape]
-    verdict: Mapping[str, float]
-    efficiency: Efficiency = Efficiency()
+    # Seconds by benchmark.
+    verdict: Mapping[str, float] = field(default_factory=lambda: VERDICTS)
+    efficiency: SimpleNamespace = field(default_factory=efficiency)
+    base_memory: float = CUDA_CONTEXT
+
+    @property
+    def memory(self) -> float:
+        """Bytes of memory of the GPU."""
+        return self.gpu.memory
+
+    def seen(self, benchmark: str, model: str) -> Expected | None:
+        """Return None: published rates say nothing of completions."""
 
     def seconds(self, work: Work) -> Seconds:
-        shape, rate = self.shapes[work.model], self.efficiency
-        sampling = sum(self._sampling(one, work, shape) for one in work.sampling)
-        vllm = work.sampler == "vllm" and bool(work.sampling)
-        backpropagation = other = 0.0
-        if work.training:
-            backpropagation = self._training(work.training, work, shape)
-            other = work.training.steps * rate.step + work.sampling_batches * rate.batch
-            if tokens := work.training.reference_tokens:
-                context = work.training.context
-                other += self._forward(tokens, work.training.steps, work, shape, context)
+        """Return the seconds of one job by phase."""
+        spec, rate = work.spec, self.efficiency
+        benchmark, model = subject(spec)
+        shape, size, count = self.shapes[model], BYTES[precision(spec)], processes(spec)
+        flops = self.gpu.flops(precision(spec)) * rate.arithmetic
+        bandwidth, link = self.gpu.bandwidth * rate.bandwidth, self.gpu.link * rate.link
+        layers = shape.layers * rate.layer
+        vllm = work.calls > 0 and spec.compute.sampler == "vllm"
+
+        def forward(tokens: float, passes: float, context: float) -> float:
+            """Return the seconds of passes whose tokens attend to `context` tokens each."""
+            attention = 2 * shape.layers * shape.query_width * context
+            return max(2 * (shape.multiplied + attention) * tokens / flops, passes * layers)
+
+        sampling = reference = 0.0
+        if work.calls:
+            rows = work.rows / work.decoding_steps  # sequences in a step, on average
+            cached = rows * work.context * shape.key_value_bytes(size)
+            reading = (shape.multiplied * size + cached) / bandwidth
+            computing = max(reading, 2 * shape.multiplied * rows / flops)
+            prompts = max(work.calls, work.completions / work.group) * work.expected.prompt
+            prefill = forward(prompts, work.calls, work.expected.prompt / 2)
+            split = 1 if work.steps else count  # a teacher is shared out over GPUs
+            launching = rate.graph_step if vllm else layers
+            sampling = work.decoding_steps * (computing / split + launching) + prefill / split
+        if work.reference_tokens:
+            reference = forward(work.reference_tokens, work.steps, work.context)
+        share = shape.parameters / count
+        sent = 2 * size * (shape.parameters - share)  # gradients, then weights
+        optimizer = ADAM_BYTES * share / bandwidth + sent / link
         return Seconds(
             sampling=sampling,
-            grading=grading_seconds(work, self.verdict[work.benchmark], sampling),
-            backpropagation=backpropagation,
-            sync=work.sampling_batches * rate.sync * vllm,
-            other=other,
+            grading=work.grading(self.verdict[benchmark], sampling),
+            backpropagation=forward(work.tokens, work.passes, work.context) / FORWARD
+            + work.steps * optimizer,
+            sync=work.batches * rate.sync * vllm,
+            other=work.steps * rate.step + work.batches * rate.batch + reference,
             startup=work.loads * (rate.startup + rate.startup_vllm * vllm),
         )
 
     def notes(self) -> list[str]:
+        """Return what a reader should know of these rates, a sentence each."""
+        reached = ", ".join(f"{name} {value:g}" for name, value in vars(self.efficiency).items())
         return [
             f"{self.gpu.name}: published {self.gpu.bandwidth / 1e9:g} GB/s, "
-            f"{self.gpu.bf16 / 1e12:g} TFLOP/s in bfloat16 and {self.gpu.fp32 / 1e12:g} in float32, "
-            f"{self.gpu.link / 1e9:g} GB/s between GPUs",
-            f"reached shares of these rates, and seconds: {self.efficiency.describe()}",
+            f"{self.gpu.bf16 / 1e12:g} TFLOP/s in bfloat16 and {self.gpu.fp32 / 1e12:g} in "
+            f"float32, {self.gpu.link / 1e9:g} GB/s between GPUs",
+            f"reached shares of these rates, and seconds: {reached}",
             "seconds of a verdict: " + ", ".join(f"{k} {v:g}" for k, v in self.verdict.items()),
         ]
-
-    def _sampling(self, one: Sampling, work: Work, shape: Shape) -> float:
-        size, rate = BYTES[work.precision], self.efficiency
-        split = work.processes if not work.training else 1  # a teacher is shared out over GPUs
-        rows = one.rows / one.steps  # sequences in a step, on average
-        cached = rows * (one.prompt + one.tokens / 2) * key_value_bytes(shape, size)
-        reading = (shape.multiplied * size + cached) / (self.gpu.bandwidth * rate.bandwidth)
-        multiplying = 2 * shape.multiplied * rows / self._arithmetic(work)
-        launching = rate.graph_step if work.sampler == "vllm" else shape.layers * rate.layer
-        prompts = max(1.0, one.completions / one.sharing) * one.prompt
-        prefill = self._forward(prompts, 1, work, shape, one.prompt / 2) / split
-        return one.calls * (one.steps * (max(reading, multiplying) / split + launching) + prefill)
-
-    def _training(self, one: Training, work: Work, shape: Shape) -> float:
-        rate, size = self.efficiency, BYTES[work.precision]
-        both = (1 + BACKWARD) * self._forward(one.tokens, one.passes, work, shape, one.context)
-        again = self._forward(one.forward_tokens, one.forward_passes, work, shape, one.context)
-        share = shape.parameters / work.processes
-        optimizer = ADAM_BYTES * share / (self.gpu.bandwidth * rate.bandwidth)
-        sent = 2 * size * (shape.parameters - share)  # gradients reduced, weights gathered
-        exchange = sent / (self.gpu.link * rate.link)
-        return both + again + one.steps * (optimizer + exchange)
-
-    def _forward(
-        self, tokens: float, passes: float, work: Work, shape: Shape, context: float
-    ) -> float:
-        """Seconds of forward passes with so many tokens in all."""
-        attention = 2 * shape.layers * shape.heads * shape.head_dim * context
-        multiplying = 2 * (shape.multiplied + attention) * tokens / self._arithmetic(work)
-        return max(multiplying, passes * shape.layers * self.efficiency.layer)
-
-    def _arithmetic(self, work: Work) -> float:
-        return self.gpu.flops(work.precision) * self.efficiency.arithmetic
-
-
-def key_value_bytes(shape: Shape, size: int) -> int:
-    """Of one token's keys and values in all layers, at so many bytes a number."""
-    return 2 * shape.layers * shape.kv_width * size

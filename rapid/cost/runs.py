@@ -1,87 +1,106 @@
-"""Runs on disk, read for their rates: runs/{benchmark}/{model}/{algorithm}/seed{n}/."""
+"""Runs on disk, read for what they took: runs/{benchmark}/{model}/{algorithm}/seed{n}/."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, pstdev
 
 from pydantic import ValidationError
 
+from rapid.algorithms.names import parse
 from rapid.artifacts.files import BadInput, read_jsonl
 from rapid.artifacts.runs import RunSummary, StepRecord
 from rapid.config.params import Params
 from rapid.config.specs import Run, TrainSpec, train_spec
-
-
-class NoRuns(BadInput):
-    """Nothing to calibrate with."""
+from rapid.cost.expected import Expected
+from rapid.cost.work import Work, train_work
 
 
 @dataclass(frozen=True)
 class Observed:
-    """One run: what it was told to do, what it measured.
-
-    Args:
-        spread: of completion lengths; 0 where no step says a length.
-        signal: mean share of groups whose rewards differ; None for sft.
-    """
+    """One run: what it was told to do, and what it measured."""
 
     spec: TrainSpec
     summary: RunSummary
-    spread: float
-    signal: float | None
+    steps: list[StepRecord]
 
     @property
-    def key(self) -> tuple[str, str]:
-        return self.spec.run.benchmark, self.spec.run.model
+    def spread(self) -> float:
+        """Spread of lengths, from the means of steps. Those of a group are taken to be alike."""
+        lengths = [one.completion_length for one in self.steps if one.completion_length is not None]
+        if len(lengths) < 2:
+            return 0.0
+        groups = self.spec.n_step / self.spec.training.group_size
+        return pstdev(lengths) * sqrt(groups) / fmean(lengths)
+
+    @property
+    def signal(self) -> float | None:
+        """Mean share of groups whose rewards differ; `None` where sampling aims at that."""
+        shares = [one.signal for one in self.steps if one.signal is not None]
+        return fmean(shares) if shares and not self.resamples else None
+
+    @property
+    def resamples(self) -> bool:
+        """Whether the run replaced groups without signal."""
+        return parse(self.spec.run.algorithm).algorithm.rounds(self.spec.objective) > 1
+
+    @property
+    def tells_rewarded(self) -> bool:
+        """Whether the share of groups with a reward follows from the share that ran."""
+        algorithm, objective = parse(self.spec.run.algorithm).algorithm, self.spec.objective
+        groups = [algorithm.gradient_groups(objective, on_policy) for on_policy in (True, False)]
+        known = self.spec.H > 1 and self.summary.run is not None
+        return known and groups == ["unequal", "rewarded"]
+
+    def work(self, expected: Expected) -> Work:
+        """Return what the run did, with the share of groups and the length that it recorded."""
+        expected = replace(
+            expected,
+            limit=self.spec.max_completion_length,
+            length=self.summary.completion_length or expected.length,
+        )
+        return train_work(self.spec, self.summary.optimizer_steps, expected, self.summary.run)
 
 
 def read_runs(folder: Path, params: Params) -> list[Observed]:
-    """Every run with a runtime below a folder, of models and benchmarks that params.yaml has.
+    """Return all runs with a runtime below a folder, of models and benchmarks in params.yaml.
 
     What a run was told is in its manifest; keys that an older manifest lacks are as in params.yaml.
 
     Raises:
-        NoRuns: there is none; or they were made on more than one machine.
+        BadInput: there is none, or they were made on more than one machine.
     """
     found = []
     for path in sorted(folder.rglob("summary.json")):
         try:
             summary = RunSummary.model_validate_json(path.read_text(encoding="utf-8"))
         except ValidationError as error:
-            raise NoRuns(f"{path}: not a run's summary: {error.errors()[0]['msg']}") from None
+            raise BadInput(f"{path}: not a run's summary: {error.errors()[0]['msg']}") from None
         known = summary.benchmark in params.benchmarks and summary.model in params.models
         if summary.runtime and known:
-            found.append(_observed(summary, path.parent, params))
+            steps = list(read_jsonl(path.with_name("steps.jsonl"), StepRecord))
+            found.append(Observed(_spec(summary, path.parent, params), summary, steps))
     if not found:
-        raise NoRuns(
+        raise BadInput(
             f"--calibrate {folder}: no run with a runtime, of the models and benchmarks in "
             "params.yaml; make some (snakemake all_train), or name a GPU: --gpu a6000"
         )
     if len(machines := {one.summary.hardware for one in found}) > 1:
-        raise NoRuns(
-            f"--calibrate {folder}: runs of {len(machines)} machines ({'; '.join(sorted(machines))}); "
-            "give a folder with the runs of one"
+        raise BadInput(
+            f"--calibrate {folder}: runs of {len(machines)} machines "
+            f"({'; '.join(sorted(machines))}); give a folder with the runs of one"
         )
     return found
 
 
-def _observed(summary: RunSummary, folder: Path, params: Params) -> Observed:
-    run = Run(**{name: getattr(summary, name) for name in Run.model_fields})
+def _spec(summary: RunSummary, folder: Path, params: Params) -> TrainSpec:
+    run = Run(**summary.model_dump(include=set(Run.model_fields)))
     spec = train_spec(params, run).model_dump()
     manifest = folder / "manifest.json"
     if manifest.is_file():
-        told = json.loads(manifest.read_text(encoding="utf-8")).get("spec", {})
-        _take(spec, told)
-    steps = list(read_jsonl(folder / "steps.jsonl", StepRecord))
-    return Observed(
-        spec=TrainSpec.model_validate(spec),
-        summary=summary,
-        spread=_spread(spec, steps),
-        signal=_mean(step.signal for step in steps),
-    )
+        _take(spec, json.loads(manifest.read_text(encoding="utf-8")).get("spec", {}))
+    return TrainSpec.model_validate(spec)
 
 
 def _take(known: dict, told: dict) -> None:
@@ -91,17 +110,3 @@ def _take(known: dict, told: dict) -> None:
             _take(known[name], told[name])
         else:
             known[name] = told[name]
-
-
-def _spread(spec: dict, steps: list[StepRecord]) -> float:
-    """Of single lengths, from the means of steps; completions of a group are taken to be alike."""
-    lengths = [step.completion_length for step in steps if step.completion_length is not None]
-    if len(lengths) < 2 or not spec["training"]:
-        return 0.0
-    groups = spec["n_step"] / spec["training"]["group_size"]
-    return pstdev(lengths) * sqrt(groups) / fmean(lengths)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

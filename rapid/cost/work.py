@@ -1,286 +1,259 @@
-"""What a job does, counted: the same for every machine that does it.
+"""What each job does, counted: the same for every machine that does it.
 
-Counts are of the busiest process; where completions or groups are random, they are means.
+Counts are of the busiest process. Where completions or groups are random, they are means.
 """
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
+from statistics import fmean
+from typing import NamedTuple
 
+from pydantic import BaseModel
+
+from rapid.algorithms.names import parse
 from rapid.config.params import Params
-from rapid.config.sections import Compute, ModelParams, Section
 from rapid.config.specs import DistillSpec, EvaluateSpec, PretrainSpec, TrainSpec
-from rapid.cost.expected import Expected, rounds, run_share
-from rapid.cost.lengths import Lengths
+from rapid.cost.expected import Expected
 
+BYTES = {"bfloat16": 2, "float32": 4}  # of a number, by precision
 AT_A_TIME = 512  # completions that evaluation and distillation sample at a time with transformers
 IN_FLIGHT = 256  # sequences that vLLM works on at a time
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Calls of the sampler, all alike.
-
-    Args:
-        calls: one after another.
-        completions: of a call.
-        steps: decoding steps of a call.
-        rows: sequences computed, summed over the steps of a call.
-        tokens: mean of a completion.
-        prompt: tokens of a prompt.
-        sharing: completions of one prompt.
-    """
-
-    calls: float
-    completions: float
-    steps: float
-    rows: float
-    tokens: float
-    prompt: float
-    sharing: int
-
-
-@dataclass(frozen=True)
-class Training:
-    """Forward and backward passes and what goes with them.
-
-    Args:
-        imitates: supervised, not RL: another loop.
-        steps: of the optimizer.
-        passes: forward and backward.
-        tokens: of these, prompts and padding included.
-        forward_passes, forward_tokens: without backward: log mu, and the reference model's.
-        context: tokens that a token attends to, about.
-    """
-
-    imitates: bool
-    steps: float
-    passes: float
-    tokens: float
-    forward_passes: float = 0.0
-    forward_tokens: float = 0.0
-    reference_tokens: float = 0.0
-    context: float = 0.0
-
-
-@dataclass(frozen=True)
-class Work:
-    """One job: `model` is whose weights it computes with, `loads` how often it loads such."""
-
-    model: str
-    benchmark: str
-    precision: str
-    sampler: str
-    processes: int
-    sampling: tuple[Sampling, ...] = ()
-    sampling_batches: float = 0.0
-    graded: float = 0.0
-    graders: int = 1
-    training: Training | None = None
-    loads: int = 1
-
-    @property
-    def completions(self) -> float:
-        """Sampled, of one process."""
-        return sum(one.calls * one.completions for one in self.sampling)
-
+FORWARD = 1 / 3  # of the seconds of a forward and backward pass
 
 Expect = Callable[[str, str], Expected]  # of a benchmark and a model
 
 
-def processes(spec: Section) -> int:
-    """Of a job: only RL runs have several."""
-    is_rl = isinstance(spec, TrainSpec) and spec.training is not None
-    return spec.compute.processes if is_rl else 1
+class Seconds(NamedTuple):
+    """Wall-clock seconds of a job by phase; `startup` comes before what a runtime is made of."""
+
+    sampling: float = 0.0
+    grading: float = 0.0
+    backpropagation: float = 0.0
+    sync: float = 0.0
+    other: float = 0.0
+    startup: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Seconds of all phases."""
+        return sum(self)
+
+    @property
+    def runtime(self) -> float:
+        """Seconds without start-up, as in summary.json."""
+        return self.total - self.startup
 
 
-def optimizer_steps(spec: TrainSpec, problems: int) -> int:
-    """Of an RL run."""
-    return problems * spec.training.group_size * spec.training.epochs // spec.n_step
+@dataclass(frozen=True)
+class Work:
+    """What one job does."""
+
+    spec: BaseModel
+    expected: Expected
+    # Sampling.
+    loads: int = 1  # of a model
+    group: int = 1  # completions of one prompt that are sampled together
+    calls: float = 0.0  # of the sampler, one after another
+    completions: float = 0.0  # each is graded
+    decoding_steps: float = 0.0  # of all calls
+    rows: float = 0.0  # sequences computed, summed over decoding steps
+    batches: float = 0.0  # inference batches
+    # Training. A forward pass without backward counts `FORWARD`.
+    steps: float = 0.0  # of the optimizer
+    passes: float = 0.0  # forward and backward
+    tokens: float = 0.0  # of these, prompts and padding included
+    reference_tokens: float = 0.0  # of the reference model's forward passes
+
+    @property
+    def imitates(self) -> bool:
+        """Whether it trains on demonstrations, which is another loop than RL."""
+        return self.steps > 0 and not self.completions
+
+    @property
+    def context(self) -> float:
+        """Tokens that a token of a training pass attends to, about."""
+        return self.expected.prompt + self.expected.mean / 2
+
+    def grading(self, verdict: float, sampling: float) -> float:
+        """Return the seconds that verdicts of so many seconds add to those of sampling.
+
+        An RL run with several cores grades while it samples with transformers.
+        """
+        seconds = verdict * self.completions
+        streams = self.steps and self.completions and self.spec.compute.threads > 1
+        if streams and self.spec.compute.sampler == "transformers":
+            return max(0.0, seconds - sampling)
+        return seconds
 
 
-def rl_work(spec: TrainSpec, steps: int, expected: Expected, run: float | None = None) -> Work:
-    """An RL run of so many optimizer steps.
+def subject(spec: BaseModel) -> tuple[str, str]:
+    """Return the benchmark and the model of a job, "" where it has none."""
+    match spec:
+        case DistillSpec():
+            return spec.benchmark, spec.teacher
+        case PretrainSpec():
+            return spec.params.benchmarks[0], spec.model
+    named = getattr(spec, "run", spec)
+    return getattr(named, "benchmark", ""), getattr(named, "model", "")
+
+
+def precision(spec: BaseModel) -> str:
+    """Return the precision of a job's model."""
+    match spec:
+        case TrainSpec():
+            return (spec.training or spec.objective).precision
+        case EvaluateSpec():
+            return spec.evaluation.precision
+        case DistillSpec():
+            return spec.precision
+    return "float32"
+
+
+def processes(spec: BaseModel) -> int:
+    """Return the processes of a training run, or the GPUs that share a teacher."""
+    if isinstance(spec, TrainSpec):
+        return spec.compute.processes
+    return getattr(spec, "tensor_parallel", 1)
+
+
+def job_work(spec: BaseModel, params: Params, expect: Expect) -> Work:
+    """Return the work of a job that computes with a model."""
+    if isinstance(spec, PretrainSpec):
+        return _pretraining(spec, expect)
+    benchmark, model = subject(spec)
+    expected, sizes = expect(benchmark, model), params.benchmarks[benchmark]
+    match spec:
+        case TrainSpec(training=None):
+            demonstrations = sizes.train * spec.objective.samples * expected.kept
+            steps = spec.objective.epochs * ceil(demonstrations / spec.objective.batch)
+            return train_work(spec, steps, expected)
+        case TrainSpec():
+            completions = sizes.train * spec.training.group_size * spec.training.epochs
+            return train_work(spec, completions // spec.n_step, expected)
+        case EvaluateSpec():
+            completions = sizes.test * spec.evaluation.samples
+            return _sampled_once(spec, completions, expected, models=1 + spec.snapshots)
+    return _sampled_once(spec, sizes.train * spec.samples, expected)
+
+
+def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | None = None) -> Work:
+    """Return the work of a training run of so many optimizer steps.
 
     Args:
         run: share of groups that ran, where it is known.
     """
-    training, count = spec.training, processes(spec)
-    group, lengths = training.group_size, expected.lengths(spec.max_completion_length)
+    count = processes(spec)
+    if spec.training is None:
+        each, micro_batch = spec.objective.batch / count, spec.objective.micro_batch
+        passes = steps * max(1.0, each / micro_batch)
+        tokens = steps * each * (expected.prompt + expected.longest(micro_batch))
+        return Work(spec, expected, steps=steps, passes=passes, tokens=tokens)
+    group = spec.training.group_size
     run = run_share(spec, expected) if run is None else run
-    sampled = _rl_sampling(spec, steps, expected, lengths)
-
     groups = spec.n_step / group
     alive = 1 - (1 - run) ** groups  # the probability that a step has anything to run
     # Processes divide a step's groups; where they are more than the groups, its completions.
     busiest = max(groups * run / count, alive if groups >= count else 0.0)
-    passes = max(busiest * group / training.micro_batch, alive)
-    prompts = max(busiest, alive) * expected.prompt
-    tokens = prompts + busiest * group * lengths.longest(group)
-    exact = spec.training.precision == "float32"  # the sampler's log mu is the policy's
-    again = 0.0 if exact else (spec.H - 1) / spec.H
-    beta = getattr(spec.objective, "beta", 0)
-    whole = spec.n_step / count * (expected.prompt + lengths.longest(group))  # TRL's own pass
+    passes = max(busiest * group / spec.training.micro_batch, alive)
+    tokens = max(busiest, alive) * expected.prompt + busiest * group * expected.longest(group)
+    # Later steps of an inference batch compute log mu, unless the sampler's is the policy's.
+    exact = spec.training.precision == "float32"
+    again = 1 if exact else 1 + FORWARD * (spec.H - 1) / spec.H
+    whole = spec.n_step / count * (expected.prompt + expected.longest(group))  # TRL's own pass
     return Work(
-        model=spec.run.model,
-        benchmark=spec.run.benchmark,
-        precision=training.precision,
-        sampler=spec.compute.sampler,
-        processes=count,
-        sampling=sampled,
-        sampling_batches=sum(steps / spec.H * one.probability for one in rounds(spec, expected)),
-        graded=sum(one.calls * one.completions for one in sampled),
-        graders=spec.compute.threads,
-        training=Training(
-            imitates=False,
-            steps=steps,
-            passes=steps * passes,
-            tokens=steps * tokens,
-            forward_passes=steps * passes * again,
-            forward_tokens=steps * tokens * again,
-            reference_tokens=steps * whole if beta else 0.0,
-            context=expected.prompt + lengths.mean / 2,
-        ),
+        spec,
+        expected,
+        **_rl_sampling(spec, steps, expected),
+        group=group,
+        steps=steps,
+        passes=steps * passes * again,
+        tokens=steps * tokens * again,
+        reference_tokens=steps * whole if getattr(spec.objective, "beta", 0) else 0.0,
     )
 
 
-def _rl_sampling(
-    spec: TrainSpec, steps: float, expected: Expected, lengths: Lengths
-) -> tuple[Sampling, ...]:
-    """The rounds of sampling of a run. All processes wait for the one that samples longest."""
+def rounds(spec: TrainSpec, expected: Expected) -> list[tuple[float, float]]:
+    """Return how likely each round of sampling a step's groups is, and how many groups it samples.
+
+    Only dynamic sampling has more than one round. Each draws the groups that are still without
+    signal, until none is or the rounds are over.
+    """
+    groups, found = spec.n_step / spec.training.group_size, []
+    for number in range(parse(spec.run.algorithm).algorithm.rounds(spec.objective)):
+        dead = (1 - expected.signal) ** number  # the probability that a group has none yet
+        probability = 1 - (1 - dead) ** groups
+        if probability > 0:
+            found.append((probability, groups * dead / probability))
+    return found
+
+
+def run_share(spec: TrainSpec, expected: Expected) -> float:
+    """Return the mean share of groups that may have a gradient. The others are not run."""
+    algorithm, objective = parse(spec.run.algorithm).algorithm, spec.objective
+    shares = {"unequal": expected.signal, "rewarded": expected.rewarded, "all": 1.0}
+    if (count := algorithm.rounds(objective)) > 1:
+        shares["unequal"] = 1 - (1 - expected.signal) ** count
+    first, later = (shares[algorithm.gradient_groups(objective, known)] for known in (True, False))
+    return first if first == later else (first + (spec.H - 1) * later) / spec.H
+
+
+def _rl_sampling(spec: TrainSpec, steps: float, expected: Expected) -> dict[str, float]:
+    """Return counts of a run's sampling. All processes wait for the one that samples longest."""
     group, count = spec.training.group_size, processes(spec)
-    made = []
-    for number, one in enumerate(rounds(spec, expected)):
-        each = one.groups * group * spec.H / count
+    counts: Counter[str] = Counter()
+    for number, (probability, groups) in enumerate(rounds(spec, expected)):
+        batches = steps / spec.H * probability
+        each = groups * group * spec.H / count
         each = max(group, each) if number else each  # a process draws whole groups anew
         size = min(spec.sampling_batch or each, each)
         chunks = each / size
         # The sum over a process's chunks varies less, the more there are.
-        wait = lengths.longest(size * count) - lengths.longest(size)
-        made.append(
-            _calls(
-                spec.compute.sampler,
-                steps / spec.H * one.probability * chunks,
-                size,
-                lengths.longest(size) + wait / sqrt(chunks),
-                lengths,
-                expected,
-                group,
-            )
-        )
-    return tuple(made)
+        wait = (expected.longest(size * count) - expected.longest(size)) / sqrt(chunks)
+        counts.update(_sampling(spec, batches * chunks, size, expected, wait), batches=batches)
+    return counts
 
 
-def _calls(
-    sampler: str,
-    calls: float,
-    completions: float,
-    steps: float,
-    lengths: Lengths,
-    expected: Expected,
-    sharing: int,
-) -> Sampling:
-    """vLLM drops what has ended from its batch; transformers computes every row to the last step."""
-    rows = completions * (lengths.mean if sampler == "vllm" else lengths.longest(completions))
-    return Sampling(calls, completions, steps, rows, lengths.mean, expected.prompt, sharing)
+def _sampling(
+    spec: BaseModel, calls: float, completions: float, expected: Expected, wait: float = 0.0
+) -> dict[str, float]:
+    """Return counts of calls of the sampler, each with so many completions.
+
+    vLLM drops what has ended from its batch; transformers computes every row to the last step.
+
+    Args:
+        wait: decoding steps of a call in which a process waits for others.
+    """
+    longest, vllm = expected.longest(completions), spec.compute.sampler == "vllm"
+    return {
+        "calls": calls,
+        "completions": calls * completions,
+        "decoding_steps": calls * (longest + wait),
+        "rows": calls * completions * (expected.mean if vllm else longest),
+    }
 
 
 def _sampled_once(
-    sampler: str, completions: float, lengths: Lengths, expected: Expected
-) -> tuple[Sampling, ...]:
-    """One process samples them all and does nothing else meanwhile."""
-    if sampler == "vllm":
-        together = min(completions, IN_FLIGHT)
-        steps = (completions - together) * lengths.mean / together + lengths.longest(together)
-        rows = completions * lengths.mean
-        return (Sampling(1, completions, steps, rows, lengths.mean, expected.prompt, 1),)
-    calls = ceil(completions / AT_A_TIME)
-    each = completions / calls
-    return (_calls(sampler, calls, each, lengths.longest(each), lengths, expected, 1),)
-
-
-def evaluation_work(spec: EvaluateSpec, problems: int, expected: Expected) -> Work:
-    completions = problems * spec.evaluation.samples
-    lengths = expected.lengths(spec.max_completion_length)
-    models = 1 + spec.snapshots
-    return Work(
-        model=spec.run.model,
-        benchmark=spec.run.benchmark,
-        precision=spec.evaluation.precision,
-        sampler=spec.compute.sampler,
-        processes=1,
-        sampling=_sampled_once(spec.compute.sampler, completions, lengths, expected) * models,
-        graded=models * completions,
-        loads=models,
-    )
-
-
-def distillation_work(spec: DistillSpec, problems: int, expected: Expected) -> Work:
-    completions = problems * spec.samples
-    lengths = expected.lengths(spec.max_completion_length)
-    return Work(
-        model=spec.teacher,
-        benchmark=spec.benchmark,
-        precision=spec.precision,
-        sampler=spec.compute.sampler,
-        processes=spec.tensor_parallel,
-        sampling=_sampled_once(spec.compute.sampler, completions, lengths, expected),
-        graded=completions,
-    )
-
-
-def sft_steps(spec: TrainSpec, demonstrations: float) -> float:
-    """Optimizer steps on so many demonstrations."""
-    return spec.objective.epochs * ceil(demonstrations / spec.objective.batch)
-
-
-def sft_work(spec: TrainSpec, steps: float, expected: Expected) -> Work:
-    lengths, batch = expected.lengths(spec.max_completion_length), spec.objective.batch
-    return _imitation(
-        spec.run.model,
-        spec.run.benchmark,
-        spec.objective.precision,
-        spec.compute,
-        steps,
-        batch * (expected.prompt + lengths.longest(spec.objective.micro_batch)),
-        expected.prompt + lengths.mean / 2,
-    )
-
-
-def pretraining_work(spec: PretrainSpec, params: Params, expect: Expect) -> Work:
-    model: ModelParams = spec.params
-    means = [expect(name, spec.model) for name in model.benchmarks]
-    tokens = sum(one.prompt + one.length for one in means) / len(
-        means
-    )  # of like lengths: no padding
-    steps = model.steps * len(model.benchmarks)
-    return _imitation(
-        spec.model,
-        model.benchmarks[0],
-        "float32",
-        params.compute,
-        steps,
-        spec.pretraining.batch * tokens,
-        tokens / 2,
-    )
-
-
-def _imitation(
-    model: str,
-    benchmark: str,
-    precision: str,
-    compute: Compute,
-    steps: float,
-    batch_tokens: float,
-    context: float,
+    spec: EvaluateSpec | DistillSpec, completions: float, expected: Expected, models: int = 1
 ) -> Work:
-    return Work(
-        model=model,
-        benchmark=benchmark,
-        precision=precision,
-        sampler=compute.sampler,
-        processes=1,
-        training=Training(
-            imitates=True, steps=steps, passes=steps, tokens=steps * batch_tokens, context=context
-        ),
-    )
+    """Return the work of a process that samples all completions and does nothing meanwhile."""
+    calls = 1
+    if spec.compute.sampler == "transformers":
+        calls = ceil(completions / AT_A_TIME)
+    counts = _sampling(spec, calls * models, completions / calls, expected)
+    if spec.compute.sampler == "vllm":
+        together = min(completions, IN_FLIGHT)
+        steps = (completions - together) * expected.mean / together + expected.longest(together)
+        counts["decoding_steps"] = models * steps
+    return Work(spec, expected, loads=models, **counts)
+
+
+def _pretraining(spec: PretrainSpec, expect: Expect) -> Work:
+    """Return the work of pre-training: demonstrations of like lengths, without padding."""
+    expected = [expect(name, spec.model) for name in spec.params.benchmarks]
+    prompt, length = fmean(one.prompt for one in expected), fmean(one.length for one in expected)
+    mean = replace(expected[0], prompt=prompt, length=length)
+    steps = spec.params.steps * len(expected)
+    tokens = steps * spec.pretraining.batch * (prompt + length)
+    return Work(spec, mean, steps=steps, passes=steps, tokens=tokens)

@@ -12,9 +12,11 @@ from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.config.params import Params, load
 from rapid.config.specs import Run, TrainSpec, train_spec
 from rapid.cost.expected import Expected
-from rapid.cost.work import optimizer_steps, rl_work, sft_work
+from rapid.cost.work import run_share, train_work
 
-EXPECTED = Expected(length=30, spread=0.0, prompt=40, signal=0.6, rewarded=0.8, kept=1.0)
+EXPECTED = Expected(
+    limit=2048, length=30, spread=0.0, prompt=40, signal=0.6, rewarded=0.8, kept=1.0
+)
 PUBLISHED = {
     "Qwen2.5-0.5B": {"source": "Qwen/Qwen2.5-0.5B"},
     "Llama-3.2-1B": {"source": "meta-llama/Llama-3.2-1B"},
@@ -53,6 +55,11 @@ def paper(paper_values) -> Params:
     return load(paper_values)
 
 
+def optimizer_steps(spec: TrainSpec, problems: int) -> int:
+    """Optimizer steps of an RL run."""
+    return problems * spec.training.group_size * spec.training.epochs // spec.n_step
+
+
 def spec_of(
     params: Params, algorithm: str, benchmark: str = "math", seed: int = 1, model: str = ""
 ) -> TrainSpec:
@@ -88,22 +95,20 @@ def write_run(
     factor = 1 if noise is None else noise.uniform(0.9, 1.1)
     if spec.training is None:
         steps = spec.objective.epochs * problems * spec.objective.samples // spec.objective.batch
-        work = sft_work(spec, steps, expected)
+        work = train_work(spec, steps, expected)
         runtime = Runtime(
-            total=0, backpropagation=factor * 2 * law.token * work.training.tokens, startup=1.0
+            total=0, backpropagation=factor * 2 * law.token * work.tokens, startup=1.0
         )
     else:
         steps = optimizer_steps(spec, problems)
-        work = rl_work(spec, steps, expected)
-        one = work.training
-        reference = one.reference_tokens * law.token / 3
+        work = train_work(spec, steps, expected)
+        reference = work.reference_tokens * law.token / 3
         runtime = Runtime(
             total=0,
-            sampling=factor
-            * sum(s.calls * (s.steps * law.decoding + s.rows * law.row) for s in work.sampling),
-            grading=factor * work.graded * law.verdict,
-            backpropagation=factor * (one.steps * law.step + one.tokens * law.token),
-            other=factor * (one.steps * law.loop + work.sampling_batches * law.batch + reference),
+            sampling=factor * (work.decoding_steps * law.decoding + work.rows * law.row),
+            grading=factor * work.completions * law.verdict,
+            backpropagation=factor * (work.steps * law.step + work.tokens * law.token),
+            other=factor * (work.steps * law.loop + work.batches * law.batch + reference),
             startup=law.startup,
         )
     phases = runtime.model_dump(exclude={"total", "startup"})
@@ -112,8 +117,8 @@ def write_run(
         **run.model_dump(),
         runtime=runtime,
         optimizer_steps=steps,
-        completions=round(work.graded),
-        run=None if spec.training is None else _run_share(spec),
+        completions=round(work.completions),
+        run=None if spec.training is None else run_share(spec, expected),
         completion_length=None if spec.training is None else expected.length,
         hardware="a machine",
     ).model_copy(update=changes)
@@ -126,9 +131,3 @@ def write_run(
         [StepRecord(step=n, seconds=n, loss=0, gradient_norm=1, **lengths) for n in (1, 2, 3)],
     )
     return SimpleNamespace(folder=folder, summary=summary, work=work)
-
-
-def _run_share(spec: TrainSpec) -> float:
-    from rapid.cost.expected import run_share
-
-    return run_share(spec, EXPECTED)

@@ -9,7 +9,6 @@ import yaml
 
 from rapid.cli import run
 from rapid.config.params import load
-from rapid.cost.text import duration, size
 from rapid.grading.pool import SteadyGrader
 from rapid.grading.verdicts import Verdict
 from tests.cost.conftest import Law, spec_of, write_run
@@ -103,17 +102,6 @@ def test_planning_needs_no_torch(config):
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(6.3, "6.3s"), (762, "12.7m"), (16920, "4h42m"), (273600, "3d 4h")]
-)
-def test_durations_are_for_readers(seconds, text):
-    assert duration(seconds) == text
-
-
-def test_sizes_are_for_readers():
-    assert (size(2.5e9), size(3.2e6)) == ("2.5 GB", "3.2 MB")
-
-
 class EverySecond:
     """A grader that rewards every second completion: an untrained model solves nothing."""
 
@@ -151,11 +139,11 @@ def test_real_runs_are_predicted(values, toy_model, tmp_path, monkeypatch):
         spec = spec_of(params, name)
         train(spec, toy_model, problems, tmp_path / spec.run.folder)
 
-    from rapid.cost.assumptions import usual
-    from rapid.cost.check import check
+    from rapid.cost.expected import usual
+    from rapid.cost.measured import check
     from rapid.cost.runs import read_runs
-    from rapid.cost.sizes import shapes
+    from rapid.cost.shapes import shapes
 
     found = check(read_runs(tmp_path / "runs", params), shapes(params, {}), usual(32))
-    ratio = sum(one.predicted for one in found) / sum(one.measured for one in found)
+    ratio = found.predicted.sum() / found.measured.sum()
     assert 0.5 < ratio < 2

@@ -4,38 +4,32 @@ from dataclasses import replace
 
 import pytest
 
+from rapid.artifacts.files import BadInput
 from rapid.config.jobs import jobs
 from rapid.cost.advice import advise
-from rapid.cost.assumptions import Assumptions, BadAssumption
-from rapid.cost.estimates import Plant, by_stage, estimates, longest_chain, total, warnings
-from rapid.cost.gpus import gpu
-from rapid.cost.memory import CUDA_CONTEXT
-from rapid.cost.roofline import Roofline
-from rapid.cost.seconds import Seconds
-from rapid.cost.sizes import shapes
+from rapid.cost.estimates import Plan, estimates, longest_chain, wall_clock, warnings
+from rapid.cost.expected import Expected
+from rapid.cost.roofline import Roofline, gpu
+from rapid.cost.shapes import published, shapes
+from rapid.cost.work import Seconds
 
 
-def plant_of(params, name="a6000", memory=None, **assumed):
-    assumptions, known = Assumptions(**assumed), shapes(params, {})
-    return Plant(
-        machine=Roofline(gpu(name), known, assumptions.verdicts()),
-        shapes=known,
-        expect=assumptions.expected(params),
-        memory=memory or gpu(name).memory,
-        base=CUDA_CONTEXT,
-        gpus=params.compute.device == "gpu",
-    )
+def plan_of(params, memory=48e9, verdict=None, **given):
+    machine = Roofline(gpu("a6000"), shapes(params, {}))
+    if verdict:
+        machine = replace(machine, verdict=verdict)
+    return Plan(params, machine, given, memory)
 
 
 @pytest.fixture
 def found(paper):
-    return estimates(paper, plant_of(paper))
+    return estimates(plan_of(paper))
 
 
 @pytest.mark.parametrize("which", ["params", "paper"])
 def test_every_job_has_a_cost(which, request):
     params = request.getfixturevalue(which)
-    found = estimates(params, plant_of(params))
+    found = estimates(plan_of(params))
     assert [one.job.folder for one in found] == [job.folder for job in jobs(params)]
     assert all(one.seconds.total > 0 and one.disk >= 0 for one in found)
     assert all(one.memory for one in found if one.job.stage in ("distill", "train", "evaluate"))
@@ -70,10 +64,9 @@ def test_the_longest_chain_follows_what_jobs_read(found, chosen, length):
 
 
 def test_wall_clock_is_bound_by_work_and_by_the_longest_chain(found):
-    few, many = total(found, 4), total(found, 10**6)
-    assert few.longest_chain < few.wall == pytest.approx(few.work / 4)
-    assert many.wall == many.longest_chain
-    assert few.work == pytest.approx(sum(by_stage(found).values()))
+    work, chain = sum(one.unit_seconds for one in found), longest_chain(found)
+    assert chain < wall_clock(found, 4) == pytest.approx(work / 4)
+    assert wall_clock(found, 10**6) == chain
 
 
 def test_snapshots_take_disk_and_time(paper_values):
@@ -84,7 +77,7 @@ def test_snapshots_take_disk_and_time(paper_values):
         params = load(paper_values)
         return {
             one.job.stage: one
-            for one in estimates(params, plant_of(params))
+            for one in estimates(plan_of(params))
             if one.job.folder.endswith(f"/math/Qwen2.5-0.5B/{name}/seed1")
         }
 
@@ -96,8 +89,8 @@ def test_snapshots_take_disk_and_time(paper_values):
 
 
 def test_what_does_not_fit_is_named_with_what_to_change(paper):
-    plant = plant_of(paper, memory=8e9)
-    said = warnings(plant, estimates(paper, plant), 4)
+    plan = plan_of(paper, memory=8e9)
+    said = warnings(plan, estimates(plan), 4)
     assert any(
         "mbpp_plus, Qwen2.5-0.5B" in one and "sft.micro_batch smaller" in one for one in said
     )
@@ -105,55 +98,56 @@ def test_what_does_not_fit_is_named_with_what_to_change(paper):
     large = paper.model_copy(
         update={"training": paper.training.model_copy(update={"micro_batch": 8})}
     )
-    said = warnings(plant, estimates(large, plant), 4)
+    plan = plan_of(large, memory=8e9)
+    said = warnings(plan, estimates(plan), 4)
     assert any("math, Qwen2.5-0.5B: grpo" in one and "micro_batch smaller" in one for one in said)
 
 
 def test_nothing_is_said_of_what_fits(params):
-    plant = plant_of(params)
-    assert warnings(plant, estimates(params, plant), 4) == []
+    plan = plan_of(params)
+    assert warnings(plan, estimates(plan), 4) == []
 
 
 def test_more_gpus_than_there_are_is_said(paper):
-    plant = plant_of(paper)
-    said = warnings(plant, estimates(paper, plant), 2)
+    plan = plan_of(paper)
+    said = warnings(plan, estimates(plan), 2)
     assert any("takes 4 GPUs, and there are 2" in line for line in said)
 
 
-def test_a_batch_that_processes_cannot_share_is_said(paper):
-    """Parameters like these are refused when they are read; a plan does not rely on it."""
-    compute = paper.compute.model_copy(update={"processes": 3})
-    params = paper.model_copy(update={"compute": compute})
-    plant = plant_of(params)
-    said = warnings(plant, estimates(params, plant), 4)
-    assert any("pg" in line and "3 processes cannot share" in line for line in said)
-
-
 def test_advice_is_on_h_within_what_there_are_prompts_for(paper):
-    for one in advise(paper, plant_of(paper)):
+    for one in advise(plan_of(paper)):
         assert one.H in one.runtimes and max(one.runtimes) <= 16
         assert list(one.runtimes.values()) == sorted(one.runtimes.values(), reverse=True)
         assert one.micro_batch % 4 == 0
     mbpp = paper.benchmarks["mbpp_plus"].model_copy(update={"train": 5})
     few = paper.model_copy(update={"benchmarks": {**paper.benchmarks, "mbpp_plus": mbpp}})
-    assert max(advise(few, plant_of(few))[0].runtimes) == 4
+    assert max(advise(plan_of(few))[0].runtimes) == 4
 
 
 def test_without_sampling_to_save_h_stays_small(paper):
     """Where verdicts take nearly all of the time, no H is worth its staleness."""
-    plant = plant_of(paper, verdict={"mbpp_plus": 100.0, "math": 100.0, "minif2f": 100.0})
-    assert {one.H for one in advise(paper, plant)} == {1}
+    plan = plan_of(paper, verdict={"mbpp_plus": 100.0, "math": 100.0, "minif2f": 100.0})
+    assert {one.H for one in advise(plan)} == {1}
 
 
 @pytest.mark.parametrize("stage", ["train", "distill", "evaluate"])
 def test_longer_completions_take_longer(paper, stage):
     def sampling(length):
-        found = estimates(paper, plant_of(paper, length=length))
+        found = estimates(plan_of(paper, length=length))
         return sum(one.seconds.sampling for one in found if one.job.stage == stage)
 
     assert sampling(0.5) > 2 * sampling(0.1)
 
 
 def test_an_assumption_that_contradicts_another_is_refused():
-    with pytest.raises(BadAssumption, match="raise --rewarded"):
-        Assumptions(signal=0.5, rewarded=0.2)
+    with pytest.raises(BadInput, match="raise --rewarded"):
+        Expected(80, 30).changed({"signal": 0.5, "rewarded": 0.2})
+
+
+def test_a_trained_model_takes_its_weights_on_disk(params, found):
+    """In float32 for the embedded models, in bfloat16 for the paper's."""
+    for size, some in ((4, estimates(plan_of(params))), (2, found)):
+        one = next(one for one in some if one.key[2] == "pg")
+        known = shapes(params, {}) | published()
+        weights = size * known[one.key[1]].parameters
+        assert one.disk == pytest.approx(weights, rel=0.05)

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from rapid.cost.check import check
-from rapid.cost.fit import fit
-from rapid.cost.runs import NoRuns, read_runs
-from rapid.cost.sizes import shapes
-from rapid.cost.work import rl_work
+from rapid.artifacts.files import BadInput
+from rapid.cost.measured import check, fit
+from rapid.cost.runs import read_runs
+from rapid.cost.shapes import shapes
+from rapid.cost.work import train_work
 from tests.cost.conftest import EXPECTED, Law, spec_of, write_run
 
 ALGORITHMS = ["sft", "pg", "grpo", "naive-grpo", "dapo", "rapid-H2", "rapid-H4", "rapid-H16"]
@@ -23,15 +23,23 @@ def made(root, params, algorithms=ALGORITHMS, seeds=(1,), noise=None, law=LAW, *
     return read_runs(root, params)
 
 
+def approx(**rates):
+    return pytest.approx(rates, rel=0.02)
+
+
 def rates_of(observed, params):
     return fit(observed, shapes(params, {}), EXPECTED).rates["tiny-qwen2"]
 
 
 def test_rates_are_found_again(params, tmp_path):
     rates, law = rates_of(made(tmp_path, params), params), Law()
-    for name in ("decoding", "row", "step", "token", "loop", "batch"):
-        assert getattr(rates, name) == pytest.approx(getattr(law, name), rel=0.02), name
-    assert rates.reference == pytest.approx(law.token / 3, rel=0.02)
+    assert rates == {
+        "sampling": approx(decoding_steps=law.decoding, rows=law.row),
+        "backpropagation": approx(steps=law.step, tokens=law.token),
+        "other": approx(steps=law.loop, batches=law.batch, reference_tokens=law.token / 3),
+        "sync": approx(batches=0.0),
+        "imitation": approx(tokens=2 * law.token),
+    }
 
 
 def test_what_nobody_knows_beforehand_is_read_off_the_runs(params, tmp_path):
@@ -50,31 +58,29 @@ def test_the_total_of_other_runs_is_within_a_quarter(params, tmp_path, draw):
     observed = made(tmp_path, params, seeds=(1, 2, 3), noise=noise)
     found = check(observed, shapes(params, {}), EXPECTED)
     assert len(found) == 3 * len(ALGORITHMS) - 3
-    ratio = sum(one.predicted for one in found) / sum(one.measured for one in found)
+    ratio = found.predicted.sum() / found.measured.sum()
     assert 0.75 < ratio < 1.25
 
 
 def test_a_prediction_does_not_look_at_its_run(params, tmp_path):
     observed = made(tmp_path, params)
-    before = {
-        one.run.spec.run.algorithm: one for one in check(observed, shapes(params, {}), EXPECTED)
-    }
+    before = check(observed, shapes(params, {}), EXPECTED).set_index("algorithm").loc["grpo"]
     odd = write_run(tmp_path, params, spec_of(params, "grpo"), Law(decoding=1.0), run=0.1)
-    after = check(read_runs(tmp_path, params), shapes(params, {}), EXPECTED)
-    grpo = next(one for one in after if one.run.spec.run.algorithm == "grpo")
-    assert grpo.predicted == before["grpo"].predicted
-    assert grpo.measured == odd.summary.runtime.total > 10 * before["grpo"].measured
+    found = check(read_runs(tmp_path, params), shapes(params, {}), EXPECTED)
+    after = found.set_index("algorithm").loc["grpo"]
+    assert after.predicted == before.predicted
+    assert after.measured == odd.summary.runtime.total > 10 * before.measured
 
 
 def test_two_batch_sizes_tell_what_a_batch_costs(params, tmp_path):
     rates = rates_of(made(tmp_path, params, ["pg", "rapid-H4"]), params)
-    assert rates.decoding == pytest.approx(Law().decoding)
-    assert rates.row == pytest.approx(Law().row)
+    assert rates["sampling"] == approx(decoding_steps=Law().decoding, rows=Law().row)
 
 
 def test_no_rate_is_negative(params, tmp_path):
     observed = made(tmp_path, params, noise=np.random.default_rng(3), law=Law(row=0.0, step=0.0))
-    assert all(value >= 0 for value in vars(rates_of(observed, params)).values())
+    phases = rates_of(observed, params).values()
+    assert all(rate >= 0 for phase in phases for rate in phase.values())
 
 
 def test_what_a_run_was_told_counts_and_not_todays_parameters(params, values, tmp_path):
@@ -100,7 +106,7 @@ def test_an_older_manifest_is_read(params, tmp_path):
 def test_a_model_that_was_not_run_gets_the_rates_of_the_nearest(params, tmp_path):
     measured = fit(made(tmp_path, params), shapes(params, {}), EXPECTED)
     spec = spec_of(params, "pg", "mbpp_plus", model="tiny-gemma3")
-    assert measured.seconds(rl_work(spec, 64, EXPECTED)).runtime > 0
+    assert measured.seconds(train_work(spec, 64, EXPECTED)).runtime > 0
     assert any("tiny-gemma3 is taken to be as fast" in note for note in measured.notes())
 
 
@@ -111,7 +117,7 @@ def test_a_model_of_another_size_is_not_passed_over_in_silence(paper, params, tm
 
 
 def test_a_folder_without_runs_is_refused(params, tmp_path):
-    with pytest.raises(NoRuns, match="--gpu"):
+    with pytest.raises(BadInput, match="--gpu"):
         read_runs(tmp_path, params)
 
 
@@ -123,21 +129,21 @@ def test_runs_that_were_not_trained_are_passed_over(params, tmp_path):
 
 def test_runs_of_two_machines_are_refused(params, tmp_path):
     made(tmp_path, params, ["pg"])
-    with pytest.raises(NoRuns, match="2 machines"):
+    with pytest.raises(BadInput, match="2 machines"):
         made(tmp_path, params, ["grpo"], hardware="another machine")
 
 
 def test_a_summary_that_is_none_is_refused(params, tmp_path):
     (tmp_path / "summary.json").write_text('{"benchmark": "math"}')
-    with pytest.raises(NoRuns, match="not a run's summary"):
+    with pytest.raises(BadInput, match="not a run's summary"):
         read_runs(tmp_path, params)
 
 
 def test_supervised_runs_alone_are_not_enough(params, tmp_path):
-    with pytest.raises(NoRuns, match="sampling was not measured"):
+    with pytest.raises(BadInput, match="sampling was not measured"):
         rates_of(made(tmp_path, params, ["sft"]), params)
 
 
 def test_nothing_left_to_predict_is_said(params, tmp_path):
-    with pytest.raises(NoRuns, match="0 others"):
+    with pytest.raises(BadInput, match="0 others"):
         check(made(tmp_path, params, ["pg", "rapid-H4"]), shapes(params, {}), EXPECTED)

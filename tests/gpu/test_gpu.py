@@ -10,8 +10,9 @@ import torch
 import yaml
 
 from rapid.config.specs import Run, TrainSpec
-from rapid.cost.memory import training_bytes
-from rapid.cost.sizes import from_config
+from rapid.cost.expected import Expected
+from rapid.cost.memory import job_memory
+from rapid.cost.shapes import from_config
 from tests.conftest import ROOT
 from tests.gpu import model as model_of_gpus
 
@@ -92,24 +93,9 @@ def test_memory_is_what_the_plan_says(model, tmp_path, values):
         training=values["training"] | {"precision": "bfloat16"}, objective=rapid,
         max_completion_length=512, timeout=1.0,
     )  # fmt: skip
-    held = training_bytes(spec, from_config(model / "config.json"), expected=Prompts())
-    planned = held.total(4) / 1e9
+    held = job_memory(
+        spec, from_config(model / "config.json"), Expected(limit=512, length=512, prompt=10)
+    )
+    planned = (held.total - held.head) / 1e9  # passes of 4 completions: a micro-batch
     print(f"{found['gpu']}: {found['peak_gb']:.2f} GB held, {planned:.2f} GB planned")
     assert planned / 1.5 < found["peak_gb"] < planned * 1.5
-
-
-class Prompts:
-    """Prompts of 10 tokens, completions up to the limit."""
-
-    prompt = 10
-
-    @staticmethod
-    def lengths(limit):
-        class Longest:
-            mean = limit
-
-            @staticmethod
-            def longest(count):
-                return limit
-
-        return Longest

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from rapid.artifacts.files import BadInput
 from rapid.config.params import load
-from rapid.cost.gpus import UnknownGpu, gpu, gpus
-from rapid.cost.sizes import UnknownSize, from_config, published, shapes
+from rapid.cost.shapes import from_config, published, shapes
 
 PARAMETERS = {  # as the models' cards say
     "Qwen2.5-0.5B": 0.494e9,
@@ -56,7 +56,7 @@ def test_sources_of_known_models_are_recognised(paper_values, source):
 def test_the_size_of_an_unknown_model_is_asked_for_and_can_be_given(paper_values, tmp_path):
     paper_values["models"]["Qwen2.5-0.5B"] = {"source": "someone/Llama-3.2-11B"}
     params = load(paper_values)
-    with pytest.raises(UnknownSize, match=r"Llama-3.2-11B.*--config Qwen2.5-0.5B=FILE"):
+    with pytest.raises(BadInput, match=r"Llama-3.2-11B.*--config Qwen2.5-0.5B=FILE"):
         shapes(params, {})
     config = {
         "num_hidden_layers": 4, "hidden_size": 256, "intermediate_size": 512,
@@ -76,20 +76,10 @@ def test_a_folder_tells_its_own_size(paper_values, toy_model):
 def test_a_file_that_is_no_models_config_is_refused(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"hidden_size": 8, "num_attention_heads": 2}')
-    with pytest.raises(UnknownSize, match="num_hidden_layers is missing"):
+    with pytest.raises(BadInput, match="num_hidden_layers is missing"):
         from_config(path)
 
 
 def test_a_config_for_no_model_is_refused(params, tmp_path):
-    with pytest.raises(UnknownSize, match="no such model"):
+    with pytest.raises(BadInput, match="no such model"):
         shapes(params, {"nobody": tmp_path})
-
-
-def test_gpus_have_rates_in_their_units():
-    assert all(1e9 < one.bandwidth < 1e13 < one.bf16 < 1e16 for one in gpus().values())
-    assert gpu("A6000").memory == 48e9
-
-
-def test_an_unknown_gpu_is_refused_with_those_that_are_known():
-    with pytest.raises(UnknownGpu, match=r"a6000.*--calibrate"):
-        gpu("tpu")
