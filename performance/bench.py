@@ -17,7 +17,9 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking for a GPU must not spoil the processes forked later
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TQDM_DISABLE": "1",  # of processes started anew; this one's is imported
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # a GPU asked for must not spoil later forks
 }
 QUICK = ROOT / "benchmarks" / "quick"  # not among the results that are kept
 
@@ -72,13 +74,13 @@ def _prepare() -> None:
     without_vllm()
     import transformers
 
-    transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
 
 
 def _subjects(options) -> tuple[dict, dict[str, str]]:
     """Return the models and benchmarks that are asked for, and why others cannot be measured."""
     from performance import graders, models, parts
+    from rapid.artifacts.files import BadInput
 
     problems = models.read_problems(options.problems)
     loaders = {
@@ -93,7 +95,7 @@ def _subjects(options) -> tuple[dict, dict[str, str]]:
         try:
             if name in loaders:
                 found[name] = loaders[name]()
-        except models.NotAvailable as error:
+        except BadInput as error:
             _say(f"{name}: {error}")
             missing[name] = str(error)
     return found, missing

@@ -57,7 +57,7 @@ def sampler_seconds(trainer, setting: Setting) -> dict:
 
 
 def work(trainer, setting: Setting) -> dict[str, float]:
-    """Return the floating-point operations of forward and backward passes on what was sampled last."""
+    """Return the operations of forward and backward passes on what was sampled last."""
     reward, group = trainer.reward_funcs[0], setting.group
     model = trainer.accelerator.unwrap_model(trainer.model)
     prompts = _prompt_lengths(trainer)

@@ -7,7 +7,8 @@ twice in a sample and every sample has a new grader, so that no verdict comes fr
 
 import time
 
-from performance.models import PROBLEM_SEED, NotAvailable
+from performance.models import PROBLEM_SEED
+from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import Exercise, make
 
@@ -16,10 +17,10 @@ def available(name: str) -> str:
     """Return the name of a benchmark that can be graded here.
 
     Raises:
-        NotAvailable: it cannot.
+        BadInput: it cannot.
     """
     if reason := BENCHMARKS[name].unavailable():
-        raise NotAvailable(reason)
+        raise BadInput(reason)
     return name
 
 

@@ -1,8 +1,8 @@
 """Training loops that are measured side by side.
 
-Each loop lives in a process of its own, forked from one that has imported everything and pinned to the
-same core. It takes as many optimizer steps as it is told to, sends what they took, and waits. So two
-loops take turns (ABAB...), always warm, and neither's memory is the other's.
+Each loop lives in a process of its own, forked from one that has imported everything and pinned to
+the same core. It takes as many optimizer steps as it is told to, sends what they took, and waits.
+So two loops take turns (ABAB...), always warm, and neither's memory is the other's.
 
 Sampling is seeded anew for every inference batch, so that both loops sample the same completions as
 long as their policies are about the same.
@@ -83,11 +83,11 @@ class Gate(TrainerCallback):
     def _sample(self) -> dict:
         """Return what the steps took: times in seconds, by wall clock if not said otherwise.
 
-        `cpu_seconds` are of this process: far below `seconds` where others used the core, or it
-        waited. `length` is the mean number of tokens per completion, `solved` the share of completions
-        that were rewarded, `alive` the share of groups with a reward that is not 0; None where
-        verdicts come in no order. `optimizer` is the optimizer's own step, `phases` are by the clock
-        of RapidTrainer.
+        `cpu_seconds` are of this process: far below `seconds` where it waited or others used the
+        core. `length` is the mean number of tokens per completion, `solved` the share of
+        completions that were rewarded. `alive` is the share of groups with a reward that is not 0;
+        None where verdicts come in no order. `optimizer` is the optimizer's own step, `phases` are
+        by the clock of RapidTrainer.
         """
         seconds, cpu_seconds = _now() - self._began, time.process_time() - self._cpu
         verdicts, group = self._reward.verdicts, self._setting.group
@@ -166,7 +166,7 @@ class Loop:
 
 
 class Failure(NamedTuple):
-    """The error that ended a loop's process."""
+    """The error that ended a loop's process, as text."""
 
     traceback: str
 

@@ -5,8 +5,8 @@
    de-quantised to float32: its weights are not the published ones, its shapes are.
 """
 
-import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from rapid.artifacts.files import BadInput, read_jsonl
@@ -24,10 +24,6 @@ PROBLEM_SEED = 0
 PROBLEMS = 128  # an inference batch of 512 completions in groups of 4
 
 
-class NotAvailable(Exception):
-    """A model cannot be had here; the message says why."""
-
-
 @dataclass(frozen=True)
 class Workload:
     """A model and its prompts.
@@ -35,7 +31,7 @@ class Workload:
     Args:
         name: "tiny" or "smollm2".
         model: its folder.
-        described: in words, for tables.
+        title: what tables call the model.
         problems: in the order of the prompts.
         prompts: texts that completions continue.
         seconds: a guess of the seconds per completion, sampled and trained on.
@@ -43,10 +39,18 @@ class Workload:
 
     name: str
     model: Path
-    described: str
+    title: str
     problems: list[CodeProblem]
     prompts: list[str]
     seconds: float
+
+    @cached_property
+    def described(self) -> str:
+        """The title with the number of parameters."""
+        from transformers import AutoModelForCausalLM
+
+        count = AutoModelForCausalLM.from_pretrained(self.model).num_parameters()
+        return f"{self.title} ({count / 1e6:.1f} M parameters)"
 
     def rows(self, needed: int) -> list[dict]:
         """Return a training set of at least `needed` prompts, of repeated problems if need be."""
@@ -58,7 +62,7 @@ class Workload:
 
 
 def read_problems(path: Path | None, count: int = PROBLEMS) -> list[CodeProblem]:
-    """Return the MBPP+ rows of a file of JSON lines, plain or gzip; without one, embedded problems."""
+    """Return the MBPP+ rows of a file of JSON lines; embedded problems without a file."""
     if path is not None:
         return list(read_jsonl(path, CodeProblem))
     exercises = make(BENCHMARKS["mbpp_plus"], PROBLEM_SEED, {"bench": count})["bench"]
@@ -69,31 +73,25 @@ def tiny(model: Path, problems: list[CodeProblem]) -> Workload:
     """Return the embedded model's workload.
 
     Raises:
-        NotAvailable: it has not been made.
+        BadInput: it has not been made.
     """
     if not (model / "config.json").exists():
-        raise NotAvailable(
-            f"there is no model in {model}: snakemake {model}/manifest.json makes it"
-        )
-    described = f"{model.name}, embedded ({_parameters(model)})"
+        raise BadInput(f"there is no model in {model}: snakemake {model}/manifest.json makes it")
     prompts = [render("mbpp_plus", problem) for problem in problems]
-    return Workload("tiny", model, described, problems, prompts, seconds=0.01)
+    return Workload("tiny", model, f"{model.name}, embedded", problems, prompts, seconds=0.01)
 
 
 def smollm2(problems: list[CodeProblem]) -> Workload:
     """Return SmolLM2-135M-Instruct's workload, prompted through its chat template.
 
     Raises:
-        NotAvailable: the model cannot be fetched.
+        BadInput: the model cannot be fetched.
     """
     from transformers import AutoTokenizer
 
     model = cache_folder() / "smollm2-135m-instruct"
     if not (model / "manifest.json").exists():
-        try:
-            fetch(FetchSpec(model="smollm2", params=SMOLLM2), model)
-        except BadInput as error:
-            raise NotAvailable(str(error)) from None
+        fetch(FetchSpec(model="smollm2", params=SMOLLM2), model)
     tokenizer = AutoTokenizer.from_pretrained(model)
     prompts = [
         tokenizer.apply_chat_template(
@@ -103,16 +101,5 @@ def smollm2(problems: list[CodeProblem]) -> Workload:
         )
         for problem in problems
     ]
-    described = f"SmolLM2-135M-Instruct, de-quantised from Q4_1 ({_parameters(model)})"
-    return Workload("smollm2", model, described, problems, prompts, seconds=1.4)
-
-
-def _parameters(model: Path) -> str:
-    from safetensors import safe_open
-
-    count = 0
-    for file in model.glob("*.safetensors"):
-        with safe_open(file, "pt") as weights:
-            names = list(weights.keys())
-            count += sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
-    return f"{count / 1e6:.1f} M parameters"
+    title = "SmolLM2-135M-Instruct, de-quantised from Q4_1"
+    return Workload("smollm2", model, title, problems, prompts, seconds=1.4)

@@ -1,4 +1,4 @@
-"""The parts of the benchmark, (a) to (g): each is a list of experiments that make rows for a table."""
+"""The parts of the benchmark, (a) to (g): experiments that make rows for a table."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -23,7 +23,7 @@ PLAIN = dict.fromkeys(SAVINGS, False) | {"grading_workers": 0}
 
 START = 2.0  # guesses of seconds: to build a loop and warm it up,
 FRESH = 12.0  # to start a process and load a model in it,
-VERDICT = {"mbpp_plus": 0.01, "math": 0.02, "minif2f": 0.2}  # and for a verdict
+VERDICT = 0.1  # and for a verdict
 
 Advance = Callable[[], object]  # called after each round of samples
 
@@ -52,7 +52,7 @@ class Plan:
     quick: bool
 
     def repeats_of(self, workload: Workload) -> int:
-        """Return the samples of each side. A real model takes minutes: it is measured three times."""
+        """Return the samples of each side: at most three of a real model, which takes minutes."""
         return self.repeats if workload.name == "tiny" else min(3, self.repeats)
 
     def usual(self, workload: Workload) -> Setting:
@@ -127,22 +127,17 @@ def _set_rate(trainer, rate: float | None) -> None:
     trainer.reward_funcs[0].rate = rate
 
 
-def against_stock(plan: Plan, workload: Workload) -> list[Experiment]:
-    """Return part (a): RapidTrainer against TRL's trainer."""
+def against_stock(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+    """Yield part (a): RapidTrainer against TRL's trainer."""
     usual = plan.usual(workload)
-    rates = (0.1, 1.0) if plan.quick else RATES
-    made = [timing(plan, workload, "solve rates", usual, rates)]
-    if workload.name != "tiny":
-        return made
-    if not plan.quick:
+    yield timing(plan, workload, "solve rates", usual, (0.1, 1.0) if plan.quick else RATES)
+    if workload.name == "tiny" and not plan.quick:
         whole = replace(usual, micro_batch=usual.n_step)
-        made.append(timing(plan, workload, "a pass for each step", whole, (0.1,)))
+        yield timing(plan, workload, "a pass for each step", whole, (0.1,))
         small = replace(usual, n_step=4, micro_batch=4)
-        made.append(timing(plan, workload, "the pipeline's N_step", small, (0.1,)))
-    return [
-        *made,
-        timing(plan, workload, "graded", usual, (None,), reward=partial(graded, workload)),
-    ]
+        yield timing(plan, workload, "the pipeline's N_step", small, (0.1,))
+    if workload.name == "tiny":
+        yield timing(plan, workload, "graded", usual, (None,), reward=partial(graded, workload))
 
 
 def graded(workload: Workload) -> Counted:
@@ -151,63 +146,51 @@ def graded(workload: Workload) -> Counted:
     return Graded(grader, workload.problems)
 
 
-def phases(plan: Plan, workload: Workload) -> list[Experiment]:
-    """Return part (b): where the time goes, for every H and N_step."""
+def phases(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+    """Yield part (b): where the time goes, for every H and N_step."""
     grid = [(h, n) for n in (4, 16, 32) for h in (1, 2, 4, 8, 16)]
-    made = []
     for h, n_step in [(1, 4), (4, 16)] if plan.quick else grid:
         setting = replace(plan.usual(workload), H=h, n_step=n_step, micro_batch=min(8, n_step))
-        name, sides = f"H={h}, N_step={n_step}", {"rapid": rapid}
-        made.append(timing(plan, workload, name, setting, (USUAL_RATE,), sides))
-    return made
+        name = f"H={h}, N_step={n_step}"
+        yield timing(plan, workload, name, setting, (USUAL_RATE,), {"rapid": rapid})
 
 
-def savings(plan: Plan, workload: Workload) -> list[Experiment]:
-    """Return part (c): each saving, and all of them, over the plain loop."""
+def savings(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+    """Yield part (c): each saving, and all of them, over the plain loop."""
     every = {name: ({name: True}, 0.0) for name in SAVINGS}
     every["all of these"] = (ALL, 0.0)
     every["grading_workers"] = (GRADING, WAIT)
     every["all, and grading_workers"] = (ALL | GRADING, WAIT)
-    made = []
     for name in ("pack", "all, and grading_workers") if plan.quick else every:
         switches, wait = every[name]
         sides = {"plain": partial(rapid, **PLAIN), "saved": partial(rapid, **PLAIN | switches)}
         reward = partial(SolveRate, wait=wait)
         labels = {"saving": name, "wait_ms": 1000 * wait}
-        setting = plan.usual(workload)
-        made.append(timing(plan, workload, name, setting, (0.1,), sides, reward, **labels))
-    return made
+        yield timing(plan, workload, name, plan.usual(workload), (0.1,), sides, reward, **labels)
 
 
-def sizes(plan: Plan, workload: Workload) -> list[Experiment]:
-    """Return part (d): the cost against completion length, and against N_inference."""
+def sizes(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+    """Yield part (d): the cost against completion length, and against N_inference."""
     usual = plan.usual(workload)
-    lengths = (16, 32) if plan.quick else (16, 32, 64, 128)
-    steps = (2, 4) if plan.quick else (1, 2, 4, 8, 16)
-    varied = [("length", replace(usual, length=n, fixed_length=True)) for n in lengths]
-    varied += [("N_inference", replace(usual, H=h)) for h in steps]
-    return [
-        timing(
-            plan,
-            workload,
-            f"{what} {setting.length if what == 'length' else setting.inference_batch}",
-            setting,
-            (USUAL_RATE,),
-            varied=what,
-        )
-        for what, setting in varied
-    ]
+    for length in (16, 32) if plan.quick else (16, 32, 64, 128):
+        setting = replace(usual, length=length, fixed_length=True)
+        name = f"length {length}"
+        yield timing(plan, workload, name, setting, (USUAL_RATE,), varied="length")
+    for h in (2, 4) if plan.quick else (1, 2, 4, 8, 16):
+        setting = replace(usual, H=h)
+        name = f"N_inference {setting.inference_batch}"
+        yield timing(plan, workload, name, setting, (USUAL_RATE,), varied="N_inference")
 
 
-def distances(plan: Plan, workload: Workload) -> list[Experiment]:
-    """Return part (e): the distance to the floor."""
+def distances(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+    """Yield part (e): the distance to the floor."""
     rates = (0.1, 0.5) if workload.name == "tiny" and not plan.quick else (0.1,)
     setting, sides = plan.usual(workload), {"rapid": rapid}
-    return [timing(plan, workload, "floor", setting, rates, sides, floors=True)]
+    yield timing(plan, workload, "floor", setting, rates, sides, floors=True)
 
 
-def peaks(plan: Plan, workload: Workload) -> list[Experiment]:
-    """Return part (f): peak memory."""
+def peaks(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+    """Yield part (f): peak memory."""
     setting = plan.usual(workload)
     batches, most = (2, 3) if workload.name == "tiny" else (1, 2)
     repeats = 1 if plan.quick else min(plan.repeats, most)
@@ -222,11 +205,11 @@ def peaks(plan: Plan, workload: Workload) -> list[Experiment]:
         yield labels | summary.memory(samples) | {"samples": samples}
 
     seconds = FRESH + batches * setting.inference_batch * workload.seconds
-    return [Experiment(f"{workload.name}, memory", 2 * repeats * seconds, repeats, run)]
+    yield Experiment(f"{workload.name}, memory", 2 * repeats * seconds, repeats, run)
 
 
-def verdicts(plan: Plan, name: str) -> list[Experiment]:
-    """Return part (g): how long a verdict of a benchmark's grader takes."""
+def verdicts(plan: Plan, name: str) -> Iterator[Experiment]:
+    """Yield part (g): how long a verdict of a benchmark's grader takes."""
     count = 10 if plan.quick else 100
 
     def run(advance: Advance) -> Iterator[dict]:
@@ -239,15 +222,15 @@ def verdicts(plan: Plan, name: str) -> list[Experiment]:
             labels = {"benchmark": name, "graded": BENCHMARKS[name].graded, "kind": kind}
             yield labels | summary.verdicts(some) | {"samples": some}
 
-    seconds = plan.repeats * (START + 2 * count * VERDICT.get(name, max(VERDICT.values())))
-    return [Experiment(name, seconds, plan.repeats, run)]
+    seconds = plan.repeats * (START + 2 * count * VERDICT)
+    yield Experiment(name, seconds, plan.repeats, run)
 
 
 class Part(NamedTuple):
     """The models or benchmarks that a part measures, and what makes the experiments of each."""
 
     subjects: tuple[str, ...]
-    build: Callable[..., list[Experiment]]
+    build: Callable[..., Iterator[Experiment]]
 
 
 PARTS = {

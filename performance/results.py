@@ -1,7 +1,7 @@
 """Result files of a folder: summary.jsonl, which is kept, and samples/, which git ignores.
 
-In summary.jsonl a part has a line that says where its figures come from, and then one for each row of
-its tables.
+In summary.jsonl a part has a line that says where its figures come from, and then one for each row
+of its tables.
 """
 
 import json

@@ -18,6 +18,7 @@ from performance import (
     trainers,
 )
 from performance.trainers import SIDES, Setting, rapid
+from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.grading.pool import CachedGrader
 
@@ -143,12 +144,12 @@ def test_a_loop_ends_with_the_process_that_started_it(workload):
 def test_every_part_has_experiments_and_a_table(plan, workload):
     assert parts.PARTS.keys() == report.SECTIONS.keys()
     for names, build in parts.PARTS.values():
-        some = build(plan, workload if "tiny" in names else names[0])
+        some = list(build(plan, workload if "tiny" in names else names[0]))
         assert some and all(one.seconds > 0 and one.rounds > 0 for one in some)
 
 
 def test_a_model_that_is_not_there_is_said_to_be_missing(tmp_path):
-    with pytest.raises(models.NotAvailable, match="snakemake"):
+    with pytest.raises(BadInput, match="snakemake"):
         models.tiny(tmp_path / "none", [])
 
 
@@ -211,7 +212,7 @@ def test_graders_need_no_model_and_one_that_does_not_run_is_said_to_be_missing(
 
 
 def unavailable(*_):
-    raise models.NotAvailable("not here")
+    raise BadInput("not here")
 
 
 def test_learning_is_too_slow_to_change_what_is_sampled():
