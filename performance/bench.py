@@ -18,7 +18,7 @@ ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
-    "TQDM_DISABLE": "1",  # of processes started anew; this one's is imported
+    "TQDM_DISABLE": "1",  # in fresh processes: here tqdm is imported already
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # a GPU asked for must not spoil later forks
 }
 QUICK = ROOT / "benchmarks" / "quick"  # not among the results that are kept
@@ -32,32 +32,30 @@ def main(arguments: list[str] | None = None) -> int:
 
     folder = options.out or (QUICK if options.quick else results.FOLDER)
     plan = parts.Plan(options.repeats or (2 if options.quick else 5), options.quick)
-    kept = {"repeats": plan.repeats, "quick": plan.quick}
-    kept["problems"] = options.problems.name if options.problems else "embedded"
+    problems = options.problems.name if options.problems else "embedded"
+    settings = {"repeats": plan.repeats, "quick": plan.quick, "problems": problems}
     subjects, missing = _subjects(options)
-    todo = {
-        part: [
-            one
-            for name in parts.PARTS[part].subjects
-            if name in subjects
-            for one in parts.PARTS[part].build(plan, subjects[name])
-        ]
+    todo = [
+        (part, experiment)
         for part in options.part
-    }
+        for name in parts.PARTS[part].subjects
+        if name in subjects
+        for experiment in parts.PARTS[part].build(plan, subjects[name])
+    ]
+    rows = {part: [] for part in options.part}
     with tqdm(
-        total=sum(one.seconds for some in todo.values() for one in some),
+        total=sum(experiment.seconds for _, experiment in todo),
         bar_format="bench: {desc} {percentage:3.0f}%, {remaining} left",
         mininterval=0.1 if sys.stderr.isatty() else 20,
     ) as bar:
-        for part, some in todo.items():
-            rows = []
-            names = [name for name in parts.PARTS[part].subjects if name in missing]
-            for one in some:
-                bar.set_description_str(f"({part}) {one.name}")
-                for row in one.run(partial(bar.update, one.seconds / one.rounds)):
-                    rows.append(row)
-                    lacking = [f"{name}: {missing[name]}" for name in names]
-                    results.write(folder, part, rows, lacking, kept)
+        for part, experiment in todo:
+            bar.set_description_str(f"({part}) {experiment.name}")
+            lacking = [
+                f"{name}: {missing[name]}" for name in parts.PARTS[part].subjects if name in missing
+            ]
+            for row in experiment.run(partial(bar.update, experiment.seconds / experiment.rounds)):
+                rows[part].append(row)
+                results.write(folder, part, rows[part], lacking, settings)
     report.main([str(folder)])
     return 0
 
@@ -90,15 +88,15 @@ def _subjects(options) -> tuple[dict, dict[str, str]]:
     chosen = options.models or (["tiny"] if options.quick else list(loaders))
     loaders = {name: loaders[name] for name in chosen}
     loaders |= {name: partial(graders.available, name) for name in parts.PARTS["g"].subjects}
-    found, missing = {}, {}
+    subjects, missing = {}, {}
     for name in {name: None for part in options.part for name in parts.PARTS[part].subjects}:
         try:
             if name in loaders:
-                found[name] = loaders[name]()
+                subjects[name] = loaders[name]()
         except BadInput as error:
             _say(f"{name}: {error}")
             missing[name] = str(error)
-    return found, missing
+    return subjects, missing
 
 
 def _say(text: str) -> None:

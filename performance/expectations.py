@@ -32,16 +32,16 @@ def _label(row: dict) -> str:
 
 
 def _fast(rows: list[dict]) -> tuple[str, bool]:
-    found = "; ".join(f"{_label(row)}: {row['faster'][0]:.2f}x" for row in rows)
-    return found, min(row["faster"][0] for row in rows) >= FASTER
+    text = "; ".join(f"{_label(row)}: {row['faster'][0]:.2f}x" for row in rows)
+    return text, min(row["faster"][0] for row in rows) >= FASTER
 
 
 def _never_slower(rows: list[dict]) -> tuple[str, bool]:
     row = min(rows, key=lambda row: row["faster"][0])
     least, lowest = row["faster"][0], min(row["lowest_pair"] for row in rows)
     rate = "real grader" if row["rate"] is None else f"solve rate {row['rate']:.0%}"
-    found = f"least {least:.2f}x ({_label(row)}, {rate}); lowest single pair {lowest:.2f}x"
-    return found, least >= 1
+    text = f"least {least:.2f}x ({_label(row)}, {rate}); lowest single pair {lowest:.2f}x"
+    return text, least >= 1
 
 
 def _little_else(rows: list[dict]) -> tuple[str, bool]:
@@ -58,7 +58,7 @@ def _no_more_memory(rows: list[dict]) -> tuple[str, bool]:
     peaks = {
         row["workload"]: [row[f"peak_{side}"][0] for side in ("rapid", "stock")] for row in rows
     }
-    found = "; ".join(
+    text = "; ".join(
         f"{name}: {ours:.0f} against {theirs:.0f} MB" for name, (ours, theirs) in peaks.items()
     )
-    return found, all(ours <= theirs for ours, theirs in peaks.values())
+    return text, all(ours <= theirs for ours, theirs in peaks.values())

@@ -36,16 +36,16 @@ def sample(name: str, exercises: list[Exercise]) -> dict[str, dict]:
     first mistake.
     """
     task = BENCHMARKS[name]
-    found = {kind: {"latencies": [], "rewarded": 0} for kind in ("correct", "mistaken")}
+    kinds = {kind: {"latencies": [], "rewarded": 0} for kind in ("correct", "mistaken")}
     with task.grader(task.usual_timeout) as grader:
         for exercise in exercises:
             grader.prepare(exercise.problem)
         grader.grade(exercises[0].problem, "trivial")  # starts what starts with a first verdict
         for exercise in exercises:
             completions = (exercise.correct, exercise.mistakes[0])
-            for counted, completion in zip(found.values(), completions, strict=True):
+            for counted, completion in zip(kinds.values(), completions, strict=True):
                 began = time.perf_counter()
                 verdict = grader.grade(exercise.problem, completion)
                 counted["latencies"].append(time.perf_counter() - began)
                 counted["rewarded"] += bool(verdict.reward)
-    return found
+    return kinds

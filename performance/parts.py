@@ -218,9 +218,9 @@ def verdicts(plan: Plan, name: str) -> Iterator[Experiment]:
             samples.append(graders.sample(name, exercises))
             advance()
         for kind in samples[0]:
-            some = [sample[kind] for sample in samples]
+            verdicts = [sample[kind] for sample in samples]
             labels = {"benchmark": name, "graded": BENCHMARKS[name].graded, "kind": kind}
-            yield labels | summary.verdicts(some) | {"samples": some}
+            yield labels | summary.verdicts(verdicts) | {"samples": verdicts}
 
     seconds = plan.repeats * (START + 2 * count * VERDICT)
     yield Experiment(name, seconds, plan.repeats, run)
@@ -240,5 +240,5 @@ PARTS = {
     "d": Part(("tiny",), sizes),
     "e": Part(("tiny", "smollm2"), distances),
     "f": Part(("tiny", "smollm2"), peaks),
-    "g": Part(tuple(name for name, one in BENCHMARKS.items() if one.draw), verdicts),
+    "g": Part(tuple(name for name, task in BENCHMARKS.items() if task.draw), verdicts),
 }

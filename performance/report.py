@@ -34,13 +34,13 @@ class Spread(list):
         """Format with the digits and the unit of a spec like "2x"; fitting digits without one."""
         digits = int(spec[0]) if spec else 0 if self[0] >= 100 else 1 if self[0] >= 10 else 2
         scale = 100 if spec.endswith("%") else 1
-        middle, low, high = (f"{scale * one:.{digits}f}" for one in self)
+        middle, low, high = (f"{scale * value:.{digits}f}" for value in self)
         return f"{middle}{spec[1:]} ({low}–{high})"
 
 
 def render(documents: dict[str, dict]) -> str:
     """Return the page."""
-    expected = [[one.text, one.found, HOLDS[one.holds]] for one in expectations(documents)]
+    expected = [[claim.text, claim.found, HOLDS[claim.holds]] for claim in expectations(documents)]
     parts = [HEAD, "## Expectations\n\n" + markdown(["Expected", "Found", ""], expected)]
     for part, document in documents.items():
         parts.append(section(part, document["rows"]))
@@ -61,7 +61,9 @@ def section(part: str, rows: list[dict]) -> str:
 
 def _values(row: dict) -> dict:
     """Return what texts in braces stand for."""
-    values = {name: Spread(one) if isinstance(one, list) else one for name, one in row.items()}
+    values = {
+        name: Spread(value) if isinstance(value, list) else value for name, value in row.items()
+    }
     if "saving" in row:
         values["saving"] = row["saving"].replace("_", "\\_")
     if "rate" in row:
@@ -73,14 +75,14 @@ def _values(row: dict) -> dict:
 
 def _provenance(documents: dict[str, dict]) -> str:
     rows, packages = [], {}
-    for part, one in documents.items():
-        packages |= one["versions"]
-        options = ", ".join(f"{name} {value}" for name, value in one["options"].items())
-        commit, plus, dirty = one["commit"].partition("+")
-        shares = [row["cpu_share"] for row in one["rows"] if "cpu_share" in row]
+    for part, document in documents.items():
+        packages |= document["versions"]
+        options = ", ".join(f"{name} {value}" for name, value in document["options"].items())
+        commit, plus, dirty = document["commit"].partition("+")
+        shares = [row["cpu_share"] for row in document["rows"] if "cpu_share" in row]
         share = f"{median(shares):.0%}" if shares else ""
-        made = [commit[:10] + plus + dirty, one["hardware"]]
-        rows.append([part, one["date"], *made, options, share])
+        source = [commit[:10] + plus + dirty, document["hardware"]]
+        rows.append([part, document["date"], *source, options, share])
     head = ["Part", "Date", "Commit", "Hardware", "Options", "CPU time / time"]
     versions = ", ".join(f"{name} {version}" for name, version in packages.items())
     return f"{PROVENANCE}\n{markdown(head, rows)}\nVersions: {versions}.\n"
@@ -90,10 +92,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Write the page of a folder, and print which expectations hold."""
     arguments = sys.argv[1:] if arguments is None else arguments
     folder = Path(arguments[0]) if arguments else FOLDER
-    documents = {part: one for part, one in read(folder).items() if one["rows"]}
+    documents = read(folder)
     write_text(folder / "README.md", render(documents))
-    for one in expectations(documents):
-        print(f"{HOLDS[one.holds].strip('*')}: {one.text}: {one.found}")
+    for claim in expectations(documents):
+        print(f"{HOLDS[claim.holds].strip('*')}: {claim.text}: {claim.found}")
     print(folder / "README.md")
 
 

@@ -15,7 +15,7 @@ def number(value: float) -> float | None:
 
 def spread(values) -> list[float]:
     """Return the median and the two quartiles."""
-    return [number(one) for one in np.percentile(values, (50, 25, 75))]
+    return [number(value) for value in np.percentile(values, (50, 25, 75))]
 
 
 def timing(sides: dict[str, list[dict]]) -> dict:
@@ -26,11 +26,11 @@ def timing(sides: dict[str, list[dict]]) -> dict:
             the first, pair by pair. What else is said of one loop is said of the last.
     """
     frames = {side: pd.json_normalize(samples) for side, samples in sides.items()}
-    seconds = {side: 1000 * one.seconds / one.completions for side, one in frames.items()}
-    figures = {f"seconds_{side}": spread(one) for side, one in seconds.items()}
-    figures |= {f"tokens_{side}": number(one.length.mean()) for side, one in frames.items()}
+    seconds = {side: 1000 * frame.seconds / frame.completions for side, frame in frames.items()}
+    figures = {f"seconds_{side}": spread(cost) for side, cost in seconds.items()}
+    figures |= {f"tokens_{side}": number(frame.length.mean()) for side, frame in frames.items()}
     *others, ours = frames.values()
-    shares = pd.concat(one.cpu_seconds / one.seconds for one in frames.values())
+    shares = pd.concat(frame.cpu_seconds / frame.seconds for frame in frames.values())
     figures |= {
         "solved": number(ours.solved.mean()),
         "alive": number(ours.alive.astype(float).mean()),
@@ -81,12 +81,12 @@ def memory(sides: dict[str, list[dict]]) -> dict:
 
 def verdicts(samples: list[dict]) -> dict:
     """Return a row's figures: latencies of all verdicts, and the rate of each sample."""
-    latencies = np.concatenate([one["latencies"] for one in samples])
+    latencies = np.concatenate([sample["latencies"] for sample in samples])
     median, high = np.percentile(1000 * latencies, (50, 95))
     return {
         "verdicts": len(latencies),
-        "rewarded": number(sum(one["rewarded"] for one in samples) / len(latencies)),
-        "per_second": spread([1 / np.mean(one["latencies"]) for one in samples]),
+        "rewarded": number(sum(sample["rewarded"] for sample in samples) / len(latencies)),
+        "per_second": spread([1 / np.mean(sample["latencies"]) for sample in samples]),
         "median_ms": number(median),
         "percentile95_ms": number(high),
     }
