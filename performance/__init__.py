@@ -1,14 +1,16 @@
 """How fast RapidTrainer and the graders are, and what the time goes into: `make bench`.
 
-bench      the command: which parts, how often, where to
-parts      the experiments, (a) to (g)
-runs       two training loops side by side, each in a process of its own, one running at a time
-trainers   RapidTrainer and TRL's GRPOTrainer with the same settings
-rewards    rewards of a set solve rate, and real ones
-models     what is trained: models and problems
-floor      what the work costs without a trainer
-memory     the peak memory of one training loop, in a fresh process
-graders    verdicts on programs, answers and proofs
-results    JSON files: raw samples and where they come from
-report     the tables, from the JSON files
+bench         the command: which parts, how often, where to
+parts         the experiments, (a) to (g)
+loops         training loops side by side, each in a process of its own, one running at a time
+trainers      RapidTrainer and TRL's GRPOTrainer with the same settings
+rewards       rewards of a set solve rate, and real ones
+models        what is trained: models and problems
+floor         what the work costs without a trainer
+memory        the peak memory of one training loop, in a fresh process
+graders       verdicts on programs, answers and proofs
+summary       figures from samples: medians with quartiles
+results       files: the summary that git keeps, and the samples, which it ignores
+expectations  what RapidTrainer is expected to reach
+report        the page, from the summary
 """

@@ -1,4 +1,4 @@
-"""`python -m performance.bench`: measure, write the JSON files, and the page from them.
+"""`python -m performance.bench`: measure, write the figures, and the page from them.
 
 Nothing else should run on the machine. The command takes a core as the pipeline's jobs do (it waits
 for those that run) and keeps to one thread on it.
@@ -7,44 +7,55 @@ for those that run) and keeps to one thread on it.
 import argparse
 import os
 import sys
-import time
+from functools import partial
 from pathlib import Path
+
+from tqdm import tqdm
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking for a GPU must not spoil the processes forked later
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TQDM_DISABLE": "1",  # in fresh processes: here tqdm is imported already
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # a GPU asked for must not spoil later forks
 }
 QUICK = ROOT / "benchmarks" / "quick"  # not among the results that are kept
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
+    """Run the command, and return its exit status."""
     options = _parser().parse_args(arguments)
     _prepare()
-    from performance import models, report, results
-    from performance.parts import Plan, experiments
+    from performance import parts, report, results
 
     folder = options.out or (QUICK if options.quick else results.FOLDER)
-    repeats = options.repeats or (2 if options.quick else 5)
-    plan = Plan(repeats, options.quick, options.problems)
-    workloads, missing = _workloads(options)
-    todo = experiments(plan, options.part, workloads)
-    progress = Progress(sum(one.seconds for one in todo))
-    kept = {"repeats": repeats, "quick": options.quick}
-    kept["problems"] = options.problems.name if options.problems else "embedded"
-    for part in options.part:
-        rows, lacking = [], _missing(missing, part)
-        for one in todo:
-            if one.part == part:
-                try:
-                    rows += one.run(progress.begin(f"({part}) {one.name}", one.seconds))
-                except models.NotAvailable as error:
-                    lacking.append(f"{one.name}: {error}")
-                progress.end()
-                results.write(folder, part, rows, lacking, kept)
+    plan = parts.Plan(options.repeats or (2 if options.quick else 5), options.quick)
+    problems = options.problems.name if options.problems else "embedded"
+    settings = {"repeats": plan.repeats, "quick": plan.quick, "problems": problems}
+    subjects, missing = _subjects(options)
+    todo = [
+        (part, experiment)
+        for part in options.part
+        for name in parts.PARTS[part].subjects
+        if name in subjects
+        for experiment in parts.PARTS[part].build(plan, subjects[name])
+    ]
+    rows = {part: [] for part in options.part}
+    with tqdm(
+        total=sum(experiment.seconds for _, experiment in todo),
+        bar_format="bench: {desc} {percentage:3.0f}%, {remaining} left",
+        mininterval=0.1 if sys.stderr.isatty() else 20,
+    ) as bar:
+        for part, experiment in todo:
+            bar.set_description_str(f"({part}) {experiment.name}")
+            lacking = [
+                f"{name}: {missing[name]}" for name in parts.PARTS[part].subjects if name in missing
+            ]
+            for row in experiment.run(partial(bar.update, experiment.seconds / experiment.rounds)):
+                rows[part].append(row)
+                results.write(folder, part, rows[part], lacking, settings)
     report.main([str(folder)])
     return 0
 
@@ -61,74 +72,31 @@ def _prepare() -> None:
     without_vllm()
     import transformers
 
-    transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
 
 
-def _workloads(options):
-    """The models to measure, and for those that cannot be had, why not."""
-    from performance import models
-    from performance.parts import NO_MODEL
+def _subjects(options) -> tuple[dict, dict[str, str]]:
+    """Return the models and benchmarks that are asked for, and why others cannot be measured."""
+    from performance import graders, models, parts
+    from rapid.artifacts.files import BadInput
 
-    if set(options.part) <= set(NO_MODEL):
-        return [], {}
     problems = models.read_problems(options.problems)
-    makers = {
-        "tiny": lambda: models.tiny(options.model, problems),
-        "smollm2": lambda: models.smollm2(problems),
+    loaders = {
+        "tiny": partial(models.tiny, options.model, problems),
+        "smollm2": partial(models.smollm2, problems),
     }
-    found, missing = [], {}
-    for name in options.models or (["tiny"] if options.quick else makers):
+    chosen = options.models or (["tiny"] if options.quick else list(loaders))
+    loaders = {name: loaders[name] for name in chosen}
+    loaders |= {name: partial(graders.available, name) for name in parts.PARTS["g"].subjects}
+    subjects, missing = {}, {}
+    for name in {name: None for part in options.part for name in parts.PARTS[part].subjects}:
         try:
-            found.append(makers[name]())
-        except models.NotAvailable as error:
+            if name in loaders:
+                subjects[name] = loaders[name]()
+        except BadInput as error:
             _say(f"{name}: {error}")
             missing[name] = str(error)
-    return found, missing
-
-
-def _missing(reasons: dict[str, str], part: str) -> list[str]:
-    """What a part lacks; some parts are about the tiny model only, some about none."""
-    from performance.parts import NO_MODEL, REAL_MODEL
-
-    return [
-        f"{name}: {why}"
-        for name, why in reasons.items()
-        if part in REAL_MODEL or (name == "tiny" and part not in NO_MODEL)
-    ]
-
-
-class Progress:
-    """Says on standard error what is being measured and how long it will take yet.
-
-    Args:
-        total: seconds that all should take; how far that is off is learned on the way.
-    """
-
-    def __init__(self, total: float):
-        self._total, self._done, self._now = total, 0.0, 0.0
-        self._began = self._said = time.monotonic()
-
-    def begin(self, name: str, seconds: float):
-        """What to call with the share of the experiment that is done."""
-        self._name, self._now = name, seconds
-        self._tell(0.0)
-        return self._advance
-
-    def end(self) -> None:
-        self._done += self._now
-
-    def _advance(self, share: float) -> None:
-        if time.monotonic() - self._said > 20:
-            self._tell(share)
-
-    def _tell(self, share: float) -> None:
-        self._said = time.monotonic()
-        done = self._done + share * self._now
-        left = self._total - done
-        if done:
-            left *= (self._said - self._began) / done
-        _say(f"{self._name} {share:4.0%}, about {left / 60:.0f} min left")
+    return subjects, missing
 
 
 def _say(text: str) -> None:
@@ -137,20 +105,15 @@ def _say(text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m performance.bench", description=__doc__)
-    parser.add_argument("--part", default="abcdefg", help="which parts, as in `ac` (default: all)")
-    parser.add_argument(
-        "--repeats", type=int, help="samples of each side (default: 5; 3 of smollm2)"
-    )
-    parser.add_argument("--quick", action="store_true", help="two minutes, to see that it works")
-    parser.add_argument("--models", nargs="+", choices=["tiny", "smollm2"], help="(default: both)")
-    parser.add_argument(
-        "--model",
-        type=Path,
-        default=ROOT / "models" / "tiny-qwen2",
-        help="folder of the tiny model",
-    )
-    parser.add_argument("--problems", type=Path, help="MBPP+ rows, .jsonl or .jsonl.gz")
-    parser.add_argument("--out", type=Path, help="folder of the JSON files and of the page")
+    add = parser.add_argument
+    add("--part", default="abcdefg", help="which parts, as in `ac` (default: all)")
+    add("--repeats", type=int, help="samples of each side (default: 5; 3 of smollm2)")
+    add("--quick", action="store_true", help="two minutes, to see that it works")
+    add("--models", nargs="+", choices=["tiny", "smollm2"], help="(default: both)")
+    tiny = ROOT / "models" / "tiny-qwen2"
+    add("--model", type=Path, default=tiny, help="folder of the tiny model")
+    add("--problems", type=Path, help="MBPP+ rows, .jsonl or .jsonl.gz")
+    add("--out", type=Path, help="folder of the figures and of the page")
     return parser
 
 

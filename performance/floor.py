@@ -4,21 +4,21 @@
 2. Forward and backward: the model's floating-point operations over the rate at which this machine
    multiplies matrices of the model's shapes. Attention's are counted, element-wise ones are not.
 
-Two amounts of work: `all`, each completion with a prompt of its own, as a loop without savings needs
-it; and `least`, only the groups that contribute to the gradient, and each group's prompt once. Neither
-has padding, nor a forward pass for log-probabilities.
-
-The functions run in the process of a loop (`Loop.call`), on the completions of its last steps.
+Two amounts of work are counted. In `all` each completion has a prompt of its own, as a loop without
+savings needs it. In `least` are only the groups that contribute to the gradient, and each group's
+prompt once. Neither has padding, nor a forward pass for log-probabilities.
 """
 
 import time
+from collections import Counter
 from statistics import median
 from types import SimpleNamespace
 
 import torch
 from torch import nn
+from torch.utils.benchmark import Timer
 
-from performance.runs import SEED
+from performance.loops import SEED
 from performance.trainers import Setting
 from rapid.algorithms import RAPID
 
@@ -26,8 +26,17 @@ FORWARD_AND_BACKWARD = 3  # a backward pass multiplies twice as much as a forwar
 REPEATS = 5
 
 
+def measure(trainer, setting: Setting) -> dict:
+    """Return what the floor is made of, for the completions that a loop has sampled last."""
+    return {
+        "sampler": sampler_seconds(trainer, setting),
+        "operations": work(trainer, setting),
+        "rate": multiply_rate(trainer, setting),
+    }
+
+
 def sampler_seconds(trainer, setting: Setting) -> dict:
-    """Seconds to sample again what the loop has sampled last, and the mean length of that."""
+    """Return the seconds to sample again what the loop sampled last, and the mean length."""
     prompts = trainer.reward_funcs[0].prompts
     size = setting.inference_batch
     first = trainer.state.global_step - len(prompts) // setting.n_step
@@ -48,71 +57,71 @@ def sampler_seconds(trainer, setting: Setting) -> dict:
 
 
 def work(trainer, setting: Setting) -> dict[str, float]:
-    """Floating-point operations of forward and backward for the completions sampled last."""
+    """Return the operations of forward and backward passes on what was sampled last."""
     reward, group = trainer.reward_funcs[0], setting.group
     model = trainer.accelerator.unwrap_model(trainer.model)
-    prompts = [len(ids) for ids in trainer.processing_class(reward.prompts)["input_ids"]]
+    prompts = _prompt_lengths(trainer)
     amounts = {"all": 0.0, "least": 0.0}
     alive = _alive(trainer, setting)
     for row, (prompt, completion) in enumerate(zip(prompts, reward.lengths, strict=True)):
         amounts["all"] += operations(model, prompt, completion)
         if alive[row // group]:
-            once = operations(model, prompt, 0) if row % group == 0 else 0.0
-            amounts["least"] += once + operations(model, prompt, completion, prompt_known=True)
+            known = operations(model, prompt, 0) if row % group else 0.0
+            amounts["least"] += operations(model, prompt, completion) - known
     return {name: FORWARD_AND_BACKWARD * amount for name, amount in amounts.items()}
 
 
+def _prompt_lengths(trainer) -> list[int]:
+    """Return the tokens of each prompt that was sampled from last."""
+    prompts = trainer.reward_funcs[0].prompts
+    return [len(ids) for ids in trainer.processing_class(prompts)["input_ids"]]
+
+
 def _alive(trainer, setting: Setting) -> list[bool]:
-    """Which groups of those sampled last contribute to RAPID's gradient."""
+    """Return which groups of those sampled last contribute to RAPID's gradient."""
     verdicts, eta = trainer.reward_funcs[0].verdicts, getattr(trainer.args, "eta", torch.inf)
     settings = SimpleNamespace(eta=eta, baseline="group", weighted=True)
     alive = []
     for number, start in enumerate(range(0, len(verdicts), setting.n_step)):
         rewards = torch.tensor(verdicts[start : start + setting.n_step])
         on_policy = number % setting.H == 0
-        some = RAPID.contributes(rewards, setting.group, settings, on_policy=on_policy)
-        alive += some.tolist()
+        contributes = RAPID.contributes(rewards, setting.group, settings, on_policy=on_policy)
+        alive += contributes.tolist()
     return alive
 
 
-def operations(model, prompt: int, completion: int, prompt_known: bool = False) -> float:
-    """Floating-point operations of one sequence's forward pass: 2 for each multiply-add.
+def operations(model, prompt: int, completion: int) -> float:
+    """Return the operations of one sequence's forward pass, 2 for each multiply-add.
 
     The output layer is needed for the completion's tokens only. Attention is causal.
     """
     config = model.config.get_text_config()
     head = config.hidden_size * config.vocab_size
     layers = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear)) - head
-    seen = prompt if prompt_known else 0  # their keys are there; others attend to them
     total = prompt + completion
-    pairs = (total * (total + 1) - seen * (seen + 1)) / 2
     width = config.num_attention_heads * getattr(
         config, "head_dim", config.hidden_size // config.num_attention_heads
     )
-    attention = 2 * config.num_hidden_layers * width * pairs  # scores, and weighted values
-    return 2 * (layers * (total - seen) + head * completion + attention)
+    # Scores, and weighted values, of each token with itself and those before it.
+    attention = 2 * config.num_hidden_layers * width * total * (total + 1) / 2
+    return 2 * (layers * total + head * completion + attention)
 
 
 def multiply_rate(trainer, setting: Setting) -> float:
-    """Floating-point operations a second of the model's own matrix products, as a pass has them."""
-    reward = trainer.reward_funcs[0]
+    """Return the operations per second of the model's matrix products, sized as in a pass."""
     model = trainer.accelerator.unwrap_model(trainer.model)
-    prompts = [len(ids) for ids in trainer.processing_class(reward.prompts)["input_ids"]]
-    tokens = setting.micro_batch * (sum(prompts) + sum(reward.lengths)) // len(prompts)
-    seconds = operations = 0.0
+    prompts, completions = _prompt_lengths(trainer), trainer.reward_funcs[0].lengths
+    tokens = setting.micro_batch * (sum(prompts) + sum(completions)) // len(prompts)
     shapes = [m.weight.shape for m in model.modules() if isinstance(m, nn.Linear)]
-    for shape in set(shapes):
-        x = torch.randn(tokens, shape[1], device=model.device)
-        gradient = torch.randn(tokens, shape[0], device=model.device)
-        weight = torch.randn(shape, device=model.device)
-        times = []
-        for _ in range(REPEATS + 1):
-            began = time.perf_counter()
-            torch.mm(x, weight.T)
-            torch.mm(gradient, weight)
-            torch.mm(gradient.T, x)
-            times.append(time.perf_counter() - began)
-        times.pop(0)
-        seconds += median(times) * shapes.count(shape)
-        operations += 3 * 2 * tokens * shape.numel() * shapes.count(shape)
-    return operations / seconds
+    seconds = done = 0.0
+    for shape, count in Counter(shapes).items():
+        values = {
+            "x": torch.randn(tokens, shape[1], device=model.device),
+            "gradient": torch.randn(tokens, shape[0], device=model.device),
+            "weight": torch.randn(shape, device=model.device),
+        }
+        products = "x @ weight.T; gradient @ weight; gradient.T @ x"
+        times = [Timer(products, globals=values).timeit(1).mean for _ in range(REPEATS)]
+        seconds += median(times) * count
+        done += 3 * 2 * tokens * shape.numel() * count
+    return done / seconds

@@ -1,65 +1,51 @@
 """How long a verdict takes: programs, answers and proofs, one after the other on one core.
 
-The graders are the pipeline's. What they grade are embedded problems with a solution and a mistake.
+The graders are the pipeline's. They grade embedded problems, each with its solution and a mistake.
 Every problem is prepared first: in a run, too, most of its verdicts come later. No completion comes
-twice in a sample and every sample has a new grader, so that no verdict is a remembered one.
+twice in a sample and every sample has a new grader, so that no verdict comes from a cache.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 
-from performance.models import PROBLEM_SEED, NotAvailable
+from performance.models import PROBLEM_SEED
+from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import Exercise, make
 
 
-@dataclass
-class Verdicts:
-    """Verdicts on the completions of one kind in one sample.
-
-    Args:
-        latencies: wall-clock seconds of each verdict.
-        rewarded: how many of the completions were.
-    """
-
-    latencies: list[float] = field(default_factory=list)
-    rewarded: int = 0
-
-
-def measure(name: str, count: int, repeats: int, advance: Callable[[float], None]) -> dict:
-    """Return a benchmark's samples of each kind of completion.
-
-    Args:
-        count: problems of a sample, and completions of each kind.
-        advance: called with the share that is done.
+def available(name: str) -> str:
+    """Return the name of a benchmark that can be graded here.
 
     Raises:
-        NotAvailable: the benchmark cannot be graded here.
+        BadInput: it cannot.
     """
     if reason := BENCHMARKS[name].unavailable():
-        raise NotAvailable(reason)
-    exercises = make(BENCHMARKS[name], PROBLEM_SEED, {"bench": count})["bench"]
-    sides: dict[str, list[dict]] = {"correct": [], "mistaken": []}
-    for repeat in range(repeats):
-        for side, verdicts in _sample(name, exercises).items():
-            sides[side].append(asdict(verdicts))
-        advance((repeat + 1) / repeats)
-    return sides
+        raise BadInput(reason)
+    return name
 
 
-def _sample(name: str, exercises: list[Exercise]) -> dict[str, Verdicts]:
-    """Return the verdicts on the solution of every exercise and on its first mistake."""
+def exercises(name: str, count: int) -> list[Exercise]:
+    """Return problems of a benchmark, with completions."""
+    return make(BENCHMARKS[name], PROBLEM_SEED, {"bench": count})["bench"]
+
+
+def sample(name: str, exercises: list[Exercise]) -> dict[str, dict]:
+    """Return the `latencies` of verdicts, in seconds, and how many completions were `rewarded`.
+
+    Both are of each kind of completion: `correct` is the solution of every exercise, `mistaken` its
+    first mistake.
+    """
     task = BENCHMARKS[name]
-    found = {"correct": Verdicts(), "mistaken": Verdicts()}
+    kinds = {kind: {"latencies": [], "rewarded": 0} for kind in ("correct", "mistaken")}
     with task.grader(task.usual_timeout) as grader:
         for exercise in exercises:
             grader.prepare(exercise.problem)
         grader.grade(exercises[0].problem, "trivial")  # starts what starts with a first verdict
         for exercise in exercises:
-            for side, text in (("correct", exercise.correct), ("mistaken", exercise.mistakes[0])):
+            completions = (exercise.correct, exercise.mistakes[0])
+            for counted, completion in zip(kinds.values(), completions, strict=True):
                 began = time.perf_counter()
-                verdict = grader.grade(exercise.problem, text)
-                found[side].latencies.append(time.perf_counter() - began)
-                found[side].rewarded += bool(verdict.reward)
-    return found
+                verdict = grader.grade(exercise.problem, completion)
+                counted["latencies"].append(time.perf_counter() - began)
+                counted["rewarded"] += bool(verdict.reward)
+    return kinds

@@ -1,6 +1,6 @@
 """Rewards for measurements: of a set solve rate at no cost, that wait, or real ones.
 
-A reward also counts what it is asked about: completions, their tokens, their prompts and verdicts.
+A reward also counts the completions that it judges: their prompts, tokens and verdicts.
 """
 
 import time
@@ -15,7 +15,7 @@ TIMEOUT = 2.0  # seconds for a verdict, as params.yaml has it for MBPP+
 
 
 class Counted(ABC):
-    """What a reward function was asked about since `clear`."""
+    """A reward function that counts what it has judged since `clear`."""
 
     __name__ = "reward"  # TRL names metrics after it
 
@@ -23,11 +23,13 @@ class Counted(ABC):
         self.clear()
 
     def clear(self) -> None:
+        """Forget what was judged."""
         self.prompts: list[str] = []
         self.lengths: list[int] = []
         self.verdicts: list[float] = []
 
     def __call__(self, prompts, completions, completion_ids, **columns) -> list[float]:
+        """Return the rewards, and count."""
         rewards = self.judge(prompts, completions, **columns)
         self.prompts += prompts
         self.lengths += [len(ids) for ids in completion_ids]
@@ -36,26 +38,26 @@ class Counted(ABC):
 
     @abstractmethod
     def judge(self, prompts: list[str], completions: list[str], **columns) -> list[float]:
-        """The rewards."""
+        """Return the rewards."""
 
 
 class SolveRate(Counted):
-    """Right with a set probability, which the prompt and the completion decide: on both sides alike.
+    """Rewards with a set probability; prompt and completion decide, so both sides get the same.
 
     Args:
-        rate: the share of different completions that is right; can be changed while it runs.
+        rate: the share of different completions that is rewarded; can be changed while it runs.
         wait: seconds that each verdict takes, as one of a server would.
     """
 
-    def __init__(self, rate: float, wait: float = 0.0, seed: int = 0):
+    def __init__(self, rate: float = 0.0, wait: float = 0.0):
         super().__init__()
-        self.rate, self.wait, self.seed = rate, wait, seed
+        self.rate, self.wait = rate, wait
 
     def judge(self, prompts, completions, **_):
         if self.wait:
             time.sleep(self.wait * len(prompts))
         return [
-            float(zlib.crc32(f"{self.seed}|{prompt}|{completion}".encode()) < self.rate * 2**32)
+            float(zlib.crc32(f"0|{prompt}|{completion}".encode()) < self.rate * 2**32)
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
 

@@ -1,55 +1,92 @@
-"""Medians with quartiles, percentiles, ratios, and the phases of a sample."""
+"""Figures from samples: medians with quartiles, ratios within pairs, and seconds per phase."""
 
-import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
 
-PHASES = ("sampling", "grading", "sync", "backpropagation", "other")
+import numpy as np
+import pandas as pd
 
-
-@dataclass(frozen=True)
-class Middle:
-    """The median of some values with the quartiles; of one value all three are that value."""
-
-    median: float
-    low: float
-    high: float
-
-    def text(self, digits: int = 2, unit: str = "") -> str:
-        """As in "1.72 (1.65–1.80)"."""
-        low, high = f"{self.low:.{digits}f}", f"{self.high:.{digits}f}"
-        return f"{self.median:.{digits}f}{unit} ({low}–{high})"
+PHASES = ("sampling", "grading", "sync", "backpropagation")
 
 
-def middle(values: Sequence[float]) -> Middle:
-    """The median and the quartiles.
+def number(value: float) -> float | None:
+    """Return a value with six significant digits, None for one that is not known."""
+    return None if math.isnan(value) else float(f"{value:.6g}")
 
-    Raises:
-        ValueError: there are no values.
+
+def spread(values) -> list[float]:
+    """Return the median and the two quartiles."""
+    return [number(value) for value in np.percentile(values, (50, 25, 75))]
+
+
+def timing(sides: dict[str, list[dict]]) -> dict:
+    """Return a row's figures. Times are seconds per 1,000 completions.
+
+    Args:
+        sides: samples of one training loop, or of two that took turns: the second is compared with
+            the first, pair by pair. What else is said of one loop is said of the last.
     """
-    if not values:
-        raise ValueError("no values, no median")
-    if len(values) == 1:
-        return Middle(values[0], values[0], values[0])
-    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-    return Middle(median, low, high)
+    frames = {side: pd.json_normalize(samples) for side, samples in sides.items()}
+    seconds = {side: 1000 * frame.seconds / frame.completions for side, frame in frames.items()}
+    figures = {f"seconds_{side}": spread(cost) for side, cost in seconds.items()}
+    figures |= {f"tokens_{side}": number(frame.length.mean()) for side, frame in frames.items()}
+    *others, ours = frames.values()
+    shares = pd.concat(frame.cpu_seconds / frame.seconds for frame in frames.values())
+    figures |= {
+        "solved": number(ours.solved.mean()),
+        "alive": number(ours.alive.astype(float).mean()),
+        "cpu_share": number(shares.median()),
+    }
+    if others:
+        baseline, compared = seconds.values()
+        faster = baseline / compared
+        return figures | {"faster": spread(faster), "lowest_pair": number(faster.min())}
+    return figures | _phases(ours) | (_floors(ours) if "floor.rate" in ours else {})
 
 
-def percentile(values: Sequence[float], share: int) -> float:
-    """Return the value that `share` percent of `values`, of which there are two or more, lie below."""
-    return statistics.quantiles(values, n=100, method="inclusive")[share - 1]
+def _phases(samples: pd.DataFrame) -> dict:
+    """Return the median of each phase; "other" is all of the time that is in no other phase.
 
-
-def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
-    """The ratio of each pair."""
-    return [a / b for a, b in zip(over, under, strict=True)]
-
-
-def phase(sample: dict, name: str) -> float:
-    """Seconds of a sample in a phase; "other" is all that is in no other phase.
-
-    The trainer's clock has an "other" too. What happens outside of its phases is added to that here.
+    The trainer's clock has an "other" too, which does not hold what happens outside of its phases.
     """
-    if name == "other":
-        return sample["seconds"] - sum(phase(sample, one) for one in PHASES if one != "other")
-    return sample["phases"].get(name, 0.0)
+    columns = [f"phases.{name}" for name in PHASES]
+    phases = samples.reindex(columns=columns).fillna(0.0).set_axis(PHASES, axis=1)
+    phases["other"] = samples.seconds - phases.sum(axis=1)
+    phases["optimizer"] = samples.optimizer
+    medians = 1000 * phases.div(samples.completions, axis=0).median()
+    share = spread(phases["other"] / samples.seconds)
+    return {**medians.map(number), "other_share": share}
+
+
+def _floors(samples: pd.DataFrame) -> dict:
+    """Return what a floor is made of, and the ratio of the loop's time to each floor."""
+    thousands = samples.completions / 1000
+    sampler, rate = samples["floor.sampler.seconds"], samples["floor.rate"]
+    figures = {"sampler": spread(sampler / thousands), "gflops": number(rate.median() / 1e9)}
+    for amount in ("least", "all"):
+        products = samples[f"floor.operations.{amount}"] / rate
+        figures[f"products_{amount}"] = spread(products / thousands)
+        figures[f"to_{amount}"] = spread(samples.seconds / (sampler + products))
+    return figures
+
+
+def memory(sides: dict[str, list[dict]]) -> dict:
+    """Return a row's figures: the peak, and how far training raised it; 1e6 bytes."""
+    figures = {}
+    for side, samples in sides.items():
+        frame = pd.DataFrame(samples)
+        figures[f"peak_{side}"] = spread(frame.peak)
+        figures[f"grown_{side}"] = spread(frame.peak - frame.before)
+    return figures
+
+
+def verdicts(samples: list[dict]) -> dict:
+    """Return a row's figures: latencies of all verdicts, and the rate of each sample."""
+    latencies = np.concatenate([sample["latencies"] for sample in samples])
+    median, high = np.percentile(1000 * latencies, (50, 95))
+    return {
+        "verdicts": len(latencies),
+        "rewarded": number(sum(sample["rewarded"] for sample in samples) / len(latencies)),
+        "per_second": spread([1 / np.mean(sample["latencies"]) for sample in samples]),
+        "median_ms": number(median),
+        "percentile95_ms": number(high),
+    }

@@ -1,8 +1,8 @@
 """RapidTrainer and TRL's GRPOTrainer, set alike in everything that they have in common.
 
 Both sample with transformers, in float32, the same prompts in the same order with the same seeds;
-neither uses gradient checkpointing. GRPOTrainer gets its sequence-level importance weights, without
-KL, which costs nothing: its closest to RAPID.
+neither uses gradient checkpointing. GRPOTrainer gets the settings that are closest to RAPID:
+sequence-level importance weights, and no KL, which then costs nothing.
 """
 
 import tempfile
@@ -43,25 +43,14 @@ class Setting:
 
     @property
     def inference_batch(self) -> int:
-        """Completions that are sampled at once."""
+        """The completions that are sampled at once."""
         return self.H * self.n_step
 
 
-def rapid(workload: Workload, setting: Setting, reward: Counted, **more) -> RapidTrainer:
-    """RapidTrainer; `more` are further arguments of its configuration."""
-    settings = _common(setting) | {
-        "H": setting.H,
-        "n_step": setting.n_step,
-        "micro_batch_size": setting.micro_batch,
-    }
-    config = RapidConfig(**settings | more)
-    return _build(RapidTrainer, workload, setting, reward, config)
-
-
 def stock(workload: Workload, setting: Setting, reward: Counted, **more) -> GRPOTrainer:
-    """TRL's GRPOTrainer; `more` are further arguments of its configuration."""
+    """Return TRL's GRPOTrainer; `more` are further arguments of its configuration."""
     accumulation = setting.n_step // setting.micro_batch
-    settings = _common(setting) | {
+    own = {
         "per_device_train_batch_size": setting.micro_batch,
         "gradient_accumulation_steps": accumulation,
         "steps_per_generation": setting.H * accumulation,
@@ -70,21 +59,28 @@ def stock(workload: Workload, setting: Setting, reward: Counted, **more) -> GRPO
         "scale_rewards": "none",
         "beta": 0.0,
     }
-    config = GRPOConfig(**settings | more)
+    config = GRPOConfig(**_common(setting) | own | more)
     return _build(GRPOTrainer, workload, setting, reward, config)
 
 
-SIDES = {"rapid": rapid, "stock": stock}
+def rapid(workload: Workload, setting: Setting, reward: Counted, **more) -> RapidTrainer:
+    """Return RapidTrainer; `more` are further arguments of its configuration."""
+    own = {"H": setting.H, "n_step": setting.n_step, "micro_batch_size": setting.micro_batch}
+    config = RapidConfig(**_common(setting) | own | more)
+    return _build(RapidTrainer, workload, setting, reward, config)
+
+
+SIDES = {"stock": stock, "rapid": rapid}
 
 
 def _common(setting: Setting) -> dict:
-    lengths = {"min_new_tokens": setting.length} if setting.fixed_length else None
+    gpu = torch.cuda.is_available()
     return {
         "output_dir": tempfile.gettempdir(),  # nothing is written
         "seed": 0,
         "num_generations": setting.group,
         "max_completion_length": setting.length,
-        "generation_kwargs": lengths,
+        "generation_kwargs": {"min_new_tokens": setting.length} if setting.fixed_length else None,
         "temperature": 1.0,
         "learning_rate": LEARNING_RATE,
         "lr_scheduler_type": "constant",
@@ -95,8 +91,8 @@ def _common(setting: Setting) -> dict:
         "disable_tqdm": True,
         "gradient_checkpointing": False,
         "bf16": False,
-        "use_cpu": not torch.cuda.is_available(),
-        "dataloader_pin_memory": torch.cuda.is_available(),
+        "use_cpu": not gpu,
+        "dataloader_pin_memory": gpu,
     }
 
 

@@ -1,60 +1,32 @@
-"""The page is computed from the raw samples of result files."""
+"""The page is computed from the figures of the summary alone."""
 
 import json
 
 import pytest
 
-from performance import report
+from performance import report, results, summary
 from performance.expectations import expectations
-from performance.results import read
-from performance.summary import middle, phase
+from tests.performance.samples import FLOOR, MEMORY, PAIR, VERDICTS, sample
 
-
-def sample(seconds: float, **others) -> dict:
-    """64 completions in some seconds, of which a quarter each in sampling and backpropagation."""
-    return {
-        "seconds": seconds,
-        "cpu_seconds": seconds,
-        "steps": 4,
-        "completions": 64,
-        "length": 30.0,
-        "solved": 0.1,
-        "alive": 0.34,
-        "optimizer": 0.01 * seconds,
-        "phases": {"sampling": 0.5 * seconds, "backpropagation": 0.47 * seconds, "other": 0.02},
-    } | others
-
-
-SETTING = {"H": 4, "n_step": 16, "group": 4, "micro_batch": 8, "length": 80, "fixed_length": False}
-ROW = {"model": "a model", "workload": "tiny", "rate": 0.1, "setting": SETTING}
-PAIR = {"stock": [sample(2.0), sample(2.2), sample(2.4)], "rapid": [sample(1.0) for _ in range(3)]}
+SETTING = {"H": 4, "n_step": 16, "group": 4, "micro_batch": 8, "length": 80, "N_inference": 64}
+ROW = {"model": "a model", "workload": "tiny", "rate": 0.1, **SETTING}
 SAVED = {"plain": PAIR["stock"], "saved": PAIR["rapid"]}
-FLOOR = {
-    "sampler": {"seconds": 0.4, "length": 30.0},
-    "operations": {"least": 1e9, "all": 6e9},
-    "rate": 1e10,
-}
-MEMORY = {
-    "stock": [{"peak": 900.0, "before": 800.0}],
-    "rapid": [{"peak": 850.0, "before": 800.0}],
-}
-
-VERDICTS = {
-    "correct": [{"latencies": [0.1] * 19 + [0.5], "rewarded": 20}] * 3,
-    "mistaken": [{"latencies": [0.02, 0.03], "rewarded": 1}],
-}
+ALONE = {"rapid": PAIR["rapid"]}
 
 
 @pytest.fixture
 def documents() -> dict[str, dict]:
+    floors = {"rapid": [sample(1.0, floor=FLOOR)] * 3}
+    saving = {"saving": "share_prefill", "wait_ms": 5.0}
+    proofs = {"benchmark": "minif2f", "graded": "proofs"}
     rows = {
-        "a": [ROW | {"reward": "set", "sides": PAIR}],
-        "b": [ROW | {"sides": {"rapid": PAIR["rapid"]}}],
-        "c": [ROW | {"saving": "share_prefill", "wait": 0.005, "sides": SAVED}],
-        "d": [ROW | {"varied": "length", "sides": PAIR}],
-        "e": [ROW | {"sides": {"rapid": PAIR["rapid"]}, "floors": [FLOOR] * 3}],
-        "f": [ROW | {"sides": MEMORY}],
-        "g": [{"benchmark": "minif2f", "sides": VERDICTS}],
+        "a": [ROW | summary.timing(PAIR)],
+        "b": [ROW | summary.timing(ALONE)],
+        "c": [ROW | saving | summary.timing(SAVED)],
+        "d": [ROW | {"varied": name} | summary.timing(PAIR) for name in ("length", "N_inference")],
+        "e": [ROW | summary.timing(floors)],
+        "f": [ROW | summary.memory(MEMORY)],
+        "g": [proofs | {"kind": kind} | summary.verdicts(one) for kind, one in VERDICTS.items()],
     }
     common = {
         "date": "2026-01-01T00:00:00+00:00",
@@ -64,49 +36,51 @@ def documents() -> dict[str, dict]:
         "options": {"repeats": 3},
         "missing": [],
     }
-    made = {part: common | {"part": part, "rows": some} for part, some in rows.items()}
-    return json.loads(json.dumps(made))  # nothing in it is shared
+    return {part: common | {"rows": some, "missing": []} for part, some in rows.items()}
 
 
-def test_a_median_stands_with_its_quartiles():
-    assert middle([1, 2, 3, 4, 100]).text(1, "x") == "3.0x (2.0–4.0)"
-    assert middle([7.0]).text(0) == "7 (7–7)"
-    with pytest.raises(ValueError, match="no values"):
-        middle([])
+def last_row(documents, part: str) -> str:
+    return report.section(part, documents[part]["rows"]).splitlines()[-1]
 
 
-def test_other_is_all_that_is_in_no_phase():
-    assert phase(sample(1.0), "other") == pytest.approx(0.03)
-    assert phase(sample(1.0), "grading") == 0
+def test_a_spread_has_its_unit_and_fitting_digits():
+    assert f"{report.Spread([3, 2, 4]):1x}" == "3.0x (2.0–4.0)"
+    assert f"{report.Spread([0.034, 0.03, 0.04]):1%}" == "3.4% (3.0–4.0)"
+    spreads = [report.Spread([value] * 3) for value in (123.4, 12.34, 1.234)]
+    assert [f"{one}" for one in spreads] == [
+        "123 (123–123)",
+        "12.3 (12.3–12.3)",
+        "1.23 (1.23–1.23)",
+    ]
 
 
-def test_speed_is_the_median_ratio_within_pairs(documents):
-    row = report.SECTIONS["a"](documents["a"]).splitlines()[-1]
-    assert "2.20x (2.10–2.30)" in row
-    assert "34.4 (32.8–35.9)" in row and "15.6 (15.6–15.6)" in row  # seconds per 1,000
+def test_two_sides_stand_beside_one_another(documents):
+    pair = "34.4 (32.8–35.9) | 15.6 (15.6–15.6) | 2.20x (2.10–2.30)"
+    assert last_row(documents, "a") == f"| a model | 16, 8 | 10% | 34% | {pair} | 30.0 / 30.0 |"
+    assert last_row(documents, "c") == f"| share\\_prefill | 5 ms | {pair} |"
+    assert last_row(documents, "d") == f"| 64 | {pair} |"
 
 
-def test_a_floor_is_the_sampler_and_the_matrix_products(documents):
-    found = report.floors(documents["e"]["rows"][0])
-    assert found["to_least"] == pytest.approx([1.0 / (0.4 + 0.1)] * 3)
-    assert found["to_all"] == pytest.approx([1.0 / (0.4 + 0.6)] * 3)
+def test_real_rewards_have_the_solve_rate_that_was_found(documents):
+    documents["a"]["rows"][0]["rate"] = None
+    assert "| real grader (10%) |" in last_row(documents, "a")
 
 
-def test_latencies_are_of_all_samples_and_rates_of_each(documents):
-    correct, mistaken = report.SECTIONS["g"](documents["g"]).splitlines()[-2:]
-    assert correct == "| proofs | correct | 60 | 100% | 8.33 (8.33–8.33) | 100.0 | 120.0 |"
-    assert mistaken == "| proofs | mistaken | 2 | 50% | 40.0 (40.0–40.0) | 25.0 | 29.5 |"
+def test_verdicts_have_rates_and_latencies(documents):
+    expected = "| proofs | mistaken | 2 | 50% | 40.0 (40.0–40.0) | 25.0 | 29.5 |"
+    assert last_row(documents, "g") == expected
 
 
 def test_expectations_hold_or_do_not_with_the_number(documents):
     found = expectations(documents)
     assert [one.holds for one in found] == [True] * 4
     assert "2.20x" in found[0].found and "850 against 900 MB" in found[3].found
-    slow = {"stock": [sample(0.9)], "rapid": [sample(1.0)]}
-    documents["a"]["rows"].append(ROW | {"rate": 1.0, "reward": "set", "sides": slow})
-    documents["b"]["rows"][0]["sides"]["rapid"][0]["phases"]["sampling"] = 0.1
-    documents["b"]["rows"][0]["sides"]["rapid"][1:] = []
-    documents["f"]["rows"][0]["sides"] = {"stock": MEMORY["rapid"], "rapid": MEMORY["stock"]}
+    slow = summary.timing({"stock": [sample(0.9)], "rapid": [sample(1.0)]})
+    documents["a"]["rows"].append(ROW | {"rate": 1.0} | slow)
+    much_else = sample(1.0, phases={"sampling": 0.1, "backpropagation": 0.47})
+    documents["b"]["rows"] = [ROW | summary.timing({"rapid": [much_else]})]
+    swapped = {"stock": MEMORY["rapid"], "rapid": MEMORY["stock"]}
+    documents["f"]["rows"] = [ROW | summary.memory(swapped)]
     found = expectations(documents)
     assert [one.holds for one in found] == [True, False, False, False]
     assert "0.90x" in found[1].found and "solve rate 100%" in found[1].found
@@ -118,19 +92,31 @@ def test_what_was_not_measured_is_said(documents):
     assert "Not measured: smollm2: no network." in report.render(documents)
 
 
-def test_the_page_is_written_from_the_files_of_a_folder(documents, tmp_path, capsys):
-    for part, document in documents.items():
-        (tmp_path / f"{part}.json").write_text(json.dumps(document))
-    assert read(tmp_path) == documents
+def test_the_page_is_written_from_the_summary_of_a_folder(documents, tmp_path, capsys):
+    results.write_summary(tmp_path, documents)
+    assert results.read(tmp_path) == documents
     report.main([str(tmp_path)])
     page = (tmp_path / "README.md").read_text()
     assert all(f"## ({part})" in page for part in "abcdefg")
     assert "0123456789+dirty" in page
-    widths = [line.count("|") for line in page.splitlines() if line.startswith("| ---")]
-    heads = [
-        page.splitlines()[number - 1].count("|")
-        for number, line in enumerate(page.splitlines())
-        if line.startswith("| ---")
-    ]
-    assert widths == heads
+    lines = page.splitlines()
+    rules = [number for number, line in enumerate(lines) if line.startswith("| ---")]
+    assert len(rules) == 1 + 8 + 1  # expectations, parts of which one has two tables, provenance
+    assert all(lines[number].count("|") == lines[number - 1].count("|") for number in rules)
     assert "holds: " in capsys.readouterr().out
+
+
+def test_the_page_that_is_kept_is_that_of_the_summary_that_is_kept():
+    page = (results.FOLDER / "README.md").read_text(encoding="utf-8")
+    assert report.render(results.read(results.FOLDER)) == page
+
+
+def test_a_part_replaces_its_figures_and_keeps_its_samples_apart(documents, tmp_path):
+    results.write_summary(tmp_path, documents)
+    row = documents["b"]["rows"][0]
+    results.write(tmp_path, "b", [row | {"H": 99, "samples": ALONE}], ["why"], {"repeats": 1})
+    kept = results.read(tmp_path)
+    assert kept["b"]["rows"] == [row | {"H": 99}] and kept["b"]["missing"] == ["why"]
+    assert {part: kept[part] for part in "acdefg"} == {part: documents[part] for part in "acdefg"}
+    [raw] = json.loads((tmp_path / "samples" / "b.json").read_text())["rows"]
+    assert raw["samples"] == ALONE
