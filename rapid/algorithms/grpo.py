@@ -5,10 +5,8 @@ from typing import Annotated, Any
 from pydantic import Field, NonNegativeFloat
 
 from rapid.algorithms.base import Algorithm, Look, Parameters, Pass
-from rapid.algorithms.groups import Groups, Tensor, group_mean, group_std
+from rapid.algorithms.groups import Groups, Tensor, standardized
 from rapid.algorithms.ratios import clipped_surrogate
-
-STD_FLOOR = 1e-4  # TRL's: keeps a group of equal rewards from dividing by zero
 
 
 class GrpoParameters(Parameters):
@@ -50,8 +48,7 @@ def grpo_loss(
     Raises:
         ValueError: N is not a whole number of groups.
     """
-    advantages = rewards - group_mean(rewards, group_size)
-    advantages = advantages / (group_std(rewards, group_size) + STD_FLOOR)
+    advantages = standardized(rewards, group_size)
     token_loss, is_clipped = clipped_surrogate(logp, behavior_logp, advantages, epsilon, epsilon)
     difference = reference_logp - logp
     kl = difference.exp() - difference - 1  # (N, T)
@@ -73,11 +70,9 @@ class Grpo(Algorithm):
     has_kl = True
     metrics_over = "token"
 
-    def arguments(self, parameters: GrpoParameters) -> dict[str, Any]:
-        return {"beta": parameters.beta, "epsilon": parameters.epsilon}
-
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
         return "all" if settings.beta else "unequal"  # a KL term is never zero
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        return grpo_loss(*given, settings.beta, settings.epsilon)
+        *tensors, _ = given
+        return grpo_loss(*tensors, settings.beta, settings.epsilon)

@@ -43,7 +43,7 @@ class Pg(Algorithm):
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
         loss, metrics = pg_loss(given.logp, given.mask, given.rewards, given.group_size)
-        if settings.H > 1:
+        if given.H > 1:
             log_weight = ((given.logp.detach() - given.behavior_logp) * given.mask).sum(1)  # (N,)
             metrics = {"staleness": log_weight.abs().mean()}
         return loss, metrics

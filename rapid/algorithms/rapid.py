@@ -34,17 +34,23 @@ class RapidParameters(Parameters):
             gt=0,
             allow_inf_nan=False,
             title="eta",
-            description="importance weights are clipped to at most eta",
+            description="Importance weights are clipped to at most eta.",
         ),
-    ]
+    ] = 2.0
     clip: Clip = Field(
+        "advantage",
         title="weights clipped in",
-        description="where: in the advantage (Algorithm 1), in the gradient's weight too, nowhere",
+        description='"advantage" clips the weights in the advantage only (Algorithm 1 to the '
+        'letter); "both" clips the weight in front of it too; "nowhere" clips none.',
     )
     baseline: Baseline = Field(
-        "group", description="of the advantage: the group's mean, the others' of it, none"
+        "group",
+        description="\"group\" is Algorithm 1's, the weighted mean reward of the completion's "
+        'group; "others" leaves the completion itself out, which is unbiased; "none" is without.',
     )
-    weighted: bool = Field(True, description="by importance; false takes every weight for 1")
+    weighted: bool = Field(
+        True, description="False takes all importance weights for 1, for ablations."
+    )
 
 
 class RapidSection(RapidParameters):
@@ -143,9 +149,6 @@ class Rapid(Algorithm):
     def objective(self, params: Any) -> RapidParameters:
         return params.rapid.objective
 
-    def arguments(self, parameters: RapidParameters) -> dict[str, Any]:
-        return parameters.model_dump()
-
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
         """Return which groups have a gradient.
 
@@ -157,6 +160,5 @@ class Rapid(Algorithm):
         return "unequal" if cancel and settings.baseline != "none" else "rewarded"
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        logp, behavior_logp, _, *rest = given
-        switches = settings.clip, settings.baseline, settings.weighted
-        return rapid_loss(logp, behavior_logp, *rest, settings.eta, *switches)
+        logp, behavior_logp, _, *tensors, _ = given
+        return rapid_loss(logp, behavior_logp, *tensors, **settings.model_dump())

@@ -16,7 +16,7 @@ IGNORED = -100  # a label that is not scored
 def completion_logp(
     model, piece: Batch, group_size: int, temperature: float, share_prefill: bool
 ) -> Tensor:
-    """log pi of each completion token, (N, T), nats; what stands at padding has no meaning.
+    """Return log pi of each completion token, (N, T), nats; at padding it has no meaning.
 
     Args:
         piece: `prompt_ids`, `prompt_mask` (N, P), `completion_ids`, `completion_mask` (N, T); the
@@ -66,12 +66,12 @@ def _with_shared_prompts(model, piece: Batch, group_size: int, temperature: floa
 
 
 def positions(mask: Tensor) -> Tensor:
-    """Positions of the tokens that a mask shows, counted from 0; padding on the left has 0."""
+    """Return the positions of the tokens in a mask, from 0; padding on the left has 0."""
     return (mask.cumsum(1) - 1).clamp(min=0)
 
 
 def model_config(model):
-    """The text model's configuration, also of a model that DDP or DeepSpeed has wrapped."""
+    """Return the text model's configuration, also of a model that DDP or DeepSpeed has wrapped."""
     while hasattr(model, "module"):
         model = model.module
     return model.config.get_text_config()

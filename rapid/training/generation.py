@@ -1,10 +1,11 @@
-"""What happens while transformers samples: prompts shared, log mu kept, ends announced.
+"""Instruments for sampling with transformers: prompts are shared, log mu kept, ends announced.
 
-`transformers.generate` is left as it is; it gets a filled cache and processors that only look.
+`generate` of transformers is left as it is; it gets a filled cache and processors that only look.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -14,13 +15,10 @@ from rapid.training.forward import model_config, positions
 
 
 class BehaviourRecorder(LogitsProcessor):
-    """Records log mu of every sampled token while `transformers.generate` samples.
+    """Record log mu of every token that `generate` samples, from softmax(logits / temperature).
 
-    generate hands a processor the logits of the next token and the tokens so far: what was recorded
-    at one call is known to be sampled at the next.
-
-    Args:
-        temperature: of sampling; the recorded distribution is softmax(logits / temperature).
+    `generate` hands a processor the logits of the next token and the tokens so far: the token that
+    was sampled after one call is known at the next.
     """
 
     def __init__(self, temperature: float):
@@ -38,13 +36,13 @@ class BehaviourRecorder(LogitsProcessor):
             self._tokens.append(self._next.gather(1, tokens[:, None])[:, 0])
 
     def finish(self, sequences: Tensor) -> Tensor:
-        """log mu of the completions, (N, T), given generate's output, (N, prompt + T)."""
+        """Return log mu of the completions, (N, T), given generate's output, (N, prompt + T)."""
         self._take(sequences[:, -1])
         return torch.stack(self._tokens, dim=1)
 
 
 class EndWatcher(LogitsProcessor):
-    """Says which completions have just ended, while the others are still being sampled.
+    """Announce which completions have just ended, while others are still being sampled.
 
     Args:
         width: of the prompts.
@@ -67,10 +65,10 @@ class EndWatcher(LogitsProcessor):
 
 
 def prefill(model, input_ids: Tensor, attention_mask: Tensor) -> dict:
-    """A cache in which each different prompt was computed once, as arguments for `generate`.
+    """Return arguments for `generate`: a cache for which each different prompt was computed once.
 
-    {} where no prompt is there twice. The last token of a prompt is left for generate, which wants
-    to compute one.
+    They are none where no prompt is there twice. The last token of a prompt is left for `generate`,
+    which wants to compute one.
     """
     key = torch.cat([input_ids, attention_mask], dim=1)
     different, rows = torch.unique(key, dim=0, return_inverse=True)
@@ -103,12 +101,12 @@ def instrumented(
 
     Args:
         record_at: the temperature of sampling, to record log mu; None records nothing.
-        on_end: see `EndWatcher`; None watches nothing.
+        ends, on_end: see `EndWatcher`; None watches nothing.
 
     Yields:
         A list that gets log mu, (T,), of each completion in the order of sampling.
     """
-    generate, was_set = model.generate, "generate" in vars(model)
+    generate = model.generate
     recorded: list[Tensor] = []
 
     def instrumented_generate(input_ids, attention_mask, **others):
@@ -119,21 +117,11 @@ def instrumented(
             processors.append(EndWatcher(input_ids.size(1), ends, on_end))
         if share_prefill:
             others |= prefill(model, input_ids, attention_mask)
-        output = generate(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            logits_processor=processors,
-            **others,
-        )
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        output = generate(**inputs, logits_processor=processors, **others)
         if record_at is not None:
             recorded.extend(recorder.finish(output))
         return output
 
-    model.generate = instrumented_generate
-    try:
+    with patch.object(model, "generate", instrumented_generate):
         yield recorded
-    finally:
-        if was_set:
-            model.generate = generate
-        else:
-            del model.generate

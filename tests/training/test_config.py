@@ -35,7 +35,8 @@ def test_a_config_can_be_made_from_another():
     ("change", "message"),
     [
         ({"H": 0}, "set H >= 1"),
-        ({"eta": 0.0}, "set eta > 0"),
+        ({"eta": 0.0}, "eta=0.0: Input should be greater than 0"),
+        ({"clip": "front"}, "clip=.front.: Input should be .advantage., .both. or .nowhere."),
         ({"micro_batch_size": 2}, "make it a multiple of 4"),
         ({"micro_batch_size": 0}, "make it a multiple of 4"),
         ({"per_device_train_batch_size": 2}, "leave it unset"),
@@ -52,13 +53,16 @@ def test_a_config_can_be_made_from_another():
         ({"top_k": 50}, "set top_p=1"),
         ({"min_p": 0.1}, "set top_p=1"),
         ({"repetition_penalty": 1.1}, "repetition_penalty=1"),
-        ({"grading_workers": -1}, "set it to 0 or more"),
-        ({"token_budget": 0}, "set it to at least 1"),
+        ({"grading_workers": -1}, "set grading_workers >= 0"),
+        ({"token_budget": 0}, "set token_budget >= 1"),
         ({"loss_type": "grpo"}, "objective='rapid' decides"),
         ({"scale_rewards": "group"}, "objective='rapid' decides"),
-        ({"vllm_importance_sampling_correction": True}, "a second time"),
-        ({"sampling_batch_size": 0}, "set it to at least 1"),
-        ({"sampling_batch_size": 6, "use_vllm": True}, "a multiple of num_generations=4"),
+        (
+            {"vllm_importance_sampling_correction": True},
+            "objective=.rapid. decides; leave it at False",
+        ),
+        ({"sampling_batch_size": 0}, "set sampling_batch_size >= 1"),
+        ({"sampling_batch_size": 6, "use_vllm": True}, "sampling_batch_size=6 .* make it a multiple of 4"),
     ],
 )
 def test_a_contradiction_is_refused(change, message):

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rapid.training import vllm
 from rapid.training.clock import PhaseClock
+from rapid.training.trl import vllm
 from tests.conftest import ROOT
 
 # vLLM compiles models before it runs them. What they compute is the same without.

@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM
 from trl.generation.vllm_generation import VLLMGeneration
 
 from rapid import RapidConfig, RapidTrainer
-from rapid.training import vllm
 from rapid.training.clock import PhaseClock
+from rapid.training.trl import vllm
 from tests.training.loops import digits_sum
 
 SEED, TEMPERATURE, TOKENS = 3, 0.7, 16
