@@ -9,14 +9,14 @@ from collections import Counter
 
 import pytest
 import torch
-from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
 from rapid.algorithms import dapo_loss, grpo_loss, pg_loss
+from tests.training.loops import COMMON, logged, make
 
-GROUP = 4
+GROUP, PROMPTS = 4, 16
+SHARED = COMMON | {"learning_rate": 1.0, "max_completion_length": 8}
 SINGLE, DOUBLE = 2e-6, 1e-13  # of the largest entry of the gradient
 BETA, EPSILON, EPSILON_HIGH = 0.04, 0.2, 0.28
 # The settings of TRL with which it is the baseline.
@@ -98,48 +98,15 @@ def thirds(completion_ids, **_):
     return [float(sum(ids) % 3 == 0) for ids in completion_ids]
 
 
-def build(kind, config, model, folder, **settings):
-    torch.set_num_threads(1)
-    config = config(
-        str(folder),
-        seed=0,
-        use_cpu=True,
-        bf16=False,
-        report_to=[],
-        save_strategy="no",
-        gradient_checkpointing=False,
-        disable_tqdm=True,
-        lr_scheduler_type="constant",
-        optim="sgd",
-        learning_rate=1.0,
-        max_grad_norm=0.0,
-        logging_steps=1,
-        max_completion_length=8,
-        num_generations=GROUP,
-        **settings,
-    )
-    prompts = [f"{'long ' * (i % 4)}prompt {i}" for i in range(16)]
-    return kind(
-        AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64),
-        thirds,
-        args=config,
-        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),
-        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
-    )
-
-
 def stock(kind, objective, model, folder, n_step=16, H=1, **settings):
     """TRL's trainer, as a baseline."""
-    trainer = build(
-        kind,
-        GRPOConfig,
-        model,
-        folder,
-        per_device_train_batch_size=n_step,
-        gradient_accumulation_steps=1,
-        steps_per_generation=H,
-        **STOCK[objective] | settings,
-    )
+    sizes = {
+        "per_device_train_batch_size": n_step,
+        "gradient_accumulation_steps": 1,
+        "steps_per_generation": H,
+    }
+    config = GRPOConfig(str(folder), **SHARED | sizes | STOCK[objective] | settings)
+    trainer = make(kind, config, model, thirds, PROMPTS)
     trainer.current_gradient_accumulation_steps = 1  # as `train` sets it
     return trainer
 
@@ -291,29 +258,17 @@ def in_order(monkeypatch):
 
 def trained(objective, H, model, folder, *, skip=True, equal_lengths=False, **settings):
     """(stock TRL, RapidTrainer) after the optimizer steps of two inference batches."""
-    settings = {"max_steps": 2 * H, **settings}
+    settings = {"max_steps": 2 * H} | settings
     theirs = stock(StockScripted, objective, model, folder, n_step=16, H=H, **settings)
-    mine = build(
-        RapidScripted,
-        RapidConfig,
-        model,
-        folder,
-        objective=objective,
-        H=H,
-        n_step=16,
-        micro_batch_size=8,
-        skip_zero_groups=skip,
-        **OURS[objective] | settings,
-    )
+    sizes = {"H": H, "n_step": 16, "micro_batch_size": 8, "skip_zero_groups": skip}
+    settings = SHARED | sizes | OURS[objective] | settings
+    config = RapidConfig(str(folder), objective=objective, **settings)
+    mine = make(RapidScripted, config, model, thirds, PROMPTS)
     for trainer in (theirs, mine):
         trainer.equal_lengths = equal_lengths
         trainer.train()
         assert len(trainer.gradients) == settings["max_steps"]
     return theirs, mine
-
-
-def logged(trainer, name):
-    return [row[name] for row in trainer.state.log_history if name in row]
 
 
 def assert_same_steps(theirs, mine):

@@ -62,7 +62,10 @@ def test_a_config_can_be_made_from_another():
             "objective=.rapid. decides; leave it at False",
         ),
         ({"sampling_batch_size": 0}, "set sampling_batch_size >= 1"),
-        ({"sampling_batch_size": 6, "use_vllm": True}, "sampling_batch_size=6 .* make it a multiple of 4"),
+        (
+            {"sampling_batch_size": 6, "use_vllm": True},
+            "sampling_batch_size=6 .* make it a multiple of 4",
+        ),
     ],
 )
 def test_a_contradiction_is_refused(change, message):
