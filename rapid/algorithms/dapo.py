@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -12,9 +12,9 @@ from rapid.algorithms.ratios import clipped_surrogate
 
 
 class DapoParameters(Parameters):
-    epsilon_low: Annotated[
-        float, Field(gt=0, lt=1, title="clip below", description="token ratios, below 1 - it")
-    ]
+    epsilon_low: float = Field(
+        gt=0, lt=1, title="clip below", description="token ratios, below 1 - it"
+    )
     epsilon_high: PositiveFloat | None = Field(
         title="clip above", description="clip-higher: above epsilon_low; null is epsilon_low"
     )
@@ -22,10 +22,9 @@ class DapoParameters(Parameters):
         title="rounds of sampling",
         description="sampling rounds before a batch without signal is taken",
     )
-    overlong_buffer: Annotated[
-        float,
-        Field(gt=0, lt=1, title="overlong share", description="share of the length limit"),
-    ] = 0.2
+    overlong_buffer: float = Field(
+        0.2, gt=0, lt=1, title="overlong share", description="share of the length limit"
+    )
 
 
 def dapo_loss(
@@ -40,11 +39,7 @@ def dapo_loss(
     """Clip-higher, averaged over the tokens of the batch, no KL: Yu et al. 2025, eq. 8.
 
     Args:
-        logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
-        behavior_logp: (N, T) log mu of the same tokens.
-        mask: (N, T) 1 where a token belongs to the completion, else 0.
-        rewards: (N,).
-        group_size: completions of one prompt; groups are contiguous rows.
+        logp, behavior_logp, mask, rewards, group_size: see `rapid.rapid_loss`.
         epsilon_low, epsilon_high: token ratios are clipped to [1 - low, 1 + high].
 
     Returns:

@@ -1,6 +1,6 @@
 """GRPO as the paper's baseline has it: TRL's loss_type "grpo", without its KL bias correction."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field, NonNegativeFloat
 
@@ -11,10 +11,9 @@ from rapid.algorithms.ratios import clipped_surrogate
 
 class GrpoParameters(Parameters):
     beta: NonNegativeFloat = Field(title="KL coefficient", description="of the KL term")
-    epsilon: Annotated[
-        float,
-        Field(gt=0, lt=1, title="clip of the ratio", description="clip of the token ratio"),
-    ]
+    epsilon: float = Field(
+        gt=0, lt=1, title="clip of the ratio", description="clip of the token ratio"
+    )
 
 
 def grpo_loss(
@@ -32,12 +31,8 @@ def grpo_loss(
     Shao et al. 2024 (DeepSeekMath), eq. 3: each completion counts by the mean over its tokens.
 
     Args:
-        logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
-        behavior_logp: (N, T) log mu of the same tokens.
+        logp, behavior_logp, mask, rewards, group_size: see `rapid.rapid_loss`.
         reference_logp: (N, T) log-probabilities under the model before training.
-        mask: (N, T) 1 where a token belongs to the completion, else 0.
-        rewards: (N,).
-        group_size: completions of one prompt; groups are contiguous rows.
         beta: coefficient of the KL term, estimated as exp(d) - d - 1, d = reference_logp - logp.
         epsilon: token ratios are clipped to [1 - epsilon, 1 + epsilon].
 

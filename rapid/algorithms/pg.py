@@ -18,10 +18,7 @@ def pg_loss(
         grad J = 1/N sum_n A_n grad log pi(y_n | x_n),    A_n = R_n - mean of R over n's group
 
     Args:
-        logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
-        mask: (N, T) 1 where a token belongs to the completion, else 0.
-        rewards: (N,) R_n.
-        group_size: completions of one prompt; groups are contiguous rows.
+        logp, mask, rewards, group_size: see `rapid.rapid_loss`.
 
     Returns:
         The loss (0-d), a mean over the N completions, and an empty dict: nothing is clipped.

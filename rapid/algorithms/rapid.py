@@ -8,7 +8,7 @@ Two departures from the paper's text, both forced:
 """
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -19,7 +19,7 @@ Clip = Literal["advantage", "both", "nowhere"]
 Baseline = Literal["group", "others", "none"]
 
 MAX_LOG_WEIGHT = 60.0  # a weight of 1e26: beyond it only overflows, and a NaN where a reward is 0
-# What a baseline makes of the weighted rewards, (N,) -> (N,): the paper's V of n's prompt.
+# Baselines of the weighted rewards, (N,) -> (N,): the paper's V of n's prompt.
 VALUES = {
     "group": group_mean,
     "others": group_mean_of_others,
@@ -28,15 +28,13 @@ VALUES = {
 
 
 class RapidParameters(Parameters):
-    eta: Annotated[
-        float,
-        Field(
-            gt=0,
-            allow_inf_nan=False,
-            title="eta",
-            description="Importance weights are clipped to at most eta.",
-        ),
-    ] = 2.0
+    eta: float = Field(
+        2.0,
+        gt=0,
+        allow_inf_nan=False,
+        title="eta",
+        description="Importance weights are clipped to at most eta.",
+    )
     clip: Clip = Field(
         "advantage",
         title="weights clipped in",
@@ -60,7 +58,7 @@ class RapidSection(RapidParameters):
 
     @property
     def objective(self) -> RapidParameters:
-        """What decides a run's result; its H is in its name."""
+        """The parameters that decide a run's result; its H is in its name."""
         return RapidParameters(**self.model_dump(exclude={"H"}))
 
 

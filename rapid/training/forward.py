@@ -1,4 +1,4 @@
-"""Log-probabilities of a pass, (N, T), with the gradient of the policy.
+"""The log-probabilities of a pass, (N, T), with the gradient of the policy.
 
 Both ways give the same numbers, up to rounding. The model's forward is the one that TRL patched: with
 `fused_lm_head` it returns log-probabilities at the sampling temperature and never holds the logits.

@@ -5,7 +5,8 @@ or transformers' Trainer's, which call it; its docstring says what they do witho
 """
 
 import math
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from unittest.mock import patch
 
 import torch
 from accelerate.utils import DistributedType
@@ -24,6 +25,10 @@ from rapid.training.rewards import StreamedRewards
 from rapid.training.trl import COLUMNS, REFUSED_COLUMNS
 from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
 
+SINGLE_TURNS = (
+    "RapidTrainer trains on text in single turns: leave tools, environments and images out"
+)
+
 
 class SamplingTrainer(GRPOTrainer):
     """GRPOTrainer without its loss and its loop. Arguments are GRPOTrainer's, with a `RapidConfig`.
@@ -33,9 +38,7 @@ class SamplingTrainer(GRPOTrainer):
 
     def __init__(self, model, reward_funcs, args, **kwargs):
         if kwargs.get("tools") or kwargs.get("environment_factory"):
-            raise ValueError(
-                "RapidTrainer trains on single turns: leave tools and environments out"
-            )
+            raise ValueError(SINGLE_TURNS)
         with engine_like_the_policy(args.seed):
             super().__init__(model, reward_funcs, args=args, **kwargs)
         self.clock = PhaseClock()
@@ -97,20 +100,21 @@ class SamplingTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs) -> Batch:
         """Return the completions of these prompts, with `rewards` and `accuracy`, (N,), as sampled.
 
-        TRL returns advantages. A reward is NaN where no function graded a completion.
+        TRL returns advantages. A reward is NaN where no function graded a completion. For log mu TRL
+        makes a forward pass of all completions, unless gradient_accumulation_steps is a multiple of
+        steps_per_generation: unless it samples anew for each optimizer step.
         """
         self._examples, self._sampled_logp = inputs, []
-        with self.clock.phase("other"), self._without_trls_log_mu():
+        steps = self.args.steps_per_generation
+        aligned = patch.object(self.args, "gradient_accumulation_steps", steps)
+        with self.clock.phase("other"), aligned:
             sampled = super()._generate_and_score_completions(inputs)
         if any(name in sampled for name in REFUSED_COLUMNS):
-            raise ValueError(
-                "RapidTrainer trains on text: leave tools, environments and images out"
-            )
+            raise ValueError(SINGLE_TURNS)
         batch = {ours: sampled[name] for name, ours in COLUMNS.items() if name in sampled}
-        if self._sampled_logp:
-            width = batch["completion_ids"].size(1)
+        if self._sampled_logp:  # (N, T); the sampler may have gone on beyond the ends
             logp = pad_sequence(self._sampled_logp, batch_first=True)
-            batch["sampler_logp"] = logp[:, :width]
+            batch["sampler_logp"] = logp[:, : batch["completion_ids"].size(1)]
         first = self.accelerator.process_index * len(inputs)
         rewards = self._rewards_per_func[first : first + len(inputs)]  # (N, functions)
         weighted = rewards * self.reward_weights.to(rewards.device)
@@ -118,19 +122,6 @@ class SamplingTrainer(GRPOTrainer):
         batch["accuracy"] = rewards[:, 0].nan_to_num()
         self.completions_sampled += len(inputs)
         return batch
-
-    @contextmanager
-    def _without_trls_log_mu(self):
-        """Keep TRL from a forward pass of all completions for log mu.
-
-        TRL makes it unless gradient_accumulation_steps is a multiple of steps_per_generation: that
-        is, unless it samples anew for each optimizer step.
-        """
-        self.args.gradient_accumulation_steps = self.args.steps_per_generation
-        try:
-            yield
-        finally:
-            self.args.gradient_accumulation_steps = 1
 
     @override
     def _generate(self, prompts):
@@ -152,41 +143,37 @@ class SamplingTrainer(GRPOTrainer):
         size = self.args.sampling_batch_size or len(prompt_ids)
         completion_ids, logps = [], []
         for start in range(0, len(prompt_ids), size):
+            some = prompt_ids[start : start + size]
             with self._watching(start) as recorded:
-                ids, chunk_logps = super()._generate_single_turn(
-                    prompt_ids[start : start + size],
-                    images,
-                    multimodal_fields,
-                    num_generations,
-                    has_tool_images,
+                ids, logp = super()._generate_single_turn(
+                    some, images, multimodal_fields, num_generations, has_tool_images
                 )
             for row, completion in enumerate(ids, start):
                 self._grade_early(row, completion)
             completion_ids += ids
-            logps += chunk_logps or []
+            logps += logp or []
             self._sampled_logp += recorded
         return completion_ids, logps or None
 
-    @contextmanager
-    def _watching(self, start: int):
+    def _watching(self, start: int) -> AbstractContextManager[list[Tensor]]:
         """Share prompts, record log mu and grade early while transformers samples from row `start`.
 
         TRL calls `model.generate` with nothing of the kind.
         """
         if self.use_vllm or not self.model.training:
-            yield []
-            return
+            return nullcontext([])
         records = self.args.H > 1 and self.sampler_is_exact()
-        with instrumented(
+
+        def grade(row: int, ids: list[int]) -> None:
+            self._grade_early(start + row, ids)
+
+        return instrumented(
             self.accelerator.unwrap_model(self.model),
             share_prefill=self.args.share_prefill,
             record_at=self.args.temperature if records else None,
             ends=torch.tensor(self.eos_token_ids),
-            on_end=(lambda row, ids: self._grade_early(start + row, ids))
-            if self._streamed
-            else None,
-        ) as recorded:
-            yield recorded
+            on_end=grade if self._streamed else None,
+        )
 
     def sampler_is_exact(self) -> bool:
         """Return whether the sampler's log-probabilities are the policy's up to float32's rounding."""
