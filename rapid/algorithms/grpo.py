@@ -38,7 +38,7 @@ def grpo_loss(
 
     Returns:
         The loss (0-d), a mean over the N completions, and
-        `clip_fraction` (share of tokens) and `kl` (nats a token), each 0-d.
+        `clip_fraction` (share of tokens) and `kl` (nats per token), each 0-d.
 
     Raises:
         ValueError: N is not a whole number of groups.

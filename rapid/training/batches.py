@@ -51,7 +51,7 @@ def rows(batch: Batch, index: slice | Tensor) -> Batch:
 def mini_batches(batch: Batch, steps: int) -> list[Batch]:
     """Split an inference batch into `steps` mini-batches, in order.
 
-    Prompts are in random order already, so consecutive groups are a random mini-batch (Algorithm 1).
+    Prompts are in random order already: consecutive groups are a random mini-batch (Algorithm 1).
     """
     size = len(batch["completion_ids"]) // steps
     return [rows(batch, slice(start, start + size)) for start in range(0, steps * size, size)]
@@ -139,8 +139,8 @@ def passes(
 ) -> list[Batch]:
     """Return the passes of one process, as many as of any other.
 
-    Groups are divided among processes; where part of a group is enough for each, one torn pass divides
-    the completions.
+    Groups are divided among processes. Where part of a group is enough for each, one torn pass
+    divides the completions.
 
     Args:
         groups: those of the mini-batch to be run.
@@ -169,9 +169,10 @@ def passes(
 
 
 def part_of_group(groups: int, group_size: int, processes: int) -> int:
-    """Return how many completions of one group each process has to run, so that all are run by some.
+    """Return how many completions of one group each process has to run, so that all are run.
 
-    It divides group_size, so that a process has one prompt; it is group_size where groups are not torn.
+    The number divides group_size, so that a process has one prompt. It is group_size where groups
+    are not torn.
     """
     least = max(1, -(-groups * group_size // processes))
     return next((part for part in range(least, group_size) if group_size % part == 0), group_size)
@@ -215,9 +216,9 @@ def pack(
 def with_shares(piece: Batch, mini_batch: Batch, processes: int) -> Batch:
     """Add `sequence_share` and `token_share`, 0-d: the part of its mini-batch that a pass is.
 
-    They are the parts of the mini-batch's completions and tokens, times the number of processes,
-    whose gradients are averaged. Losses that are means over a pass, times its share, sum to the mean
-    over the mini-batch. What was left out contributes nothing, and makes no other count for more.
+    They are parts of the mini-batch's completions and tokens, times the number of processes, whose
+    gradients are averaged. Losses that are means over a pass, times its share, sum to the mean over
+    the mini-batch. What was left out contributes nothing, and makes no other count for more.
     """
     tokens = piece["completion_mask"].sum() / mini_batch["completion_mask"].sum().clamp(min=1)
     part = len(piece["completion_ids"]) / len(mini_batch["completion_ids"])

@@ -55,7 +55,7 @@ class RapidConfig(GRPOConfig):
         metadata={"help": "Parameters of the objective by name; those that are fields set them."},
     )
     H: int = option(4, "Optimizer steps on one inference batch, N_inference / N_step.")
-    n_step: int = option(32, "N_step, completions an optimizer step, over all processes.")
+    n_step: int = option(32, "N_step, completions per optimizer step, over all processes.")
     eta: float = field(**said("eta"))
     clip: Clip = field(**said("clip"))
     baseline: Baseline = field(**said("baseline"))
@@ -104,7 +104,7 @@ class RapidConfig(GRPOConfig):
         "gradient checkpointing, which keeps no prompt.",
     )
     reduce_metrics_once: bool = option(
-        True, "Reduce metrics once an optimizer step, not once a pass."
+        True, "Reduce metrics once per optimizer step, not once per pass."
     )
     sync_in_one_call: bool = option(True, "Hand vLLM all weights in one call, not in one for each.")
     # GRPOConfig's defaults that would change the paper's algorithms.
@@ -200,7 +200,7 @@ class RapidConfig(GRPOConfig):
         """Yield which batch sizes are not those that follow from H and n_step."""
         step = f"n_step={self.n_step}, H={self.H} and {processes} process(es)"
         if sizes["generation_batch_size"] % processes:
-            yield f"{step}: processes share an inference batch; make H * n_step a multiple of {processes}"
+            yield f"{step} do not fit: make H * n_step a multiple of {processes}"
         for name, value in sizes.items():
             if getattr(self, name) not in (None, value):
                 yield (

@@ -1,8 +1,11 @@
 """The log-probabilities of a pass, (N, T), with the gradient of the policy.
 
-Both ways give the same numbers, up to rounding. The model's forward is the one that TRL patched: with
-`fused_lm_head` it returns log-probabilities at the sampling temperature and never holds the logits.
+With shared prompts and without, the numbers are the same up to rounding. The model's forward is the
+one that TRL patched: with `fused_lm_head` it returns log-probabilities at the sampling temperature
+and never holds the logits.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,15 +41,7 @@ def _with_shared_prompts(model, piece: Batch, group_size: int, temperature: floa
     prompts = piece["prompt_ids"][::group_size]  # (K, P)
     prompt_mask = piece["prompt_mask"][::group_size]
     ids, mask = piece["completion_ids"], piece["completion_mask"]  # (N, T)
-    cache = DynamicCache(config=model_config(model))
-    prompt = model(
-        input_ids=prompts,
-        attention_mask=prompt_mask,
-        position_ids=positions(prompt_mask),
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
+    prompt, cache = prefilled(model, prompts, prompt_mask)
     cache.batch_repeat_interleave(group_size)
     logits = prompt.logits[:, -1].float() / temperature  # (K, V)
     first = torch.log_softmax(logits, dim=-1).repeat_interleave(group_size, dim=0)
@@ -63,6 +58,20 @@ def _with_shared_prompts(model, piece: Batch, group_size: int, temperature: floa
         fused_lm_head=True,
     )
     return torch.cat([logp, rest.log_probs], dim=1)
+
+
+def prefilled(model, ids: Tensor, mask: Tensor) -> tuple[Any, DynamicCache]:
+    """Return a model's output at the last tokens of prompts, (K, P), and a cache of all of them."""
+    cache = DynamicCache(config=model_config(model))
+    output = model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=positions(mask),
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    return output, cache
 
 
 def positions(mask: Tensor) -> Tensor:

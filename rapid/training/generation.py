@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache, LogitsProcessor, LogitsProcessorList
+from transformers import LogitsProcessor, LogitsProcessorList
 
-from rapid.training.forward import model_config, positions
+from rapid.training.forward import prefilled
 
 
 class BehaviourRecorder(LogitsProcessor):
@@ -75,15 +75,7 @@ def prefill(model, input_ids: Tensor, attention_mask: Tensor) -> dict:
     if len(different) == len(key) or input_ids.size(1) < 2:
         return {}
     ids, mask = different.chunk(2, dim=1)
-    cache = DynamicCache(config=model_config(model))
-    model(
-        input_ids=ids[:, :-1],
-        attention_mask=mask[:, :-1],
-        position_ids=positions(mask[:, :-1]),
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
+    _, cache = prefilled(model, ids[:, :-1], mask[:, :-1])
     cache.batch_select_indices(rows)
     return {"past_key_values": cache}
 

@@ -43,7 +43,7 @@ class WeightedMeans:
 
 
 def of_mini_batch(mini_batch: Batch, group_size: int) -> dict[str, float]:
-    """Return metrics of a mini-batch; those of rewards are of its graded groups, if there are any."""
+    """Return metrics of a mini-batch; those of rewards are of its graded groups, if any."""
     graded = mini_batch["graded"]
     found = {
         "length": mini_batch["completion_mask"].sum(1).float().mean(),

@@ -13,10 +13,10 @@ METRICS = ("signal", "staleness", "clip_fraction", "weight", "kl", "run")  # log
 
 
 class StepRecorder(TrainerCallback):
-    """Collect a `StepRecord` each optimizer step from what a trainer logs, which it must do each step.
+    """Collect a `StepRecord` per optimizer step from the logs of a trainer that logs each step.
 
     `steps` are the records, `seconds` the wall-clock seconds of the training loop so far, without
-    those in which it was `pause`d. `clock` is a `PhaseClock`'s seconds by phase, where there is one.
+    those in which it was `pause`d. `clock` is a `PhaseClock`'s seconds by phase, if there is one.
     """
 
     def __init__(self):

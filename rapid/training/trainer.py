@@ -38,20 +38,20 @@ from rapid.training.trl.trainer import SamplingTrainer
 
 
 class RapidTrainer(SamplingTrainer):
-    """Train a policy with RAPID. Arguments are those of TRL's `GRPOTrainer`, `args` a `RapidConfig`.
+    """Train a policy with RAPID. Arguments are those of `GRPOTrainer`, with a `RapidConfig`.
 
-    The reward of a completion is the weighted sum of the reward functions; the first of them is what
-    dynamic sampling looks at. Where all of them return None for a completion it was not graded: its
-    whole group takes no part in gradient and metrics, and the others count as if it contributed 0.
-    Policies are text models and completions a single turn: no tools, no images.
+    The reward of a completion is the weighted sum of the reward functions; dynamic sampling looks
+    at the first of them. A completion for which all of them return None was not graded: its whole
+    group takes no part in gradient and metrics, and the others count as if it contributed 0.
+    Policies are text models and a completion is a single turn: no tools, no images.
 
-    `last_pass` is what ran last: the optimizer step, the pass, and its log pi, (N, T) without gradient.
-    After `train`, `clock.seconds` has the wall-clock seconds in sampling (from prompts to completions, as
-    texts), grading, sync (of weights to vLLM), backpropagation (making passes, all forward passes outside
-    sampling, backward, the optimizer's step) and other.
+    `last_pass` is what ran last: the optimizer step, the pass, and its log pi, (N, T), without
+    gradient. After `train`, `clock.seconds` has the wall-clock seconds by phase: sampling (from
+    prompts to completions, as texts), grading, sync (of weights to vLLM), backpropagation (making
+    passes, forward passes outside sampling, backward, the optimizer's step) and other.
 
     Raises:
-        ValueError: what this trainer does not do was asked for.
+        ValueError: something that this trainer does not do was asked for.
     """
 
     _tag_names = ["trl", "rapid"]  # noqa: RUF012 - as TRL has it
@@ -72,8 +72,8 @@ class RapidTrainer(SamplingTrainer):
         needed = self.args.H * self.args.n_step // self.num_generations
         if isinstance(self.train_dataset, Dataset) and len(self.train_dataset) < needed:
             raise ValueError(
-                f"train_dataset has {len(self.train_dataset)} prompts, but one inference batch takes "
-                f"{needed} (H={self.args.H} * n_step={self.args.n_step} / num_generations="
+                f"train_dataset has {len(self.train_dataset)} prompts, but one inference batch "
+                f"takes {needed} (H={self.args.H} * n_step={self.args.n_step} / num_generations="
                 f"{self.num_generations}): lower H or n_step, or repeat the dataset"
             )
 
@@ -119,8 +119,8 @@ class RapidTrainer(SamplingTrainer):
     def _compute_loss(self, model, inputs):
         """Return the objective's loss of a pass, times the share of its mini-batch that it is.
 
-        RAPID's is -1/N sum of w A log pi(y|x), with w = pi(y|x) / mu(y|x) and A = R less the mean of
-        min(w, eta) R over the group.
+        RAPID's is -1/N sum of w A log pi(y|x), where w = pi(y|x) / mu(y|x) and A = R less the mean
+        of min(w, eta) R over the group: see `rapid.algorithms.rapid.rapid_loss`.
         """
         algorithm, piece = self.args.algorithm, inputs
         log_pi = self._log_pi(model, piece)  # (N, T)

@@ -1,7 +1,7 @@
 """The baselines against stock TRL: the same loss and the same gradient on the same batch.
 
-TRL takes log-probabilities in float32 even of a float64 model. Where its own are used, gradients agree
-to float32's rounding (SINGLE); with float64 log-probabilities in their place, to DOUBLE.
+TRL takes log-probabilities in float32 even of a float64 model. Where its own are used, gradients
+agree to float32's rounding (SINGLE); with float64 log-probabilities in their place, to DOUBLE.
 """
 
 import random
@@ -215,7 +215,7 @@ def test_loss_and_gradient_are_those_of_stock_trl(toy_model, tmp_path, objective
 
 @pytest.mark.parametrize("objective", ["pg", "grpo", "dapo"])
 def test_advantages_that_trl_finds_itself_give_the_same_gradient(toy_model, tmp_path, objective):
-    """TRL tokenizes, pads, grades and normalizes; we take the raw rewards of the same completions."""
+    """TRL tokenizes, pads, grades and normalizes; we take raw rewards of the same completions."""
     trainer = stock(StockScripted, objective, toy_model, tmp_path)
     model = trainer.model.train()
     prompts = [{"prompt": f"{'very ' * i}good"} for i in range(6) for _ in range(GROUP)]
@@ -306,7 +306,7 @@ def test_dapo_takes_the_steps_of_stock_trl_off_policy_if_mini_batches_are_as_lon
 def test_dapo_divides_by_a_mini_batchs_own_tokens_and_trl_by_their_mean(
     toy_model, tmp_path, in_order
 ):
-    """TRL's divisor is the inference batch's tokens over H; ours is a mean over what is learned from."""
+    """TRL divides by the inference batch's tokens over H."""
     theirs, mine = trained("dapo", 2, toy_model, tmp_path, max_steps=1)
     tokens = [batch["completion_mask"].sum().item() for batch in mine._mini_batches]
     assert tokens[0] != tokens[1]

@@ -1,4 +1,4 @@
-"""Training loops on the toy model, plain and with each saving, for tests in one and several processes."""
+"""Training loops on the toy model, plain and with each saving, in one and several processes."""
 
 import random
 
@@ -23,7 +23,8 @@ COMMON = {
     "optim": "sgd",  # Adam would blow rounding errors up where a gradient is zero
     "num_generations": 4,
 }
-# Nothing saved: all groups, passes of a fixed size padded to the inference batch, log mu found anew.
+# Nothing saved: all groups, passes of a fixed size padded to the inference batch, another forward
+# pass for log mu.
 PLAIN = {
     "skip_zero_groups": False,
     "pack": False,
@@ -70,7 +71,7 @@ REWARDS = {"digits_sum": digits_sum, "sometimes": sometimes}
 
 
 class ScriptedTrainer(RapidTrainer):
-    """Samples what the prompt, the place in its group and the step say: alike in any number of processes."""
+    """Sample what prompt, place in the group and step say: alike in any number of processes."""
 
     def _generate_single_turn(self, prompt_ids, *_):
         completions = []
@@ -107,7 +108,7 @@ def build(
     dtype=torch.float64,
     **settings,
 ) -> RapidTrainer:
-    """A trainer for 20 optimizer steps of 16 completions. The reward is a function or a name of REWARDS."""
+    """A trainer for 20 optimizer steps of 16 completions; its reward may be a name of REWARDS."""
     sizes = {"n_step": 16, "micro_batch_size": 8, "max_completion_length": 6, "max_steps": 20}
     settings = COMMON | sizes | {"learning_rate": 0.05} | OBJECTIVES[objective] | settings
     reward = REWARDS[reward] if isinstance(reward, str) else reward

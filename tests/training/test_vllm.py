@@ -22,7 +22,7 @@ NOT_COMPILED = {
 }
 
 
-# On the CPU, with vLLM --------------------------------------------------------------------------------
+# On the CPU, with vLLM ----------------------------------------------------------------------------
 
 
 @pytest.fixture(
@@ -108,7 +108,7 @@ def test_a_trained_model_is_loaded_again_by_transformers_and_by_vllm(found):
     assert found["saved"]["mismatch"] < 1e-4
 
 
-# Elsewhere, with engines that only take notes ---------------------------------------------------------
+# Elsewhere, with engines that only take notes -----------------------------------------------------
 
 
 class NotedEngine:

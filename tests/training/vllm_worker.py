@@ -1,4 +1,4 @@
-"""What test_vllm.py runs in a process of its own, for vLLM changes torch and the environment for good.
+"""The process that test_vllm.py runs, for vLLM changes torch and the environment for good.
 
 Builds engines on the CPU, samples with them, and writes what it found as JSON.
 """
@@ -48,7 +48,7 @@ def main(toy_model: Path, folder: Path) -> None:
 
 
 def build(model: Path, folder: Path) -> RapidTrainer:
-    """A trainer that samples with vLLM, for two inference batches of four steps, each in two parts."""
+    """A trainer with vLLM for two inference batches of four steps, each sampled in two parts."""
     config = RapidConfig(
         str(folder),
         seed=SEED,

@@ -100,9 +100,9 @@ class SamplingTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs) -> Batch:
         """Return the completions of these prompts, with `rewards` and `accuracy`, (N,), as sampled.
 
-        TRL returns advantages. A reward is NaN where no function graded a completion. For log mu TRL
-        makes a forward pass of all completions, unless gradient_accumulation_steps is a multiple of
-        steps_per_generation: unless it samples anew for each optimizer step.
+        TRL returns advantages. A reward is NaN where no function graded a completion. TRL would
+        make a forward pass of all completions for log mu, unless gradient_accumulation_steps is a
+        multiple of steps_per_generation: unless it samples anew for each optimizer step.
         """
         self._examples, self._sampled_logp = inputs, []
         steps = self.args.steps_per_generation
@@ -176,7 +176,7 @@ class SamplingTrainer(GRPOTrainer):
         )
 
     def sampler_is_exact(self) -> bool:
-        """Return whether the sampler's log-probabilities are the policy's up to float32's rounding."""
+        """Return whether the sampler's log-probabilities are the policy's, up to rounding."""
         precise = self.model.dtype in (torch.float32, torch.float64)
         if not (self.args.reuse_logp and precise) or self.args.bf16 or self.args.fp16:
             return False

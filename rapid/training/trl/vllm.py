@@ -1,7 +1,7 @@
 """The vLLM engine that TRL builds and owns in the trainer's process.
 
-Around TRL's calls, this does what TRL does not: give the engine the policy's precision and the run's
-seed, give it all weights at once, and sync weights on CPUs.
+Around TRL's calls, this does what TRL does not: give the engine the policy's precision and the
+run's seed, give it all weights at once, and sync weights on CPUs.
 """
 
 import os
@@ -66,7 +66,7 @@ def _policy_dtype(generation: VLLMGeneration) -> torch.dtype:
 
 
 def prepare_environment() -> None:
-    """Say how much memory vLLM may cache keys and values in on CPUs, unless the user has said it."""
+    """Set how much memory vLLM may use for its cache on CPUs, unless the user has set it."""
     if not torch.cuda.is_available():
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(CPU_KVCACHE_GIB))
 
@@ -124,8 +124,8 @@ def _reload(generation: VLLMGeneration) -> None:
     part (q_proj of qkv_proj) the rest is lost. Hence not one tensor at a time.
     """
     runner = _runner(generation)
-    # vLLM keeps tensors until their layer is complete, but TRL may have gathered them for the moment
-    # only, or merged an adapter that it takes out again.
+    # vLLM keeps tensors until their layer is complete, but TRL may have gathered them for the
+    # moment only, or merged an adapter that it takes out again.
     weights = ((name, tensor.clone()) for name, tensor in generation._iter_named_params())
     runner.reload_weights(weights_iterator=weights)
     _pack_heads(runner.get_model())
