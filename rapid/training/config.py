@@ -129,7 +129,7 @@ class RapidConfig(GRPOConfig):
             "steps_per_generation": self.H,
             "generation_batch_size": self.H * self.n_step,
         }
-        if wrong := [*self._contradictions(), *self._torn(sizes, processes)]:
+        if wrong := [*self._contradictions(sizes, processes)]:
             raise ValueError("\n".join(wrong))
         if self.bf16 is None and not self.fp16:  # TRL's default is bf16, which a laptop cannot do
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
@@ -157,8 +157,8 @@ class RapidConfig(GRPOConfig):
             (vars(self) if argument in names else rest)[argument] = value
         self.parameters = rest
 
-    def _contradictions(self) -> Iterator[str]:
-        """Yield which settings are wrong, and what to change."""
+    def _contradictions(self, sizes: dict[str, int], processes: int) -> Iterator[str]:
+        """Yield which settings are wrong, and what to change; `sizes` follow from H and n_step."""
         try:
             _ = self.settings
         except ValidationError as error:
@@ -195,9 +195,6 @@ class RapidConfig(GRPOConfig):
                     f"{one.name}={value!r} shapes GRPOTrainer's loss, which RapidTrainer does not "
                     f"use: objective='{self.objective}' decides; leave it at {one.default!r}"
                 )
-
-    def _torn(self, sizes: dict[str, int], processes: int) -> Iterator[str]:
-        """Yield which batch sizes are not those that follow from H and n_step."""
         step = f"n_step={self.n_step}, H={self.H} and {processes} process(es)"
         if sizes["generation_batch_size"] % processes:
             yield f"{step} do not fit: make H * n_step a multiple of {processes}"

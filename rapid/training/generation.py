@@ -24,21 +24,17 @@ class BehaviourRecorder(LogitsProcessor):
     def __init__(self, temperature: float):
         self.temperature = temperature
         self._next: Tensor | None = None  # (N, V) log-probabilities of the token being sampled
-        self._tokens: list[Tensor] = []  # (N,) each
+        self._tokens: list[Tensor] = []  # (N, 1) each
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        self._take(input_ids[:, -1])
+        if self._next is not None:
+            self._tokens.append(self._next.gather(1, input_ids[:, -1:]))
         self._next = torch.log_softmax(scores.float() / self.temperature, dim=-1)
         return scores
 
-    def _take(self, tokens: Tensor) -> None:
-        if self._next is not None:
-            self._tokens.append(self._next.gather(1, tokens[:, None])[:, 0])
-
     def finish(self, sequences: Tensor) -> Tensor:
         """Return log mu of the completions, (N, T), given generate's output, (N, prompt + T)."""
-        self._take(sequences[:, -1])
-        return torch.stack(self._tokens, dim=1)
+        return torch.cat([*self._tokens, self._next.gather(1, sequences[:, -1:])], dim=1)
 
 
 class EndWatcher(LogitsProcessor):

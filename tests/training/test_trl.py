@@ -6,11 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 import trl
 from accelerate.state import GradientState
-from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 from trl import import_utils as trl_imports
 from trl.generation import vllm_generation
@@ -20,6 +17,7 @@ from rapid.training import forward, trainer
 from rapid.training.config import RapidConfig
 from rapid.training.trl import COLUMNS, DECIDED_BY_THE_OBJECTIVE, REFUSED_COLUMNS, vllm
 from rapid.training.trl import trainer as bends
+from tests.training.loops import COMMON, make, run
 
 CLASSES = {bends.SamplingTrainer: bends, trainer.RapidTrainer: trainer}
 SIZES = (
@@ -112,16 +110,10 @@ def moved_names():
 
 @pytest.fixture(scope="module")
 def stock(toy_model, tmp_path_factory) -> GRPOTrainer:
-    settings = {"use_cpu": True, "bf16": False, "report_to": [], "num_generations": 4}
-    return GRPOTrainer(
-        AutoModelForCausalLM.from_pretrained(toy_model, dtype=torch.float32),
-        lambda completions, **_: [0.0] * len(completions),
-        args=GRPOConfig(
-            str(tmp_path_factory.mktemp("stock")), per_device_train_batch_size=4, **settings
-        ),
-        train_dataset=Dataset.from_list([{"prompt": "one"}, {"prompt": "two"}]),
-        processing_class=AutoTokenizer.from_pretrained(toy_model, padding_side="left"),
+    config = GRPOConfig(
+        str(tmp_path_factory.mktemp("stock")), per_device_train_batch_size=4, **COMMON
     )
+    return make(GRPOTrainer, config, toy_model, lambda completions, **_: [0.0] * len(completions))
 
 
 def moved(stock: GRPOTrainer) -> list[str]:
@@ -160,3 +152,11 @@ def test_the_tested_trl_is_within_its_bounds():
     lower, upper, version = ([*map(int, v.split("."))] for v in (*bounds.groups(), pinned))
     assert lower <= version < upper
     assert upper == [version[0], version[1] + 1]
+
+
+def test_trl_makes_no_forward_pass_for_log_mu(toy_model, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("TRL's own forward pass")
+
+    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", refuse)
+    assert run(toy_model, tmp_path, "rapid", max_steps=4).state.global_step == 4

@@ -14,10 +14,7 @@ from collections.abc import Callable
 # Columns of the batch that `_generate_and_score_completions` returns, and their names here, where
 # log-probabilities have the names of their policies.
 COLUMNS = {
-    "prompt_ids": "prompt_ids",
-    "prompt_mask": "prompt_mask",
-    "completion_ids": "completion_ids",
-    "completion_mask": "completion_mask",
+    **{name: name for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")},
     "ref_per_token_logps": "reference_logp",
     "sampling_per_token_logps": "sampler_logp",
 }
