@@ -158,7 +158,7 @@ def test_a_sampler_is_asked_for_groups_only_where_it_has_whole_ones(
 ):
     asked = []
 
-    def note(self, prompt_ids, images, multimodal_fields, num_generations):
+    def note(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images):
         asked.append(num_generations)
         return prompt_ids, None
 
