@@ -1,4 +1,4 @@
-"""What an algorithm says about itself; each file beside this one says it for one."""
+"""The base class of algorithms; each file beside this one says of one what is its own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Look:
 
 
 class Pass(NamedTuple):
-    """What a loss is computed from. Rows are completions; groups are contiguous rows.
+    """The tensors of a loss. Rows are completions; groups are contiguous rows.
 
     Args:
         logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
@@ -38,6 +38,7 @@ class Pass(NamedTuple):
         mask: (N, T) 1 where a token belongs to the completion, else 0.
         rewards: (N,).
         group_size: completions of one prompt.
+        H: optimizer steps on the inference batch.
     """
 
     logp: Tensor
@@ -46,13 +47,13 @@ class Pass(NamedTuple):
     mask: Tensor
     rewards: Tensor
     group_size: int
+    H: int = 1
 
 
 class Algorithm:
     """One algorithm. A subclass sets what is its own; the registry has an instance of it.
 
-    `settings` has the algorithm's parameters as attributes: it is a `RapidConfig` in the trainer,
-    and the parameters themselves in a plan.
+    `settings` has the algorithm's parameters as attributes: an instance of `parameters`.
     """
 
     name: ClassVar[str]  # in params.yaml and in the folders of runs
@@ -62,6 +63,8 @@ class Algorithm:
     # it has others.
     parameters: ClassVar[type[Parameters] | None] = None
     section: ClassVar[type[Parameters] | None] = None
+    # Parameters that `RapidConfig` has under another name.
+    arguments: ClassVar[dict[str, str]] = {}
     H: ClassVar[Literal["required", "optional", "none"]] = "optional"  # in its name
     imitates: ClassVar[bool] = False  # a teacher, by supervised learning; the others are RL
     has_kl: ClassVar[bool] = False  # to a reference policy; the parameter `beta` is its coefficient
@@ -119,10 +122,6 @@ class Algorithm:
 
     # Training -------------------------------------------------------------------------------------
 
-    def arguments(self, parameters: Parameters | None) -> dict[str, Any]:
-        """Return the arguments of `RapidConfig` that these parameters mean."""
-        return {"parameters": parameters.model_dump()} if parameters else {}
-
     def rounds(self, parameters: Parameters | None) -> int:
         """Return the rounds of sampling: each but the first replaces groups of equal rewards."""
         return 1
@@ -149,11 +148,7 @@ class Algorithm:
     def contributes(
         self, rewards: Tensor, group_size: int, settings: Any, *, on_policy: bool
     ) -> Tensor:
-        """Return which groups have a gradient that may differ from zero. (N,) -> (K,) bool
-
-        Raises:
-            ValueError: N is not a whole number of groups.
-        """
+        """Return which groups have a gradient that may differ from zero. (N,) -> (K,) bool"""
         return chosen(self.gradient_groups(settings, on_policy), rewards, group_size)
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:

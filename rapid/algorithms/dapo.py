@@ -2,31 +2,29 @@
 
 import threading
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from rapid.algorithms.base import Algorithm, Look, Parameters, Pass
-from rapid.algorithms.groups import Groups, Tensor, group_mean, group_std
-from rapid.algorithms.grpo import STD_FLOOR
+from rapid.algorithms.groups import Groups, Tensor, standardized
 from rapid.algorithms.ratios import clipped_surrogate
 
 
 class DapoParameters(Parameters):
-    epsilon_low: Annotated[
-        float, Field(gt=0, lt=1, title="clip below", description="token ratios, below 1 - it")
-    ]
-    epsilon_high: Annotated[
-        float, Field(gt=0, title="clip above", description="clip-higher: above epsilon_low")
-    ]
+    epsilon_low: float = Field(
+        gt=0, lt=1, title="clip below", description="token ratios, below 1 - it"
+    )
+    epsilon_high: PositiveFloat | None = Field(
+        title="clip above", description="clip-higher: above epsilon_low; null is epsilon_low"
+    )
     rounds: PositiveInt = Field(
         title="rounds of sampling",
         description="sampling rounds before a batch without signal is taken",
     )
-    overlong_buffer: Annotated[
-        float,
-        Field(gt=0, lt=1, title="overlong share", description="share of the length limit"),
-    ]
+    overlong_buffer: float = Field(
+        0.2, gt=0, lt=1, title="overlong share", description="share of the length limit"
+    )
 
 
 def dapo_loss(
@@ -41,11 +39,7 @@ def dapo_loss(
     """Clip-higher, averaged over the tokens of the batch, no KL: Yu et al. 2025, eq. 8.
 
     Args:
-        logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
-        behavior_logp: (N, T) log mu of the same tokens.
-        mask: (N, T) 1 where a token belongs to the completion, else 0.
-        rewards: (N,).
-        group_size: completions of one prompt; groups are contiguous rows.
+        logp, behavior_logp, mask, rewards, group_size: see `rapid.rapid_loss`.
         epsilon_low, epsilon_high: token ratios are clipped to [1 - low, 1 + high].
 
     Returns:
@@ -55,8 +49,7 @@ def dapo_loss(
     Raises:
         ValueError: N is not a whole number of groups.
     """
-    advantages = rewards - group_mean(rewards, group_size)
-    advantages = advantages / (group_std(rewards, group_size) + STD_FLOOR)
+    advantages = standardized(rewards, group_size)
     token_loss, is_clipped = clipped_surrogate(
         logp, behavior_logp, advantages, epsilon_low, epsilon_high
     )
@@ -70,14 +63,8 @@ class Dapo(Algorithm):
     label = "DAPO"
     look = Look("#CC79A7", "D", (0, (1, 1.2)))
     parameters = DapoParameters
+    arguments = {"epsilon_low": "epsilon", "rounds": "dynamic_sampling_rounds"}  # noqa: RUF012
     mean_over = metrics_over = "token"
-
-    def arguments(self, parameters: DapoParameters) -> dict[str, Any]:
-        return {
-            "epsilon": parameters.epsilon_low,
-            "epsilon_high": parameters.epsilon_high,
-            "dynamic_sampling_rounds": parameters.rounds,
-        }
 
     def rounds(self, parameters: DapoParameters) -> int:
         return parameters.rounds
@@ -92,9 +79,9 @@ class Dapo(Algorithm):
         return "unequal"  # equal rewards have no advantage
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        logp, behavior_logp, _, *rest = given
-        low, high = settings.epsilon, settings.epsilon_high
-        return dapo_loss(logp, behavior_logp, *rest, low, low if high is None else high)
+        logp, behavior_logp, _, *tensors, _ = given
+        low, high = settings.epsilon_low, settings.epsilon_high
+        return dapo_loss(logp, behavior_logp, *tensors, low, low if high is None else high)
 
 
 def with_penalty(reward: Callable, penalty: Callable) -> list[Callable]:

@@ -1,4 +1,7 @@
-"""Group statistics that the algorithms share."""
+"""Group statistics that the algorithms share.
+
+All raise ValueError where the rows are not a whole number of groups.
+"""
 
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,14 +12,11 @@ else:  # importing torch takes seconds, and names and parameters do without
 
 # Groups that may have a gradient: whose rewards are not all equal, or not all 0, or every one.
 Groups = Literal["unequal", "rewarded", "all"]
+STD_FLOOR = 1e-4  # TRL's: keeps a group of equal rewards from dividing by zero
 
 
 def group_mean(values: Tensor, group_size: int) -> Tensor:
-    """Return the mean of each group, at each of its rows. (N,) -> (N,)
-
-    Raises:
-        ValueError: N is not a whole number of groups.
-    """
+    """Return the mean of each group, at each of its rows. (N,) -> (N,)"""
     return in_groups(values, group_size).mean(1).repeat_interleave(group_size)
 
 
@@ -24,7 +24,7 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
     """Return at each row the mean of the others of its group. (N,) -> (N,)
 
     Raises:
-        ValueError: N is not a whole number of groups, or a group has no others.
+        ValueError: a group has no others.
     """
     if group_size < 2:
         raise ValueError(
@@ -42,13 +42,16 @@ def group_std(values: Tensor, group_size: int) -> Tensor:
     """Return the sample standard deviation of each group, at each of its rows. (N,) -> (N,)
 
     It is 0 in a group of one.
-
-    Raises:
-        ValueError: N is not a whole number of groups.
     """
     if group_size == 1:
         return values.new_zeros(values.shape)
     return in_groups(values, group_size).std(1).repeat_interleave(group_size)
+
+
+def standardized(rewards: Tensor, group_size: int) -> Tensor:
+    """Return rewards less their group's mean, in its standard deviations. (N,) -> (N,)"""
+    advantages = rewards - group_mean(rewards, group_size)
+    return advantages / (group_std(rewards, group_size) + STD_FLOOR)
 
 
 def signal(rewards: Tensor, group_size: int) -> Tensor:
@@ -58,11 +61,7 @@ def signal(rewards: Tensor, group_size: int) -> Tensor:
 
 
 def chosen(which: Groups, rewards: Tensor, group_size: int) -> Tensor:
-    """Return which groups are of this kind. (N,) -> (K,) bool
-
-    Raises:
-        ValueError: N is not a whole number of groups.
-    """
+    """Return which groups are of this kind. (N,) -> (K,) bool"""
     groups = in_groups(rewards, group_size)
     if which == "rewarded":
         return (groups != 0).any(1)
@@ -71,11 +70,7 @@ def chosen(which: Groups, rewards: Tensor, group_size: int) -> Tensor:
 
 
 def in_groups(values: Tensor, group_size: int) -> Tensor:
-    """Return one row per group. (N,) -> (K, N_k)
-
-    Raises:
-        ValueError: N is not a whole number of groups.
-    """
+    """Return one row per group. (N,) -> (K, N_k)"""
     if len(values) % group_size:
         raise ValueError(f"{len(values)} completions are not whole groups of {group_size}")
     return values.view(-1, group_size)  # (K, N_k)

@@ -1,22 +1,19 @@
 """GRPO as the paper's baseline has it: TRL's loss_type "grpo", without its KL bias correction."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field, NonNegativeFloat
 
 from rapid.algorithms.base import Algorithm, Look, Parameters, Pass
-from rapid.algorithms.groups import Groups, Tensor, group_mean, group_std
+from rapid.algorithms.groups import Groups, Tensor, standardized
 from rapid.algorithms.ratios import clipped_surrogate
-
-STD_FLOOR = 1e-4  # TRL's: keeps a group of equal rewards from dividing by zero
 
 
 class GrpoParameters(Parameters):
     beta: NonNegativeFloat = Field(title="KL coefficient", description="of the KL term")
-    epsilon: Annotated[
-        float,
-        Field(gt=0, lt=1, title="clip of the ratio", description="clip of the token ratio"),
-    ]
+    epsilon: float = Field(
+        gt=0, lt=1, title="clip of the ratio", description="clip of the token ratio"
+    )
 
 
 def grpo_loss(
@@ -34,24 +31,19 @@ def grpo_loss(
     Shao et al. 2024 (DeepSeekMath), eq. 3: each completion counts by the mean over its tokens.
 
     Args:
-        logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
-        behavior_logp: (N, T) log mu of the same tokens.
+        logp, behavior_logp, mask, rewards, group_size: see `rapid.rapid_loss`.
         reference_logp: (N, T) log-probabilities under the model before training.
-        mask: (N, T) 1 where a token belongs to the completion, else 0.
-        rewards: (N,).
-        group_size: completions of one prompt; groups are contiguous rows.
         beta: coefficient of the KL term, estimated as exp(d) - d - 1, d = reference_logp - logp.
         epsilon: token ratios are clipped to [1 - epsilon, 1 + epsilon].
 
     Returns:
         The loss (0-d), a mean over the N completions, and
-        `clip_fraction` (share of tokens) and `kl` (nats a token), each 0-d.
+        `clip_fraction` (share of tokens) and `kl` (nats per token), each 0-d.
 
     Raises:
         ValueError: N is not a whole number of groups.
     """
-    advantages = rewards - group_mean(rewards, group_size)
-    advantages = advantages / (group_std(rewards, group_size) + STD_FLOOR)
+    advantages = standardized(rewards, group_size)
     token_loss, is_clipped = clipped_surrogate(logp, behavior_logp, advantages, epsilon, epsilon)
     difference = reference_logp - logp
     kl = difference.exp() - difference - 1  # (N, T)
@@ -73,11 +65,9 @@ class Grpo(Algorithm):
     has_kl = True
     metrics_over = "token"
 
-    def arguments(self, parameters: GrpoParameters) -> dict[str, Any]:
-        return {"beta": parameters.beta, "epsilon": parameters.epsilon}
-
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
         return "all" if settings.beta else "unequal"  # a KL term is never zero
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        return grpo_loss(*given, settings.beta, settings.epsilon)
+        *tensors, _ = given
+        return grpo_loss(*tensors, settings.beta, settings.epsilon)

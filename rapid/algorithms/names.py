@@ -1,4 +1,4 @@
-"""Names of algorithms, and what they say.
+"""Names of algorithms, and their meaning.
 
     sft, grpo, naive-grpo, pg, dapo    as they are
     rapid-H4, grpo-H4                  with H = 4, optimizer steps on one inference batch
@@ -80,7 +80,7 @@ def pattern() -> str:
 
 @cache
 def parse(name: str) -> Name:
-    """Return what a name says.
+    """Return a name's algorithm, H and changes.
 
     Raises:
         ValueError: it is no name of an algorithm; the message says what is allowed.
@@ -115,13 +115,13 @@ def imitates(name: str) -> bool:
 
 
 def _own(algorithm: Algorithm) -> dict:
-    """The fields of an algorithm's own parameters that a variant may set, by name."""
+    """Return the fields of an algorithm's own parameters that a variant may set, by name."""
     has = algorithm.parameters and not algorithm.imitates
     return algorithm.parameters.model_fields if has else {}
 
 
 def _owners(key: str) -> list[str]:
-    """The labels of the algorithms that have a parameter."""
+    """Return the labels of the algorithms that have a parameter."""
     return [one.label for one in ALGORITHMS.values() if key in _own(one)]
 
 

@@ -18,10 +18,7 @@ def pg_loss(
         grad J = 1/N sum_n A_n grad log pi(y_n | x_n),    A_n = R_n - mean of R over n's group
 
     Args:
-        logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
-        mask: (N, T) 1 where a token belongs to the completion, else 0.
-        rewards: (N,) R_n.
-        group_size: completions of one prompt; groups are contiguous rows.
+        logp, mask, rewards, group_size: see `rapid.rapid_loss`.
 
     Returns:
         The loss (0-d), a mean over the N completions, and an empty dict: nothing is clipped.
@@ -43,7 +40,7 @@ class Pg(Algorithm):
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
         loss, metrics = pg_loss(given.logp, given.mask, given.rewards, given.group_size)
-        if settings.H > 1:
+        if given.H > 1:
             log_weight = ((given.logp.detach() - given.behavior_logp) * given.mask).sum(1)  # (N,)
             metrics = {"staleness": log_weight.abs().mean()}
         return loss, metrics

@@ -8,7 +8,7 @@ Two departures from the paper's text, both forced:
 """
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -19,7 +19,7 @@ Clip = Literal["advantage", "both", "nowhere"]
 Baseline = Literal["group", "others", "none"]
 
 MAX_LOG_WEIGHT = 60.0  # a weight of 1e26: beyond it only overflows, and a NaN where a reward is 0
-# What a baseline makes of the weighted rewards, (N,) -> (N,): the paper's V of n's prompt.
+# Baselines of the weighted rewards, (N,) -> (N,): the paper's V of n's prompt.
 VALUES = {
     "group": group_mean,
     "others": group_mean_of_others,
@@ -28,23 +28,27 @@ VALUES = {
 
 
 class RapidParameters(Parameters):
-    eta: Annotated[
-        float,
-        Field(
-            gt=0,
-            allow_inf_nan=False,
-            title="eta",
-            description="importance weights are clipped to at most eta",
-        ),
-    ]
+    eta: float = Field(
+        2.0,
+        gt=0,
+        allow_inf_nan=False,
+        title="eta",
+        description="Importance weights are clipped to at most eta.",
+    )
     clip: Clip = Field(
+        "advantage",
         title="weights clipped in",
-        description="where: in the advantage (Algorithm 1), in the gradient's weight too, nowhere",
+        description='"advantage" clips the weights in the advantage only (Algorithm 1 to the '
+        'letter); "both" clips the weight in front of it too; "nowhere" clips none.',
     )
     baseline: Baseline = Field(
-        "group", description="of the advantage: the group's mean, the others' of it, none"
+        "group",
+        description="\"group\" is Algorithm 1's, the weighted mean reward of the completion's "
+        'group; "others" leaves the completion itself out, which is unbiased; "none" is without.',
     )
-    weighted: bool = Field(True, description="by importance; false takes every weight for 1")
+    weighted: bool = Field(
+        True, description="False takes all importance weights for 1, for ablations."
+    )
 
 
 class RapidSection(RapidParameters):
@@ -54,7 +58,7 @@ class RapidSection(RapidParameters):
 
     @property
     def objective(self) -> RapidParameters:
-        """What decides a run's result; its H is in its name."""
+        """The parameters that decide a run's result; its H is in its name."""
         return RapidParameters(**self.model_dump(exclude={"H"}))
 
 
@@ -143,9 +147,6 @@ class Rapid(Algorithm):
     def objective(self, params: Any) -> RapidParameters:
         return params.rapid.objective
 
-    def arguments(self, parameters: RapidParameters) -> dict[str, Any]:
-        return parameters.model_dump()
-
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
         """Return which groups have a gradient.
 
@@ -157,6 +158,5 @@ class Rapid(Algorithm):
         return "unequal" if cancel and settings.baseline != "none" else "rewarded"
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        logp, behavior_logp, _, *rest = given
-        switches = settings.clip, settings.baseline, settings.weighted
-        return rapid_loss(logp, behavior_logp, *rest, settings.eta, *switches)
+        logp, behavior_logp, _, *tensors, _ = given
+        return rapid_loss(logp, behavior_logp, *tensors, **settings.model_dump())

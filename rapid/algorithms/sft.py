@@ -10,13 +10,13 @@ from rapid.algorithms.base import Algorithm, Look, Parameters, Precision
 class SftParameters(Parameters):
     learning_rate: PositiveFloat
     epochs: PositiveInt
-    batch: PositiveInt = Field(description="demonstrations an optimizer step")
+    batch: PositiveInt = Field(description="demonstrations per optimizer step")
     micro_batch: PositiveInt = Field(
-        description="demonstrations a forward and backward pass, at most"
+        description="demonstrations per forward and backward pass, at most"
     )
     temperature: PositiveFloat = Field(description="the teacher's")
     top_p: Annotated[float, Field(gt=0, le=1, description="the teacher's")]
-    samples: PositiveInt = Field(description="teacher completions a prompt; the correct are kept")
+    samples: PositiveInt = Field(description="teacher completions per prompt; the correct are kept")
     precision: Precision = "float32"
     teacher_precision: Precision = "float32"
 

@@ -129,7 +129,7 @@ class VLLMSampler(Sampler):
         seed: int = 0,
     ):
         super().__init__(model, chat)
-        from rapid.training.vllm import prepare_environment
+        from rapid.training.trl.vllm import prepare_environment
 
         prepare_environment()
         # In this process: its random numbers follow from the seed, and it ends with this one.

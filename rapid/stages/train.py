@@ -214,7 +214,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     algorithm = parse(spec.run.algorithm).algorithm
     config = RapidConfig(
         **_arguments(spec, folder),
-        **algorithm.arguments(objective),
+        parameters=objective.model_dump() if objective else {},
         objective=algorithm.name,
         sampling_batch_size=spec.sampling_batch,
         H=spec.H,

@@ -1,12 +1,15 @@
-"""RapidTrainer and what it is made of.
+"""RapidTrainer and its parts.
 
-config       RapidConfig: the paper's letters, the savings' switches, what contradicts itself
-trainer      RapidTrainer: sample, grade, split into mini-batches, step
-generation   what happens while transformers samples: shared prefill, log mu, streamed grading
+config       RapidConfig: the paper's letters, the savings' switches, refusals of contradictions
+trainer      RapidTrainer: Algorithm 1, sample, grade, split into mini-batches, step
+trl/         everything that bends TRL: the base class of RapidTrainer, the vLLM engine
+generation   sampling with transformers: shared prefill, log mu, streamed grading
 rewards      reward functions called beside sampling
 batches      mini-batches of whole groups, shared among processes and packed into passes
 processes    what processes exchange
 forward      log-probabilities of a pass
-vllm         the weight sync of a vLLM engine in the same process
-clock        where the time goes
+metrics      means over the passes of a step
+clock        wall-clock seconds by phase
+recorder     records of steps, and models kept on the way
+sft          supervised fine-tuning, with TRL's SFTTrainer
 """

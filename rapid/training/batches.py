@@ -11,16 +11,17 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from rapid.algorithms.groups import chosen
+
 Batch = dict[str, Tensor]
-Passes = list[list[int]]  # the groups of each pass
 FORWARD = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # what a model sees
 
 
 class Kept(torch.utils.data.Dataset):
-    """A dataset whose rows are decoded once, not at each time that they are asked for."""
+    """A dataset whose last `count` rows stay decoded, for those who ask for them again."""
 
-    def __init__(self, dataset):
-        self._dataset = dataset
+    def __init__(self, dataset, count: int):
+        self._dataset, self._count = dataset, count
         self._rows: dict[int, dict] = {}
 
     def __len__(self) -> int:
@@ -28,29 +29,39 @@ class Kept(torch.utils.data.Dataset):
 
     def __getitem__(self, index: int) -> dict:
         if index not in self._rows:
+            if len(self._rows) == self._count:
+                del self._rows[next(iter(self._rows))]
             self._rows[index] = self._dataset[index]
         return self._rows[index]
 
 
 def endless(dataset, seed: int) -> Iterator[dict]:
-    """A dataset's rows for ever, pass after pass, each in another order: the same in all processes."""
+    """Yield a dataset's rows for ever, each time in another order: the same in all processes."""
     order = torch.Generator().manual_seed(seed)
     while True:
         for index in torch.randperm(len(dataset), generator=order).tolist():
             yield dataset[index]
 
 
+def rows(batch: Batch, index: slice | Tensor) -> Batch:
+    """Return some completions of a batch."""
+    return {name: value[index] for name, value in batch.items()}
+
+
 def mini_batches(batch: Batch, steps: int) -> list[Batch]:
     """Split an inference batch into `steps` mini-batches, in order.
 
-    Prompts are in random order already, so consecutive groups are a random mini-batch (Algorithm 1).
+    Prompts are in random order already: consecutive groups are a random mini-batch (Algorithm 1).
     """
     size = len(batch["completion_ids"]) // steps
     return [rows(batch, slice(start, start + size)) for start in range(0, steps * size, size)]
 
 
+# Groups -------------------------------------------------------------------------------------------
+
+
 def with_graded(batch: Batch, group_size: int) -> Batch:
-    """The batch with `graded`, (N,) bool: False in groups with a completion that has no reward (NaN).
+    """Add `graded`, (N,) bool: False in groups with a completion that has no reward (NaN).
 
     Such a group says nothing: its rewards and accuracies become 0, and nobody may use them.
     """
@@ -60,16 +71,59 @@ def with_graded(batch: Batch, group_size: int) -> Batch:
     return batch | known | {"graded": graded}
 
 
-def rows(batch: Batch, index: slice | Tensor) -> Batch:
-    """Some completions of a batch; values without rows are kept as they are."""
-    return {name: value[index] if value.dim() else value for name, value in batch.items()}
-
-
 def group_widths(batch: Batch, group_size: int) -> list[tuple[int, int]]:
-    """(prompt, longest completion) of each group, in tokens."""
-    prompts = batch["prompt_mask"].sum(1).view(-1, group_size).amax(1).tolist()
-    completions = batch["completion_mask"].sum(1).view(-1, group_size).amax(1).tolist()
-    return list(zip(prompts, completions, strict=True))
+    """Return the tokens of the prompt and of the longest completion of each group."""
+    masks = batch["prompt_mask"], batch["completion_mask"]
+    longest = [mask.sum(1).view(-1, group_size).amax(1).tolist() for mask in masks]
+    return list(zip(*longest, strict=True))
+
+
+def rows_of(groups: Tensor, group_size: int) -> Tensor:
+    """Return the indices of the rows of some groups. (K,) -> (K * group_size,)"""
+    return (groups[:, None] * group_size + torch.arange(group_size).to(groups)).flatten()
+
+
+def take(mini_batch: Batch, groups: Sequence[int], group_size: int, trim: bool) -> Batch:
+    """Return the rows of some groups; trimmed, without the columns that are padding in them all."""
+    index = torch.tensor(groups, dtype=torch.long, device=mini_batch["completion_ids"].device)
+    piece = rows(mini_batch, rows_of(index, group_size))
+    if not trim:
+        return piece
+    prompt = int(piece["prompt_mask"].sum(1).max())
+    completion = max(1, int(piece["completion_mask"].sum(1).max()))
+    for name, value in piece.items():
+        if value.dim() == 2:
+            first = value.size(1) - prompt if name.startswith("prompt") else 0
+            last = value.size(1) if name.startswith("prompt") else completion
+            piece[name] = value[:, first:last]
+    return piece
+
+
+def replaced(batch: Batch, groups: Tensor, fresh: Batch, group_size: int, pad_id: int) -> Batch:
+    """Put groups of `fresh` that have signal in the place of as many of `groups`.
+
+    The shorter of the two batches is padded to the longer.
+    """
+    alive = chosen("unequal", fresh["accuracy"], group_size).nonzero().flatten()[: len(groups)]
+    old, new = rows_of(groups[: len(alive)], group_size), rows_of(alive, group_size)
+    result = {}
+    for name, value in batch.items():
+        other = fresh[name][new]
+        if value.dim() == 2:
+            width = max(value.size(1), other.size(1))
+            value, other = (widen(side, width, name, pad_id) for side in (value, other))
+        result[name] = value.index_copy(0, old, other)
+    return result
+
+
+def widen(values: Tensor, width: int, name: str, pad_id: int) -> Tensor:
+    """Pad (N, T) to (N, width): prompts on the left, completions on the right; ids with pad_id."""
+    missing = width - values.size(1)
+    sides = (missing, 0) if name.startswith("prompt") else (0, missing)
+    return torch.nn.functional.pad(values, sides, value=pad_id if name.endswith("_ids") else 0)
+
+
+# Passes -------------------------------------------------------------------------------------------
 
 
 def passes(
@@ -83,10 +137,10 @@ def passes(
     budget: int | None,
     least: int = 0,
 ) -> list[Batch]:
-    """The passes of one process, as many as of any other.
+    """Return the passes of one process, as many as of any other.
 
-    Groups are divided among processes; where part of a group is enough for each, one torn pass divides
-    the completions.
+    Groups are divided among processes. Where part of a group is enough for each, one torn pass
+    divides the completions.
 
     Args:
         groups: those of the mini-batch to be run.
@@ -115,9 +169,10 @@ def passes(
 
 
 def part_of_group(groups: int, group_size: int, processes: int) -> int:
-    """The completions of one group that each process has to run, so that all are run by some.
+    """Return how many completions of one group each process has to run, so that all are run.
 
-    It divides group_size, so that a process has one prompt; it is group_size where groups are not torn.
+    The number divides group_size, so that a process has one prompt. It is group_size where groups
+    are not torn.
     """
     least = max(1, -(-groups * group_size // processes))
     return next((part for part in range(least, group_size) if group_size % part == 0), group_size)
@@ -126,10 +181,8 @@ def part_of_group(groups: int, group_size: int, processes: int) -> int:
 def share_out(groups: Sequence[int], costs: Sequence[int], processes: int) -> list[list[int]]:
     """Divide groups among processes, so that the costs of all are about equal.
 
-    The most expensive group goes to the process with the least so far, and so on.
-
-    Args:
-        costs: of every group, indexed by it.
+    The most expensive group goes to the process with the least so far, and so on. `costs` are of
+    every group, indexed by it.
     """
     shares: list[list[int]] = [[] for _ in range(processes)]
     loads = [0] * processes
@@ -142,39 +195,30 @@ def share_out(groups: Sequence[int], costs: Sequence[int], processes: int) -> li
 
 def pack(
     groups: Sequence[int], widths: Sequence[tuple[int, int]], group_size: int, budget: int
-) -> Passes:
-    """Passes of groups of like length, each of at most `budget` padded tokens or of one group.
+) -> list[list[int]]:
+    """Return passes of groups of like length, each of at most `budget` padded tokens or one group.
 
     A pass is as wide as its longest prompt and its longest completion together.
     """
-    passes: Passes = []
+    packed: list[list[int]] = []
     prompt = completion = 0
     for group in sorted(groups, key=lambda g: (-sum(widths[g]), g)):
         wider = (max(prompt, widths[group][0]), max(completion, widths[group][1]))
-        if passes and (len(passes[-1]) + 1) * group_size * sum(wider) <= budget:
-            passes[-1].append(group)
+        if packed and (len(packed[-1]) + 1) * group_size * sum(wider) <= budget:
+            packed[-1].append(group)
             prompt, completion = wider
         else:
-            passes.append([group])
+            packed.append([group])
             prompt, completion = widths[group]
-    return passes
-
-
-def take(mini_batch: Batch, groups: Sequence[int], group_size: int, trim: bool) -> Batch:
-    """The rows of some groups; trimmed, without the columns that are padding in all of them."""
-    index = torch.tensor(groups, dtype=torch.long, device=mini_batch["completion_ids"].device)
-    offsets = torch.arange(group_size, device=index.device)
-    piece = rows(mini_batch, (index[:, None] * group_size + offsets).flatten())
-    return _trimmed(piece) if trim else piece
+    return packed
 
 
 def with_shares(piece: Batch, mini_batch: Batch, processes: int) -> Batch:
-    """The pass with `sequence_share` and `token_share` of its mini-batch.
+    """Add `sequence_share` and `token_share`, 0-d: the part of its mini-batch that a pass is.
 
-    These are the part of the mini-batch's completions, and of their tokens, that it holds, times the
-    number of processes, whose gradients are averaged. Losses that are means over a pass, times its
-    share, sum to the mean over the mini-batch, whatever was left out because it contributes nothing or
-    was not graded: neither makes the others count for more.
+    They are parts of the mini-batch's completions and tokens, times the number of processes, whose
+    gradients are averaged. Losses that are means over a pass, times its share, sum to the mean over
+    the mini-batch. What was left out contributes nothing, and makes no other count for more.
     """
     tokens = piece["completion_mask"].sum() / mini_batch["completion_mask"].sum().clamp(min=1)
     part = len(piece["completion_ids"]) / len(mini_batch["completion_ids"])
@@ -184,8 +228,14 @@ def with_shares(piece: Batch, mini_batch: Batch, processes: int) -> Batch:
     }
 
 
+def without_weight(piece: Batch) -> Batch:
+    """Return a pass that contributes nothing, for a process that must take part in the others'."""
+    zero = torch.zeros((), device=piece["completion_ids"].device)
+    return piece | {"sequence_share": zero, "token_share": zero}
+
+
 def torn(piece: Batch, part: int, process: int) -> Batch:
-    """The pass with `own_rows`, (part,): those of it that a process runs.
+    """Add `own_rows`, (part,): those of the pass that a process runs.
 
     A process for which none is left runs the last, beyond the number of rows: it does not count.
     """
@@ -195,61 +245,7 @@ def torn(piece: Batch, part: int, process: int) -> Batch:
 
 
 def own_part(piece: Batch) -> Batch:
-    """What a process runs of a pass: all of it, unless it is torn."""
+    """Return what a process runs of a pass: all of it, unless it is torn."""
     if "own_rows" not in piece:
         return piece
     return rows({name: piece[name] for name in FORWARD}, piece["own_rows"])
-
-
-def without_weight(piece: Batch) -> Batch:
-    """A pass that contributes nothing: run where other processes run one, and all must take part."""
-    zero = torch.zeros((), device=piece["completion_ids"].device)
-    return piece | {"sequence_share": zero, "token_share": zero}
-
-
-def _trimmed(piece: Batch) -> Batch:
-    prompt = int(piece["prompt_mask"].sum(1).max())
-    completion = max(1, int(piece["completion_mask"].sum(1).max()))
-    return {
-        name: value
-        if value.dim() != 2
-        else value[:, value.size(1) - prompt :]
-        if name.startswith("prompt")
-        else value[:, :completion]
-        for name, value in piece.items()
-    }
-
-
-def without_signal(rewards: Tensor, group_size: int) -> Tensor:
-    """The indices of the groups whose rewards are all equal. (N,) -> (at most N / group_size,)"""
-    groups = rewards.view(-1, group_size)
-    return (groups == groups[:, :1]).all(1).nonzero().flatten()
-
-
-def replace_groups(
-    batch: Batch, fresh: Batch, groups: Tensor, group_size: int, pad_id: int
-) -> Batch:
-    """Put the first groups of `fresh` in the place of `batch`'s `groups`, padding either to the longer."""
-    index = (
-        groups[:, None] * group_size + torch.arange(group_size, device=groups.device)
-    ).flatten()
-    replaced = {}
-    for name, old in batch.items():
-        new = fresh[name]
-        if old.dim() == 0:
-            replaced[name] = old
-            continue
-        if old.dim() == 2:
-            width = max(old.size(1), new.size(1))
-            old, new = (widen(side, width, name, pad_id) for side in (old, new))
-        old = old.clone()
-        old[index] = new[: len(index)]
-        replaced[name] = old
-    return replaced
-
-
-def widen(values: Tensor, width: int, name: str, pad_id: int) -> Tensor:
-    """Pad (N, T) to (N, width): prompts on the left, completions on the right; ids with pad_id."""
-    missing = width - values.size(1)
-    sides = (missing, 0) if name.startswith("prompt") else (0, missing)
-    return torch.nn.functional.pad(values, sides, value=pad_id if name.endswith("_ids") else 0)

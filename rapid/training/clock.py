@@ -1,4 +1,4 @@
-"""Where the time of a training loop goes."""
+"""A clock for the phases of a training loop."""
 
 import time
 from collections import defaultdict
@@ -43,7 +43,7 @@ class PhaseClock:
 
 
 class AfterOptimizer(TrainerCallback):
-    """Calls something after each step of the optimizer."""
+    """Call something after each step of the optimizer."""
 
     def __init__(self, then: Callable[[], None]):
         self._then = then

@@ -1,8 +1,11 @@
-"""Log-probabilities of a pass, (N, T), with the gradient of the policy.
+"""The log-probabilities of a pass, (N, T), with the gradient of the policy.
 
-Both ways give the same numbers, up to rounding. The model's forward is the one that TRL patched: with
-`fused_lm_head` it returns log-probabilities at the sampling temperature and never holds the logits.
+With shared prompts and without, the numbers are the same up to rounding. The model's forward is the
+one that TRL patched: with `fused_lm_head` it returns log-probabilities at the sampling temperature
+and never holds the logits.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +19,7 @@ IGNORED = -100  # a label that is not scored
 def completion_logp(
     model, piece: Batch, group_size: int, temperature: float, share_prefill: bool
 ) -> Tensor:
-    """log pi of each completion token, (N, T), nats; what stands at padding has no meaning.
+    """Return log pi of each completion token, (N, T), nats; at padding it has no meaning.
 
     Args:
         piece: `prompt_ids`, `prompt_mask` (N, P), `completion_ids`, `completion_mask` (N, T); the
@@ -38,15 +41,7 @@ def _with_shared_prompts(model, piece: Batch, group_size: int, temperature: floa
     prompts = piece["prompt_ids"][::group_size]  # (K, P)
     prompt_mask = piece["prompt_mask"][::group_size]
     ids, mask = piece["completion_ids"], piece["completion_mask"]  # (N, T)
-    cache = DynamicCache(config=model_config(model))
-    prompt = model(
-        input_ids=prompts,
-        attention_mask=prompt_mask,
-        position_ids=positions(prompt_mask),
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
+    prompt, cache = prefilled(model, prompts, prompt_mask)
     cache.batch_repeat_interleave(group_size)
     logits = prompt.logits[:, -1].float() / temperature  # (K, V)
     first = torch.log_softmax(logits, dim=-1).repeat_interleave(group_size, dim=0)
@@ -65,13 +60,27 @@ def _with_shared_prompts(model, piece: Batch, group_size: int, temperature: floa
     return torch.cat([logp, rest.log_probs], dim=1)
 
 
+def prefilled(model, ids: Tensor, mask: Tensor) -> tuple[Any, DynamicCache]:
+    """Return a model's output at the last tokens of prompts, (K, P), and a cache of all of them."""
+    cache = DynamicCache(config=model_config(model))
+    output = model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=positions(mask),
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    return output, cache
+
+
 def positions(mask: Tensor) -> Tensor:
-    """Positions of the tokens that a mask shows, counted from 0; padding on the left has 0."""
+    """Return the positions of the tokens in a mask, from 0; padding on the left has 0."""
     return (mask.cumsum(1) - 1).clamp(min=0)
 
 
 def model_config(model):
-    """The text model's configuration, also of a model that DDP or DeepSpeed has wrapped."""
+    """Return the text model's configuration, also of a model that DDP or DeepSpeed has wrapped."""
     while hasattr(model, "module"):
         model = model.module
     return model.config.get_text_config()

@@ -1,50 +1,44 @@
-"""What happens while transformers samples: prompts shared, log mu kept, ends announced.
+"""Instruments for sampling with transformers: prompts are shared, log mu kept, ends announced.
 
-`transformers.generate` is left as it is; it gets a filled cache and processors that only look.
+`generate` of transformers is left as it is; it gets a filled cache and processors that only look.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache, LogitsProcessor, LogitsProcessorList
+from transformers import LogitsProcessor, LogitsProcessorList
 
-from rapid.training.forward import model_config, positions
+from rapid.training.forward import prefilled
 
 
 class BehaviourRecorder(LogitsProcessor):
-    """Records log mu of every sampled token while `transformers.generate` samples.
+    """Record log mu of every token that `generate` samples, from softmax(logits / temperature).
 
-    generate hands a processor the logits of the next token and the tokens so far: what was recorded
-    at one call is known to be sampled at the next.
-
-    Args:
-        temperature: of sampling; the recorded distribution is softmax(logits / temperature).
+    `generate` hands a processor the logits of the next token and the tokens so far: the token that
+    was sampled after one call is known at the next.
     """
 
     def __init__(self, temperature: float):
         self.temperature = temperature
         self._next: Tensor | None = None  # (N, V) log-probabilities of the token being sampled
-        self._tokens: list[Tensor] = []  # (N,) each
+        self._tokens: list[Tensor] = []  # (N, 1) each
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        self._take(input_ids[:, -1])
+        if self._next is not None:
+            self._tokens.append(self._next.gather(1, input_ids[:, -1:]))
         self._next = torch.log_softmax(scores.float() / self.temperature, dim=-1)
         return scores
 
-    def _take(self, tokens: Tensor) -> None:
-        if self._next is not None:
-            self._tokens.append(self._next.gather(1, tokens[:, None])[:, 0])
-
     def finish(self, sequences: Tensor) -> Tensor:
-        """log mu of the completions, (N, T), given generate's output, (N, prompt + T)."""
-        self._take(sequences[:, -1])
-        return torch.stack(self._tokens, dim=1)
+        """Return log mu of the completions, (N, T), given generate's output, (N, prompt + T)."""
+        return torch.cat([*self._tokens, self._next.gather(1, sequences[:, -1:])], dim=1)
 
 
 class EndWatcher(LogitsProcessor):
-    """Says which completions have just ended, while the others are still being sampled.
+    """Announce which completions have just ended, while others are still being sampled.
 
     Args:
         width: of the prompts.
@@ -67,25 +61,17 @@ class EndWatcher(LogitsProcessor):
 
 
 def prefill(model, input_ids: Tensor, attention_mask: Tensor) -> dict:
-    """A cache in which each different prompt was computed once, as arguments for `generate`.
+    """Return arguments for `generate`: a cache for which each different prompt was computed once.
 
-    {} where no prompt is there twice. The last token of a prompt is left for generate, which wants
-    to compute one.
+    They are none where no prompt is there twice. The last token of a prompt is left for `generate`,
+    which wants to compute one.
     """
     key = torch.cat([input_ids, attention_mask], dim=1)
     different, rows = torch.unique(key, dim=0, return_inverse=True)
     if len(different) == len(key) or input_ids.size(1) < 2:
         return {}
     ids, mask = different.chunk(2, dim=1)
-    cache = DynamicCache(config=model_config(model))
-    model(
-        input_ids=ids[:, :-1],
-        attention_mask=mask[:, :-1],
-        position_ids=positions(mask[:, :-1]),
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
+    _, cache = prefilled(model, ids[:, :-1], mask[:, :-1])
     cache.batch_select_indices(rows)
     return {"past_key_values": cache}
 
@@ -103,12 +89,12 @@ def instrumented(
 
     Args:
         record_at: the temperature of sampling, to record log mu; None records nothing.
-        on_end: see `EndWatcher`; None watches nothing.
+        ends, on_end: see `EndWatcher`; None watches nothing.
 
     Yields:
         A list that gets log mu, (T,), of each completion in the order of sampling.
     """
-    generate, was_set = model.generate, "generate" in vars(model)
+    generate = model.generate
     recorded: list[Tensor] = []
 
     def instrumented_generate(input_ids, attention_mask, **others):
@@ -119,21 +105,11 @@ def instrumented(
             processors.append(EndWatcher(input_ids.size(1), ends, on_end))
         if share_prefill:
             others |= prefill(model, input_ids, attention_mask)
-        output = generate(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            logits_processor=processors,
-            **others,
-        )
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        output = generate(**inputs, logits_processor=processors, **others)
         if record_at is not None:
             recorded.extend(recorder.finish(output))
         return output
 
-    model.generate = instrumented_generate
-    try:
+    with patch.object(model, "generate", instrumented_generate):
         yield recorded
-    finally:
-        if was_set:
-            model.generate = generate
-        else:
-            del model.generate

@@ -1,4 +1,4 @@
-"""Metrics of an optimizer step, from those of its passes in all processes."""
+"""Metrics of an optimizer step, from its passes in all processes and from its mini-batch."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ class WeightedMeans:
         self._reduce = reduce
         self._at_once = at_once
         self._names: list[str] = []
-        self._sums: Tensor | None = None  # of the weighted metrics, and of the weights
+        self._sums: list[Tensor] = []  # of each pass: weighted metrics, and the weight
 
     def add(self, metrics: dict[str, Tensor], weight: Tensor) -> None:
         """Add a pass's metrics, 0-d each. The passes of a step have the same ones."""
@@ -29,22 +29,21 @@ class WeightedMeans:
         if not self._at_once:
             sums = self._reduce(sums).cpu()
         self._names = list(metrics)
-        self._sums = sums if self._sums is None else self._sums + sums
+        self._sums.append(sums)
 
     def take(self) -> tuple[dict[str, float], float]:
-        """The means since the last call, and the sum of the weights; ({}, 0) of nothing."""
-        if self._sums is None:
+        """Return the means since the last call, and the sum of the weights; ({}, 0) of nothing."""
+        if not self._sums:
             return {}, 0.0
-        sums = self._reduce(self._sums) if self._at_once else self._sums
-        self._sums = None
-        *values, weight = sums.tolist()
+        sums, self._sums = sum(self._sums), []
+        *values, weight = (self._reduce(sums) if self._at_once else sums).tolist()
         if not weight:
             return {}, 0.0
         return {n: v / weight for n, v in zip(self._names, values, strict=True)}, weight
 
 
 def of_mini_batch(mini_batch: Batch, group_size: int) -> dict[str, float]:
-    """Metrics of a whole mini-batch; those of rewards are of its graded groups, where there are any."""
+    """Return metrics of a mini-batch; those of rewards are of its graded groups, if any."""
     graded = mini_batch["graded"]
     found = {
         "length": mini_batch["completion_mask"].sum(1).float().mean(),

@@ -1,35 +1,30 @@
 """What processes exchange: completions, once sampled, and log-probabilities in a torn pass."""
 
-import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from rapid.training.batches import Batch, widen
+from rapid.training.batches import Batch
 
 
 def gathered(batch: Batch, accelerator: Accelerator, pad_id: int) -> Batch:
-    """The completions of all processes, in their order: whole groups, which any of them can run.
+    """Return the completions of all processes, in their order: whole groups, which any can run.
 
-    Args:
-        batch: as many completions as any other process brings.
-        pad_id: fills ids up to the longest of all processes.
+    Each process brings as many completions; ids are filled up with `pad_id` to the longest.
     """
-    if accelerator.num_processes == 1:
-        return batch
     everyones = {}
     for name, value in batch.items():
-        if value.dim() == 2:
-            width = torch.tensor(value.size(1), device=value.device)
-            value = widen(value, int(accelerator.gather(width).max()), name, pad_id)
-        everyones[name] = accelerator.gather(value)
+        fill, left = pad_id if name.endswith("_ids") else 0, name.startswith("prompt")
+        padded = accelerator.pad_across_processes(value, 1, pad_index=fill, pad_first=left)
+        everyones[name] = accelerator.gather(padded)
     return everyones
 
 
 def with_others(logp: Tensor, accelerator: Accelerator) -> Tensor:
-    """The log-probabilities of a torn pass from all processes, of which this one brings its rows.
+    """Return the log-probabilities of a torn pass from all processes. (n, T) -> (n * processes, T)
 
-    (n, T) -> (n * processes, T). All compute one and the same loss from them, and a process has the
-    gradient of its own rows alone, times the number of processes: gradients are averaged over these.
+    A process brings those of its rows. All compute one and the same loss from them, and a process
+    has the gradient of its own rows alone, times the number of processes: gradients are averaged
+    over these.
     """
     processes, first = accelerator.num_processes, accelerator.process_index * len(logp)
     own = slice(first, first + len(logp))

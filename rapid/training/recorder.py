@@ -1,4 +1,4 @@
-"""What a training run leaves beside its model: a record of each step, and models kept on the way."""
+"""Callbacks for what a run leaves beside its model: a record of each step, models on the way."""
 
 import time
 from collections.abc import Callable
@@ -9,13 +9,14 @@ from transformers import TrainerCallback
 from rapid.artifacts.runs import StepRecord
 
 PHASES = ("sampling", "grading", "backpropagation", "sync")
+METRICS = ("signal", "staleness", "clip_fraction", "weight", "kl", "run")  # logged as rapid/...
 
 
 class StepRecorder(TrainerCallback):
-    """Collects a `StepRecord` each optimizer step from what a trainer logs, which it must do each step.
+    """Collect a `StepRecord` per optimizer step from the logs of a trainer that logs each step.
 
     `steps` are the records, `seconds` the wall-clock seconds of the training loop so far, without
-    those in which it was `pause`d. `clock` is a `PhaseClock`'s seconds by phase, where there is one.
+    those in which it was `pause`d. `clock` is a `PhaseClock`'s seconds by phase, if there is one.
     """
 
     def __init__(self):
@@ -28,6 +29,7 @@ class StepRecorder(TrainerCallback):
 
     @property
     def seconds(self) -> float:
+        """The wall-clock seconds of the training loop so far."""
         return (self._ended or time.perf_counter()) - self.began - self._paused
 
     def pause(self, do: Callable[[], None]) -> None:
@@ -52,19 +54,14 @@ class StepRecorder(TrainerCallback):
                 loss=logs["loss"],
                 gradient_norm=logs["grad_norm"],
                 reward=logs.get("rapid/accuracy"),
-                signal=logs.get("rapid/signal"),
                 completion_length=logs.get("rapid/length"),
-                staleness=logs.get("rapid/staleness"),
-                clip_fraction=logs.get("rapid/clip_fraction"),
-                weight=logs.get("rapid/weight"),
-                kl=logs.get("rapid/kl"),
-                run=logs.get("rapid/run"),
+                **{name: logs.get(f"rapid/{name}") for name in METRICS},
                 **self._phases(),
             )
         )
 
     def _phases(self) -> dict[str, float]:
-        """Seconds of each phase since the last call."""
+        """Return the seconds of each phase since the last call."""
         now = {name: self.clock.get(name, 0.0) for name in PHASES if self.clock}
         passed = {name: now[name] - self._clocked.get(name, 0.0) for name in now}
         self._clocked = now
@@ -72,7 +69,7 @@ class StepRecorder(TrainerCallback):
 
 
 class Snapshots(TrainerCallback):
-    """Keeps `count` models on the way, at equal distances from the first step to the last.
+    """Keep `count` models on the way, at equal distances from the first step to the last.
 
     Args:
         folder: where step12/, step24/, ... go.

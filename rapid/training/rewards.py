@@ -1,4 +1,4 @@
-"""Reward functions called beside sampling, one completion at a time."""
+"""Calls of reward functions beside sampling, one completion at a time."""
 
 import inspect
 from collections.abc import Callable
@@ -10,7 +10,7 @@ NOT_ARGUMENTS = ("prompt", "completion", "completion_ids")  # columns that TRL p
 
 
 class StreamedRewards:
-    """Threads that grade completions as they come, and the rewards when all are wanted.
+    """Grade completions as they come, in threads, and return the rewards when all are wanted.
 
     A reward function is called as TRL calls it, with lists of one. It waits for its answer in a
     thread: one that computes in Python only would slow sampling down.
@@ -53,7 +53,7 @@ class StreamedRewards:
     def collect(
         self, examples: list[dict], completions: list, ids: list[list[int]]
     ) -> torch.Tensor:
-        """The rewards of a whole batch, (N, functions), NaN where a function gives None."""
+        """Return the rewards of a batch, (N, functions), NaN where a function returned None."""
         for row, one in enumerate(zip(examples, completions, ids, strict=True)):
             self.submit(row, *one)
         futures, self._futures = self._futures, {}

@@ -19,7 +19,7 @@ def sft_trainer(
     common: dict,
     chat: bool = False,
 ) -> SFTTrainer:
-    """A trainer that imitates the demonstrations; the loss is on completion tokens only.
+    """Return a trainer that imitates the demonstrations; its loss is on completion tokens only.
 
     Prompt and completion are tokenized apart, as they are when a policy samples: tokenized as one
     text, the end of the prompt and the start of the completion can merge into a token that a policy

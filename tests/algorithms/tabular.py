@@ -86,7 +86,7 @@ def rows_gradient(p: Problem, prompts: Tensor, outcomes: Tensor, group_size: int
 
 
 def expected_gradient(p: Problem, group_size: int, **settings) -> Tensor:
-    """The mean of rapid_loss's estimate over all groups that mu can sample, (PROMPTS, PARAMETERS)."""
+    """The mean of rapid_loss's estimate over all groups of mu, (PROMPTS, PARAMETERS)."""
     groups = torch.cartesian_prod(*[torch.arange(OUTCOMES)] * group_size)  # (groups, N_k)
     count = PROMPTS * len(groups)
     prompts = torch.arange(PROMPTS).repeat_interleave(len(groups) * group_size)
@@ -118,7 +118,7 @@ def settings() -> Iterator[dict]:
 
 
 def table() -> str:
-    """Bias relative to the true gradient, and cosine, of the plain and the leave-one-out estimate."""
+    """Relative bias and cosine to the true gradient, of the plain and leave-one-out estimates."""
     lines = []
     for name, staleness in DEGREES.items():
         p = problem(staleness)

@@ -1,7 +1,7 @@
 """The baselines against stock TRL: the same loss and the same gradient on the same batch.
 
-TRL takes log-probabilities in float32 even of a float64 model. Where its own are used, gradients agree
-to float32's rounding (SINGLE); with float64 log-probabilities in their place, to DOUBLE.
+TRL takes log-probabilities in float32 even of a float64 model. Where its own are used, gradients
+agree to float32's rounding (SINGLE); with float64 log-probabilities in their place, to DOUBLE.
 """
 
 import random
@@ -9,14 +9,14 @@ from collections import Counter
 
 import pytest
 import torch
-from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
 from rapid.algorithms import dapo_loss, grpo_loss, pg_loss
+from tests.training.loops import COMMON, logged, make
 
-GROUP = 4
+GROUP, PROMPTS = 4, 16
+SHARED = COMMON | {"learning_rate": 1.0, "max_completion_length": 8}
 SINGLE, DOUBLE = 2e-6, 1e-13  # of the largest entry of the gradient
 BETA, EPSILON, EPSILON_HIGH = 0.04, 0.2, 0.28
 # The settings of TRL with which it is the baseline.
@@ -98,48 +98,15 @@ def thirds(completion_ids, **_):
     return [float(sum(ids) % 3 == 0) for ids in completion_ids]
 
 
-def build(kind, config, model, folder, **settings):
-    torch.set_num_threads(1)
-    config = config(
-        str(folder),
-        seed=0,
-        use_cpu=True,
-        bf16=False,
-        report_to=[],
-        save_strategy="no",
-        gradient_checkpointing=False,
-        disable_tqdm=True,
-        lr_scheduler_type="constant",
-        optim="sgd",
-        learning_rate=1.0,
-        max_grad_norm=0.0,
-        logging_steps=1,
-        max_completion_length=8,
-        num_generations=GROUP,
-        **settings,
-    )
-    prompts = [f"{'long ' * (i % 4)}prompt {i}" for i in range(16)]
-    return kind(
-        AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64),
-        thirds,
-        args=config,
-        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),
-        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
-    )
-
-
 def stock(kind, objective, model, folder, n_step=16, H=1, **settings):
     """TRL's trainer, as a baseline."""
-    trainer = build(
-        kind,
-        GRPOConfig,
-        model,
-        folder,
-        per_device_train_batch_size=n_step,
-        gradient_accumulation_steps=1,
-        steps_per_generation=H,
-        **STOCK[objective] | settings,
-    )
+    sizes = {
+        "per_device_train_batch_size": n_step,
+        "gradient_accumulation_steps": 1,
+        "steps_per_generation": H,
+    }
+    config = GRPOConfig(str(folder), **SHARED | sizes | STOCK[objective] | settings)
+    trainer = make(kind, config, model, thirds, PROMPTS)
     trainer.current_gradient_accumulation_steps = 1  # as `train` sets it
     return trainer
 
@@ -248,7 +215,7 @@ def test_loss_and_gradient_are_those_of_stock_trl(toy_model, tmp_path, objective
 
 @pytest.mark.parametrize("objective", ["pg", "grpo", "dapo"])
 def test_advantages_that_trl_finds_itself_give_the_same_gradient(toy_model, tmp_path, objective):
-    """TRL tokenizes, pads, grades and normalizes; we take the raw rewards of the same completions."""
+    """TRL tokenizes, pads, grades and normalizes; we take raw rewards of the same completions."""
     trainer = stock(StockScripted, objective, toy_model, tmp_path)
     model = trainer.model.train()
     prompts = [{"prompt": f"{'very ' * i}good"} for i in range(6) for _ in range(GROUP)]
@@ -291,29 +258,17 @@ def in_order(monkeypatch):
 
 def trained(objective, H, model, folder, *, skip=True, equal_lengths=False, **settings):
     """(stock TRL, RapidTrainer) after the optimizer steps of two inference batches."""
-    settings = {"max_steps": 2 * H, **settings}
+    settings = {"max_steps": 2 * H} | settings
     theirs = stock(StockScripted, objective, model, folder, n_step=16, H=H, **settings)
-    mine = build(
-        RapidScripted,
-        RapidConfig,
-        model,
-        folder,
-        objective=objective,
-        H=H,
-        n_step=16,
-        micro_batch_size=8,
-        skip_zero_groups=skip,
-        **OURS[objective] | settings,
-    )
+    sizes = {"H": H, "n_step": 16, "micro_batch_size": 8, "skip_zero_groups": skip}
+    settings = SHARED | sizes | OURS[objective] | settings
+    config = RapidConfig(str(folder), objective=objective, **settings)
+    mine = make(RapidScripted, config, model, thirds, PROMPTS)
     for trainer in (theirs, mine):
         trainer.equal_lengths = equal_lengths
         trainer.train()
         assert len(trainer.gradients) == settings["max_steps"]
     return theirs, mine
-
-
-def logged(trainer, name):
-    return [row[name] for row in trainer.state.log_history if name in row]
 
 
 def assert_same_steps(theirs, mine):
@@ -351,7 +306,7 @@ def test_dapo_takes_the_steps_of_stock_trl_off_policy_if_mini_batches_are_as_lon
 def test_dapo_divides_by_a_mini_batchs_own_tokens_and_trl_by_their_mean(
     toy_model, tmp_path, in_order
 ):
-    """TRL's divisor is the inference batch's tokens over H; ours is a mean over what is learned from."""
+    """TRL divides by the inference batch's tokens over H."""
     theirs, mine = trained("dapo", 2, toy_model, tmp_path, max_steps=1)
     tokens = [batch["completion_mask"].sum().item() for batch in mine._mini_batches]
     assert tokens[0] != tokens[1]

@@ -13,7 +13,7 @@ REWARDS = [[1.0, 0.0, 0.5, 1.0], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
 
 
 def run(log_weights, rewards, group_size, eta, *settings, lengths=None, dtype=torch.float64):
-    """(loss, gradient of each completion's log-probability, metrics) of completions of two tokens."""
+    """The loss of completions of two tokens, its gradient by completion, and metrics."""
     n = len(log_weights)
     logp = torch.full((n, 2), -1.5, dtype=dtype, requires_grad=True)
     behavior_logp = logp.detach() - torch.tensor(log_weights, dtype=dtype)[:, None] / 2
@@ -149,7 +149,7 @@ def test_weights_that_overflow_are_clipped_in_both(baseline, rewards, size, dtyp
 
 @baselines
 def test_a_weight_that_overflows_in_front_is_seen_in_the_loss(baseline):
-    """clip="advantage" leaves the front weight alone: huge, but a number, so that a norm can clip it."""
+    """clip="advantage" leaves the weight in front alone: huge, but a norm can clip it."""
     loss, gradient, _ = run([800.0, 0.1, -0.1, 0.0], REWARDS[0], 4, 2.0, "advantage", baseline)
     assert 1e24 < abs(loss) < math.inf
     assert (gradient[0].abs() > 1e24).all()

@@ -1,4 +1,4 @@
-"""Training loops on the toy model, plain and with each saving, for tests in one and several processes."""
+"""Training loops on the toy model, plain and with each saving, in one and several processes."""
 
 import random
 
@@ -8,7 +8,23 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rapid import RapidConfig, RapidTrainer
 
-# Nothing saved: all groups, passes of a fixed size padded to the inference batch, log mu found anew.
+# Of all configurations, TRL's and ours.
+COMMON = {
+    "seed": 0,
+    "use_cpu": True,
+    "bf16": False,
+    "report_to": [],
+    "save_strategy": "no",
+    "gradient_checkpointing": False,
+    "disable_tqdm": True,
+    "logging_steps": 1,
+    "lr_scheduler_type": "constant",
+    "max_grad_norm": 0.0,
+    "optim": "sgd",  # Adam would blow rounding errors up where a gradient is zero
+    "num_generations": 4,
+}
+# Nothing saved: all groups, passes of a fixed size padded to the inference batch, another forward
+# pass for log mu.
 PLAIN = {
     "skip_zero_groups": False,
     "pack": False,
@@ -55,7 +71,7 @@ REWARDS = {"digits_sum": digits_sum, "sometimes": sometimes}
 
 
 class ScriptedTrainer(RapidTrainer):
-    """Samples what the prompt, the place in its group and the step say: alike in any number of processes."""
+    """Sample what prompt, place in the group and step say: alike in any number of processes."""
 
     def _generate_single_turn(self, prompt_ids, *_):
         completions = []
@@ -69,11 +85,18 @@ class ScriptedTrainer(RapidTrainer):
         return completions, None
 
 
-def run(*args, **settings) -> RapidTrainer:
-    """A trainer after training. Built and trained at once: building it sets the seed."""
-    trainer = build(*args, **settings)
-    trainer.train()
-    return trainer
+def make(kind, config, model, reward, prompts=32, dtype=torch.float64, **others):
+    """A trainer, TRL's or ours, of the toy model on one thread."""
+    torch.set_num_threads(1)
+    texts = [f"{'long ' * (i % 4)}prompt {i}" for i in range(prompts)]
+    return kind(
+        AutoModelForCausalLM.from_pretrained(model, dtype=dtype),
+        reward,
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": text} for text in texts]),
+        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
+        **others,
+    )
 
 
 def build(
@@ -85,43 +108,24 @@ def build(
     dtype=torch.float64,
     **settings,
 ) -> RapidTrainer:
-    """A trainer for 20 optimizer steps of 16 completions. The reward is a function or a name of REWARDS."""
-    torch.set_num_threads(1)
-    settings = {
-        "n_step": 16,
-        "num_generations": 4,
-        "micro_batch_size": 8,
-        "max_completion_length": 6,
-        "learning_rate": 0.05,
-        "max_grad_norm": 0.0,
-        "optim": "sgd",  # Adam would blow rounding errors up where a gradient is zero
-        "max_steps": 20,
-        "logging_steps": 1,
-        **OBJECTIVES[objective],
-        **settings,
-    }
-    config = RapidConfig(
-        str(folder),
-        seed=0,
-        use_cpu=True,
-        bf16=False,
-        report_to=[],
-        save_strategy="no",
-        gradient_checkpointing=False,
-        disable_tqdm=True,
-        lr_scheduler_type="constant",
-        **settings,
-    )
-    prompts = [f"{'long ' * (i % 4)}prompt {i}" for i in range(32)]
-    return trainer(
-        AutoModelForCausalLM.from_pretrained(model, dtype=dtype),
-        REWARDS[reward] if isinstance(reward, str) else reward,
-        args=config,
-        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),
-        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
-    )
+    """A trainer for 20 optimizer steps of 16 completions; its reward may be a name of REWARDS."""
+    sizes = {"n_step": 16, "micro_batch_size": 8, "max_completion_length": 6, "max_steps": 20}
+    settings = COMMON | sizes | {"learning_rate": 0.05} | OBJECTIVES[objective] | settings
+    reward = REWARDS[reward] if isinstance(reward, str) else reward
+    return make(trainer, RapidConfig(str(folder), **settings), model, reward, dtype=dtype)
+
+
+def run(*args, **settings) -> RapidTrainer:
+    """A trainer after training. Built and trained at once: building it sets the seed."""
+    trainer = build(*args, **settings)
+    trainer.train()
+    return trainer
 
 
 def weights(trainer) -> torch.Tensor:
     model = trainer.accelerator.unwrap_model(trainer.model)
     return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def logged(trainer, name: str) -> list[float]:
+    return [row[name] for row in trainer.state.log_history if name in row]

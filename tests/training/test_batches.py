@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from rapid.training.batches import (
+    Kept,
     endless,
     group_widths,
     mini_batches,
@@ -14,11 +15,10 @@ from rapid.training.batches import (
     pack,
     part_of_group,
     passes,
-    replace_groups,
+    replaced,
     share_out,
     take,
     with_shares,
-    without_signal,
     without_weight,
 )
 
@@ -31,7 +31,6 @@ def batch(rows=8, width=3):
         "prompt_mask": mask.clone(),
         "completion_ids": ids,
         "completion_mask": mask,
-        "total": torch.tensor(24),
     }
 
 
@@ -41,7 +40,6 @@ def test_mini_batches_keep_order_and_lose_nothing():
         [0, 1, 2, 3],
         [4, 5, 6, 7],
     ]
-    assert all(piece["total"] == 24 for piece in pieces)
 
 
 def test_shares_sum_to_one_over_everything_that_could_be_run():
@@ -218,19 +216,40 @@ def test_spare_prompts_are_all_prompts_again_and_again_and_alike_everywhere():
     assert [next(there) for _ in range(10)] == first + second
 
 
-def test_groups_without_signal():
-    rewards = torch.tensor([0.0, 0, 1, 0, 1, 1, 0.5, 0])
-    assert without_signal(rewards, 2).tolist() == [0, 2]
-    assert without_signal(torch.tensor([1.0, 0, 0, 0]), 2).tolist() == [1]
+def test_only_as_many_rows_stay_decoded_as_are_asked_for_again():
+    decoded = []
+
+    class Rows:
+        def __len__(self):
+            return 9
+
+        def __getitem__(self, index):
+            decoded.append(index)
+            return {"row": index}
+
+    kept = Kept(Rows(), 3)
+    for first in (0, 3, 6):
+        for _ in range(4):
+            assert [kept[first + i]["row"] for i in range(3)] == [first, first + 1, first + 2]
+    assert decoded == list(range(9))
+    assert len(kept) == 9
+    assert len(kept._rows) == 3
+
+
+def test_groups_without_signal_replace_none():
+    old = {"accuracy": torch.zeros(4)}
+    new = {"accuracy": torch.tensor([1.0, 1, 0, 0, 0, 1])}
+    both = replaced(old, torch.tensor([0, 1]), new, group_size=2, pad_id=9)
+    assert both["accuracy"].tolist() == [0, 1, 0, 0]
 
 
 def test_replaced_groups_are_padded_on_their_own_side():
     old = {"prompt_ids": torch.full((4, 2), 5), "completion_ids": torch.full((4, 2), 6)}
     new = {"prompt_ids": torch.full((2, 3), 7), "completion_ids": torch.full((2, 1), 8)}
-    old |= {"prompt_mask": torch.ones(4, 2), "rewards": torch.zeros(4)}
-    new |= {"prompt_mask": torch.ones(2, 3), "rewards": torch.ones(2)}
-    both = replace_groups(old, new, torch.tensor([1]), group_size=2, pad_id=9)
+    old |= {"prompt_mask": torch.ones(4, 2), "accuracy": torch.zeros(4)}
+    new |= {"prompt_mask": torch.ones(2, 3), "accuracy": torch.tensor([0.5, 1])}
+    both = replaced(old, torch.tensor([1]), new, group_size=2, pad_id=9)
     assert both["prompt_ids"].tolist() == [[9, 5, 5]] * 2 + [[7, 7, 7]] * 2
     assert both["prompt_mask"].tolist() == [[0, 1, 1]] * 2 + [[1, 1, 1]] * 2
     assert both["completion_ids"].tolist() == [[6, 6]] * 2 + [[8, 9]] * 2
-    assert both["rewards"].tolist() == [0, 0, 1, 1]
+    assert both["accuracy"].tolist() == [0, 0, 0.5, 1]

@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from transformers import HfArgumentParser
 
+from rapid.algorithms.rapid import RapidParameters
 from rapid.training.config import RapidConfig
 
 GOOD = {
@@ -35,7 +37,8 @@ def test_a_config_can_be_made_from_another():
     ("change", "message"),
     [
         ({"H": 0}, "set H >= 1"),
-        ({"eta": 0.0}, "set eta > 0"),
+        ({"eta": 0.0}, "eta=0.0: Input should be greater than 0"),
+        ({"clip": "front"}, "clip=.front.: Input should be .advantage., .both. or .nowhere."),
         ({"micro_batch_size": 2}, "make it a multiple of 4"),
         ({"micro_batch_size": 0}, "make it a multiple of 4"),
         ({"per_device_train_batch_size": 2}, "leave it unset"),
@@ -52,13 +55,19 @@ def test_a_config_can_be_made_from_another():
         ({"top_k": 50}, "set top_p=1"),
         ({"min_p": 0.1}, "set top_p=1"),
         ({"repetition_penalty": 1.1}, "repetition_penalty=1"),
-        ({"grading_workers": -1}, "set it to 0 or more"),
-        ({"token_budget": 0}, "set it to at least 1"),
+        ({"grading_workers": -1}, "set grading_workers >= 0"),
+        ({"token_budget": 0}, "set token_budget >= 1"),
         ({"loss_type": "grpo"}, "objective='rapid' decides"),
         ({"scale_rewards": "group"}, "objective='rapid' decides"),
-        ({"vllm_importance_sampling_correction": True}, "a second time"),
-        ({"sampling_batch_size": 0}, "set it to at least 1"),
-        ({"sampling_batch_size": 6, "use_vllm": True}, "a multiple of num_generations=4"),
+        (
+            {"vllm_importance_sampling_correction": True},
+            "objective=.rapid. decides; leave it at False",
+        ),
+        ({"sampling_batch_size": 0}, "set sampling_batch_size >= 1"),
+        (
+            {"sampling_batch_size": 6, "use_vllm": True},
+            "sampling_batch_size=6 .* make it a multiple of 4",
+        ),
     ],
 )
 def test_a_contradiction_is_refused(change, message):
@@ -87,3 +96,45 @@ def test_an_inference_batch_that_processes_cannot_share_is_refused(monkeypatch):
 
 def test_on_policy_may_truncate_sampling():
     RapidConfig(**{**GOOD, "H": 1, "objective": "pg", "top_p": 0.9})
+
+
+def test_parameters_by_name_are_the_fields_that_mean_them():
+    by_name = RapidConfig(**GOOD, parameters={"eta": 3.0, "clip": "both"})
+    by_field = RapidConfig(**GOOD, eta=3.0, clip="both")
+    assert (by_name.eta, by_name.clip) == (by_field.eta, by_field.clip) == (3.0, "both")
+    assert by_name.settings == by_field.settings
+    assert replace(by_name, eta=4.0).settings.eta == 4.0
+    dapo = {"epsilon_low": 0.1, "epsilon_high": 0.3, "rounds": 2, "overlong_buffer": 0.5}
+    config = RapidConfig(**GOOD, objective="dapo", parameters=dapo)
+    assert (config.epsilon, config.epsilon_high, config.dynamic_sampling_rounds) == (0.1, 0.3, 2)
+    assert config.settings.model_dump() == dapo
+
+
+def test_a_parameter_of_another_algorithm_is_refused():
+    with pytest.raises(ValueError, match=r"epsilon_low=0.1: Extra inputs are not permitted"):
+        RapidConfig(**GOOD, parameters={"epsilon_low": 0.1})
+
+
+def test_what_is_wrong_is_said_together():
+    with pytest.raises(ValueError, match=r"(?s)set H >= 1.*set token_budget >= 1.*set beta=0"):
+        RapidConfig(**GOOD | {"H": 0, "token_budget": 0, "beta": 0.1})
+
+
+def test_rapids_parameters_are_said_once():
+    config = RapidConfig(**GOOD)
+    assert config.settings == RapidParameters()
+    for name, field in RapidParameters.model_fields.items():
+        assert RapidConfig.__dataclass_fields__[name].metadata["help"] == field.description
+
+
+def test_fields_are_arguments_of_a_command_line_and_documented():
+    parser = HfArgumentParser(RapidConfig)
+    arguments = ["--output_dir", "x", "--use_cpu", "--bf16", "false", "--report_to", "none"]
+    (config,) = parser.parse_args_into_dataclasses(
+        [*arguments, "--eta", "3", "--clip", "both", "--H", "2", "--pack", "false"]
+    )
+    assert (config.eta, config.clip, config.H, config.pack) == (3.0, "both", 2, False)
+    for name in RapidConfig.__annotations__:
+        assert RapidConfig.__dataclass_fields__[name].metadata["help"]
+        assert f"\n        {name}: " in RapidConfig.__doc__
+    assert max(map(len, RapidConfig.__doc__.splitlines())) <= 100

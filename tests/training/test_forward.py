@@ -1,4 +1,4 @@
-"""Log-probabilities with shared prompts are those of a plain forward pass, and so is their gradient."""
+"""Log-probabilities with shared prompts, and their gradient, are those of a plain forward pass."""
 
 import pytest
 import torch

@@ -1,7 +1,7 @@
-"""Several processes, under DDP and under DeepSpeed ZeRO-2 with the paper's configuration, learn as one does.
+"""Several processes learn as one does, under DDP and DeepSpeed ZeRO-2 as the paper configures it.
 
-Completions are scripted, so that all see the same inference batches. Also with the paper's N_step = 4 and
-groups of 4, which processes have to tear.
+Completions are scripted, so that all see the same inference batches. Also with the paper's
+N_step = 4 and groups of 4, which processes have to tear.
 """
 
 import json

@@ -1,6 +1,7 @@
 """No saving changes what is learned: the parameters after 20 optimizer steps are the plain loop's.
 
-Models are float64, log-probabilities float32 as TRL takes them: 2e-6 is their rounding over 20 steps.
+Models are float64, log-probabilities float32 as TRL takes them: 2e-6 is their rounding over 20
+steps.
 """
 
 import pytest

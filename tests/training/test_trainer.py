@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from datasets import Dataset
 from peft import LoraConfig
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 from trl import GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
+from tests.training.loops import COMMON, logged, make, weights
 
-PROMPTS = [f"prompt {i}" for i in range(16)]
+PROMPTS = 16
 
 
 def parity(completions, **_):
@@ -18,40 +18,10 @@ def parity(completions, **_):
 
 
 def trainer(toy_model, tmp_path, reward=parity, peft_config=None, **settings):
-    settings = {
-        "objective": "rapid",
-        "H": 2,
-        "n_step": 8,
-        "num_generations": 4,
-        "micro_batch_size": 4,
-        "max_completion_length": 6,
-        "learning_rate": 0.3,
-        "max_grad_norm": 0.0,
-        "logging_steps": 1,
-        "optim": "sgd",  # Adam would blow rounding errors up where a gradient is zero
-        **settings,
-    }
-    config = RapidConfig(
-        str(tmp_path / "out"),
-        seed=0,
-        use_cpu=True,
-        bf16=False,
-        report_to=[],
-        save_strategy="no",
-        gradient_checkpointing=False,
-        disable_tqdm=True,
-        lr_scheduler_type="constant",
-        num_train_epochs=1,
-        **settings,
-    )
-    return RapidTrainer(
-        AutoModelForCausalLM.from_pretrained(toy_model, dtype=torch.float64),
-        reward,
-        args=config,
-        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
-        processing_class=AutoTokenizer.from_pretrained(toy_model, padding_side="left"),
-        peft_config=peft_config,
-    )
+    sizes = {"H": 2, "n_step": 8, "micro_batch_size": 4, "max_completion_length": 6}
+    epoch = {"learning_rate": 0.3, "num_train_epochs": 1}
+    config = RapidConfig(str(tmp_path / "out"), **COMMON | sizes | epoch | settings)
+    return make(RapidTrainer, config, toy_model, reward, PROMPTS, peft_config=peft_config)
 
 
 def trained(*args, **settings):
@@ -61,23 +31,10 @@ def trained(*args, **settings):
     return run
 
 
-def weights(run):
-    return torch.cat([p.detach().flatten() for p in run.model.parameters()])
-
-
-def logged(run, name):
-    return [row[name] for row in run.state.log_history if name in row]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 def test_the_number_of_steps_is_epochs_times_completions_over_n_step(toy_model, tmp_path):
     run = trained(toy_model, tmp_path)
-    assert run.state.global_step == len(PROMPTS) * 4 / 8
-    assert run.completions_sampled == len(PROMPTS) * 4
+    assert run.state.global_step == PROMPTS * 4 / 8
+    assert run.completions_sampled == PROMPTS * 4
 
 
 def test_prompts_of_a_pass_are_whole_groups(toy_model, tmp_path):
@@ -95,7 +52,7 @@ def test_prompts_of_a_pass_are_whole_groups(toy_model, tmp_path):
     run.train()
     groups = [prompts[i : i + 4] for prompts in seen for i in range(0, len(prompts), 4)]
     assert all(len(set(group)) == 1 for group in groups)
-    assert sorted(group[0] for group in groups) == sorted(PROMPTS)
+    assert len({group[0] for group in groups}) == len(groups) == PROMPTS
 
 
 def test_the_first_step_of_a_batch_is_on_policy_and_the_second_is_not(toy_model, tmp_path):
@@ -129,7 +86,7 @@ def test_no_forward_pass_finds_log_mu_again(toy_model, tmp_path):
         )
         run.train()
         passes[known] = without_gradient.count(False)
-    assert passes[True] == passes[False] - len(PROMPTS)  # of a group each
+    assert passes[True] == passes[False] - PROMPTS  # of a group each
 
 
 def test_h_1_is_policy_gradient(toy_model, tmp_path):
@@ -176,7 +133,7 @@ def test_dynamic_sampling_gives_up_after_its_rounds(toy_model, tmp_path):
         dynamic_sampling_rounds=3,
     )
     run.train()
-    assert run.completions_sampled == 3 * len(PROMPTS) * 4
+    assert run.completions_sampled == 3 * PROMPTS * 4
     assert max(logged(run, "rapid/signal")) == 0
 
 
@@ -192,7 +149,7 @@ def test_sampling_in_smaller_batches_samples_as_many(toy_model, tmp_path):
     run.model.generate = watch
     run.train()
     assert set(sizes) == {4}
-    assert sum(sizes) == run.completions_sampled == len(PROMPTS) * 4
+    assert sum(sizes) == run.completions_sampled == PROMPTS * 4
 
 
 @pytest.mark.parametrize(("rows", "at_a_time"), [(8, 4), (6, 1)])
@@ -201,7 +158,7 @@ def test_a_sampler_is_asked_for_groups_only_where_it_has_whole_ones(
 ):
     asked = []
 
-    def note(self, prompt_ids, images, multimodal_fields, num_generations):
+    def note(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images):
         asked.append(num_generations)
         return prompt_ids, None
 

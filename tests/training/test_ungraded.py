@@ -1,7 +1,8 @@
 """A group with a completion that nobody graded is left out, as if it contributed exactly nothing.
 
-The oracle knows nothing of the trainer: it takes the completions that were sampled, makes one forward
-pass of all graded groups, and takes the steps of plain SGD. N stays the size of the whole mini-batch.
+The oracle knows nothing of the trainer: it takes the completions that were sampled, makes one
+forward pass of all graded groups, and takes the steps of plain SGD. N stays the size of the whole
+mini-batch.
 Log-probabilities are float32, as TRL takes them: 2e-6 is their rounding.
 """
 
@@ -64,7 +65,7 @@ def loss_of(settings, logp, mu, reference, batch, share, token_share):
 
 
 def by_hand(model, mini_batches, settings) -> torch.Tensor:
-    """The weights after one step of SGD on each mini-batch, whose graded groups alone are looked at."""
+    """The weights after one step of SGD on the graded groups of each mini-batch."""
     start = [
         (kept := {name: value[batch["here"]] for name, value in batch.items()})
         | {"mu": log_pi(model, kept).detach()}

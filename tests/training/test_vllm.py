@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rapid.training import vllm
 from rapid.training.clock import PhaseClock
+from rapid.training.trl import vllm
 from tests.conftest import ROOT
 
 # vLLM compiles models before it runs them. What they compute is the same without.
@@ -22,7 +22,7 @@ NOT_COMPILED = {
 }
 
 
-# On the CPU, with vLLM --------------------------------------------------------------------------------
+# On the CPU, with vLLM ----------------------------------------------------------------------------
 
 
 @pytest.fixture(
@@ -108,7 +108,7 @@ def test_a_trained_model_is_loaded_again_by_transformers_and_by_vllm(found):
     assert found["saved"]["mismatch"] < 1e-4
 
 
-# Elsewhere, with engines that only take notes ---------------------------------------------------------
+# Elsewhere, with engines that only take notes -----------------------------------------------------
 
 
 class NotedEngine:

@@ -1,4 +1,4 @@
-"""What test_vllm.py runs in a process of its own, for vLLM changes torch and the environment for good.
+"""The process that test_vllm.py runs, for vLLM changes torch and the environment for good.
 
 Builds engines on the CPU, samples with them, and writes what it found as JSON.
 """
@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM
 from trl.generation.vllm_generation import VLLMGeneration
 
 from rapid import RapidConfig, RapidTrainer
-from rapid.training import vllm
 from rapid.training.clock import PhaseClock
+from rapid.training.trl import vllm
 from tests.training.loops import digits_sum
 
 SEED, TEMPERATURE, TOKENS = 3, 0.7, 16
@@ -48,7 +48,7 @@ def main(toy_model: Path, folder: Path) -> None:
 
 
 def build(model: Path, folder: Path) -> RapidTrainer:
-    """A trainer that samples with vLLM, for two inference batches of four steps, each in two parts."""
+    """A trainer with vLLM for two inference batches of four steps, each sampled in two parts."""
     config = RapidConfig(
         str(folder),
         seed=SEED,

@@ -1,4 +1,4 @@
-"""What one of several processes runs for test_processes.py: loops on the toy model, from JSON to JSON.
+"""One of the processes of test_processes.py: loops on the toy model, from JSON to tensors.
 
 The first process writes, for each loop asked for, its final weights and what its steps logged.
 """

@@ -1,13 +1,14 @@
-"""A vLLM engine in the trainer's process: built like the policy, and given its weights.
+"""The vLLM engine that TRL builds and owns in the trainer's process.
 
-TRL builds the engine and owns it. Put right here, around it, is what it would not say or do: the
-engine's precision, its seed, and the weight sync on CPUs.
+Around TRL's calls, this does what TRL does not: give the engine the policy's precision and the
+run's seed, give it all weights at once, and sync weights on CPUs.
 """
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from unittest.mock import patch
 
 import torch
 from trl.generation import vllm_generation
@@ -21,24 +22,24 @@ CPU_KVCACHE_GIB = 2
 
 
 def engine_dtype(generation: VLLMGeneration) -> torch.dtype | None:
-    """What the engine computes in; None of an engine on another server, which does not say."""
+    """Return what the engine computes in; None for a server, which does not say."""
     if generation.mode != "colocate":
         return None
     return generation.llm.llm_engine.model_config.dtype
 
 
-# Building ---------------------------------------------------------------------------------------------
+# Building -----------------------------------------------------------------------------------------
 
 
 @contextmanager
 def engine_like_the_policy(seed: int) -> Iterator[None]:
-    """Meanwhile, TRL builds its engine to compute in what the policy computes in, and from `seed`.
+    """Let TRL meanwhile build its engine with the policy's precision, and with this seed.
 
-    TRL asks for neither. Of a model saved in float32 vLLM by itself makes bfloat16, and its
-    log-probabilities are some hundredths of a nat off at every token. And vLLM seeds all random
-    generators of the process, with the same number in every run: all would sample with one noise.
+    TRL asks for neither. A model saved in float32 becomes bfloat16 in vLLM, whose log-probabilities
+    are then some hundredths of a nat off at every token. And vLLM seeds all random generators of
+    the process, with the same number in every run: all would sample with the same noise.
 
-    Changes nothing where no engine is built in this process.
+    Nothing changes where no engine is built in this process.
     """
     initialize = VLLMGeneration._init_vllm
 
@@ -51,45 +52,36 @@ def engine_like_the_policy(seed: int) -> Iterator[None]:
         llm = vllm_generation.LLM
         alike = {"dtype": _policy_dtype(generation), "seed": seed + rank}
         prepare_environment()
-        with _replaced(vllm_generation, "LLM", lambda **asked: llm(**asked | alike)):
+        with patch.object(vllm_generation, "LLM", lambda **asked: llm(**asked | alike)):
             initialize(generation)
 
-    with _replaced(VLLMGeneration, "_init_vllm", initialize_like_the_policy):
+    with patch.object(VLLMGeneration, "_init_vllm", initialize_like_the_policy):
         yield
 
 
 def _policy_dtype(generation: VLLMGeneration) -> torch.dtype:
-    """What the policy's forward pass computes in; float32 for float64, which vLLM does not know."""
+    """Return what the policy computes in; float32 for float64, which vLLM does not know."""
     computed = MIXED.get(generation.accelerator.mixed_precision, generation.model.dtype)
     return torch.float32 if computed == torch.float64 else computed
 
 
 def prepare_environment() -> None:
-    """Say how much memory vLLM may cache keys and values in on CPUs, unless the user has said it."""
+    """Set how much memory vLLM may use for its cache on CPUs, unless the user has set it."""
     if not torch.cuda.is_available():
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(CPU_KVCACHE_GIB))
 
 
-@contextmanager
-def _replaced(owner, name: str, value) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
-# Weights ----------------------------------------------------------------------------------------------
+# Weights ------------------------------------------------------------------------------------------
 
 
 def mend_weight_sync(generation: VLLMGeneration, in_one_call: bool, clock: PhaseClock) -> None:
     """Make `generation.sync_weights` right on CPUs, fast elsewhere, and count its time to "sync".
 
+    TRL hands the engine one tensor at a time; its loader is made for all in one call. A server gets
+    its weights as TRL sends them.
+
     Args:
-        in_one_call: hand the engine all weights in one call, as its loader is made for; else one
-            tensor at a time, as TRL does. On CPUs it is always one call (see `_reload`). A server
-            gets its weights as TRL sends them.
+        in_one_call: hand over all weights in one call. On CPUs it is always so (see `_reload`).
     """
     sync = generation.sync_weights
     if generation.mode == "colocate" and _on_cpu():
@@ -111,7 +103,7 @@ def _on_cpu() -> bool:
 
 
 def _sync(generation: VLLMGeneration, give: Callable[[VLLMGeneration], None]) -> None:
-    """TRL's `sync_weights` in the same process, but for how the weights are given."""
+    """Do what TRL's `sync_weights` does in this process, but for how weights are given."""
     if generation.enable_sleep_mode:  # weights must not be written to memory that was unmapped
         vllm_generation.empty_cache()
         generation.llm.wake_up(tags=["weights"])
@@ -127,13 +119,13 @@ def _load(generation: VLLMGeneration) -> None:
 def _reload(generation: VLLMGeneration) -> None:
     """Give the weights to an engine on CPUs, which keeps them packed for its kernels.
 
-    What is packed cannot be loaded into ("no attribute 'weight_loader'"): vLLM has to unpack its
+    Packed weights cannot be loaded into ("no attribute 'weight_loader'"): vLLM has to unpack its
     layers, load, and pack again. It does so with the whole model, and of a layer that was given in
     part (q_proj of qkv_proj) the rest is lost. Hence not one tensor at a time.
     """
     runner = _runner(generation)
-    # vLLM keeps tensors until their layer is complete. TRL lends them only: it may have gathered them
-    # for the moment, or merged an adapter that it takes out again.
+    # vLLM keeps tensors until their layer is complete, but TRL may have gathered them for the
+    # moment only, or merged an adapter that it takes out again.
     weights = ((name, tensor.clone()) for name, tensor in generation._iter_named_params())
     runner.reload_weights(weights_iterator=weights)
     _pack_heads(runner.get_model())
@@ -142,8 +134,8 @@ def _reload(generation: VLLMGeneration) -> None:
 def _pack_heads(model: torch.nn.Module) -> None:
     """Pack the LM head again where it shares the embedding's weights.
 
-    Nothing was loaded into such a head by its own name, so vLLM leaves its packed copy as it was:
-    without this, and without a word, completions are sampled with the head of the model's folder.
+    Nothing is loaded into such a head by its own name, so vLLM leaves its packed copy as it was.
+    Completions would be sampled with the head of the model's folder, and nothing would say so.
     """
     from vllm.model_executor.layers.vocab_parallel_embedding import (
         ParallelLMHead,

@@ -1,0 +1,242 @@
+"""GRPOTrainer, of which only sampling, grading, evaluation and logging are left.
+
+RapidTrainer builds on it and knows nothing of TRL's ways. A method with @override is GRPOTrainer's
+or transformers' Trainer's, which call it; its docstring says what they do without.
+"""
+
+import math
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from unittest.mock import patch
+
+import torch
+from accelerate.utils import DistributedType
+from datasets import Dataset
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from trl import GRPOTrainer
+from trl.data_utils import is_conversational
+from typing_extensions import override
+
+from rapid.training import batches
+from rapid.training.batches import Batch
+from rapid.training.clock import AfterOptimizer, PhaseClock
+from rapid.training.generation import instrumented
+from rapid.training.rewards import StreamedRewards
+from rapid.training.trl import COLUMNS, REFUSED_COLUMNS
+from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
+
+SINGLE_TURNS = (
+    "RapidTrainer trains on text in single turns: leave tools, environments and images out"
+)
+
+
+class SamplingTrainer(GRPOTrainer):
+    """GRPOTrainer without its loss and its loop. Arguments are GRPOTrainer's, with a `RapidConfig`.
+
+    After `train`, `clock.seconds` has the wall-clock seconds of each phase.
+    """
+
+    def __init__(self, model, reward_funcs, args, **kwargs):
+        if kwargs.get("tools") or kwargs.get("environment_factory"):
+            raise ValueError(SINGLE_TURNS)
+        with engine_like_the_policy(args.seed):
+            super().__init__(model, reward_funcs, args=args, **kwargs)
+        self.clock = PhaseClock()
+        self.completions_sampled = 0  # by this process
+        self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
+        self._rewards_per_func: Tensor | None = None  # (N, functions), of all processes
+        self._sampled_logp: list[Tensor] = []  # (T,) for each completion just sampled
+        self._streamed: StreamedRewards | None = None
+        if args.grading_workers:
+            extra = {"trainer_state": self.state, "log_metric": self._log_metric}
+            self._streamed = StreamedRewards(self.reward_funcs, args.grading_workers, extra)
+        self._optimizer_phase = ExitStack()  # from the last pass to the end of the optimizer's step
+        self.add_callback(AfterOptimizer(self._optimizer_phase.close))
+        if self.use_vllm:
+            mend_weight_sync(self.vllm_generation, args.sync_in_one_call, self.clock)
+
+    @property
+    def group_size(self) -> int:
+        """N_group: completions of a prompt, in training or in evaluation."""
+        return self.num_generations if self.model.training else self.num_generations_eval
+
+    def add_metrics(self, values: dict[str, float]) -> None:
+        """Log these with the others: TRL logs the means of what `_metrics` has collected."""
+        log = self._metrics["train" if self.model.training else "eval"]
+        for name, value in values.items():
+            log[name].append(value)
+
+    # Prompts --------------------------------------------------------------------------------------
+
+    @override
+    def _get_dataloader(self, dataset, description, batch_size, is_training=False, **others):
+        """Load this process's part of an inference batch, however it is cut into steps.
+
+        TRL loads per_device_train_batch_size * steps_per_generation rows, more than there are where
+        n_step is no multiple of the processes. And it loads them anew in each of the H steps: the
+        rows are kept meanwhile.
+        """
+        if is_training:
+            batch_size = self.args.generation_batch_size // self.accelerator.num_processes
+            if isinstance(dataset, Dataset):
+                prompts = self.args.generation_batch_size // self.num_generations
+                dataset = batches.Kept(dataset, prompts)
+        return super()._get_dataloader(
+            dataset, description, batch_size, is_training=is_training, **others
+        )
+
+    # Sampling -------------------------------------------------------------------------------------
+
+    @override
+    def _prepare_inputs(self, generation_batch):
+        """Return the graded completions of an evaluation's batch, whose loss TRL then asks for.
+
+        In training TRL would shuffle completions and buffer slices of them; there `training_step`
+        asks for samples itself.
+        """
+        return batches.with_graded(super()._prepare_inputs(generation_batch), self.group_size)
+
+    @override
+    def _generate_and_score_completions(self, inputs) -> Batch:
+        """Return the completions of these prompts, with `rewards` and `accuracy`, (N,), as sampled.
+
+        TRL returns advantages. A reward is NaN where no function graded a completion. TRL would
+        make a forward pass of all completions for log mu, unless gradient_accumulation_steps is a
+        multiple of steps_per_generation: unless it samples anew for each optimizer step.
+        """
+        self._examples, self._sampled_logp = inputs, []
+        steps = self.args.steps_per_generation
+        aligned = patch.object(self.args, "gradient_accumulation_steps", steps)
+        with self.clock.phase("other"), aligned:
+            sampled = super()._generate_and_score_completions(inputs)
+        if any(name in sampled for name in REFUSED_COLUMNS):
+            raise ValueError(SINGLE_TURNS)
+        batch = {ours: sampled[name] for name, ours in COLUMNS.items() if name in sampled}
+        if self._sampled_logp:  # (N, T); the sampler may have gone on beyond the ends
+            logp = pad_sequence(self._sampled_logp, batch_first=True)
+            batch["sampler_logp"] = logp[:, : batch["completion_ids"].size(1)]
+        first = self.accelerator.process_index * len(inputs)
+        rewards = self._rewards_per_func[first : first + len(inputs)]  # (N, functions)
+        weighted = rewards * self.reward_weights.to(rewards.device)
+        batch["rewards"] = weighted.nansum(1).masked_fill(rewards.isnan().all(1), math.nan)
+        batch["accuracy"] = rewards[:, 0].nan_to_num()
+        self.completions_sampled += len(inputs)
+        return batch
+
+    @override
+    def _generate(self, prompts):
+        """Count TRL's sampling, from prompts to completions as texts, to its phase."""
+        with self.clock.phase("sampling"):
+            return super()._generate(prompts)
+
+    @override
+    def _generate_single_turn(
+        self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False
+    ):
+        """Sample in batches of `sampling_batch_size`; TRL samples all at once.
+
+        TRL takes num_generations rows for a group; where groups are torn between processes each
+        completion is by itself.
+        """
+        if len(prompt_ids) % num_generations:
+            num_generations = 1
+        size = self.args.sampling_batch_size or len(prompt_ids)
+        completion_ids, logps = [], []
+        for start in range(0, len(prompt_ids), size):
+            some = prompt_ids[start : start + size]
+            with self._watching(start) as recorded:
+                ids, logp = super()._generate_single_turn(
+                    some, images, multimodal_fields, num_generations, has_tool_images
+                )
+            for row, completion in enumerate(ids, start):
+                self._grade_early(row, completion)
+            completion_ids += ids
+            logps += logp or []
+            self._sampled_logp += recorded
+        return completion_ids, logps or None
+
+    def _watching(self, start: int) -> AbstractContextManager[list[Tensor]]:
+        """Share prompts, record log mu and grade early while transformers samples from row `start`.
+
+        TRL calls `model.generate` with nothing of the kind.
+        """
+        if self.use_vllm or not self.model.training:
+            return nullcontext([])
+        records = self.args.H > 1 and self.sampler_is_exact()
+
+        def grade(row: int, ids: list[int]) -> None:
+            self._grade_early(start + row, ids)
+
+        return instrumented(
+            self.accelerator.unwrap_model(self.model),
+            share_prefill=self.args.share_prefill,
+            record_at=self.args.temperature if records else None,
+            ends=torch.tensor(self.eos_token_ids),
+            on_end=grade if self._streamed else None,
+        )
+
+    def sampler_is_exact(self) -> bool:
+        """Return whether the sampler's log-probabilities are the policy's, up to rounding."""
+        precise = self.model.dtype in (torch.float32, torch.float64)
+        if not (self.args.reuse_logp and precise) or self.args.bf16 or self.args.fp16:
+            return False
+        return not self.use_vllm or engine_dtype(self.vllm_generation) == torch.float32
+
+    # Grading --------------------------------------------------------------------------------------
+
+    def _grade_early(self, row: int, ids: list[int]) -> None:
+        """Start to grade a completion that has ended, as the text that TRL will make of it."""
+        if not self._streamed or not self.model.training:
+            return
+        example = self._examples[row]
+        text = self.processing_class.decode(ids, skip_special_tokens=True)
+        if is_conversational(example):
+            if getattr(self._tokenizer, "response_template", None) is not None:
+                return  # TRL parses what the model says: graded when all are sampled
+            text = [{"role": "assistant", "content": text}]
+        self._streamed.submit(row, example, text, ids)
+
+    @override
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        """Keep each function's rewards, of which TRL's caller returns advantages only."""
+        with self.clock.phase("grading"):
+            if self._streamed and self.model.training:
+                rewards = self._streamed.collect(inputs, completions, completion_ids_list)
+                rewards = self.accelerator.gather(rewards.to(self.accelerator.device))
+            else:
+                rewards = super()._calculate_rewards(
+                    inputs, prompts, completions, completion_ids_list
+                )
+        self._rewards_per_func = rewards
+        return rewards
+
+    # Steps ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _optimizer_step(self, model):
+        """Frame the passes of an optimizer step.
+
+        Trainer's `training_step`, which is not called, would set the modes and make one pass. A
+        step without any is taken all the same, with gradients of zero: its momentum moves.
+        """
+        model.train()
+        if callable(getattr(self.optimizer, "train", None)):
+            self.optimizer.train()
+        yield
+        self._step += 1
+        self._optimizer_phase.enter_context(self.clock.phase("backpropagation"))
+
+    def _backpropagate(self, model, piece: Batch, *, last: bool) -> Tensor:
+        """Add the gradient of a pass to the others of its step, and return its loss.
+
+        accelerate counts backward passes to know when processes exchange gradients. Here they do so
+        in the last pass of a step only, whichever it is. DeepSpeed does so in each; it would divide
+        by accumulation steps.
+        """
+        deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
+        self.accelerator.gradient_state._set_sync_gradients(last)
+        with nullcontext() if last or deepspeed else self.accelerator.no_sync(model):
+            with self.compute_loss_context_manager():
+                loss = self._compute_loss(model, piece)
+            self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
+        return loss.detach()
