@@ -7,7 +7,7 @@ of the code that decides the result (`rapid.artifacts.code`), with the same effe
 
 from typing import Any
 
-from pydantic import SerializeAsAny, ValidationInfo, field_validator
+from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import Parameters, Precision
@@ -165,7 +165,7 @@ class EvaluateSpec(Spec):
 
 
 class ReportSpec(Spec):
-    params: SerializeAsAny[Params]
+    params: SerializeAsAny[InstanceOf[Params]]
 
     def files(self) -> dict[str, str]:
         """Return the package's files, and those of rapid that they import: no further, since what
