@@ -16,10 +16,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from rapid import __version__
-from rapid.algorithms import IMITATING
+from rapid.algorithms import ALGORITHMS, IMITATING
+from rapid.artifacts.code import Spec, files_behind
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.runs import RunSummary
 from rapid.benchmarks import BENCHMARKS
@@ -138,17 +139,22 @@ def _add_chain(commands) -> None:
     for name, run, help in [
         (
             "verify",
-            _verify,
+            _upkeep,
             "compare every file with the digests in the manifests; name what differs",
         ),
         (
+            "accept",
+            _upkeep,
+            "take for current what is stale by a change of code alone, which you know is harmless",
+        ),
+        (
             "reconcile",
-            _reconcile,
+            _upkeep,
             "let Snakemake plan what is not up to date by content, and no more",
         ),
         (
             "restore",
-            _restore,
+            _upkeep,
             "dvc pull, verify, reconcile: what was pushed elsewhere is usable here",
         ),
         (
@@ -193,17 +199,18 @@ def _positive(kind: type):
     return number
 
 
-def _read_spec(text: str, spec_type: type[BaseModel]) -> BaseModel:
+def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
+    """Return the spec, with the digest of the code that runs, whatever it was planned with."""
     try:
         values = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
-        return spec_type.model_validate(values.get("spec", values))
+        return spec_type.model_validate(values.get("spec", values)).with_code()
     except json.JSONDecodeError as error:
         raise BadSpec(f"--spec: not JSON: {error}") from None
     except ValidationError as error:
         raise BadSpec(f"--spec: {error}") from None
 
 
-def _begin(args: argparse.Namespace, spec_type: type[BaseModel]) -> BaseModel:
+def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
     """Read the spec, and lease cores and GPUs before anything heavy is imported."""
     from rapid.machine.resources import lease
 
@@ -336,53 +343,10 @@ def _grade(args) -> int:
     return 0
 
 
-def _examine(args, hashed: bool):
-    from tqdm import tqdm
+def _upkeep(args) -> int:
+    from rapid.stages import upkeep
 
-    from rapid.artifacts.freshness import examine
-    from rapid.config.jobs import jobs
-    from rapid.config.params import load, read
-
-    found = examine(
-        jobs(load(read(*args.configfile))),
-        hashed,
-        lambda jobs: tqdm(jobs, desc="verifying", unit="job", disable=not hashed),
-    )
-    print(found.describe())
-    return found
-
-
-def _verify(args) -> int:
-    found = _examine(args, hashed=True)
-    return 1 if found.changed or found.stale else 0
-
-
-def _reconcile(args) -> int:
-    from rapid.artifacts.freshness import reconcile
-
-    reconcile(_examine(args, hashed=False))
-    return 0
-
-
-def _restore(args) -> int:
-    import subprocess
-
-    from rapid.artifacts.freshness import reconcile
-
-    pulled = subprocess.run([sys.executable, "-m", "dvc", "pull"], check=False)
-    if pulled.returncode:
-        print("rapid restore: dvc pull failed; see above", file=sys.stderr)
-        return 1
-    found = _examine(args, hashed=True)
-    if found.changed or not found.current:
-        return 1
-    reconcile(found)
-    # Snakemake also plans what it has no record of having run with the present parameters.
-    touch = ["snakemake", "--touch", "--forceall", "--cores", "1", "--quiet", "all", "--configfile"]
-    targets = [job.manifest for job in found.current]
-    return subprocess.run(
-        [sys.executable, "-m", *touch, *map(str, args.configfile), "--", *targets], check=False
-    ).returncode
+    return getattr(upkeep, args.command)(args.configfile)
 
 
 def _plan(args) -> None:
@@ -415,6 +379,10 @@ def _import_stages() -> None:
     import rapid.stages.evaluate
     import rapid.training.sft
     import rapid.training.trainer  # noqa: F401
+
+    # What is imported now is what jobs run, so this is when their code is read.
+    plug_ins = {type(one).__module__ for one in [*ALGORITHMS.values(), *BENCHMARKS.values()]}
+    files_behind("rapid.stages.train", "rapid.stages.evaluate", *plug_ins)
 
 
 def _lean_setup(args) -> int:

@@ -11,7 +11,7 @@ import yaml
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import write_manifest
 from rapid.config.params import BadParams, Params, load, read
-from rapid.config.specs import Run, evaluated, runs, studied
+from rapid.config.specs import Run, evaluated, report_spec, runs, studied
 from rapid.stages.evaluate import CURVE
 from rapid.stages.train import TOKEN_WEIGHTS
 from reports import latex, sections, text
@@ -49,7 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
         if written:
             beside = options.output or options.html
             folder = beside.parent if beside else options.figures
-            write_manifest(folder, "report", params, _inputs(trained, options), written)
+            write_manifest(
+                folder, "report", report_spec(params), _inputs(trained, options), written
+            )
     except (OSError, BadRun) as error:
         return _fail(error, BAD_RUN)
     if options.text:

@@ -19,7 +19,7 @@ from rapid.artifacts.files import read_jsonl, write_json
 from rapid.artifacts.manifests import write_manifest
 from rapid.artifacts.runs import StepRecord
 from rapid.config.params import Params, load
-from rapid.config.specs import compared
+from rapid.config.specs import compared, report_spec
 from reports.collect import BadRun, collect
 
 FIGURES = ("runtime", "staleness", "clip_fraction")  # beside pass@k
@@ -53,7 +53,7 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
     inputs = [root / run.folder / name for run in runs for name in ("summary.json", "steps.jsonl")]
     inputs += [root / run.evaluation / "evaluation.json" for run in runs]
     outputs = [folder / "metrics.json", folder / "live"]
-    write_manifest(folder, "experiment", params, inputs, outputs)
+    write_manifest(folder, "experiment", report_spec(params), inputs, outputs)
 
 
 def metrics(params: Params, root: Path) -> dict[str, float]:

@@ -6,6 +6,7 @@ import pytest
 
 from rapid import __version__
 from rapid.cli import run
+from rapid.config.specs import PrepareSpec
 
 
 def test_help_names_every_stage(capsys):
@@ -44,6 +45,14 @@ def test_a_manifest_is_a_spec(tmp_path):
     run_prepare(str(first / "manifest.json"), second)
     for name in ("train.jsonl", "test.jsonl", "pretrain.jsonl"):
         assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_a_job_notes_the_code_that_ran_and_not_that_it_was_planned_with(tmp_path):
+    spec = {"benchmark": "math", "data_seed": 0, "train": 8, "test": 4, "demonstrations": 0}
+    run_prepare(json.dumps({**spec, "code": "another"}), tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["spec"]["code"] == PrepareSpec(**spec).with_code().code
+    assert manifest["code"] == PrepareSpec(**spec).files()
 
 
 def run_prepare(spec, out, check=True):

@@ -1,25 +1,29 @@
 """Which jobs are up to date, by content: their manifests against specs, files and each other.
 
-Snakemake decides by the times of files, which say nothing after a clone, a checkout or a pull. A job is
-up to date if its manifest was written with the present parameters, every file that it read is the one
-that the job before it wrote (or, if no job wrote it, is unchanged), and every file that it wrote is there.
-`reconcile` makes the times say the same.
+Snakemake decides by the times of files, which say nothing after a clone, a checkout or a pull. A
+job is up to date if its manifest was written with the present parameters and the present code,
+every file that it read is the one that the job before it wrote (or, if no job wrote it, is
+unchanged), and every file that it wrote is there. `reconcile` makes the times say the same;
+`accept` takes for current what is stale by its code alone.
 """
 
 import json
 import os
+import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from pydantic import BaseModel
-
-from rapid.artifacts.files import sha256_file
+from rapid.artifacts.code import Spec
+from rapid.artifacts.files import sha256_file, write_json
 
 FOLDERS = ("data", "models", "distilled", "runs", "evaluations")  # each the output of a DVC stage
 NOTE = "logs/missing.txt"  # an input of the report (workflow/rules/report.smk)
+UNNAMED = "code that its manifest does not name"
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +32,7 @@ class Job:
 
     stage: str
     folder: str
-    spec: BaseModel
+    spec: Spec
 
     @property
     def manifest(self) -> str:
@@ -54,14 +58,18 @@ class Findings:
 
 
 def examine(
-    jobs: list[Job], hashed: bool = True, progress: Callable = lambda jobs: jobs
+    jobs: list[Job],
+    hashed: bool = True,
+    progress: Callable = lambda jobs: jobs,
+    any_code: bool = False,
 ) -> Findings:
     """Look at every job's manifest.
 
     Args:
         jobs: each after those whose files it reads (`rapid.config.jobs`).
-        hashed: compare the digest of every file with its manifest; otherwise a file need only be there.
+        hashed: compare the digest of every file with its manifest; else it need only be there.
         progress: wraps the jobs, as tqdm does.
+        any_code: take what was made with other code for current.
     """
     found = Findings()
     written: dict[str, str] = {}  # what can be relied on: file: digest
@@ -78,7 +86,8 @@ def examine(
             if not os.path.isfile(path) or (hashed and digest(path) != expected)
         ]
         found.changed |= dict.fromkeys(changed, job)
-        why = _why_stale(job, manifest, written, folders, found, digest)
+        why = _made_otherwise(job, manifest, any_code)
+        why = why or _read_otherwise(manifest, written, folders, found, digest)
         if not why:  # of what it wrote, what is unchanged can be relied on
             written |= {p: d for p, d in manifest["outputs"].items() if p not in changed}
         if why or changed:
@@ -97,17 +106,23 @@ def _read(job: Job) -> dict | None:
         return {"spec": "unreadable", "inputs": {}, "outputs": {}}
 
 
-def _why_stale(
-    job: Job,
+def _made_otherwise(job: Job, manifest: dict, any_code: bool) -> str:
+    """Return why a job was made with another spec than it would be now."""
+    keys = differences(manifest["spec"], job.spec.model_dump(mode="json"))
+    if keys := [key for key in keys if not key.startswith("code: ")]:
+        return f"made with other parameters: {_some(keys)}"
+    files = [] if any_code else changed_code(job, manifest)
+    return f"made with other code: {_some(files)}" if files else ""
+
+
+def _read_otherwise(
     manifest: dict,
     written: dict[str, str],
     folders: set[str],
     found: Findings,
     digest: Callable,
 ) -> str:
-    """Why what it was made from is not what there is."""
-    if keys := differences(manifest["spec"], job.spec.model_dump(mode="json")):
-        return f"made with other parameters: {', '.join(keys[:3])}{', ...' * (len(keys) > 3)}"
+    """Return why what a job was made from is not what there is."""
     complete = {each.folder for each in found.current}
     for path, expected in manifest["inputs"].items():
         owners = {str(folder) for folder in Path(path).parents} & folders
@@ -132,6 +147,52 @@ def differences(one: object, other: object, key: str = "") -> list[str]:
             for found in differences(one.get(name), other.get(name), f"{key}.{name}".lstrip("."))
         ]
     return [] if one == other else [f"{key}: {one!r} is now {other!r}"]
+
+
+def _some(items: list[str]) -> str:
+    return f"{', '.join(items[:3])}{', ...' * (len(items) > 3)}"
+
+
+def changed_code(job: Job, manifest: dict) -> list[str]:
+    """Return the files of code that are not as they were when the job was made."""
+    if not isinstance(manifest["spec"], dict) or manifest["spec"].get("code") == job.spec.code:
+        return []
+    was, now = manifest.get("code", {}), job.spec.files()
+    changed = sorted(file for file in was | now if was.get(file) != now.get(file))
+    return changed if was else [UNNAMED]
+
+
+def say_changed_code(jobs: list[Job]) -> None:
+    """Print the files of code that changed since jobs were made, and how many jobs that reaches."""
+    made = [(job, manifest) for job in jobs if (manifest := _read(job))]
+    reached = Counter(file for job, manifest in made for file in changed_code(job, manifest))
+    for file, count in sorted(reached.items()):
+        print(f"made with other code: {file} (own code of {count} jobs)", file=sys.stderr)
+
+
+def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[list[Job], Findings]:
+    """Take for current what is stale only by its code, or by the code of what it read.
+
+    The manifest of a job whose own code changed gets the present digests and a note of the old ones.
+    Nothing reads manifests as inputs, so no other digest changes.
+
+    Returns: the jobs that were accepted, and what is up to date with them.
+    """
+    stale = examine(jobs, hashed=False).stale
+    found = examine(jobs, progress=progress, any_code=True)
+    accepted = [job for job in found.current if job in stale]
+    for job in accepted:
+        manifest = _read(job)
+        if files := changed_code(job, manifest):
+            was = manifest.get("code", {})
+            note = {
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "was": {file: was.get(file, "") for file in files if was},
+            }
+            manifest["spec"]["code"], manifest["code"] = job.spec.code, job.spec.files()
+            manifest["accepted"] = [*manifest.get("accepted", []), note]
+            write_json(job.manifest, manifest)
+    return accepted, found
 
 
 def reconcile(found: Findings) -> None:

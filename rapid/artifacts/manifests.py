@@ -8,8 +8,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from pydantic import BaseModel
-
+from rapid.artifacts.code import Spec
 from rapid.artifacts.files import sha256_file, write_json
 
 PACKAGES = (
@@ -84,9 +83,9 @@ def digests(*paths: Path) -> dict[str, str]:
 
 
 def write_manifest(
-    folder: Path, stage: str, spec: BaseModel, inputs: list[Path], outputs: list[Path], **more
+    folder: Path, stage: str, spec: Spec, inputs: list[Path], outputs: list[Path], **more
 ) -> None:
-    """Write a stage's manifest.json: its parameters, versions and commit, digests in and out.
+    """Write a stage's manifest.json: its parameters, code and versions, digests in and out.
 
     Args:
         folder: where the manifest goes.
@@ -98,6 +97,7 @@ def write_manifest(
         {
             "stage": stage,
             "spec": spec.model_dump(mode="json"),
+            "code": spec.files(),
             "inputs": {p.as_posix(): "" for p in inputs if not p.exists()} | digests(*inputs),
             "outputs": digests(*outputs),
             "commit": commit(),

@@ -6,6 +6,8 @@ from pydantic import Field, model_validator
 
 from rapid.artifacts.files import Record
 
+SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
+
 
 class StepRecord(Record):
     """steps.jsonl: one optimizer step. Lengths are tokens; `None` where a thing is not defined."""

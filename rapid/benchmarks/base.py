@@ -4,6 +4,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from random import Random
 from typing import ClassVar, NamedTuple
 
@@ -12,6 +13,8 @@ from pydantic import ConfigDict
 from rapid.artifacts.files import Record
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.pool import SteadyGrader
+
+PROMPT, LESSON = "prompt.txt.j2", "pretrain.txt.j2"
 
 
 class Problem(Record, ABC):
@@ -58,7 +61,8 @@ class Benchmark:
     """One benchmark. A subclass sets what is its own; the registry has an instance of it.
 
     Its prompt is `prompt.txt.j2` in the same folder. The template's variables are the fields of the
-    record, and `chat`.
+    record, and `chat`. `pretrain.txt.j2` beside it, if there is one, is the prompt that the made
+    models have learnt: another prompt then asks the same models in another way.
     """
 
     name: ClassVar[str]  # in params.yaml and in the folders of runs
@@ -74,6 +78,12 @@ class Benchmark:
     weak: ClassVar[dict[str, str]] = {}
     # Draws a problem with this id; None where the benchmark has no made problems.
     draw: ClassVar[Callable[[Random, str], Exercise] | None] = None
+
+    @property
+    def lesson_template(self) -> str:
+        """Return the file name of the prompt that made models are trained with."""
+        own = Path(__file__).parent / self.name / LESSON
+        return LESSON if own.is_file() else PROMPT
 
     def from_hub(self, row: dict) -> dict:
         """Return the fields of the record, of a row of the hub's dataset.

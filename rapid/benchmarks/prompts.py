@@ -9,17 +9,18 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from rapid.benchmarks.base import Problem
+from rapid.benchmarks.base import PROMPT, Problem
 
 
-def render(benchmark: str, problem: Problem, chat: bool = False) -> str:
+def render(benchmark: str, problem: Problem, chat: bool = False, template: str = PROMPT) -> str:
     """Return the prompt of a problem.
 
     Args:
         chat: what a user says to a chat model; otherwise the text that a base model continues.
+        template: name of the template in the benchmark's folder.
     """
     fields = {name: getattr(problem, name) for name in type(problem).model_fields}
-    return _template(benchmark).render(**fields, chat=chat)
+    return _template(f"{benchmark}/{template}").render(**fields, chat=chat)
 
 
 def prompt_ids(tokenizer, prompt: str, chat: bool) -> list[int]:
@@ -36,7 +37,7 @@ def prompt_ids(tokenizer, prompt: str, chat: bool) -> list[int]:
 
 
 @cache
-def _template(benchmark: str) -> Template:
+def _template(path: str) -> Template:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
@@ -44,4 +45,4 @@ def _template(benchmark: str) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template(f"{benchmark}/prompt.txt.j2")
+    return environment.get_template(path)

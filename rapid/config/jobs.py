@@ -29,5 +29,6 @@ def jobs(params: Params) -> list[Job]:
     ]
     found += [("train", run.folder, specs.train_spec(params, run)) for run in runs]
     found += [("evaluate", run.evaluation, specs.evaluate_spec(params, run)) for run in evaluations]
-    found += [("report", folder, params) for folder in ("reports", "reports/experiment")]
+    report = specs.report_spec(params)
+    found += [("report", folder, report) for folder in ("reports", "reports/experiment")]
     return [Job(*each) for each in found]

@@ -1,16 +1,20 @@
 """The jobs that the tables need, and for each the part of the parameters that decides its result.
 
 The workflow hands a job its spec and nothing else, so that a change of one number reruns the jobs
-that it reaches and no others; the job writes the spec into its manifest.
+that it reaches and no others; the job writes the spec into its manifest. A spec also has a digest
+of the code that decides the result (`rapid.artifacts.code`), with the same effect.
 """
 
 from typing import Any
 
-from pydantic import SerializeAsAny, ValidationInfo, field_validator
+from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import Parameters, Precision
 from rapid.algorithms.names import imitates, parse
+from rapid.artifacts.code import Spec, files_behind
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.base import PROMPT
 from rapid.config.params import Params
 from rapid.config.sections import (
     BenchmarkName,
@@ -52,7 +56,7 @@ class Run(Section):
         return f"evaluations/{self.path}"
 
 
-class PrepareSpec(Section):
+class PrepareSpec(Spec):
     benchmark: BenchmarkName
     source: str = "embedded"
     data_seed: Seed
@@ -60,26 +64,43 @@ class PrepareSpec(Section):
     test: int
     demonstrations: int
 
+    def files(self) -> dict[str, str]:
+        """Return the files of code behind it: nothing is graded, and the lessons have a template."""
+        without = ["rapid/grading/"]
+        if BENCHMARKS[self.benchmark].lesson_template != PROMPT:
+            without.append(f"rapid/benchmarks/{self.benchmark}/{PROMPT}")
+        modules = ("rapid.stages.prepare", f"rapid.benchmarks.{self.benchmark}")
+        return files_behind(*modules, without=tuple(without))
 
-class TokenizerSpec(Section):
+
+class TokenizerSpec(Spec):
     benchmarks: list[BenchmarkName]
     vocabulary: int
 
+    def files(self) -> dict[str, str]:
+        return files_behind("rapid.stages.pretrain")
 
-class PretrainSpec(Section):
+
+class PretrainSpec(Spec):
     model: ModelName
     data_seed: Seed
     threads: int
     params: ModelParams
     pretraining: Pretraining
 
+    def files(self) -> dict[str, str]:
+        return files_behind("rapid.stages.pretrain")
 
-class FetchSpec(Section):
+
+class FetchSpec(Spec):
     model: ModelName
     params: PublishedModel
 
+    def files(self) -> dict[str, str]:
+        return files_behind("rapid.stages.fetch")
 
-class DistillSpec(Section):
+
+class DistillSpec(Spec):
     benchmark: BenchmarkName
     teacher: ModelName
     data_seed: Seed
@@ -94,8 +115,11 @@ class DistillSpec(Section):
     top_p: float
     samples: int
 
+    def files(self) -> dict[str, str]:
+        return files_behind("rapid.stages.distill", f"rapid.benchmarks.{self.benchmark}")
 
-class TrainSpec(Section):
+
+class TrainSpec(Spec):
     run: Run
     compute: Compute
     chat: bool
@@ -118,8 +142,14 @@ class TrainSpec(Section):
         kind = parse(info.data["run"].algorithm).algorithm.parameters or Parameters
         return kind.model_validate(value)
 
+    def files(self) -> dict[str, str]:
+        algorithm = type(parse(self.run.algorithm).algorithm).__module__
+        return files_behind(
+            "rapid.stages.train", algorithm, f"rapid.benchmarks.{self.run.benchmark}"
+        )
 
-class EvaluateSpec(Section):
+
+class EvaluateSpec(Spec):
     run: Run
     compute: Compute
     chat: bool
@@ -129,6 +159,20 @@ class EvaluateSpec(Section):
     pass_at: list[int]
     evaluation: EvaluationParams
     snapshots: int
+
+    def files(self) -> dict[str, str]:
+        return files_behind("rapid.stages.evaluate", f"rapid.benchmarks.{self.run.benchmark}")
+
+
+class ReportSpec(Spec):
+    params: SerializeAsAny[InstanceOf[Params]]
+
+    def files(self) -> dict[str, str]:
+        """Return the package's files, and those of rapid that they import: no further, since what
+        decides a run or an evaluation reaches the report through it."""
+        algorithms = {type(parse(run.algorithm).algorithm).__module__ for run in runs(self.params)}
+        benchmarks = (f"rapid.benchmarks.{name}" for name in self.params.benchmarks)
+        return files_behind("reports", *sorted(algorithms), *benchmarks, through=("reports/",))
 
 
 def runs(params: Params) -> list[Run]:
@@ -197,7 +241,7 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
         demonstrations=params.pretraining.demonstrations
         if _is_pretrained(params, benchmark)
         else 0,
-    )
+    ).with_code()
 
 
 def _is_pretrained(params: Params, benchmark: str) -> bool:
@@ -229,19 +273,19 @@ def source_files(params: Params, benchmark: str) -> list[str]:
 def tokenizer_spec(params: Params) -> TokenizerSpec:
     return TokenizerSpec(
         benchmarks=list(params.benchmarks), vocabulary=params.pretraining.vocabulary
-    )
+    ).with_code()
 
 
 def model_spec(params: Params, model: str) -> PretrainSpec | FetchSpec:
     if not is_made(params, model):
-        return FetchSpec(model=model, params=params.models[model])
+        return FetchSpec(model=model, params=params.models[model]).with_code()
     return PretrainSpec(
         model=model,
         data_seed=params.data_seed,
         threads=params.compute.threads,
         params=params.models[model],
         pretraining=params.pretraining,
-    )
+    ).with_code()
 
 
 def distill_spec(params: Params, benchmark: str) -> DistillSpec:
@@ -257,7 +301,7 @@ def distill_spec(params: Params, benchmark: str) -> DistillSpec:
         top_p=params.imitation.top_p,
         samples=params.imitation.samples,
         **_limits(params, benchmark),
-    )
+    ).with_code()
 
 
 def served(spec: Section) -> bool:
@@ -289,7 +333,7 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
         sampling_batch=algorithm.sampling_batch(params),
         snapshots=changes.snapshots or 0,
         **_limits(params, run.benchmark),
-    )
+    ).with_code()
     if not served(spec):
         return spec
     # One of the GPUs samples; of the others as many train as divide N_step evenly.
@@ -308,7 +352,12 @@ def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
         evaluation=params.evaluation,
         snapshots=0 if run.algorithm == BASE else parse(run.algorithm).changes.snapshots or 0,
         **_limits(params, run.benchmark),
-    )
+    ).with_code()
+
+
+def report_spec(params: Params) -> ReportSpec:
+    """Return the spec of the jobs that report."""
+    return ReportSpec(params=params).with_code()
 
 
 def _chat(params: Params, model: ModelName) -> bool:

@@ -10,11 +10,10 @@ from tqdm import tqdm
 from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
 from rapid.artifacts.manifests import write_manifest
-from rapid.artifacts.runs import RunSummary, StepRecord
+from rapid.artifacts.runs import SNAPSHOTS, RunSummary, StepRecord
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render
 from rapid.config.specs import EvaluateSpec
-from rapid.stages.train import SNAPSHOTS
 
 if TYPE_CHECKING:
     from rapid.grading.grader import Grader

@@ -57,7 +57,7 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
     lessons = [
         Lesson(
             id=exercise.problem.id,
-            prompt=render(spec.benchmark, exercise.problem),
+            prompt=render(spec.benchmark, exercise.problem, template=benchmark.lesson_template),
             correct=exercise.correct,
             mistakes=list(exercise.mistakes),
         )

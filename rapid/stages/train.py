@@ -9,14 +9,19 @@ from rapid.algorithms.names import parse
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
 from rapid.artifacts.manifests import commit, hardware, peak_memory_mb, write_manifest
-from rapid.artifacts.runs import RunSummary, Runtime, StepRecord, TokenWeights
+from rapid.artifacts.runs import (
+    SNAPSHOTS,
+    TOKEN_WEIGHTS,
+    RunSummary,
+    Runtime,
+    StepRecord,
+    TokenWeights,
+)
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import prompt_ids, render
 from rapid.config.specs import TrainSpec, served
 from rapid.grading.verdicts import REASONS
 from rapid.machine.processes import is_main
-
-SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
 
 
 def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
@@ -195,7 +200,8 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     from datasets import Dataset
     from transformers import AutoTokenizer
 
-    from rapid import RapidConfig, RapidTrainer
+    from rapid.training.config import RapidConfig
+    from rapid.training.trainer import RapidTrainer
 
     training, objective = spec.training, spec.objective
     problems = {problem.id: problem for problem in read_jsonl(data, task.record)}

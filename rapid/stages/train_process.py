@@ -13,7 +13,7 @@ from rapid.machine.processes import end_with_parent
 def run(spec: str, model: str, data: str, folder: str) -> None:
     """Train, on this process's part of the job's cores."""
     end_with_parent()
-    job = TrainSpec.model_validate_json(spec)
+    job = TrainSpec.model_validate_json(spec).with_code()
     local, threads = int(os.environ["LOCAL_RANK"]), job.compute.threads
     bind(usable_cores()[local * threads : (local + 1) * threads], threads)
 

@@ -5,8 +5,16 @@ import os
 from pathlib import Path
 
 import pytest
+from pydantic import Field
 
-from rapid.artifacts.freshness import Findings, differences, examine, reconcile
+from rapid.artifacts.freshness import (
+    Findings,
+    accept,
+    differences,
+    examine,
+    reconcile,
+    say_changed_code,
+)
 from rapid.artifacts.manifests import write_manifest
 from rapid.config.jobs import STAGES, Job, jobs
 from rapid.config.params import load
@@ -165,6 +173,96 @@ def test_a_stage_without_jobs_has_its_folder(line):
 def test_nothing_made_is_no_error():
     found = examine([Job("data", "nowhere", spec())])
     assert isinstance(found, Findings) and len(found.missing) == 1
+
+
+class TestCode:
+    """The first two jobs depend on one file of code each, the third on none."""
+
+    @pytest.fixture
+    def coded(self, tmp_path, monkeypatch, line) -> list[Job]:
+        return [*self.remade({"one.py": "1"}, {"two.py": "2"}, line), line[2]]
+
+    def remade(self, one: dict, two: dict, line: list[Job]) -> list[Job]:
+        made = self.planned(one, two, line)[:2]
+        for job, read in zip(made, ("source", "a/out"), strict=True):
+            make(job, read)
+        return made
+
+    def planned(self, one: dict, two: dict, line: list[Job]) -> list[Job]:
+        specs = [Coded(**spec().model_dump(), present=files).with_code() for files in (one, two)]
+        pairs = zip(line[:2], specs, strict=True)
+        return [*(Job(job.stage, job.folder, spec) for job, spec in pairs), line[2]]
+
+    def test_the_same_code_is_up_to_date(self, coded):
+        assert folders(examine(coded).current) == ["a", "b", "c/d"]
+
+    def test_changed_code_is_named_and_reaches_what_read_its_results(self, coded, line):
+        jobs = self.planned({"one.py": "1"}, {"two.py": "X", "new.py": "3"}, line)
+        found = examine(jobs)
+        assert found.stale == {
+            jobs[1]: "made with other code: new.py, two.py",
+            jobs[2]: "what it read is not up to date: b/out",
+        }
+
+    def test_changed_code_is_said_with_the_number_of_its_jobs(self, coded, line, capsys):
+        say_changed_code(self.planned({"one.py": "X"}, {"two.py": "2"}, line))
+        assert "one.py (own code of 1 job" in capsys.readouterr().err
+
+    def test_a_manifest_from_before_code_was_noted_is_stale(self, coded, line):
+        rewrite("a/manifest.json", lambda manifest: manifest["spec"].pop("code"))
+        rewrite("a/manifest.json", lambda manifest: manifest.pop("code"))
+        assert "other code: code that its manifest" in examine(coded).stale[coded[0]]
+
+    def test_accepted_code_is_current_and_the_manifest_says_since_when(self, coded, line):
+        jobs = self.planned({"one.py": "X"}, {"two.py": "2"}, line)
+        accepted, found = accept(jobs)
+        assert folders(accepted) == ["a", "b", "c/d"] == folders(found.current)
+        assert not examine(jobs).stale
+        [note] = json.loads(Path("a/manifest.json").read_text())["accepted"]
+        assert note["was"] == {"one.py": "1"} and note["at"]
+        assert "accepted" not in json.loads(Path("b/manifest.json").read_text())
+
+    def test_what_is_accepted_twice_has_two_notes(self, coded, line):
+        for text in "XY":
+            accept(self.planned({"one.py": text}, {"two.py": "2"}, line))
+        assert [
+            note["was"] for note in json.loads(Path("a/manifest.json").read_text())["accepted"]
+        ] == [
+            {"one.py": "1"},
+            {"one.py": "X"},
+        ]
+
+    def test_what_is_up_to_date_is_not_accepted(self, coded):
+        before = Path("a/manifest.json").read_bytes()
+        assert accept(coded)[0] == []
+        assert Path("a/manifest.json").read_bytes() == before
+
+    def test_other_parameters_are_not_accepted(self, coded, line):
+        jobs = self.planned({"one.py": "X"}, {"two.py": "2"}, line)
+        jobs[1] = Job("models", "b", jobs[1].spec.model_copy(update={"vocabulary": 301}))
+        accepted, found = accept(jobs)
+        assert folders(accepted) == ["a"]
+        assert folders(found.stale) == ["b", "c/d"]
+
+    def test_a_changed_file_is_not_accepted(self, coded, line):
+        Path("a/out").write_text("A")
+        accepted, found = accept(self.planned({"one.py": "X"}, {"two.py": "2"}, line))
+        assert not accepted and list(found.changed) == ["a/out"]
+
+
+class Coded(TokenizerSpec):
+    """A spec whose code is what the test says."""
+
+    present: dict[str, str] = Field(exclude=True)
+
+    def files(self) -> dict[str, str]:
+        return self.present
+
+
+def rewrite(path: str, change) -> None:
+    manifest = json.loads(Path(path).read_text())
+    change(manifest)
+    Path(path).write_text(json.dumps(manifest))
 
 
 @pytest.mark.parametrize(

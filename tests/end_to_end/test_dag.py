@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -57,14 +59,37 @@ def snakemake(folder: Path, *arguments: str, cores: int = 4) -> subprocess.Compl
 
 def planned(folder: Path) -> list[str]:
     """The rules that a dry run would run, a name for each job."""
-    result = snakemake(folder, "-n", "reports/tables.tex")
-    assert result.returncode == 0, result.stderr[-4000:]
-    lines = (result.stdout + result.stderr).splitlines()
+    lines = dry_run(folder).splitlines()
     return [
         line.split()[-1].removesuffix(":")
         for line in lines
         if line.startswith(("rule ", "localrule "))
     ]
+
+
+def dry_run(folder: Path) -> str:
+    result = snakemake(folder, "-n", "reports/tables.tex")
+    assert result.returncode == 0, result.stderr[-4000:]
+    return result.stdout + result.stderr
+
+
+@contextmanager
+def edited(path: Path, old: str, new: str) -> Iterator[None]:
+    before = path.read_text()
+    assert old in before
+    path.write_text(before.replace(old, new, 1))
+    try:
+        yield
+    finally:
+        path.write_text(before)
+
+
+def rapid(folder: Path, command: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    whole = [sys.executable, "-m", "rapid", command, "--configfile", "params.yaml", OVERLAY]
+    return subprocess.run(
+        whole, cwd=folder, capture_output=True, text=True, env=environment, check=False
+    )
 
 
 def params():
@@ -134,6 +159,42 @@ def test_a_changed_eta_plans_rapid_s_runs_their_evaluations_and_the_report(check
         overlay.write_text(before)
     rapid = [run for run in specs.runs(params()) if run.algorithm.startswith("rapid")]
     assert sorted(jobs) == sorted(["train", "evaluate"] * len(rapid) + ["report"])
+
+
+PROMPT = "rapid/benchmarks/math/prompt.txt.j2"
+
+
+def test_a_comment_in_a_prompt_plans_nothing(checkout):
+    with edited(checkout / PROMPT, "{# Graded", "{# Graded, and more"):
+        assert planned(checkout) == []
+
+
+def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checkout):
+    with edited(checkout / PROMPT, "Solution", "Answer"):
+        output, rules = dry_run(checkout), planned(checkout)
+    math = [run for run in specs.runs(params()) if run.benchmark == "math"]
+    assert sorted(rules) == sorted(
+        ["distill", "evaluate_base", "report", *["train", "evaluate"] * len(math)]
+    )
+    jobs = [line for line in output.splitlines() if "output: " in line]
+    assert jobs and all("/math/" in line or "reports/" in line for line in jobs)
+    assert f"made with other code: {PROMPT}" in output
+
+
+def test_an_accepted_change_of_code_plans_nothing(checkout):
+    manifest = checkout / "runs/math/tiny-qwen2/pg/seed1/manifest.json"
+    with edited(checkout / PROMPT, "Solution", "Answer"):
+        stale = rapid(checkout, "verify")
+        assert stale.returncode == 1
+        assert f"runs/math/tiny-qwen2/pg/seed1: made with other code: {PROMPT}" in stale.stdout
+        accepted = rapid(checkout, "accept")
+        assert accepted.returncode == 0, accepted.stdout + accepted.stderr
+        assert "accepted: runs/math/tiny-qwen2/pg/seed1" in accepted.stdout
+        assert planned(checkout) == []
+        [note] = json.loads(manifest.read_text())["accepted"]
+        assert list(note["was"]) == [PROMPT]
+    assert rapid(checkout, "accept").returncode == 0  # of the prompt as it was
+    assert planned(checkout) == []
 
 
 def test_a_deleted_evaluation_plans_itself_and_the_report(checkout):

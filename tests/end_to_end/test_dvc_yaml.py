@@ -127,3 +127,11 @@ def test_every_job_lies_in_an_output_of_its_stage(values):
     }
     for job in jobs(load(values)):
         assert any(f"{job.manifest}/".startswith(f"{path}/") for path in outputs[job.stage])
+
+
+def test_a_stage_depends_on_the_code_behind_its_jobs(values):
+    """Otherwise DVC skips it when the code changed. Folders of other code cost a look only."""
+    for job in jobs(load(values)):
+        listed = tuple(stages()[job.stage].get("deps", ()))
+        behind = [file for file in job.spec.files() if not f"{file}/".startswith(listed)]
+        assert not behind, f"{job.stage} of dvc.yaml: deps lack {behind}"

@@ -14,7 +14,7 @@ from rapid.config import jobs, specs
 from rapid.stages import fetch as models
 from rapid.machine import preflight, resources, warm
 from rapid.algorithms import names
-from rapid.artifacts.freshness import NOTE
+from rapid.artifacts.freshness import NOTE, say_changed_code
 from rapid.machine.lease import usable_cores
 from rapid.config.params import BadParams, load
 
@@ -24,6 +24,8 @@ except BadParams as error:
     raise WorkflowError(str(error)) from None
 
 JOBS = jobs.jobs(PARAMS)
+if workflow.is_main_process:
+    say_changed_code(JOBS)
 
 
 wildcard_constraints:

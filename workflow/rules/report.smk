@@ -49,6 +49,7 @@ rule report:
         html="reports/report.html",
     params:
         config=PARAMS.model_dump_json(),
+        code=specs.report_spec(PARAMS).code,
         figures=lambda wildcards, output: os.path.dirname(output.figures[0]),
     resources:
         **needs(),
@@ -85,6 +86,7 @@ rule studies:
         html="reports/studies/report.html",
     params:
         config=PARAMS.model_dump_json(),
+        code=specs.report_spec(PARAMS).code,
         figures=lambda wildcards, output: os.path.dirname(output.figures[0]),
     log:
         "logs/studies.log",
@@ -105,6 +107,7 @@ rule experiment:
         "reports/experiment/metrics.json",
     params:
         config=PARAMS.model_dump_json(),
+        code=specs.report_spec(PARAMS).code,
         folder=lambda wildcards, output: os.path.dirname(output[0]),
     resources:
         **needs(),

@@ -1,0 +1,154 @@
+"""Which files of code decide a job's result, and the digest of each.
+
+A job names roots: the module of its stage, its algorithm's, its benchmark's. What these import from
+this project counts too, wherever the import stands; it is read from the source, nothing is run.
+
+1. Prose reruns nothing. Python counts by its syntax tree without docstrings and descriptions of
+   fields, a prompt without its comments. Another file counts by its bytes.
+2. A registry imports every plug-in, so it is not walked through. Another plug-in is reached only
+   from one beside it: dapo.py imports grpo.py.
+3. Graders start processes by path, and benchmarks have templates: one file that is reached in such
+   a folder stands for all files in it.
+4. Rooms that decide no result are left out: configuration, whose values are in the spec; machine,
+   cost and the command; the bookkeeping of artifacts, which moves rows to disk and digests them.
+   The rows themselves (demonstrations, runs, evaluations) are what a job writes: they count.
+"""
+
+import ast
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("rapid", "reports")
+REGISTRIES = ("rapid/algorithms/__init__.py", "rapid/benchmarks/__init__.py")
+LEFT_OUT = (
+    "rapid/__init__.py",
+    "rapid/cli.py",
+    "rapid/config/",
+    "rapid/cost/",
+    "rapid/machine/",
+    *(f"rapid/artifacts/{name}.py" for name in ("code", "files", "freshness", "manifests")),
+    *REGISTRIES,
+)
+WHOLE = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
+SOURCES = (".py", ".j2", ".js", ".lean", ".css", ".yaml", ".jsonl")  # reports/ has outputs too
+
+
+class Spec(BaseModel):
+    """What decides a job's result: its parameters, and the code that they are given to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    code: str = Field("", description="digest of the code; empty where nobody asked for it")
+
+    def files(self) -> dict[str, str]:
+        """Return the digest of each file of code that decides the result."""
+        raise NotImplementedError
+
+    def with_code(self) -> Self:
+        """Return the spec with the digest of the code that is here now."""
+        text = "\n".join(f"{file} {digest}" for file, digest in self.files().items())
+        return self.model_copy(update={"code": hashlib.sha256(text.encode()).hexdigest()})
+
+
+@cache
+def files_behind(
+    *roots: str, without: tuple[str, ...] = (), through: tuple[str, ...] = PACKAGES
+) -> dict[str, str]:
+    """Return the digest of each file that modules depend on, by its path in the project.
+
+    A file is read once in a process, when it is first asked for: what runs is what was read, also
+    where somebody edits it meanwhile.
+
+    Args:
+        roots: names of modules.
+        without: beginnings of paths that are left out.
+        through: beginnings of the paths whose imports count.
+    """
+    plug_ins = {registry: set(_read(registry)[1]) for registry in REGISTRIES}
+    left = [file for root in roots for file in _with_folder(_file_of(root))]
+    found = set()
+    while left:
+        file = left.pop()
+        if file in found or file.startswith((*LEFT_OUT, *without)):
+            continue
+        found.add(file)
+        for target in _read(file)[1] if file.startswith(through) else ():
+            foreign = any(
+                target in names and not file.startswith(f"{Path(registry).parent}/")
+                for registry, names in plug_ins.items()
+            )
+            left += [] if foreign else _with_folder(target)
+    return {file: _read(file)[0] for file in sorted(found)}
+
+
+def _file_of(module: str) -> str:
+    """Return the path of a module of this project, "" of any other."""
+    path = module.replace(".", "/")
+    for file in (f"{path}.py", f"{path}/__init__.py"):
+        if module.split(".")[0] in PACKAGES and (ROOT / file).is_file():
+            return file
+    return ""
+
+
+def _with_folder(file: str) -> list[str]:
+    """Return the file, or all files of the folder that it stands for."""
+    if not (folder := WHOLE.match(file)):
+        return [file] if file else []
+    inside = (ROOT / folder[0]).rglob("*")
+    return [path.relative_to(ROOT).as_posix() for path in inside if path.suffix in SOURCES]
+
+
+@cache
+def _read(file: str) -> tuple[str, tuple[str, ...]]:
+    """Return the digest of a file, and the files of this project that it imports."""
+    content, imported = (ROOT / file).read_bytes(), ()
+    if file.endswith(".py"):
+        tree = ast.parse(content, file)
+        imported = tuple(filter(None, map(_file_of, _imported(tree))))
+        content = _without_prose(tree).encode()
+    elif file.endswith(".txt.j2"):
+        content = _without_comments(content.decode()).encode()
+    return hashlib.sha256(content).hexdigest(), imported
+
+
+def _imported(tree: ast.Module) -> list[str]:
+    """Return the names of the modules that a module imports, and of what may be modules."""
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            names += [name if _file_of(name) else str(node.module) for name in inner]
+    return names
+
+
+def _without_prose(tree: ast.Module) -> str:
+    """Return Python's source in one format, without comments, docstrings and descriptions."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Module(body=[ast.Expr(ast.Constant(str())), *rest])
+                | ast.ClassDef(body=[ast.Expr(ast.Constant(str())), *rest])
+                | ast.FunctionDef(body=[ast.Expr(ast.Constant(str())), *rest])
+                | ast.AsyncFunctionDef(body=[ast.Expr(ast.Constant(str())), *rest])
+            ):
+                node.body = rest
+            case ast.Call(func=ast.Name("Field"), keywords=keywords):
+                node.keywords = [given for given in keywords if given.arg != "description"]
+    return ast.unparse(tree)
+
+
+def _without_comments(template: str) -> str:
+    """Return a prompt's template as Jinja cuts it up, without comments."""
+    from jinja2 import Environment
+
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    tokens = environment.lex(template)
+    return "".join(text for _, kind, text in tokens if not kind.startswith("comment"))

@@ -1,0 +1,145 @@
+"""Which jobs a change of code reaches, on a copy of the code: nothing of the copy is run."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rapid.artifacts import code
+from rapid.config.jobs import jobs
+from rapid.config.params import load
+from tests.conftest import ROOT
+
+REPORTS = {"reports", "reports/experiment"}
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch) -> Iterator[Path]:
+    """A copy of the code, which digests are of."""
+    for name in code.PACKAGES:
+        left_out = shutil.ignore_patterns("__pycache__", "figures", "experiment", "studies")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=left_out)
+    monkeypatch.setattr(code, "ROOT", tmp_path)
+    forget()
+    yield tmp_path
+    forget()
+
+
+def forget() -> None:
+    code.files_behind.cache_clear()
+    code._read.cache_clear()
+
+
+@pytest.fixture
+def reached(copy, values) -> Callable:
+    """Return the folders of the jobs whose specs are others after an edit, or one line more."""
+
+    def by(path: str, *edit: str) -> set[str]:
+        before = {job.folder: job.spec for job in jobs(load(values))}
+        rewrite(copy / path, *edit)
+        forget()
+        return {job.folder for job in jobs(load(values)) if job.spec != before[job.folder]}
+
+    return by
+
+
+def rewrite(path: Path, old: str = "", new: str = "") -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    text = text.replace(old, new, 1) if old else f"{text}\nMORE = 1\n"
+    path.write_text(text, encoding="utf-8")
+
+
+def made_of(values: dict, *parts: str, stages=("distill", "train", "evaluate")) -> set[str]:
+    """The folders of these stages' jobs in which one of the names stands."""
+    return {
+        job.folder
+        for job in jobs(load(values))
+        if job.stage in stages and any(f"/{part}/" in f"{job.folder}/" for part in parts)
+    }
+
+
+def test_a_prompt_reaches_the_jobs_that_ask_with_it_and_the_report(reached, values):
+    found = reached("rapid/benchmarks/math/prompt.txt.j2", "Solution", "Answer")
+    assert found == made_of(values, "math") | REPORTS
+
+
+def test_the_prompt_of_lessons_reaches_the_data_that_models_learn_from(reached):
+    found = reached("rapid/benchmarks/math/pretrain.txt.j2", "Solution", "Answer")
+    assert "data/math" in found and "data/minif2f" not in found
+
+
+def test_a_prompt_that_lessons_have_too_reaches_the_data(copy, values, monkeypatch, reached):
+    monkeypatch.setattr("rapid.benchmarks.base.LESSON", "none.txt.j2")
+    found = reached("rapid/benchmarks/math/prompt.txt.j2", "Solution", "Answer")
+    assert found == made_of(values, "math") | {"data/math"} | REPORTS
+
+
+def test_prose_reaches_nothing(copy, values):
+    before = [job.spec for job in jobs(load(values))]
+    for path in [*copy.rglob("*.py"), *copy.rglob("*.txt.j2")]:
+        add_prose(path)
+    forget()
+    assert [job.spec for job in jobs(load(values))] == before
+
+
+def add_prose(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".j2":
+        text = "{# Prose. #}\n" + text
+    else:
+        text = text.replace('"""', '"""Prose. ', 1).replace("\n\n\n", "\n\n# Prose.\n\n")
+        text = text.replace('description="', 'description="Prose. ') + "\n# Prose.\n"
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "file, algorithms",
+    [
+        ("dapo", {"dapo"}),
+        ("grpo", {"grpo", "naive-grpo", "dapo"}),
+        ("rapid", {"rapid-H2", "rapid-H4", "rapid-H8", "rapid-H16"}),
+        ("sft", {"sft"}),
+    ],
+)
+def test_an_objective_reaches_its_algorithm_s_runs(reached, values, file, algorithms):
+    found = reached(f"rapid/algorithms/{file}.py")
+    assert found == made_of(values, *algorithms, stages=["train"]) | REPORTS
+
+
+def test_another_plug_in_reaches_nothing(copy, reached):
+    (copy / "rapid/algorithms/rloo.py").write_text("class Rloo: ...\n")
+    line = "from rapid.algorithms.rloo import Rloo\n"
+    registry = "from rapid.algorithms.sft import Sft\n"
+    assert not reached("rapid/algorithms/__init__.py", registry, registry + line)
+
+
+@pytest.mark.parametrize(
+    "file", ["machine/lease", "cost/__init__", "config/jobs", "artifacts/files", "cli", "__init__"]
+)
+def test_what_decides_no_result_reaches_nothing(reached, file):
+    assert not reached(f"rapid/{file}.py")
+
+
+def test_a_plot_reaches_the_report(reached):
+    assert reached("reports/plots/__init__.py") == REPORTS
+
+
+def test_a_file_that_a_grader_s_process_reads_reaches_the_graded_jobs(reached, values):
+    found = reached("rapid/grading/lean/Checker.lean")
+    assert found == made_of(values, "minif2f")
+
+
+def test_what_a_job_runs_is_what_was_read_first(copy, values):
+    before = [job.spec for job in jobs(load(values))]
+    rewrite(copy / "rapid/stages/train.py")
+    assert [job.spec for job in jobs(load(values))] == before
+
+
+def test_every_file_that_the_stages_import_is_behind_a_job(values):
+    """No room is forgotten: rapid/NEW/ would count by itself."""
+    behind = {file for job in jobs(load(values)) for file in job.spec.files()}
+    rooms = {"/".join(file.split("/")[:2]) for file in behind if file.startswith("rapid/")}
+    deciding = ("algorithms", "artifacts", "benchmarks", "grading", "models", "stages", "training")
+    assert rooms == {f"rapid/{room}" for room in deciding}
