@@ -1,6 +1,6 @@
 """The cost of every job of the pipeline, and of all together."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rapid.algorithms import IMITATING
@@ -151,29 +151,11 @@ def total(found: list[Estimate], capacity: int) -> Total:
 
 def longest_chain(found: list[Estimate]) -> float:
     """Seconds until the last job ends, if nothing ever waits for a GPU or a core."""
-    ends: dict[str, float] = {}
+    ends: dict[Job, float] = {}
     for one in found:
-        before = max((ends.get(name, 0.0) for name in needs(one.job, ends)), default=0.0)
-        ends[one.job.folder] = before + one.seconds.total
+        before = max((ends.get(job, 0.0) for job in one.job.inputs), default=0.0)
+        ends[one.job] = before + one.seconds.total
     return max(ends.values(), default=0.0)
-
-
-def needs(job: Job, earlier: Iterable[str]) -> list[str]:
-    """Folders of the earlier jobs whose files a job reads."""
-    spec = job.spec
-    match spec:
-        case PretrainSpec():
-            return ["models/tokenizer", *(f"data/{name}" for name in spec.params.benchmarks)]
-        case DistillSpec():
-            return [f"models/{spec.teacher}", f"data/{spec.benchmark}"]
-        case TrainSpec():
-            data = "data" if spec.training else "distilled"
-            return [f"models/{spec.run.model}", f"{data}/{spec.run.benchmark}"]
-        case EvaluateSpec():
-            return [spec.run.folder, f"models/{spec.run.model}", f"data/{spec.run.benchmark}"]
-    if job.stage in ("data", "models") and job.folder != "models/tokenizer":
-        return []
-    return [name for name in earlier if job.stage == "report" or name.startswith("data/")]
 
 
 def warnings(plant: Plant, found: list[Estimate], capacity: int) -> list[str]:

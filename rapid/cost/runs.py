@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from rapid.artifacts.files import BadInput, read_jsonl
 from rapid.artifacts.runs import RunSummary, StepRecord
+from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import Run, TrainSpec, train_spec
 
@@ -38,14 +39,18 @@ class Observed:
         return self.spec.run.benchmark, self.spec.run.model
 
 
-def read_runs(folder: Path, params: Params) -> list[Observed]:
+def read_runs(folder: Path | None, params: Params) -> list[Observed]:
     """Every run with a runtime below a folder, of models and benchmarks that params.yaml has.
+
+    The folder is by default that of the experiment's runs if it is there, else the default's.
 
     What a run was told is in its manifest; keys that an older manifest lacks are as in params.yaml.
 
     Raises:
         NoRuns: there is none; or they were made on more than one machine.
     """
+    own = Path(plan(params).root) / "runs"
+    folder = folder or (own if own.is_dir() else Path("runs"))
     found = []
     for path in sorted(folder.rglob("summary.json")):
         try:

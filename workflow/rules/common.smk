@@ -1,8 +1,8 @@
 # The validated parameters, and what several rules need of them.
 
+import shlex
 import subprocess
 import tempfile
-import time
 
 from snakemake.exceptions import WorkflowError
 
@@ -11,59 +11,57 @@ sys.path.insert(0, workflow.basedir)
 os.environ.update(PYTHONPATH=workflow.basedir)
 
 from rapid.config import jobs, specs
-from rapid.stages import fetch as models
 from rapid.machine import preflight, resources, warm
 from rapid.algorithms import names
-from rapid.artifacts.freshness import NOTE
 from rapid.machine.lease import usable_cores
 from rapid.config.params import BadParams, load
 
+PYTHON = f"{shlex.quote(sys.executable)} -m"  # that of this environment, be it activated or not
+
 try:
     PARAMS = load(config)
+    PLAN = jobs.plan(PARAMS)
 except BadParams as error:
     raise WorkflowError(str(error)) from None
 
-JOBS = jobs.jobs(PARAMS)
+# By {root}, the folder below which jobs lie: the experiment's plan, and the default's.
+PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}
+# What Snakemake knows of a job beside its manifest; the large files stay undeclared.
+SMALL_FILES = {"train": ["summary.json", "steps.jsonl"], "evaluate": ["evaluation.json"]}
+
+
+def any_of(found):
+    """Return a pattern of these strings."""
+    return f"(?:{'|'.join(map(re.escape, dict.fromkeys(found))) if found else '(?!)'})"
+
+
+def models_of(command):
+    """The pattern of the models that a subcommand is for."""
+    made = {"pretrain": [True], "fetch": [False]}.get(command, [True, False])
+    found = [(plan.params, name) for plan in PLANS.values() for name in plan.params.models]
+    return any_of([name for params, name in found if specs.is_made(params, name) in made])
 
 
 wildcard_constraints:
-    benchmark="|".join(PARAMS.benchmarks),
-    model="|".join(map(re.escape, PARAMS.models)),
+    root=any_of(PLANS),
+    benchmark=any_of([name for plan in PLANS.values() for name in plan.params.benchmarks]),
+    algorithm=f"{specs.BASE}|{names.pattern()}",
     seed=r"\d+",
 
 
-def run_of(wildcards):
-    """The run that a run's folder names."""
-    return specs.Run(
-        benchmark=wildcards.benchmark,
-        model=wildcards.model,
-        algorithm=wildcards.get("algorithm", specs.BASE),
-        seed=int(wildcards.seed),
-    )
+def of_job(place, value):
+    """Return a function of a rule's wildcards: a value of the job that lies at this place."""
+    return lambda wildcards: value(PLANS[wildcards.root].job(place.format(**wildcards)))
 
 
-def prepare_spec(wildcards):
-    return specs.prepare_spec(PARAMS, wildcards.benchmark)
+def files(job):
+    """The files of a job that Snakemake knows."""
+    return [job.manifest, *(f"{job.folder}/{name}" for name in SMALL_FILES.get(job.stage, []))]
 
 
-def distill_spec(wildcards):
-    return specs.distill_spec(PARAMS, wildcards.benchmark)
-
-
-def train_spec(wildcards):
-    return specs.train_spec(PARAMS, run_of(wildcards))
-
-
-def evaluate_spec(wildcards):
-    return specs.evaluate_spec(PARAMS, run_of(wildcards))
-
-
-def tokenizer_spec(wildcards):
-    return specs.tokenizer_spec(PARAMS)
-
-
-def model_spec(wildcards):
-    return specs.model_spec(PARAMS, wildcards.model)
+def inputs(job):
+    """What a job depends on: other jobs' manifests, and files of the user's."""
+    return [*(each.manifest for each in job.inputs), *specs.source_files(job.spec)]
 
 
 def slots(threads):
@@ -78,17 +76,21 @@ def slots(threads):
     return threads * max(1, -(-workflow.cores // len(usable_cores())))
 
 
-def needs(spec_of=lambda wildcards: None):
-    """The resources of a rule whose jobs have these specs, by wildcards; None computes little.
+def needs(place=None):
+    """The resources of a rule whose jobs lie at this place; None computes little.
 
     Without a total in the profile none of them limits anything. PyTorch starts its own processes:
     SLURM is to start no task for each GPU.
     """
+
+    def asked(ask):
+        return of_job(place, lambda job: ask(job.spec)) if place else ask(None)
+
     return {
-        "gpu": lambda wildcards: resources.gpus(spec_of(wildcards)),
-        "nodes": lambda wildcards: resources.nodes(spec_of(wildcards)),
-        "mem_mb": lambda wildcards: resources.memory_mb(spec_of(wildcards)),
-        "runtime": lambda wildcards: resources.minutes(spec_of(wildcards)),
+        "gpu": asked(resources.gpus),
+        "nodes": asked(resources.nodes),
+        "mem_mb": asked(resources.memory_mb),
+        "runtime": asked(resources.minutes),
         "tasks_per_gpu": 0,
     }
 
@@ -104,9 +106,9 @@ def start_warm_process():
     compute = PARAMS.compute
     if not workflow.local_exec or compute.device != "cpu" or compute.sampler != "transformers":
         return
-    os.makedirs("logs", exist_ok=True)
+    os.makedirs(f"{PLAN.root}logs", exist_ok=True)
     path = os.path.join(tempfile.mkdtemp(prefix="rapid-warm-"), "socket")
-    with open("logs/warm.log", "w") as log:
+    with open(f"{PLAN.root}logs/warm.log", "w") as log:
         command = [sys.executable, *"-m rapid warm".split(), path, str(os.getpid())]
         subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     os.environ[warm.VARIABLE] = path
