@@ -72,6 +72,16 @@ class Params(General):
         }
         return {**values, **kept} if kept else values
 
+    @model_validator(mode="before")
+    @classmethod
+    def _same_seeds(cls, values: Any) -> Any:
+        """Studies without seeds have those of the main table."""
+        try:
+            seeds = values["tables"]["main"]["seeds"]
+            return {**values, "studies": {"seeds": seeds, **values["studies"]}}
+        except (KeyError, TypeError):  # no studies, or something that will be refused
+            return values
+
     @model_validator(mode="after")
     def _names_exist(self):
         tables = self.tables

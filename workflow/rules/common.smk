@@ -1,22 +1,21 @@
 # The validated parameters, and what several rules need of them.
 
-import shlex
 import subprocess
 import tempfile
 
 from snakemake.exceptions import WorkflowError
 
 # The code beside this Snakefile, in this process and in its jobs: `dvc exp run` runs copies of it.
+# And the python of this process, be its environment activated or not.
 sys.path.insert(0, workflow.basedir)
-os.environ.update(PYTHONPATH=workflow.basedir)
+PROGRAMS = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
+os.environ.update(PYTHONPATH=workflow.basedir, PATH=PROGRAMS)
 
 from rapid.config import jobs, specs
 from rapid.machine import preflight, resources, warm
 from rapid.algorithms import names
 from rapid.machine.lease import usable_cores
 from rapid.config.params import BadParams, load
-
-PYTHON = f"{shlex.quote(sys.executable)} -m"  # that of this environment, be it activated or not
 
 try:
     PARAMS = load(config)

@@ -55,5 +55,5 @@ for command, (place, log_file) in PLACES.items():
         benchmark:
             f"{{root}}benchmarks/{log_file}.tsv"
         shell:
-            "{PYTHON} rapid {params.command} --spec {params.spec:q} --out {params.folder}"
+            "python -m rapid {params.command} --spec {params.spec:q} --out {params.folder}"
             " > {log} 2>&1"

@@ -16,4 +16,4 @@ rule preflight:
     log:
         f"{PLAN.root}logs/preflight.log",
     shell:
-        "{PYTHON} rapid preflight --config {params.config:q} 2>&1 | tee {log}"
+        "python -m rapid preflight --config {params.config:q} 2>&1 | tee {log}"

@@ -77,4 +77,4 @@ for plan in PLANS.values():
             benchmark:
                 f"{plan.root}benchmarks/{name}.tsv"
             shell:
-                "{PYTHON} {params.command} --config {params.config:q} > {log} 2>&1"
+                "python -m {params.command} --config {params.config:q} > {log} 2>&1"
