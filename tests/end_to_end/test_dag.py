@@ -23,8 +23,7 @@ ETA = {"name": "eta", "rapid": {"eta": 3.0}}  # an experiment
 
 def values() -> dict:
     """The sizes of experiments/ci.yaml, as a default's."""
-    found = read(ROOT / "params.yaml", ROOT / "experiments/ci.yaml")
-    return {key: value for key, value in found.items() if key != "name"}
+    return read(ROOT / "params.yaml", ROOT / "experiments/ci.yaml") | {"name": None}
 
 
 @pytest.fixture(scope="module")

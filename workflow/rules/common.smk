@@ -25,8 +25,12 @@ except BadParams as error:
 
 # By {root}, the folder below which jobs lie: the experiment's plan, and the default's.
 PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}
-# What Snakemake knows of a job beside its manifest; the large files stay undeclared.
-SMALL_FILES = {"train": ["summary.json", "steps.jsonl"], "evaluate": ["evaluation.json"]}
+
+
+def small_files(stage):
+    """Return the names of the files that a job declares; the large ones stay undeclared."""
+    more = {"train": ["summary.json", "steps.jsonl"], "evaluate": ["evaluation.json"]}
+    return ["manifest.json", *more.get(stage, [])]
 
 
 def any_of(found):
@@ -35,7 +39,7 @@ def any_of(found):
 
 
 def models_of(command):
-    """The pattern of the models that a subcommand is for."""
+    """Return a pattern of the models that a subcommand is for."""
     made = {"pretrain": [True], "fetch": [False]}.get(command, [True, False])
     found = [(plan.params, name) for plan in PLANS.values() for name in plan.params.models]
     return any_of([name for params, name in found if specs.is_made(params, name) in made])
@@ -54,17 +58,17 @@ def of_job(place, value):
 
 
 def files(job):
-    """The files of a job that Snakemake knows."""
-    return [job.manifest, *(f"{job.folder}/{name}" for name in SMALL_FILES.get(job.stage, []))]
+    """Return the files that a job declares."""
+    return [f"{job.folder}/{name}" for name in small_files(job.stage)]
 
 
 def inputs(job):
-    """What a job depends on: other jobs' manifests, and files of the user's."""
+    """Return what a job depends on: other jobs' manifests, and files of the user's."""
     return [*(each.manifest for each in job.inputs), *specs.source_files(job.spec)]
 
 
 def slots(threads):
-    """How many of --cores a job takes that leases so many cores.
+    """Return how many of --cores a job takes that leases so many cores.
 
     --cores may be more than the machine has. A job takes its part of them, so that Snakemake starts
     no job that would only wait for a lease. SLURM counts for itself. To be called when a job is
@@ -76,7 +80,7 @@ def slots(threads):
 
 
 def needs(place=None):
-    """The resources of a rule whose jobs lie at this place; None computes little.
+    """Return the resources of a rule whose jobs lie at this place; None computes little.
 
     Without a total in the profile none of them limits anything. PyTorch starts its own processes:
     SLURM is to start no task for each GPU.
@@ -97,9 +101,9 @@ def needs(place=None):
 def start_warm_process():
     """Start the process that this workflow's jobs are forked from; it ends with this one.
 
-    Not for jobs elsewhere: SLURM accounts for what it has started itself. Nor for jobs on GPUs, which
-    take hours: a process that initialised CUDA, as an import may, cannot be forked. Nor for vLLM, which
-    starts threads of its own.
+    There is none for jobs elsewhere: SLURM accounts for what it has started itself. There is none
+    for jobs on GPUs: a process that initialised CUDA, as an import may, cannot be forked. There is
+    none for vLLM, which starts threads of its own.
     """
     os.environ.pop(warm.VARIABLE, None)
     compute = PARAMS.compute
@@ -118,8 +122,8 @@ def refuse_to_start_in_vain():
 
     Whether machines that SLURM chooses have what a job needs is SLURM's to say, or `preflight`'s.
     """
-    elsewhere = not workflow.local_exec
-    if PARAMS.compute.device == "cpu" and not elsewhere or os.environ.get("RAPID_PREFLIGHT") == "off":
+    here = workflow.local_exec
+    if PARAMS.compute.device == "cpu" and here or os.environ.get("RAPID_PREFLIGHT") == "off":
         return
-    if preflight.report(preflight.checks(PARAMS, machine=not elsewhere)):
+    if preflight.report(preflight.checks(PARAMS, machine=here)):
         raise WorkflowError("See MISSING above. With RAPID_PREFLIGHT=off jobs start all the same.")

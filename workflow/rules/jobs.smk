@@ -1,5 +1,5 @@
-# A rule for each subcommand of `rapid` that a job runs. What a job reads is in rapid/config/jobs.py;
-# its manifest carries the digests of its large files, and is what other rules depend on.
+# A rule for each subcommand of `rapid` that a job runs. rapid/config/jobs.py says what a job reads.
+# Its manifest carries the digests of its large files, and is what other rules depend on.
 #
 #   prepare    problems: train.jsonl, test.jsonl, pretrain.jsonl
 #   tokenizer  one for all embedded models
@@ -15,7 +15,7 @@
 RUN = "{benchmark}/{model}/{algorithm}/seed{seed}"
 LOG = "{benchmark}.{model}.{algorithm}.seed{seed}"
 
-# Subcommand: where its jobs lie, and how their logs are called.
+# Subcommand: where its jobs lie, and the names of their logs.
 PLACES = {
     "prepare": ("data/{benchmark}", "prepare/{benchmark}"),
     "tokenizer": ("models/tokenizer", "tokenizer"),
@@ -38,7 +38,7 @@ for command, (place, log_file) in PLACES.items():
         input:
             of_job(place, inputs),
         output:
-            [f"{{root}}{place}/{name}" for name in ("manifest.json", *SMALL_FILES.get(command, []))],
+            [f"{{root}}{place}/{name}" for name in small_files(command)],
         params:
             spec=of_job(place, lambda job: job.spec.model_dump_json()),
             command=of_job(place, lambda job: job.command),

@@ -1,4 +1,4 @@
-# What is missing on the machine that the largest jobs would run on: `snakemake --cores 1 preflight`.
+# Say what is missing on a machine for the largest jobs: `snakemake --cores 1 preflight`.
 
 SPECS = [job.spec for job in PLAN.jobs if job.stage != "report"]
 

@@ -12,7 +12,7 @@ FIGURES = [
 
 
 def study_figures(params):
-    """The names of a figure for each study, and of another for those that kept models on the way."""
+    """Return the names of a figure for each study, and of another for those with snapshots."""
     return [
         f"{study}{part}"
         for study, given in (params.studies.compared if params.studies else {}).items()
@@ -22,7 +22,7 @@ def study_figures(params):
 
 
 def printed(figures):
-    """What `python -m reports` writes."""
+    """Return the names of the files that `python -m reports` writes."""
     drawn = [f"figures/{name}.{kind}" for name in figures for kind in ("pdf", "png")]
     return ["manifest.json", "tables.tex", "tables.txt", "report.html", *drawn]
 
