@@ -60,6 +60,7 @@ lock:
 	./requirements/lock.sh
 
 clean:
-	rm -rf data models distilled runs evaluations logs benchmarks reports/tables.tex reports/tables.txt reports/appendix.* \
-		reports/report.html reports/figures \
-		reports/manifest.json reports/experiment reports/studies
+	rm -rf data models distilled runs evaluations logs benchmarks experiments/*/
+	rm -rf reports/tables.tex reports/tables.txt reports/appendix.tex reports/appendix.txt
+	rm -rf reports/report.html reports/manifest.json reports/figures
+	rm -rf reports/experiment reports/studies

@@ -1,7 +1,7 @@
 """From params.yaml to the paper's tables.
 
     snakemake --cores 4 reports/tables.tex                            the embedded default
-    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  with an overlay
+    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  an experiment: experiments/ci/
     snakemake --cores 4 evaluations/math/tiny-qwen2/pg/seed1/evaluation.json one run
 """
 
@@ -10,11 +10,7 @@ configfile: "params.yaml"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/prepare.smk"
-include: "workflow/rules/models.smk"
-include: "workflow/rules/distill.smk"
-include: "workflow/rules/train.smk"
-include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/jobs.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/preflight.smk"
 
@@ -27,7 +23,7 @@ onstart:
 rule all:
     default_target: True
     input:
-        "reports/tables.tex",
+        f"{PLAN.job('reports').folder}/tables.tex",
 
 
 # all_data, all_models, all_distill, all_train, all_evaluate, all_report: the stages of dvc.yaml.
@@ -37,4 +33,4 @@ for stage in jobs.STAGES:
         name:
             f"all_{stage}"
         input:
-            [job.manifest for job in JOBS if job.stage == stage],
+            [job.manifest for job in PLAN.jobs if job.stage == stage],

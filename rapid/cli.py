@@ -57,21 +57,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"rapid {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
-    def stage(name: str, run: Callable, help: str, **paths: str) -> None:
+    def stage(name: str, run: Callable, help: str, several: str = "", **paths: str) -> None:
         command = commands.add_parser(name, help=help, description=help)
         command.add_argument("--spec", required=True, help="JSON, or a file that holds it")
         for option, meaning in paths.items():
-            command.add_argument(f"--{option}", required=True, type=Path, help=meaning)
+            count = "+" if option == several else None
+            command.add_argument(f"--{option}", required=True, type=Path, nargs=count, help=meaning)
         command.set_defaults(run=run)
 
     stage("prepare", _prepare, "make or load a benchmark's problems", out="folder to write")
     stage(
-        "tokenizer", _tokenizer, "train the tokenizer of the embedded models",
-        data="folder of the prepared benchmarks", out="folder to write",
+        "tokenizer", _tokenizer, "train the tokenizer of the embedded models", several="data",
+        data="folders of the prepared benchmarks, or the one above them", out="folder to write",
     )  # fmt: skip
     stage(
-        "pretrain", _pretrain, "make an embedded base model",
-        data="folder of the prepared benchmarks", tokenizer="folder", out="folder to write",
+        "pretrain", _pretrain, "make an embedded base model", several="data",
+        data="folders of the prepared benchmarks, or the one above them", tokenizer="folder",
+        out="folder to write",
     )  # fmt: skip
     stage("fetch", _fetch, "have a published model as a local folder", out="folder to write")
     stage(

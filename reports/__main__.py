@@ -10,6 +10,7 @@ import yaml
 
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import write_manifest
+from rapid.config.jobs import plan
 from rapid.config.params import BadParams, Params, load, read
 from rapid.config.specs import Run, evaluated, report_spec, runs, studied
 from rapid.stages.evaluate import CURVE
@@ -49,9 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
         if written:
             beside = options.output or options.html
             folder = beside.parent if beside else options.figures
-            write_manifest(
-                folder, "report", report_spec(params), _inputs(trained, options), written
-            )
+            inputs = _inputs(params, trained, options)
+            write_manifest(folder, "report", report_spec(params), inputs, written)
     except (OSError, BadRun) as error:
         return _fail(error, BAD_RUN)
     if options.text:
@@ -105,13 +105,14 @@ def _drawn(
     return paths
 
 
-def _inputs(trained: list[Run], options: argparse.Namespace) -> list[Path]:
+def _inputs(params: Params, trained: list[Run], options: argparse.Namespace) -> list[Path]:
     """The runs' files that a report may be from."""
+    root, place = options.root, plan(params, options.root).folder
     own = ("summary.json", "steps.jsonl", *([] if options.studies else [TOKEN_WEIGHTS]))
     of_evaluations = ("evaluation.json", *([CURVE] if options.studies else []))
     return [
-        *(options.root / run.folder / name for run in trained for name in own),
-        *(options.root / run.evaluation / n for run in evaluated(trained) for n in of_evaluations),
+        *(root / place(run.folder) / name for run in trained for name in own),
+        *(root / place(run.evaluation) / n for run in evaluated(trained) for n in of_evaluations),
     ]
 
 

@@ -6,6 +6,7 @@ says why, so that a table can say it too.
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from rapid.artifacts.evaluations import Evaluation
 from rapid.artifacts.files import Record
 from rapid.artifacts.manifests import MANIFEST
 from rapid.artifacts.runs import RunSummary
+from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import BASE, Run, evaluated, evaluations
 from rapid.grading.policy import Grading
@@ -60,7 +62,8 @@ def collect(
     """
     ks = sorted({k for benchmark in params.benchmarks.values() for k in benchmark.pass_at})
     wanted = evaluations(params) if trained is None else evaluated(trained)
-    return pd.DataFrame([_row(run, Path(root), ks) for run in wanted])
+    place = plan(params, root).folder
+    return pd.DataFrame([_row(run, Path(root), ks, place) for run in wanted])
 
 
 def of_evaluation(metric: str) -> bool:
@@ -75,19 +78,20 @@ def why_missing(row: pd.Series, metric: str) -> str:
     return no_file or f"{file} has no finite {metric}"
 
 
-def _row(run: Run, root: Path, ks: list[int]) -> dict:
-    evaluated, trained = f"{run.evaluation}/evaluation.json", f"{run.folder}/summary.json"
+def _row(run: Run, root: Path, ks: list[int], place: Callable[[str], str]) -> dict:
+    trains = run.algorithm != BASE
+    evaluation_folder = place(run.evaluation)
+    folder = place(run.folder) if trains else run.folder  # a model before training has no run
+    evaluated, trained = f"{evaluation_folder}/evaluation.json", f"{folder}/summary.json"
     evaluation = _read(root / evaluated, Evaluation, run)
-    summary = None
-    if run.algorithm != BASE:
-        summary = _read(root / trained, RunSummary, run)
+    summary = _read(root / trained, RunSummary, run) if trains else None
     _check(root / evaluated, evaluation)
     return {
         **run.model_dump(),
         "H": _batches(run.algorithm),
         "evaluation_path": evaluated,
         "summary_path": trained,
-        "unwalled": _unwalled(root / run.evaluation) | _unwalled(root / run.folder),
+        "unwalled": _unwalled(root / evaluation_folder) | _unwalled(root / folder),
         **_evaluation_columns(evaluation, ks),
         **_summary_columns(summary),
     }

@@ -18,6 +18,7 @@ from dvclive import Live
 from rapid.artifacts.files import read_jsonl, write_json
 from rapid.artifacts.manifests import write_manifest
 from rapid.artifacts.runs import StepRecord
+from rapid.config.jobs import plan
 from rapid.config.params import Params, load
 from rapid.config.specs import compared, report_spec
 from reports.collect import BadRun, collect
@@ -46,12 +47,13 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
     Raises:
         BadRun: a run's file is damaged.
     """
-    runs = compared(params)
+    runs, place = compared(params), plan(params, root).folder
+    folders = [root / place(run.folder) for run in runs]
     write_json(folder / "metrics.json", metrics(params, root))
-    steps = [read_steps(root / run.folder / "steps.jsonl") for run in runs]
+    steps = [read_steps(one / "steps.jsonl") for one in folders]
     draw(curves(steps), folder / "live")
-    inputs = [root / run.folder / name for run in runs for name in ("summary.json", "steps.jsonl")]
-    inputs += [root / run.evaluation / "evaluation.json" for run in runs]
+    inputs = [one / name for one in folders for name in ("summary.json", "steps.jsonl")]
+    inputs += [root / place(run.evaluation) / "evaluation.json" for run in runs]
     outputs = [folder / "metrics.json", folder / "live"]
     write_manifest(folder, "experiment", report_spec(params), inputs, outputs)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import evaluations, runs
 from reports.collect import BadRun
@@ -42,7 +43,8 @@ def read(params: Params, root: Path) -> list[Manifest]:
     folders = [f"distilled/{name}" for name in params.benchmarks]
     folders += [run.folder for run in runs(params)]
     folders += [run.evaluation for run in evaluations(params)]
-    found = (_read(root, f"{folder}/manifest.json") for folder in folders)
+    place = plan(params, root).folder
+    found = (_read(root, f"{place(folder)}/manifest.json") for folder in folders)
     return [manifest for manifest in found if manifest is not None]
 
 

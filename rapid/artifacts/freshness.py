@@ -10,7 +10,6 @@ unchanged), and every file that it wrote is there. `reconcile` makes the times s
 import json
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,23 +19,34 @@ from pathlib import Path
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import sha256_file, write_json
+from rapid.artifacts.manifests import MANIFEST
 
 FOLDERS = ("data", "models", "distilled", "runs", "evaluations")  # each the output of a DVC stage
-NOTE = "logs/missing.txt"  # an input of the report (workflow/rules/report.smk)
+STEP = 1e-3  # seconds between what was read and what was made of it
 UNNAMED = "code that its manifest does not name"
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One job: its stage, the folder of its manifest, and what decides its result."""
+    """One job.
+
+    Args:
+        stage: of the pipeline; one of `rapid.config.jobs.STAGES`.
+        folder: where it writes its files, its manifest among them.
+        spec: what decides its result.
+        command: what does it: a subcommand of `rapid`, with the options for what it reads.
+        inputs: the jobs whose files it reads.
+    """
 
     stage: str
     folder: str
     spec: Spec
+    command: str = ""
+    inputs: tuple["Job", ...] = ()
 
     @property
     def manifest(self) -> str:
-        return f"{self.folder}/manifest.json"
+        return f"{self.folder}/{MANIFEST}"
 
 
 @dataclass
@@ -198,17 +208,19 @@ def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[lis
 def reconcile(found: Findings) -> None:
     """Make the times of files say what was found, for Snakemake.
 
-    The manifests of stale jobs are deleted, so that the jobs are planned. The files of the others get
-    times in the order of the jobs.
+    The manifests of stale jobs are deleted, so that the jobs are planned. Where files of the others
+    are older than what they were made from, they become a little younger. What is in order is left
+    as it is: other experiments may have read it.
     """
     for folder in FOLDERS:  # DVC wants it to be there, also where nobody needs a job of that stage
         Path(folder).mkdir(exist_ok=True)
     for job in found.stale:
         Path(job.manifest).unlink()
-    moment = time.time() - len(found.current) - 60
-    Path(NOTE).parent.mkdir(exist_ok=True)
-    Path(NOTE).touch()
-    os.utime(NOTE, (moment, moment))
-    for number, job in enumerate(found.current):
-        for path in (*_read(job)["outputs"], job.manifest):
-            os.utime(path, (moment + number, moment + number))
+    for job in found.current:
+        manifest = _read(job)
+        written = [*manifest["outputs"], job.manifest]
+        read = [*manifest["inputs"], *(each.manifest for each in job.inputs)]
+        latest = max((os.path.getmtime(path) for path in read if os.path.exists(path)), default=0)
+        if latest >= min(map(os.path.getmtime, written)):
+            for path in written:
+                os.utime(path, (latest + STEP, latest + STEP))

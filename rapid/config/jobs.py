@@ -1,34 +1,172 @@
-"""The jobs of the pipeline, in an order in which each comes after those whose files it reads.
+"""The jobs of the pipeline: what each reads, what decides its result, and where it lies.
 
-A job leaves a manifest.json in its folder (`rapid.artifacts.manifests`), which says what it was made from. That
-is what `rapid.artifacts.freshness` checks against the job's spec and the files that are there.
+A job lies in a folder and leaves a manifest.json there (`rapid.artifacts.manifests`), which
+`rapid.artifacts.freshness` checks against the job's spec and the files that are there.
+
+1. The default, params.yaml in the working folder, has its jobs in data/, models/, distilled/,
+   runs/, evaluations/ and reports/. So have changed parameters without a name.
+2. Named parameters have theirs in folders of the same names below experiments/NAME/.
+3. A job of named parameters that is also one of the default's is shared: it lies in the default's
+   folder. It is the same job if its spec is equal and all jobs whose files it reads are shared.
 """
+
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
 
 from rapid.algorithms.names import imitates
 from rapid.artifacts.freshness import Job
 from rapid.config import specs
-from rapid.config.params import Params
+from rapid.config.params import Params, load, read
 
+DEFAULT = "params.yaml"
 STAGES = ("data", "models", "distill", "train", "evaluate", "report")  # as in dvc.yaml
+REPORTS = ("reports", "reports/experiment")
+STUDIES = "reports/studies"  # made only where somebody asks for it
+TOKENIZER = "models/tokenizer"
+
+
+class Plan:
+    """The jobs of parameters. They are named by their folders in the default's layout.
+
+    Args:
+        default: the plan with which jobs are shared.
+        root: where jobs lie that are not shared: "", or experiments/NAME/.
+    """
+
+    def __init__(self, params: Params, default: "Plan | None" = None, root: str = ""):
+        self.params, self.default, self.root = params, default, root
+        self._jobs: dict[str, Job] = {}
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Every job that the reports need, and the reports; each after those that it reads."""
+        return [self.job(name) for name in self._needed]
+
+    def job(self, name: str) -> Job:
+        """Return a job, be it planned or not."""
+        if name not in self._jobs:
+            job = self._describe(name)
+            folder = name if self._is_shared(job) else f"{self.root}{name}"
+            self._jobs[name] = replace(job, folder=folder)
+        return self._jobs[name]
+
+    def folder(self, name: str) -> str:
+        """Return where a job lies."""
+        return self.job(name).folder if self.default else f"{self.root}{name}"
+
+    def _is_shared(self, job: Job) -> bool:
+        if self.default is None or job.folder not in self.default._planned:
+            return False
+        theirs = self.default.job(job.folder)
+        read, same = ([each.folder for each in one.inputs] for one in (job, theirs))
+        return job.spec == theirs.spec and read == same
+
+    @cached_property
+    def _needed(self) -> list[str]:
+        params, runs = self.params, specs.runs(self.params)
+        models = [f"models/{name}" for name in specs.needed(params)]
+        is_made = any(specs.is_made(params, name) for name in specs.needed(params))
+        return [
+            *(f"data/{name}" for name in params.benchmarks),
+            *([TOKENIZER, *models] if is_made else models),
+            *dict.fromkeys(f"distilled/{run.benchmark}" for run in runs if imitates(run.algorithm)),
+            *_trained_and_evaluated(runs),
+            *REPORTS,
+        ]
+
+    @cached_property
+    def _planned(self) -> set[str]:
+        """What the reports need, and what the studies need."""
+        studied = _trained_and_evaluated(specs.studied(self.params))
+        return {*self._needed, *studied, STUDIES}
+
+    def _describe(self, name: str) -> Job:
+        """Return a job as if it lay in the default's folder."""
+        params = self.params
+        room, *parts = name.split("/")
+        match room:
+            case "data":
+                return Job("data", name, specs.prepare_spec(params, *parts), "prepare")
+            case "models":
+                return self._model(name)
+            case "distilled":
+                inputs = model, data = self._jobs_of(f"models/{params.teacher}", f"data/{parts[0]}")
+                command = f"distill --model {model.folder} --data {data.folder}/train.jsonl"
+                return Job("distill", name, specs.distill_spec(params, *parts), command, inputs)
+            case "runs":
+                return self._run(specs.Run.of_path(*parts))
+            case "evaluations":
+                return self._evaluation(specs.Run.of_path(*parts))
+        return Job(
+            "report", name, specs.report_spec(params), inputs=self._jobs_of(*self._reported(name))
+        )
+
+    def _jobs_of(self, *names: str) -> tuple[Job, ...]:
+        return tuple(map(self.job, names))
+
+    def _model(self, name: str) -> Job:
+        if name == TOKENIZER:
+            spec, command = specs.tokenizer_spec(self.params), "tokenizer"
+            benchmarks = spec.benchmarks
+        else:
+            spec = specs.model_spec(self.params, name.removeprefix("models/"))
+            if isinstance(spec, specs.FetchSpec):
+                return Job("models", name, spec, "fetch")
+            command = f"pretrain --tokenizer {self.job(TOKENIZER).folder}"
+            benchmarks = spec.params.benchmarks
+        data = self._jobs_of(*(f"data/{each}" for each in benchmarks))
+        command = " ".join([command, "--data", *(each.folder for each in data)])
+        more = () if name == TOKENIZER else (self.job(TOKENIZER),)
+        return Job("models", name, spec, command, (*data, *more))
+
+    def _run(self, run: specs.Run) -> Job:
+        room, file = ("distilled", "samples") if imitates(run.algorithm) else ("data", "train")
+        inputs = model, data = self._jobs_of(f"models/{run.model}", f"{room}/{run.benchmark}")
+        command = f"train --model {model.folder} --data {data.folder}/{file}.jsonl"
+        return Job("train", run.folder, specs.train_spec(self.params, run), command, inputs)
+
+    def _evaluation(self, run: specs.Run) -> Job:
+        is_base = run.algorithm == specs.BASE
+        trained = f"models/{run.model}" if is_base else run.folder
+        inputs = model, data = self._jobs_of(trained, f"data/{run.benchmark}")
+        path = model.folder if is_base else f"{model.folder}/model"
+        command = f"evaluate --model {path} --data {data.folder}/test.jsonl"
+        return Job(
+            "evaluate", run.evaluation, specs.evaluate_spec(self.params, run), command, inputs
+        )
+
+    def _reported(self, name: str) -> list[str]:
+        """The jobs whose results are in a report."""
+        if name == STUDIES:
+            return _trained_and_evaluated(specs.studied(self.params))
+        if name == "reports/experiment":
+            return _trained_and_evaluated(specs.compared(self.params))
+        rooms = ("distilled", "runs", "evaluations")
+        return [each for each in self._needed if each.split("/")[0] in rooms]
+
+
+def _trained_and_evaluated(runs: list[specs.Run]) -> list[str]:
+    evaluated = specs.evaluated(runs)
+    return [*(run.folder for run in runs), *(run.evaluation for run in evaluated)]
+
+
+def plan(params: Params, root: Path | str = ".") -> Plan:
+    """Return the plan of parameters.
+
+    Args:
+        root: the folder below which jobs lie, and the default's params.yaml.
+
+    Raises:
+        BadParams: the default's params.yaml has a wrong value.
+    """
+    if not params.name:
+        return Plan(params)
+    file = Path(root) / DEFAULT
+    default = Plan(load(read(file))) if file.is_file() else None
+    return Plan(params, default, f"experiments/{params.name}/")
 
 
 def jobs(params: Params) -> list[Job]:
-    """Every job that the report needs."""
-    runs = specs.runs(params)
-    evaluations = specs.evaluated(runs)
-    imitated = {run.benchmark: None for run in runs if imitates(run.algorithm)}
-    models = specs.needed(params)
-    found = [
-        ("data", f"data/{name}", specs.prepare_spec(params, name)) for name in params.benchmarks
-    ]
-    if any(specs.is_made(params, name) for name in models):
-        found += [("models", "models/tokenizer", specs.tokenizer_spec(params))]
-    found += [("models", f"models/{name}", specs.model_spec(params, name)) for name in models]
-    found += [
-        ("distill", f"distilled/{name}", specs.distill_spec(params, name)) for name in imitated
-    ]
-    found += [("train", run.folder, specs.train_spec(params, run)) for run in runs]
-    found += [("evaluate", run.evaluation, specs.evaluate_spec(params, run)) for run in evaluations]
-    report = specs.report_spec(params)
-    found += [("report", folder, report) for folder in ("reports", "reports/experiment")]
-    return [Job(*each) for each in found]
+    """Return every job that the reports need, and the reports; each after those that it reads."""
+    return plan(params).jobs

@@ -42,6 +42,7 @@ class BadParams(BadInput):
 class General(Section):
     """What params.yaml has before the algorithms' sections."""
 
+    name: ModelName | None = Field(None, description="of an experiment: experiments/NAME/ has it")
     data_seed: Seed = Field(description="makes problems, splits and base models")
     compute: Compute
     benchmarks: dict[BenchmarkName, BenchmarkParams] = Field(min_length=1)
@@ -70,6 +71,16 @@ class Params(General):
             if isinstance(values, dict) and isinstance(values.get(key), dict)
         }
         return {**values, **kept} if kept else values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _same_seeds(cls, values: Any) -> Any:
+        """Studies without seeds have those of the main table."""
+        try:
+            seeds = values["tables"]["main"]["seeds"]
+            return {**values, "studies": {"seeds": seeds, **values["studies"]}}
+        except (KeyError, TypeError):  # no studies, or something that will be refused
+            return values
 
     @model_validator(mode="after")
     def _names_exist(self):

@@ -195,5 +195,5 @@ class Study(Section):
 class Studies(Section):
     """Further targets, of the main table's model."""
 
-    seeds: list[Seed] = Field(min_length=1)
+    seeds: list[Seed] = Field(min_length=1, description="where left out: the main table's")
     compared: dict[str, Study]

@@ -5,6 +5,7 @@ that it reaches and no others; the job writes the spec into its manifest. A spec
 of the code that decides the result (`rapid.artifacts.code`), with the same effect.
 """
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator
@@ -41,18 +42,24 @@ class Run(Section):
     algorithm: str
     seed: Seed
 
+    @classmethod
+    def of_path(cls, benchmark: str, model: str, algorithm: str, seed: str) -> "Run":
+        """Return the run that the parts of a path name."""
+        number = int(seed.removeprefix("seed"))
+        return cls(benchmark=benchmark, model=model, algorithm=algorithm, seed=number)
+
     @property
     def path(self) -> str:
         return f"{self.benchmark}/{self.model}/{self.algorithm}/seed{self.seed}"
 
     @property
     def folder(self) -> str:
-        """Of training."""
+        """The folder of training, in the default's layout (`rapid.config.jobs`)."""
         return f"runs/{self.path}"
 
     @property
     def evaluation(self) -> str:
-        """The folder of the evaluation."""
+        """The folder of the evaluation, in the default's layout."""
         return f"evaluations/{self.path}"
 
 
@@ -264,10 +271,15 @@ def is_made(params: Params, model: ModelName) -> bool:
     return isinstance(params.models[model], ModelParams)
 
 
-def source_files(params: Params, benchmark: str) -> list[str]:
-    """The files on this machine that a benchmark's problems are read from."""
-    source = params.benchmarks[benchmark].source
-    return [] if source in ("embedded", "hub") else [source]
+def source_files(spec: Section) -> list[str]:
+    """Return the user's files that a job reads."""
+    if isinstance(spec, PrepareSpec) and spec.source not in ("embedded", "hub"):
+        return [spec.source]
+    if isinstance(spec, FetchSpec):
+        path = Path(spec.params.source)
+        found = path / "config.json" if path.is_dir() else path
+        return [str(found)] if found.is_file() else []
+    return []
 
 
 def tokenizer_spec(params: Params) -> TokenizerSpec:

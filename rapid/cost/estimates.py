@@ -1,6 +1,6 @@
 """The cost of every job of the pipeline, and of all together."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
@@ -132,10 +132,10 @@ def _saved(shape: Shape, precision: str) -> float:
 
 def longest_chain(found: list[Estimate]) -> float:
     """Return the seconds until the last job ends, if nothing ever waits for a GPU or a core."""
-    ends: dict[str, float] = {}
+    ends: dict[Job, float] = {}
     for one in found:
-        before = max((ends.get(name, 0.0) for name in _needs(one.job, ends)), default=0.0)
-        ends[one.job.folder] = before + one.seconds.total
+        before = max((ends.get(job, 0.0) for job in one.job.inputs), default=0.0)
+        ends[one.job] = before + one.seconds.total
     return max(ends.values(), default=0.0)
 
 
@@ -145,23 +145,6 @@ def wall_clock(found: list[Estimate], capacity: int) -> float:
     It is a bound from below: it packs jobs perfectly.
     """
     return max(sum(one.unit_seconds for one in found) / capacity, longest_chain(found))
-
-
-def _needs(job: Job, earlier: Iterable[str]) -> list[str]:
-    """Return the folders of the earlier jobs whose files a job reads."""
-    spec, (benchmark, model) = job.spec, subject(job.spec)
-    match spec:
-        case PretrainSpec():
-            return ["models/tokenizer", *(f"data/{name}" for name in spec.params.benchmarks)]
-        case DistillSpec():
-            return [f"models/{model}", f"data/{benchmark}"]
-        case TrainSpec():
-            return [f"models/{model}", f"{'data' if spec.training else 'distilled'}/{benchmark}"]
-        case EvaluateSpec():
-            return [spec.run.folder, f"models/{model}", f"data/{benchmark}"]
-        case PrepareSpec() | FetchSpec():
-            return []
-    return [name for name in earlier if job.stage == "report" or name.startswith("data/")]
 
 
 def warnings(plan: Plan, found: list[Estimate], capacity: int) -> list[str]:

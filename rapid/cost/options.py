@@ -17,8 +17,8 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
     add, share = command.add_argument, _number(0, 1, above=True)
     rates = command.add_mutually_exclusive_group()
     rates.add_argument(
-        "--calibrate", type=Path, default=Path("runs"), metavar="RUNS",
-        help="take rates from the runs in this folder (default: runs)",
+        "--calibrate", type=Path, metavar="RUNS",
+        help="take rates from the runs in this folder (default: the experiment's, or runs)",
     )  # fmt: skip
     rates.add_argument(
         "--gpu", help="take rates from the published ones of a GPU, as a6000 or h100"

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from rapid.algorithms.names import parse
 from rapid.artifacts.files import BadInput, read_jsonl
 from rapid.artifacts.runs import RunSummary, StepRecord
+from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import Run, TrainSpec, train_spec
 from rapid.cost.expected import Expected
@@ -63,14 +64,18 @@ class Observed:
         return train_work(self.spec, self.summary.optimizer_steps, expected, self.summary.run)
 
 
-def read_runs(folder: Path, params: Params) -> list[Observed]:
+def read_runs(folder: Path | None, params: Params) -> list[Observed]:
     """Return all runs with a runtime below a folder, of models and benchmarks in params.yaml.
+
+    The folder is by default that of the experiment's runs if it is there, else the default's.
 
     What a run was told is in its manifest; keys that an older manifest lacks are as in params.yaml.
 
     Raises:
         BadInput: there is none, or they were made on more than one machine.
     """
+    own = Path(plan(params).root) / "runs"
+    folder = folder or (own if own.is_dir() else Path("runs"))
     found = []
     for path in sorted(folder.rglob("summary.json")):
         try:

@@ -15,6 +15,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.config.jobs import jobs
 from rapid.config.params import Params
 from rapid.config.sections import PublishedModel
+from rapid.config.specs import needed
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.policy import Grading
@@ -52,9 +53,8 @@ def checks(params: Params, machine: bool = True) -> Iterator[Check]:
         yield from _machine(params)
     yield _packages(params)
     sizes: dict[str, int] = {}
-    used = {job.folder for job in jobs(params)}
-    for name, model in params.models.items():
-        if isinstance(model, PublishedModel) and f"models/{name}" in used:
+    for name in needed(params):
+        if isinstance(model := params.models[name], PublishedModel):
             check, sizes[name] = _model(name, model)
             yield check
     for name, benchmark in params.benchmarks.items():

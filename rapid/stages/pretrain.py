@@ -28,16 +28,16 @@ WARMUP = 50  # steps in which the learning rate rises
 IGNORED = -100  # a label without loss
 
 
-def make_tokenizer(spec: TokenizerSpec, data: Path, folder: Path) -> None:
+def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
     """Train the tokenizer on the pretraining problems and write it, with a manifest, into `folder`.
 
     Args:
-        data: folder of the prepared benchmarks.
+        data: the folders of the prepared benchmarks, or the one folder that has them.
     """
     from tokenizers.pre_tokenizers import ByteLevel
     from transformers import Qwen2Tokenizer
 
-    files = {name: data / name / "pretrain.jsonl" for name in spec.benchmarks}
+    files = lessons(data, spec.benchmarks)
     texts = [
         text
         for file in files.values()
@@ -66,11 +66,17 @@ def make_tokenizer(spec: TokenizerSpec, data: Path, folder: Path) -> None:
     )
 
 
-def pretrain(spec: PretrainSpec, data: Path, tokenizer: Path, folder: Path) -> None:
+def lessons(data: list[Path], benchmarks: list[str]) -> dict[str, Path]:
+    """Return each benchmark's pretrain.jsonl, from the benchmarks' folders or the one above them."""
+    folders = {folder.name: folder for folder in data}
+    return {name: folders.get(name, data[0] / name) / "pretrain.jsonl" for name in benchmarks}
+
+
+def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path) -> None:
     """Train a model and write it, with its tokenizer and a manifest, into `folder`.
 
     Args:
-        data: folder of the prepared benchmarks.
+        data: the folders of the prepared benchmarks, or the one folder that has them.
         tokenizer: folder of the tokenizer.
     """
     began = time.perf_counter()
@@ -79,7 +85,7 @@ def pretrain(spec: PretrainSpec, data: Path, tokenizer: Path, folder: Path) -> N
 
     torch.set_num_threads(spec.threads)
     torch.manual_seed(spec.data_seed)
-    files = {name: data / name / "pretrain.jsonl" for name in spec.params.benchmarks}
+    files = lessons(data, spec.params.benchmarks)
     encode = AutoTokenizer.from_pretrained(tokenizer)
     model = build_model(spec.params, encode)
     # What transformers makes of a tokenizer depends on the model beside it: take what users will

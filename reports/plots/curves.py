@@ -7,6 +7,7 @@ import numpy as np
 from rapid.algorithms.names import imitates
 from rapid.artifacts.files import BadRow, read_jsonl
 from rapid.artifacts.runs import StepRecord
+from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import Run
 from reports import notes
@@ -31,8 +32,11 @@ def figures(params: Params, root: Path) -> list[Figure]:
         }
         for benchmark in params.benchmarks
     }
+    place = plan(params, root).folder
     steps = {
-        benchmark: {name: [_steps(root, run) for run in of] for name, of in by_name.items()}
+        benchmark: {
+            name: [_steps(root / place(run.folder)) for run in of] for name, of in by_name.items()
+        }
         for benchmark, by_name in runs.items()
     }
     missing = [
@@ -44,7 +48,7 @@ def figures(params: Params, root: Path) -> list[Figure]:
         if not found
     ]
     sources = [
-        f"{run.folder}/steps.jsonl"
+        f"{place(run.folder)}/steps.jsonl"
         for benchmark, by_name in runs.items()
         for name, of in by_name.items()
         for run, found in zip(of, steps[benchmark][name], strict=True)
@@ -71,8 +75,8 @@ def figures(params: Params, root: Path) -> list[Figure]:
     ]
 
 
-def _steps(root: Path, run: Run) -> list[StepRecord]:
-    path = root / run.folder / "steps.jsonl"
+def _steps(folder: Path) -> list[StepRecord]:
+    path = folder / "steps.jsonl"
     if not path.is_file():
         return []
     try:

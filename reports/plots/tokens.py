@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from rapid.algorithms.names import parse
 from rapid.artifacts.runs import TokenWeights
+from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import runs
 from reports import notes
@@ -52,7 +53,8 @@ def figure(params: Params, root: Path) -> Figure:
 def find(params: Params, root: Path) -> str | None:
     """The first run that wrote one, largest H first: where weights differ most from 1."""
     by_h = sorted(runs(params), key=lambda run: -parse(run.algorithm).H)
-    paths = (f"{run.folder}/{FILE}" for run in by_h)
+    place = plan(params, root).folder
+    paths = (f"{place(run.folder)}/{FILE}" for run in by_h)
     return next((path for path in paths if (root / path).is_file()), None)
 
 

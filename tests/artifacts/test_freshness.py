@@ -9,6 +9,7 @@ from pydantic import Field
 
 from rapid.artifacts.freshness import (
     Findings,
+    Job,
     accept,
     differences,
     examine,
@@ -16,8 +17,6 @@ from rapid.artifacts.freshness import (
     say_changed_code,
 )
 from rapid.artifacts.manifests import write_manifest
-from rapid.config.jobs import STAGES, Job, jobs
-from rapid.config.params import load
 from rapid.config.specs import TokenizerSpec
 
 
@@ -37,7 +36,9 @@ def line(tmp_path, monkeypatch) -> list[Job]:
     """Three jobs, each of which reads what the one before it wrote; the first a file of the user's."""
     monkeypatch.chdir(tmp_path)
     Path("source").write_text("source")
-    made = [Job("data", "a", spec()), Job("models", "b", spec()), Job("train", "c/d", spec())]
+    data = Job("data", "a", spec())
+    model = Job("models", "b", spec(), inputs=(data,))
+    made = [data, model, Job("train", "c/d", spec(), inputs=(model,))]
     for job, read in zip(made, ("source", "a/out", "b/out"), strict=True):
         make(job, read)
     return made
@@ -124,6 +125,15 @@ def test_reconciled_times_follow_the_order_of_the_jobs(line):
     reconcile(examine(line))
     times = [os.path.getmtime(f"{folder}/manifest.json") for folder in ("a", "b", "c/d")]
     assert times == sorted(times) and len(set(times)) == 3
+
+
+def test_reconciling_leaves_what_is_in_order(line):
+    for number, folder in enumerate(("a", "b", "c/d")):
+        for path in (f"{folder}/out", f"{folder}/manifest.json"):
+            os.utime(path, (2e9 + number, 2e9 + number))
+    before = {path: os.stat(path).st_mtime_ns for path in ("a/out", "b/out", "c/d/out")}
+    reconcile(examine(line))
+    assert before == {path: os.stat(path).st_mtime_ns for path in before}
 
 
 def test_reconciling_deletes_the_manifests_of_stale_jobs_and_nothing_else(line):
@@ -277,26 +287,3 @@ def rewrite(path: str, change) -> None:
 )
 def test_differences(one, other, expected):
     assert differences(one, other) == expected
-
-
-class TestJobs:
-    def test_each_stage_has_jobs_and_no_folder_has_two(self, values):
-        made = jobs(load(values))
-        assert {job.stage for job in made} == set(STAGES)
-        assert len({job.folder for job in made}) == len(made)
-
-    def test_jobs_are_in_the_order_of_the_stages(self, values):
-        order = [STAGES.index(job.stage) for job in jobs(load(values))]
-        assert order == sorted(order)
-
-    def test_without_sft_there_is_no_teacher(self, values):
-        values["tables"]["main"]["algorithms"] = ["pg"]
-        values["tables"]["families"]["algorithms"] = ["pg"]
-        folders = [job.folder for job in jobs(load(values))]
-        assert "models/teacher" not in folders
-        assert not any(folder.startswith("distilled") for folder in folders)
-
-    def test_a_spec_is_what_a_manifest_holds(self, values):
-        for job in jobs(load(values)):
-            written = job.spec.model_dump(mode="json")
-            assert differences(json.loads(json.dumps(written)), written) == []

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rapid.artifacts.files import read_jsonl, sha256_file
 from rapid.artifacts.runs import StepRecord
@@ -17,8 +18,14 @@ from rapid.config import specs
 from rapid.config.params import load, read
 from tests.conftest import ROOT
 
-OVERLAY = "experiments/ci.yaml"
 WEIGHTS = "model.safetensors"
+TABLES = "reports/tables.tex"
+ETA = {"name": "eta", "rapid": {"eta": 3.0}}  # an experiment
+
+
+def values() -> dict:
+    """The sizes of experiments/ci.yaml, as a default's."""
+    return read(ROOT / "params.yaml", ROOT / "experiments/ci.yaml") | {"name": None}
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +33,9 @@ def checkout(tmp_path_factory) -> Path:
     """A copy of the tracked files, in which the DAG has been run once."""
     folder = tmp_path_factory.mktemp("checkout")
     copy_checkout(folder)
-    result = snakemake(folder, "reports/tables.tex")
-    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-8000:]
+    (folder / "params.yaml").write_text(yaml.safe_dump(values(), sort_keys=False))
+    (folder / "experiments/eta.yaml").write_text(yaml.safe_dump(ETA))
+    succeed(snakemake(folder, TABLES))
     return folder
 
 
@@ -43,34 +51,41 @@ def copy_checkout(folder: Path) -> None:
             shutil.copy(ROOT / name, folder / name)
 
 
-def snakemake(folder: Path, *arguments: str, cores: int = 4) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def snakemake(
+    folder: Path, *targets: str, overlays: tuple[str, ...] = (), options: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess:
+    """Run Snakemake as from an environment that is not activated."""
+    programs = os.environ["PATH"].split(os.pathsep)
+    others = [path for path in programs if path != str(Path(sys.executable).parent)]
+    environment = {**os.environ, "PATH": os.pathsep.join(others), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("PYTHONPATH", None)
+    files = [f"experiments/{name}.yaml" for name in overlays]
     command = [
-        sys.executable, "-m", "snakemake", "--cores", str(cores), "--nocolor",
-        "--configfile", "params.yaml", OVERLAY, "--", *arguments,
+        sys.executable, "-m", "snakemake", "--cores", "4", "--nocolor", *options,
+        "--configfile", "params.yaml", *files, "--", *targets,
     ]  # fmt: skip
-    if "-n" in arguments:
-        command = [part for part in command if part != "-n"]
-        command.insert(3, "-n")
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, env=environment, check=False
     )
 
 
-def planned(folder: Path) -> list[str]:
+def succeed(result: subprocess.CompletedProcess) -> str:
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-8000:]
+    return result.stdout + result.stderr
+
+
+def planned(folder: Path, *targets: str, overlays: tuple[str, ...] = ()) -> list[str]:
     """The rules that a dry run would run, a name for each job."""
-    lines = dry_run(folder).splitlines()
+    result = snakemake(folder, *(targets or [TABLES]), overlays=overlays, options=("-n",))
     return [
         line.split()[-1].removesuffix(":")
-        for line in lines
+        for line in succeed(result).splitlines()
         if line.startswith(("rule ", "localrule "))
     ]
 
 
 def dry_run(folder: Path) -> str:
-    result = snakemake(folder, "-n", "reports/tables.tex")
-    assert result.returncode == 0, result.stderr[-4000:]
-    return result.stdout + result.stderr
+    return succeed(snakemake(folder, TABLES, options=("-n",)))
 
 
 @contextmanager
@@ -86,14 +101,27 @@ def edited(path: Path, old: str, new: str) -> Iterator[None]:
 
 def rapid(folder: Path, command: str) -> subprocess.CompletedProcess:
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    whole = [sys.executable, "-m", "rapid", command, "--configfile", "params.yaml", OVERLAY]
+    whole = [sys.executable, "-m", "rapid", command]
     return subprocess.run(
         whole, cwd=folder, capture_output=True, text=True, env=environment, check=False
     )
 
 
 def params():
-    return load(read(ROOT / "params.yaml", ROOT / OVERLAY))
+    return load(values())
+
+
+def written(folder: Path) -> dict[str, tuple[int, int] | None]:
+    """The time and size of every file, and the folders; but for what Snakemake and Python keep."""
+    return {
+        str(path.relative_to(folder)): _time_and_size(path) if path.is_file() else None
+        for path in folder.rglob("*")
+        if not {".snakemake", "__pycache__"}.intersection(path.parts)
+    }
+
+
+def _time_and_size(path: Path) -> tuple[int, int]:
+    return path.stat().st_mtime_ns, path.stat().st_size
 
 
 def test_every_run_leaves_its_small_files_and_a_model(checkout):
@@ -149,16 +177,19 @@ def test_nothing_is_planned_again(checkout):
     assert planned(checkout) == []
 
 
-def test_a_changed_eta_plans_rapid_s_runs_their_evaluations_and_the_report(checkout):
-    overlay = checkout / OVERLAY
-    before = overlay.read_text()
-    try:
-        overlay.write_text(before + "rapid: {eta: 3.0}\n")
-        jobs = planned(checkout)
-    finally:
-        overlay.write_text(before)
+@pytest.fixture
+def change(checkout):
+    """Change rapid.eta in params.yaml for a test."""
+    path = checkout / "params.yaml"
+    before = path.read_text()
+    yield lambda eta: path.write_text(before.replace("eta: 2.0", f"eta: {eta}"))
+    path.write_text(before)
+
+
+def test_a_changed_eta_plans_rapid_s_runs_their_evaluations_and_the_report(checkout, change):
+    change(3.0)
     rapid = [run for run in specs.runs(params()) if run.algorithm.startswith("rapid")]
-    assert sorted(jobs) == sorted(["train", "evaluate"] * len(rapid) + ["report"])
+    assert sorted(planned(checkout)) == sorted(["train", "evaluate"] * len(rapid) + ["report"])
 
 
 PROMPT = "rapid/benchmarks/math/prompt.txt.j2"
@@ -203,20 +234,72 @@ def test_a_deleted_evaluation_plans_itself_and_the_report(checkout):
     evaluation.rename(aside)
     try:
         assert sorted(planned(checkout)) == ["evaluate", "report"]
+        other = "evaluations/math/tiny-qwen2/sft/seed1/evaluation.json"
+        assert planned(checkout, other) == []
     finally:
         aside.rename(evaluation)
 
 
-def test_a_wrong_value_ends_before_any_job(checkout):
-    overlay = checkout / OVERLAY
-    before = overlay.read_text()
-    try:
-        overlay.write_text(before + "rapid: {eta: -1}\n")
-        result = snakemake(checkout, "reports/tables.tex")
-    finally:
-        overlay.write_text(before)
+@pytest.mark.parametrize("overlays", [(), ("ci",), ("eta",), ("paper",)], ids=str)
+def test_a_dry_run_writes_nothing(checkout, overlays):
+    before = written(checkout)
+    snakemake(checkout, overlays=overlays, options=("-n",))
+    assert written(checkout) == before
+
+
+def test_a_wrong_value_ends_before_any_job(checkout, change):
+    change(-1)
+    result = snakemake(checkout, TABLES)
     assert result.returncode != 0
     output = result.stdout + result.stderr
     assert "rapid.eta: -1 is not allowed; allowed: greater than 0" in output
     assert "Building DAG" not in output
     assert "Traceback" not in output
+
+
+class TestExperiment:
+    """Another eta, under a name of its own."""
+
+    @pytest.fixture(scope="class")
+    def before(self, checkout):
+        """The files of the default, before the experiment was run."""
+        found = written(checkout)
+        succeed(snakemake(checkout, "all", overlays=("eta",)))
+        return found
+
+    def test_it_changes_no_file_of_the_default(self, checkout, before):
+        after = written(checkout)
+        assert {path: after.get(path) for path in before} == before
+        new = {Path(path) for path in after.keys() - before.keys()}
+        own = Path("experiments/eta")
+        assert all(path == own or own in path.parents for path in new)
+
+    def test_it_has_a_report_of_its_own(self, checkout, before):
+        theirs, ours = (checkout / place / "reports" for place in (".", "experiments/eta"))
+        assert (theirs / "tables.tex").is_file() and (ours / "tables.tex").is_file()
+        document = json.loads((ours / "manifest.json").read_text())
+        assert document["spec"]["rapid"]["eta"] == 3.0
+        read = document["inputs"]
+        assert "evaluations/math/tiny-qwen2/pg/seed1/evaluation.json" in read
+        assert "experiments/eta/evaluations/math/tiny-qwen2/rapid-H4/seed1/evaluation.json" in read
+        assert "evaluations/math/tiny-qwen2/rapid-H4/seed1/evaluation.json" not in read
+
+    def test_it_made_what_is_not_the_default_s_and_no_more(self, checkout, before):
+        made = {path.parent for path in (checkout / "experiments/eta").rglob("manifest.json")}
+        rapid = [run for run in specs.runs(params()) if run.algorithm.startswith("rapid")]
+        expected = [folder for run in rapid for folder in (run.folder, run.evaluation)]
+        own = checkout / "experiments/eta"
+        assert made == {own / folder for folder in [*expected, "reports"]}
+
+    @pytest.mark.parametrize("overlays", [(), ("eta",)], ids=str)
+    def test_both_are_up_to_date(self, checkout, before, overlays):
+        assert planned(checkout, "all", overlays=overlays) == []
+        files = ["params.yaml", *(f"experiments/{name}.yaml" for name in overlays)]
+        command = [sys.executable, "-m", "rapid", "verify", "--configfile", *files]
+        done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+        assert "stale" not in done.stdout
+        assert "not made: experiments/eta/reports/experiment" in done.stdout or not overlays
+
+    def test_a_path_of_the_default_means_the_default(self, checkout, before):
+        assert planned(checkout, TABLES, overlays=("eta",)) == []

@@ -82,7 +82,7 @@ def checkout(tmp_path_factory) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes((ROOT / name).read_bytes())
-    values = read(ROOT / "params.yaml", ROOT / "experiments/ci.yaml")
+    values = read(ROOT / "params.yaml", ROOT / "experiments/ci.yaml") | {"name": None}
     (folder / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     run(folder, "git", "init", "-q", ".")
     commit(folder, "the pipeline")

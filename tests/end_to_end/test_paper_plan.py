@@ -42,8 +42,8 @@ def test_the_papers_plan_has_the_jobs_of_its_grid(planned):
         "fetch": 4 + 1,  # and the teacher
         "distill": 3,
         "train": main + families,
-        "evaluate": main + families,
-        "evaluate_base": 3 * 3 + 3,  # benchmarks x seeds of Table 1; models of Table 2
+        # Of models before training: benchmarks x seeds of Table 1; models of Table 2.
+        "evaluate": main + families + 3 * 3 + 3,
         "report": 1,
         "all": 1,
         "total": 3 + 5 + 3 + 2 * 87 + 12 + 2,

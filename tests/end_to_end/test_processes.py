@@ -23,6 +23,7 @@ pytestmark = [
 ]
 
 OVERLAY = """
+name: null
 compute: {processes: 2}
 benchmarks: {mbpp_plus: {n_step: 8, train: 32}}
 tables: {main: {algorithms: [sft, rapid-H4]}}

@@ -44,7 +44,7 @@ def checkout(tmp_path_factory) -> Path:
     """A copy of the tracked files, with parameters of nine jobs."""
     folder = tmp_path_factory.mktemp("checkout")
     copy_checkout(folder)
-    values = read(ROOT / "params.yaml", ROOT / "experiments/ci.yaml")
+    values = read(ROOT / "params.yaml", ROOT / "experiments/ci.yaml") | {"name": None}
     values["benchmarks"] = {"mbpp_plus": values["benchmarks"]["mbpp_plus"]}
     values["models"] = {
         "tiny-qwen2": values["models"]["tiny-qwen2"] | {"benchmarks": ["mbpp_plus"]}
@@ -86,7 +86,7 @@ def processes_of(job: str, folder: Path) -> list[int]:
             variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        is_rapid = len(command) > 1 and command[1].endswith(b"/rapid")
+        is_rapid = command[1:3] == [b"-m", b"rapid"]
         if in_folder and is_rapid and f"SLURM_JOB_ID={job}".encode() in variables:
             found.append(int(pid))
     return found
@@ -105,11 +105,11 @@ def kill(job: str, folder: Path, environment: dict) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-# How the first job of a rule (and wildcards) is killed.
+# How the first job of a rule (and wildcards, of which {root} is empty) is killed.
 KILLS = {
-    "rule_evaluate_base": requeue,
-    "rule_train_wildcards_mbpp_plus_tiny-qwen2_pg": cancel,
-    "rule_train_wildcards_mbpp_plus_tiny-qwen2_rapid-H4": kill,
+    "rule_evaluate_wildcards__mbpp_plus_tiny-qwen2_base": requeue,
+    "rule_train_wildcards__mbpp_plus_tiny-qwen2_pg": cancel,
+    "rule_train_wildcards__mbpp_plus_tiny-qwen2_rapid-H4": kill,
 }
 
 

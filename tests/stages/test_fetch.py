@@ -8,9 +8,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rapid.config.params import load, read
-from rapid.config.sections import PublishedModel
-from rapid.config.specs import FetchSpec, model_spec
-from rapid.stages.fetch import BadModel, fetch, source_files
+from rapid.config.specs import FetchSpec, model_spec, source_files
+from rapid.stages.fetch import BadModel, fetch
 from tests.conftest import ROOT
 
 
@@ -134,8 +133,8 @@ def write_gguf(gguf, model, path) -> None:
 
 
 def test_files_here_are_inputs_of_the_job(toy_model):
-    assert source_files(PublishedModel(source=str(toy_model))) == [f"{toy_model}/config.json"]
-    assert source_files(PublishedModel(source="Qwen/Qwen2.5-0.5B")) == []
+    assert source_files(spec(toy_model)) == [f"{toy_model}/config.json"]
+    assert source_files(spec("Qwen/Qwen2.5-0.5B")) == []
 
 
 def test_the_small_experiment_has_one_published_model_and_nothing_made():
@@ -144,5 +143,5 @@ def test_the_small_experiment_has_one_published_model_and_nothing_made():
     params = load(read(ROOT / "params.yaml", ROOT / "experiments/small.yaml"))
     assert list(params.benchmarks) == ["mbpp_plus"]
     made = [job.folder for job in jobs(params) if job.stage == "models"]
-    assert made == ["models/smollm2-135m"]
+    assert made == ["experiments/small/models/smollm2-135m"]
     assert isinstance(model_spec(params, "smollm2-135m"), FetchSpec)

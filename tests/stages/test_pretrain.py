@@ -11,7 +11,15 @@ from rapid.config.sections import ModelParams, Pretraining
 from rapid.config.specs import PrepareSpec, PretrainSpec, TokenizerSpec
 from rapid.models.architectures import build_model
 from rapid.stages.prepare import prepare
-from rapid.stages.pretrain import CLEAN, IGNORED, batches, collate, demonstrations, make_tokenizer
+from rapid.stages.pretrain import (
+    CLEAN,
+    IGNORED,
+    batches,
+    collate,
+    demonstrations,
+    lessons,
+    make_tokenizer,
+)
 from rapid.stages.pretrain import pretrain as pretrain_stage
 
 BENCHMARKS = ["math", "minif2f"]
@@ -34,7 +42,7 @@ def data(tmp_path_factory):
     for name in BENCHMARKS:
         spec = PrepareSpec(benchmark=name, data_seed=0, train=4, test=4, demonstrations=40)
         prepare(spec, folder / name)
-    return folder
+    return [folder / name for name in BENCHMARKS]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +68,7 @@ def model_folder(data, tokenizer_folder, tmp_path_factory):
 
 @pytest.fixture
 def files(data):
-    return {name: data / name / "pretrain.jsonl" for name in BENCHMARKS}
+    return lessons(data, BENCHMARKS)
 
 
 class TestTokenizer:
@@ -89,6 +97,10 @@ class TestTokenizer:
         make_tokenizer(TokenizerSpec(benchmarks=BENCHMARKS, vocabulary=400), data, tmp_path)
         first, second = tokenizer_folder / "tokenizer.json", tmp_path / "tokenizer.json"
         assert sha256_file(first) == sha256_file(second)
+
+
+def test_lessons_are_found_in_folders_and_in_the_one_above_them(data):
+    assert lessons([data[0].parent], BENCHMARKS) == lessons(data, BENCHMARKS)
 
 
 class TestDemonstrations:
@@ -280,7 +292,7 @@ class TestPretrain:
     def test_manifest_tells_what_went_in_and_came_out(self, data, model_folder, tmp_path):
         manifest = json.loads((model_folder / "manifest.json").read_text())
         for name in BENCHMARKS:
-            file = data / name / "pretrain.jsonl"
+            file = lessons(data, [name])[name]
             assert manifest["inputs"][str(file)] == sha256_file(file)
         made = {
             str(p) for p in model_folder.rglob("*") if p.is_file() and p.name != "manifest.json"

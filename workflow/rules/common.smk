@@ -2,74 +2,77 @@
 
 import subprocess
 import tempfile
-import time
 
 from snakemake.exceptions import WorkflowError
 
 # The code beside this Snakefile, in this process and in its jobs: `dvc exp run` runs copies of it.
+# And the python of this process, be its environment activated or not.
 sys.path.insert(0, workflow.basedir)
-os.environ.update(PYTHONPATH=workflow.basedir)
+PROGRAMS = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
+os.environ.update(PYTHONPATH=workflow.basedir, PATH=PROGRAMS)
 
 from rapid.config import jobs, specs
-from rapid.stages import fetch as models
 from rapid.machine import preflight, resources, warm
 from rapid.algorithms import names
-from rapid.artifacts.freshness import NOTE, say_changed_code
+from rapid.artifacts.freshness import say_changed_code
 from rapid.machine.lease import usable_cores
 from rapid.config.params import BadParams, load
 
 try:
     PARAMS = load(config)
+    PLAN = jobs.plan(PARAMS)
 except BadParams as error:
     raise WorkflowError(str(error)) from None
 
-JOBS = jobs.jobs(PARAMS)
 if workflow.is_main_process:
-    say_changed_code(JOBS)
+    say_changed_code(PLAN.jobs)
+
+# By {root}, the folder below which jobs lie: the experiment's plan, and the default's.
+PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}
+
+
+def small_files(stage):
+    """Return the names of the files that a job declares; the large ones stay undeclared."""
+    more = {"train": ["summary.json", "steps.jsonl"], "evaluate": ["evaluation.json"]}
+    return ["manifest.json", *more.get(stage, [])]
+
+
+def any_of(found):
+    """Return a pattern of these strings."""
+    return f"(?:{'|'.join(map(re.escape, dict.fromkeys(found))) if found else '(?!)'})"
+
+
+def models_of(command):
+    """Return a pattern of the models that a subcommand is for."""
+    made = {"pretrain": [True], "fetch": [False]}.get(command, [True, False])
+    found = [(plan.params, name) for plan in PLANS.values() for name in plan.params.models]
+    return any_of([name for params, name in found if specs.is_made(params, name) in made])
 
 
 wildcard_constraints:
-    benchmark="|".join(PARAMS.benchmarks),
-    model="|".join(map(re.escape, PARAMS.models)),
+    root=any_of(PLANS),
+    benchmark=any_of([name for plan in PLANS.values() for name in plan.params.benchmarks]),
+    algorithm=f"{specs.BASE}|{names.pattern()}",
     seed=r"\d+",
 
 
-def run_of(wildcards):
-    """The run that a run's folder names."""
-    return specs.Run(
-        benchmark=wildcards.benchmark,
-        model=wildcards.model,
-        algorithm=wildcards.get("algorithm", specs.BASE),
-        seed=int(wildcards.seed),
-    )
+def of_job(place, value):
+    """Return a function of a rule's wildcards: a value of the job that lies at this place."""
+    return lambda wildcards: value(PLANS[wildcards.root].job(place.format(**wildcards)))
 
 
-def prepare_spec(wildcards):
-    return specs.prepare_spec(PARAMS, wildcards.benchmark)
+def files(job):
+    """Return the files that a job declares."""
+    return [f"{job.folder}/{name}" for name in small_files(job.stage)]
 
 
-def distill_spec(wildcards):
-    return specs.distill_spec(PARAMS, wildcards.benchmark)
-
-
-def train_spec(wildcards):
-    return specs.train_spec(PARAMS, run_of(wildcards))
-
-
-def evaluate_spec(wildcards):
-    return specs.evaluate_spec(PARAMS, run_of(wildcards))
-
-
-def tokenizer_spec(wildcards):
-    return specs.tokenizer_spec(PARAMS)
-
-
-def model_spec(wildcards):
-    return specs.model_spec(PARAMS, wildcards.model)
+def inputs(job):
+    """Return what a job depends on: other jobs' manifests, and files of the user's."""
+    return [*(each.manifest for each in job.inputs), *specs.source_files(job.spec)]
 
 
 def slots(threads):
-    """How many of --cores a job takes that leases so many cores.
+    """Return how many of --cores a job takes that leases so many cores.
 
     --cores may be more than the machine has. A job takes its part of them, so that Snakemake starts
     no job that would only wait for a lease. SLURM counts for itself. To be called when a job is
@@ -80,17 +83,21 @@ def slots(threads):
     return threads * max(1, -(-workflow.cores // len(usable_cores())))
 
 
-def needs(spec_of=lambda wildcards: None):
-    """The resources of a rule whose jobs have these specs, by wildcards; None computes little.
+def needs(place=None):
+    """Return the resources of a rule whose jobs lie at this place; None computes little.
 
     Without a total in the profile none of them limits anything. PyTorch starts its own processes:
     SLURM is to start no task for each GPU.
     """
+
+    def asked(ask):
+        return of_job(place, lambda job: ask(job.spec)) if place else ask(None)
+
     return {
-        "gpu": lambda wildcards: resources.gpus(spec_of(wildcards)),
-        "nodes": lambda wildcards: resources.nodes(spec_of(wildcards)),
-        "mem_mb": lambda wildcards: resources.memory_mb(spec_of(wildcards)),
-        "runtime": lambda wildcards: resources.minutes(spec_of(wildcards)),
+        "gpu": asked(resources.gpus),
+        "nodes": asked(resources.nodes),
+        "mem_mb": asked(resources.memory_mb),
+        "runtime": asked(resources.minutes),
         "tasks_per_gpu": 0,
     }
 
@@ -98,17 +105,17 @@ def needs(spec_of=lambda wildcards: None):
 def start_warm_process():
     """Start the process that this workflow's jobs are forked from; it ends with this one.
 
-    Not for jobs elsewhere: SLURM accounts for what it has started itself. Nor for jobs on GPUs, which
-    take hours: a process that initialised CUDA, as an import may, cannot be forked. Nor for vLLM, which
-    starts threads of its own.
+    There is none for jobs elsewhere: SLURM accounts for what it has started itself. There is none
+    for jobs on GPUs: a process that initialised CUDA, as an import may, cannot be forked. There is
+    none for vLLM, which starts threads of its own.
     """
     os.environ.pop(warm.VARIABLE, None)
     compute = PARAMS.compute
     if not workflow.local_exec or compute.device != "cpu" or compute.sampler != "transformers":
         return
-    os.makedirs("logs", exist_ok=True)
+    os.makedirs(f"{PLAN.root}logs", exist_ok=True)
     path = os.path.join(tempfile.mkdtemp(prefix="rapid-warm-"), "socket")
-    with open("logs/warm.log", "w") as log:
+    with open(f"{PLAN.root}logs/warm.log", "w") as log:
         command = [sys.executable, *"-m rapid warm".split(), path, str(os.getpid())]
         subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     os.environ[warm.VARIABLE] = path
@@ -119,8 +126,8 @@ def refuse_to_start_in_vain():
 
     Whether machines that SLURM chooses have what a job needs is SLURM's to say, or `preflight`'s.
     """
-    elsewhere = not workflow.local_exec
-    if PARAMS.compute.device == "cpu" and not elsewhere or os.environ.get("RAPID_PREFLIGHT") == "off":
+    here = workflow.local_exec
+    if PARAMS.compute.device == "cpu" and here or os.environ.get("RAPID_PREFLIGHT") == "off":
         return
-    if preflight.report(preflight.checks(PARAMS, machine=not elsewhere)):
+    if preflight.report(preflight.checks(PARAMS, machine=here)):
         raise WorkflowError("See MISSING above. With RAPID_PREFLIGHT=off jobs start all the same.")

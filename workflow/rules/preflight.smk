@@ -1,6 +1,6 @@
-# What is missing on the machine that the largest jobs would run on: `snakemake --cores 1 preflight`.
+# Say what is missing on a machine for the largest jobs: `snakemake --cores 1 preflight`.
 
-SPECS = [job.spec for job in JOBS if job.stage != "report"]
+SPECS = [job.spec for job in PLAN.jobs if job.stage != "report"]
 
 
 rule preflight:
@@ -14,6 +14,6 @@ rule preflight:
         nodes=1,
         tasks_per_gpu=0,
     log:
-        "logs/preflight.log",
+        f"{PLAN.root}logs/preflight.log",
     shell:
-        "rapid preflight --config {params.config:q} 2>&1 | tee {log}"
+        "python -m rapid preflight --config {params.config:q} 2>&1 | tee {log}"

@@ -1,27 +1,4 @@
-# Tables, figures and report.html, from the runs' small files.
-
-REPORTED = [f"{run.folder}/summary.json" for run in specs.runs(PARAMS)] + [
-    f"{run.evaluation}/evaluation.json" for run in specs.evaluations(PARAMS)
-]
-
-STUDIED = [f"{run.folder}/summary.json" for run in specs.studied(PARAMS)] + [
-    f"{run.evaluation}/evaluation.json" for run in specs.evaluated(specs.studied(PARAMS))
-]
-
-# Snakemake does not miss a file that was deleted while what it went into is there. This note is an
-# input that changes when one is. A job in SLURM reads these rules too, and leaves it alone.
-missing = [
-    path
-    for files, made in ((REPORTED, "reports/tables.tex"), (STUDIED, "reports/studies/tables.tex"))
-    if os.path.exists(made)
-    for path in files
-    if not os.path.exists(path)
-]
-if (missing or not os.path.exists(NOTE)) and workflow.is_main_process:
-    os.makedirs("logs", exist_ok=True)
-    with open(NOTE, "w") as note:
-        note.write("\n".join([f"missing at {time.time()}:", *missing]))
-
+# Tables, figures and report.html, from the runs' small files; each report in its folder.
 
 FIGURES = [
     "phases",
@@ -34,86 +11,71 @@ FIGURES = [
 ]
 
 
-rule report:
-    input:
-        REPORTED,
-        [job.manifest for job in JOBS if job.stage in ("distill", "train", "evaluate")],
-        note=NOTE,
-    output:
-        "reports/manifest.json",
-        "reports/appendix.tex",
-        "reports/appendix.txt",
-        figures=expand("reports/figures/{name}.{kind}", name=FIGURES, kind=["pdf", "png"]),
-        tex="reports/tables.tex",
-        text="reports/tables.txt",
-        html="reports/report.html",
-    params:
-        config=PARAMS.model_dump_json(),
-        code=specs.report_spec(PARAMS).code,
-        figures=lambda wildcards, output: os.path.dirname(output.figures[0]),
-    resources:
-        **needs(),
-    log:
-        "logs/report.log",
-    benchmark:
-        "benchmarks/report.tsv"
-    shell:
-        "python -m reports --config {params.config:q} --output {output.tex} --html {output.html}"
-        " --figures {params.figures} 2> {log}"
+def study_figures(params):
+    """Return the names of a figure for each study, and of another for those with snapshots."""
+    return [
+        f"{study}{part}"
+        for study, given in (params.studies.compared if params.studies else {}).items()
+        for part in ("", "-curves")
+        if not part or any(names.parse(name).changes.snapshots for name in given.algorithms)
+    ]
 
 
-# A figure for each study, and another for those that kept models on the way.
-STUDY_FIGURES = [
-    f"{study}{part}"
-    for study, given in (PARAMS.studies.compared if PARAMS.studies else {}).items()
-    for part in ("", "-curves")
-    if not part or any(names.parse(name).changes.snapshots for name in given.algorithms)
-]
+def printed(figures):
+    """Return the names of the files that `python -m reports` writes."""
+    drawn = [f"figures/{name}.{kind}" for name in figures for kind in ("pdf", "png")]
+    return ["manifest.json", "tables.tex", "tables.txt", "report.html", *drawn]
 
 
-rule studies:
-    input:
-        STUDIED,
-        [f"{run.folder}/manifest.json" for run in specs.studied(PARAMS)],
-        note=NOTE,
-    output:
-        "reports/studies/manifest.json",
-        figures=expand(
-            "reports/studies/figures/{name}.{kind}", name=STUDY_FIGURES, kind=["pdf", "png"]
+def read_by(job):
+    """Return a rule's input function: the files that a report is made from.
+
+    Snakemake does not miss a file that was deleted while the report is there. Where one is missing
+    the report is made again. A job in SLURM reads these rules too: it makes what it was told to.
+    """
+
+    def read(wildcards):
+        found = [path for each in job.inputs for path in files(each)]
+        if workflow.is_main_process and not all(map(os.path.exists, found)):
+            workflow.dag.forcefiles.add(job.manifest)
+        return found
+
+    return read
+
+
+PRINT = "reports --output {0}/tables.tex --html {0}/report.html --figures {0}/figures"
+
+for plan in PLANS.values():
+    # Rule: its folder, what makes it, what it leaves there.
+    reports = {
+        "report": ("reports", PRINT, [*printed(FIGURES), "appendix.tex", "appendix.txt"]),
+        "studies": (jobs.STUDIES, f"{PRINT} --studies", printed(study_figures(plan.params))),
+        # The figures of one H, for `dvc exp show` and `dvc plots`.
+        "experiment": (
+            "reports/experiment",
+            "reports.experiment --out {0}",
+            ["manifest.json", "metrics.json"],
         ),
-        tex="reports/studies/tables.tex",
-        text="reports/studies/tables.txt",
-        html="reports/studies/report.html",
-    params:
-        config=PARAMS.model_dump_json(),
-        code=specs.report_spec(PARAMS).code,
-        figures=lambda wildcards, output: os.path.dirname(output.figures[0]),
-    log:
-        "logs/studies.log",
-    benchmark:
-        "benchmarks/studies.tsv"
-    shell:
-        "python -m reports --studies --config {params.config:q} --output {output.tex}"
-        " --html {output.html} --figures {params.figures} 2> {log}"
+    }
+    for name, (place, command, made) in reports.items():
+        job = plan.job(place)
 
-
-# The figures of one H, for `dvc exp show` and `dvc plots`.
-rule experiment:
-    input:
-        [f"{run.folder}/manifest.json" for run in specs.compared(PARAMS)],
-        [f"{run.evaluation}/manifest.json" for run in specs.compared(PARAMS)],
-    output:
-        "reports/experiment/manifest.json",
-        "reports/experiment/metrics.json",
-    params:
-        config=PARAMS.model_dump_json(),
-        code=specs.report_spec(PARAMS).code,
-        folder=lambda wildcards, output: os.path.dirname(output[0]),
-    resources:
-        **needs(),
-    log:
-        "logs/experiment.log",
-    benchmark:
-        "benchmarks/experiment.tsv"
-    shell:
-        "python -m reports.experiment --config {params.config:q} --out {params.folder} > {log} 2>&1"
+        rule:
+            name:
+                name if plan is PLAN else f"{name}_of_default"
+            input:
+                read_by(job),
+            output:
+                [f"{plan.root}{place}/{file}" for file in made],
+            params:
+                config=plan.params.model_dump_json(),
+                command=command.format(job.folder),
+                code=job.spec.code,
+            resources:
+                **needs(),
+            log:
+                f"{plan.root}logs/{name}.log",
+            benchmark:
+                f"{plan.root}benchmarks/{name}.tsv"
+            shell:
+                "python -m {params.command} --config {params.config:q} > {log} 2>&1"

@@ -1,0 +1,183 @@
+"""Where jobs lie, and which of them an experiment shares with the default."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rapid.artifacts.freshness import differences
+from rapid.config.jobs import REPORTS, STAGES, STUDIES, Job, Plan, jobs, plan
+from rapid.config.params import BadParams, load, read
+from rapid.config.specs import Run
+from tests.conftest import ROOT
+
+NAME = "changed"
+OWN = f"experiments/{NAME}/"
+
+
+@pytest.fixture
+def default(values) -> Plan:
+    return Plan(load(values))
+
+
+@pytest.fixture
+def placed(values, tmp_path):
+    """Plan params.yaml with an overlay, which has a name, in a folder with params.yaml."""
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+
+    def place(**overlay) -> Plan:
+        (tmp_path / "overlay.yaml").write_text(yaml.safe_dump({"name": NAME, **overlay}))
+        return plan(load(read(tmp_path / "params.yaml", tmp_path / "overlay.yaml")), tmp_path)
+
+    return place
+
+
+def folders(found: list[Job]) -> set[str]:
+    return {job.folder for job in found}
+
+
+def own(found: Plan) -> set[str]:
+    """The folders of jobs that are the experiment's, in the default's layout."""
+    return {each.removeprefix(OWN) for each in folders(found.jobs) if each.startswith(OWN)}
+
+
+def test_each_stage_has_jobs_and_no_folder_has_two(default):
+    assert {job.stage for job in default.jobs} == set(STAGES)
+    assert len(folders(default.jobs)) == len(default.jobs)
+
+
+def test_jobs_are_in_the_order_of_the_stages(default):
+    order = [STAGES.index(job.stage) for job in default.jobs]
+    assert order == sorted(order)
+
+
+def test_a_job_comes_after_those_that_it_reads(default):
+    seen = set()
+    for job in default.jobs:
+        assert seen.issuperset(job.inputs), job.folder
+        seen.add(job)
+
+
+def test_without_sft_there_is_no_teacher(values):
+    values["tables"]["main"]["algorithms"] = ["pg"]
+    values["tables"]["families"]["algorithms"] = ["pg"]
+    found = folders(jobs(load(values)))
+    assert "models/teacher" not in found
+    assert not any(folder.startswith("distilled") for folder in found)
+
+
+def test_a_spec_is_what_a_manifest_holds(default):
+    for job in default.jobs:
+        written = job.spec.model_dump(mode="json")
+        assert differences(json.loads(json.dumps(written)), written) == []
+
+
+def test_a_command_names_files_of_the_inputs(default):
+    for job in default.jobs:
+        paths = [part for part in job.command.split() if "/" in part]
+        read = {each.folder for each in job.inputs}
+        for path in paths:
+            assert {path, *map(str, Path(path).parents)} & read, job.command
+        assert job.stage == "report" or len(paths) == len(read)
+
+
+@pytest.mark.parametrize(
+    "name, command",
+    [
+        ("models/tokenizer", "tokenizer --data data/mbpp_plus data/math data/minif2f"),
+        ("models/tiny-llama", "pretrain --tokenizer models/tokenizer --data data/mbpp_plus"),
+        ("distilled/math", "distill --model models/teacher --data data/math/train.jsonl"),
+        (
+            "runs/math/tiny-qwen2/sft/seed1",
+            "train --model models/tiny-qwen2 --data distilled/math/samples.jsonl",
+        ),
+        (
+            "runs/math/tiny-qwen2/pg/seed99",  # in no table
+            "train --model models/tiny-qwen2 --data data/math/train.jsonl",
+        ),
+        (
+            "evaluations/math/tiny-qwen2/base/seed1",
+            "evaluate --model models/tiny-qwen2 --data data/math/test.jsonl",
+        ),
+        (
+            "evaluations/math/tiny-qwen2/pg/seed1",
+            "evaluate --model runs/math/tiny-qwen2/pg/seed1/model --data data/math/test.jsonl",
+        ),
+    ],
+)
+def test_commands(default, name, command):
+    assert default.job(name).command == command
+    assert default.job(name).folder == name
+
+
+def test_parameters_without_a_name_act_on_the_default_s_folders(values):
+    values["rapid"]["eta"] = 3.0
+    assert folders(jobs(load(values))) == folders(jobs(load(read(ROOT / "params.yaml"))))
+
+
+def test_what_a_changed_parameter_reaches_is_the_experiment_s_and_no_more(placed):
+    found = placed(rapid={"eta": 3.0})
+    reached = {job.folder for job in found.default.jobs if "/rapid-H" in job.folder}
+    assert own(found) == {*reached, *REPORTS}
+
+
+def test_what_reads_a_job_of_the_experiment_is_the_experiment_s(placed):
+    """The specs of the runs are equal; the problems that they read are not."""
+    found = placed(benchmarks={"math": {"test": 10}})
+    run = found.job("runs/math/tiny-qwen2/pg/seed1")
+    assert run.spec == found.default.job("runs/math/tiny-qwen2/pg/seed1").spec
+    assert run.folder == f"{OWN}runs/math/tiny-qwen2/pg/seed1"
+    assert run.command == (
+        f"train --model {OWN}models/tiny-qwen2 --data {OWN}data/math/train.jsonl"
+    )
+    assert found.folder("data/mbpp_plus") == "data/mbpp_plus"
+    assert found.job("models/tokenizer").command == (
+        f"tokenizer --data data/mbpp_plus {OWN}data/math data/minif2f"
+    )
+
+
+def test_an_experiment_that_changes_nothing_has_only_reports(placed):
+    found = placed()
+    assert own(found) == set(REPORTS)
+    assert found.folder(STUDIES) == f"{OWN}{STUDIES}"
+
+
+def test_a_run_of_the_default_s_studies_is_shared(placed):
+    name = "rapid-H16,eta=4"
+    found = placed(tables={"main": {"algorithms": [name]}})
+    assert found.folder(f"runs/math/tiny-qwen2/{name}/seed1").startswith("runs/")
+
+
+def test_a_run_that_the_default_has_not_planned_is_not_shared(placed):
+    found = placed(tables={"main": {"seeds": [1, 7]}})
+    run = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=7)
+    assert found.folder(run.folder) == OWN + run.folder
+    assert found.folder(run.model_copy(update={"seed": 1}).folder).startswith("runs/")
+
+
+def test_without_a_default_nothing_is_shared(values, tmp_path):
+    found = plan(load(values | {"name": NAME}), tmp_path)
+    assert all(folder.startswith(OWN) for folder in folders(found.jobs))
+
+
+@pytest.mark.parametrize("overlay", sorted((ROOT / "experiments").glob("*.yaml")), ids=str)
+def test_experiments_name_themselves_and_leave_the_default_s_results(overlay, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    found = plan(load(read("params.yaml", overlay)))
+    assert found.root == f"experiments/{overlay.stem}/"
+    theirs = {job.folder: job for job in found.default.jobs}
+    for job in found.jobs:
+        if not job.folder.startswith(found.root):
+            assert job.spec == theirs[job.folder].spec
+    assert own_reports(found) == {f"{found.root}{name}" for name in REPORTS}
+
+
+def own_reports(found: Plan) -> set[str]:
+    return {job.folder for job in found.jobs if job.stage == "report"}
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden"])
+def test_a_name_is_that_of_a_folder(values, name):
+    with pytest.raises(BadParams, match="name"):
+        load(values | {"name": name})
