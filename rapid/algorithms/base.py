@@ -63,8 +63,10 @@ class Algorithm:
     # it has others.
     parameters: ClassVar[type[Parameters] | None] = None
     section: ClassVar[type[Parameters] | None] = None
-    # Parameters that `RapidConfig` has under another name.
+    # Names in `RapidConfig` of parameters that have another name there.
     arguments: ClassVar[dict[str, str]] = {}
+    # Published values, which a `RapidConfig` takes where none is given. params.yaml gives them all.
+    defaults: ClassVar[dict[str, Any]] = {}
     H: ClassVar[Literal["required", "optional", "none"]] = "optional"  # in its name
     imitates: ClassVar[bool] = False  # a teacher, by supervised learning; the others are RL
     has_kl: ClassVar[bool] = False  # to a reference policy; the parameter `beta` is its coefficient

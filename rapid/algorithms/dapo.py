@@ -23,7 +23,7 @@ class DapoParameters(Parameters):
         description="sampling rounds before a batch without signal is taken",
     )
     overlong_buffer: float = Field(
-        0.2, gt=0, lt=1, title="overlong share", description="share of the length limit"
+        gt=0, lt=1, title="overlong share", description="share of the length limit"
     )
 
 
@@ -64,6 +64,7 @@ class Dapo(Algorithm):
     look = Look("#CC79A7", "D", (0, (1, 1.2)))
     parameters = DapoParameters
     arguments = {"epsilon_low": "epsilon", "rounds": "dynamic_sampling_rounds"}  # noqa: RUF012
+    defaults = {"overlong_buffer": 0.2}  # noqa: RUF012
     mean_over = metrics_over = "token"
 
     def rounds(self, parameters: DapoParameters) -> int:

@@ -29,14 +29,12 @@ VALUES = {
 
 class RapidParameters(Parameters):
     eta: float = Field(
-        2.0,
         gt=0,
         allow_inf_nan=False,
         title="eta",
         description="Importance weights are clipped to at most eta.",
     )
     clip: Clip = Field(
-        "advantage",
         title="weights clipped in",
         description='"advantage" clips the weights in the advantage only (Algorithm 1 to the '
         'letter); "both" clips the weight in front of it too; "nowhere" clips none.',
@@ -128,6 +126,7 @@ class Rapid(Algorithm):
     look = Look("#D55E00", "v", "-")
     parameters = RapidParameters
     section = RapidSection
+    defaults = {"eta": 2.0, "clip": "advantage"}  # noqa: RUF012
     H = "required"
 
     @property

@@ -27,7 +27,8 @@ def option(default: Any, help: str) -> Any:
 def said(name: str) -> dict:
     """Return the default and the text of one of RAPID's parameters, as arguments of `field`."""
     known = RapidParameters.model_fields[name]
-    return {"default": known.default, "metadata": {"help": known.description}}
+    default = RAPID.defaults.get(name, known.default)
+    return {"default": default, "metadata": {"help": known.description}}
 
 
 @dataclass
@@ -147,7 +148,7 @@ class RapidConfig(GRPOConfig):
             return None
         arguments = {name: self.algorithm.arguments.get(name, name) for name in kind.model_fields}
         values = {name: getattr(self, at) for name, at in arguments.items() if at in vars(self)}
-        return kind(**values, **self.parameters)
+        return kind(**self.algorithm.defaults | values | self.parameters)
 
     def _take_parameters(self) -> None:
         """Set the fields of the parameters that have one, and keep the others."""

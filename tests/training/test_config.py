@@ -122,7 +122,7 @@ def test_what_is_wrong_is_said_together():
 
 def test_rapids_parameters_are_said_once():
     config = RapidConfig(**GOOD)
-    assert config.settings == RapidParameters()
+    assert config.settings == RapidParameters(eta=2.0, clip="advantage")
     for name, field in RapidParameters.model_fields.items():
         assert RapidConfig.__dataclass_fields__[name].metadata["help"] == field.description
 
