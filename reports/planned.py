@@ -14,7 +14,7 @@ from rapid.algorithms import PLAIN, RAPID
 from rapid.artifacts.text import columns, duration
 from rapid.config.params import Params, load, read
 from rapid.config.specs import Run, train_spec
-from rapid.cost.estimates import Plan
+from rapid.cost.estimates import Estimator
 from rapid.cost.roofline import Roofline, gpu
 from rapid.cost.shapes import shapes
 from reports import paper
@@ -26,12 +26,12 @@ EVERY_GROUP = 1.0  # has a signal: none is skipped or sampled anew
 
 def rows(params: Params, name: str, given: dict[str, float]) -> list[list[str]]:
     """Runtime over pg's, planned and in the paper's Tables 1 and 3, by benchmark and algorithm."""
-    plan = Plan(params, Roofline(gpu(name), shapes(params, {})), given)
+    estimator = Estimator(params, Roofline(gpu(name), shapes(params, {})), given)
     model = params.tables.main.model
 
     def planned(benchmark: str, algorithm: str) -> float:
         run = Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=0)
-        return plan.runtime(train_spec(params, run))
+        return estimator.runtime(train_spec(params, run))
 
     made = []
     for benchmark in params.benchmarks:

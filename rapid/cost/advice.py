@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rapid.algorithms import RAPID
 from rapid.config.specs import Run, runs, train_spec
-from rapid.cost.estimates import Plan
+from rapid.cost.estimates import Estimator
 from rapid.cost.memory import USABLE
 
 WORTH = 0.9  # twice the H is worth its staleness where the runtime is less than this share
@@ -23,16 +23,16 @@ class Advice(NamedTuple):
     token_budget: int | None  # padded tokens of such a pass
 
 
-def advise(plan: Plan) -> list[Advice]:
+def advise(estimator: Estimator) -> list[Advice]:
     """Return advice for each model and benchmark that RAPID is run with."""
     pairs = dict.fromkeys(
-        (run.benchmark, run.model) for run in runs(plan.params) if RAPID.named(run.algorithm)
+        (run.benchmark, run.model) for run in runs(estimator.params) if RAPID.named(run.algorithm)
     )
-    return [_advise(plan, *pair) for pair in pairs]
+    return [_advise(estimator, *pair) for pair in pairs]
 
 
-def _advise(plan: Plan, benchmark: str, model: str) -> Advice:
-    params = plan.params
+def _advise(estimator: Estimator, benchmark: str, model: str) -> Advice:
+    params = estimator.params
 
     def spec(h: int):
         run = Run(benchmark=benchmark, model=model, algorithm=RAPID.at(h), seed=0)
@@ -43,14 +43,17 @@ def _advise(plan: Plan, benchmark: str, model: str) -> Advice:
     largest = max(LARGEST, *params.tables.staleness.H)
     most = min(largest, params.benchmarks[benchmark].train / (first.n_step // group))
     micro_batch = budget = None
-    if plan.memory:
-        held, room = plan.held(first), USABLE * plan.memory - plan.machine.base_memory
+    if estimator.memory:
+        held, room = (
+            estimator.held(first),
+            USABLE * estimator.memory - estimator.machine.base_memory,
+        )
         most = min(most, max(1.0, (room - held.state) / max(held.sampling, 1.0)))
         micro_batch = held.most_completions(room) // group * group
-        prompt = plan.expect(benchmark, model).prompt
+        prompt = estimator.expect(benchmark, model).prompt
         budget = round(micro_batch * (prompt + first.max_completion_length))
     ratios = [2**n for n in range(largest.bit_length()) if 2**n <= most]
-    runtimes = {h: plan.runtime(spec(h)) for h in ratios}
+    runtimes = {h: estimator.runtime(spec(h)) for h in ratios}
     best = 1
     while runtimes.get(2 * best, inf) < WORTH * runtimes[best]:
         best *= 2

@@ -13,7 +13,7 @@ from rapid.artifacts.text import columns, duration, listing, size
 from rapid.config.params import load, read
 from rapid.config.specs import runs
 from rapid.cost.advice import Advice, advise
-from rapid.cost.estimates import Estimate, Plan, estimates, longest_chain, wall_clock, warnings
+from rapid.cost.estimates import Estimate, Estimator, estimates, longest_chain, wall_clock, warnings
 from rapid.cost.expected import Expected, usual
 from rapid.cost.measured import FITTED, check, fit
 from rapid.cost.roofline import Roofline, gpu
@@ -50,14 +50,14 @@ def plan(args: argparse.Namespace) -> str:
         machine = fit(observed, known, unseen)
     machine = replace(machine, verdict=machine.verdict | verdicts)
     memory = args.memory * 1e9 if args.memory else getattr(machine, "memory", None)
-    planned = Plan(params, machine, given, memory)
-    return plan_text(planned, args.gpus if planned.on_gpus else args.cores)
+    estimator = Estimator(params, machine, given, memory)
+    return plan_text(estimator, args.gpus if estimator.on_gpus else args.cores)
 
 
-def plan_text(plan: Plan, capacity: int) -> str:
+def plan_text(estimator: Estimator, capacity: int) -> str:
     """Return the plan for so many GPUs or cores as text: jobs, totals, and what it rests on."""
-    found = estimates(plan)
-    unit = "GPU" if plan.on_gpus else "core"
+    found = estimates(estimator)
+    unit = "GPU" if estimator.on_gpus else "core"
     work, disk = sum(one.unit_seconds for one in found), size(sum(one.disk for one in found))
     most = max((one.memory for one in found if one.memory), default=0.0)
     stages = Counter()
@@ -74,10 +74,10 @@ def plan_text(plan: Plan, capacity: int) -> str:
             f"on {capacity} {unit}(s): {duration(wall_clock(found, capacity))} of wall-clock time; "
             f"the longest chain of jobs takes {duration(longest_chain(found))}",
             f"of the work: {', '.join(shares)}",
-            *_part("Will not work as planned", warnings(plan, found, capacity)),
-            *_part("RAPID's H and passes", [_advice(one) for one in advise(plan)]),
-            *_part("Taken for true", _assumed(plan)),
-            *_part("Rates", plan.machine.notes()),
+            *_part("Will not work as planned", warnings(estimator, found, capacity)),
+            *_part("RAPID's H and passes", [_advice(one) for one in advise(estimator)]),
+            *_part("Taken for true", _assumed(estimator)),
+            *_part("Rates", estimator.machine.notes()),
         ]
     )
 
@@ -139,20 +139,20 @@ def _advice(one: Advice) -> str:
     return f"{text}; micro_batch up to {one.micro_batch}, a token_budget of {one.token_budget}"
 
 
-def _assumed(plan: Plan) -> list[str]:
+def _assumed(estimator: Estimator) -> list[str]:
     """Return what is expected, a line for each benchmark and model that is trained."""
-    benchmarks = plan.params.benchmarks
-    pairs = dict.fromkeys((run.benchmark, run.model) for run in runs(plan.params))
+    benchmarks = estimator.params.benchmarks
+    pairs = dict.fromkeys((run.benchmark, run.model) for run in runs(estimator.params))
     lines = []
     for name, model in sorted(pairs, key=lambda pair: list(benchmarks).index(pair[0])):
-        one = plan.expect(name, model)
+        one = estimator.expect(name, model)
         lines.append(
             f"{name}, {model}: completions of {one.length:.0f} tokens (limit "
             f"{benchmarks[name].max_completion_length}; spread {one.spread:.2f}) after prompts of "
             f"{one.prompt:.0f}; {one.signal:.0%} of groups with a signal, {one.rewarded:.0%} with "
             "a reward"
         )
-    kept = sorted({plan.expect(name, plan.params.teacher).kept for name in benchmarks})
+    kept = sorted({estimator.expect(name, estimator.params.teacher).kept for name in benchmarks})
     return [
         *lines,
         f"the teacher's completions are correct: {', '.join(f'{share:.0%}' for share in kept)}",

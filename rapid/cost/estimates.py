@@ -31,7 +31,7 @@ TOKEN_BYTES = 50  # of a saved tokenizer, a token
 
 
 @dataclass(frozen=True)
-class Plan:
+class Estimator:
     """What jobs run on, and what is expected of them."""
 
     params: Params
@@ -90,29 +90,29 @@ class Estimate:
         return benchmark, model, name
 
 
-def estimates(plan: Plan) -> list[Estimate]:
+def estimates(estimator: Estimator) -> list[Estimate]:
     """Return the cost of each job, in the order of `rapid.config.jobs`."""
-    return [_estimate(plan, job) for job in jobs(plan.params)]
+    return [_estimate(estimator, job) for job in jobs(estimator.params)]
 
 
-def _estimate(plan: Plan, job: Job) -> Estimate:
-    spec, shapes = job.spec, plan.machine.shapes
+def _estimate(estimator: Estimator, job: Job) -> Estimate:
+    spec, shapes = job.spec, estimator.machine.shapes
     if isinstance(spec, TrainSpec | EvaluateSpec | DistillSpec | PretrainSpec):
-        work = plan.work(spec)
-        units = max(1, gpus(spec)) if plan.on_gpus else cores(spec)
-        memory = plan.machine.base_memory + plan.held(spec).total
-        disk = _disk(spec, work, shapes[subject(spec)[1]], plan)
-        return Estimate(job, plan.machine.seconds(work), units, memory, disk)
+        work = estimator.work(spec)
+        units = max(1, gpus(spec)) if estimator.on_gpus else cores(spec)
+        memory = estimator.machine.base_memory + estimator.held(spec).total
+        disk = _disk(spec, work, shapes[subject(spec)[1]], estimator)
+        return Estimate(job, estimator.machine.seconds(work), units, memory, disk)
     seconds, disk = SMALL.get(job.stage, 0.0), 0.0
     if isinstance(spec, FetchSpec):
         disk = _saved(shapes[spec.model], "bfloat16")
         seconds = disk / DOWNLOAD
     elif isinstance(spec, PrepareSpec):
         disk = ROW_BYTES * (spec.train + spec.test)
-    return Estimate(job, Seconds(other=seconds), 0 if plan.on_gpus else 1, None, disk)
+    return Estimate(job, Seconds(other=seconds), 0 if estimator.on_gpus else 1, None, disk)
 
 
-def _disk(spec: BaseModel, work: Work, shape: Shape, plan: Plan) -> float:
+def _disk(spec: BaseModel, work: Work, shape: Shape, estimator: Estimator) -> float:
     """Return the bytes that a job which computes with a model leaves."""
     match spec:
         case TrainSpec():
@@ -121,7 +121,7 @@ def _disk(spec: BaseModel, work: Work, shape: Shape, plan: Plan) -> float:
         case EvaluateSpec():
             return SCORE_BYTES * work.completions / spec.evaluation.samples
         case DistillSpec():
-            return ROW_BYTES * work.completions * plan.expect(*subject(spec)).kept
+            return ROW_BYTES * work.completions * estimator.expect(*subject(spec)).kept
     return _saved(shape, precision(spec))
 
 
@@ -147,17 +147,17 @@ def wall_clock(found: list[Estimate], capacity: int) -> float:
     return max(sum(one.unit_seconds for one in found) / capacity, longest_chain(found))
 
 
-def warnings(plan: Plan, found: list[Estimate], capacity: int) -> list[str]:
+def warnings(estimator: Estimator, found: list[Estimate], capacity: int) -> list[str]:
     """Return what will not run as it is planned, a line for each cause."""
     said: dict[tuple[str, str], dict[str, None]] = {}
-    unit = "GPU" if plan.on_gpus else "core"
+    unit = "GPU" if estimator.on_gpus else "core"
     for one in found:
         benchmark, model, name = one.key
         where = ", ".join(filter(None, (benchmark, model)))
-        if one.memory and plan.memory and one.memory > USABLE * plan.memory:
+        if one.memory and estimator.memory and one.memory > USABLE * estimator.memory:
             why = (
                 f"{one.memory / 1e9:.0f} GB are more than {USABLE:.0%} of "
-                f"{plan.memory / 1e9:.0f} GB: {_remedy(plan, one.job.spec)}"
+                f"{estimator.memory / 1e9:.0f} GB: {_remedy(estimator, one.job.spec)}"
             )
             said.setdefault((where, why), {})[name] = None
         if one.units > capacity:
@@ -166,12 +166,12 @@ def warnings(plan: Plan, found: list[Estimate], capacity: int) -> list[str]:
     return [f"{where}: {', '.join(names)}: {why}" for (where, why), names in said.items()]
 
 
-def _remedy(plan: Plan, spec: BaseModel) -> str:
+def _remedy(estimator: Estimator, spec: BaseModel) -> str:
     """Return what to change where a job does not fit."""
     if not isinstance(spec, TrainSpec):
         return "share it over more GPUs, or take larger ones"
     if spec.training is None:
         return f"a pass is too large: make {IMITATING.key}.micro_batch smaller"
-    if plan.held(spec).completions > spec.training.group_size:
+    if estimator.held(spec).completions > spec.training.group_size:
         return "make training.micro_batch smaller"
     return "a pass is one group or less already: take more or larger GPUs"

@@ -15,7 +15,7 @@ from rapid.cost.expected import Expected
 from rapid.cost.work import run_share, train_work
 
 EXPECTED = Expected(
-    limit=2048, length=30, spread=0.0, prompt=40, signal=0.6, rewarded=0.8, kept=1.0
+    limit=2048, length=30, spread=0.0, prompt=40, signal=0.6, rewarded=0.9, kept=1.0
 )
 PUBLISHED = {
     "Qwen2.5-0.5B": {"source": "Qwen/Qwen2.5-0.5B"},

@@ -7,7 +7,7 @@ import pytest
 from rapid.artifacts.files import BadInput
 from rapid.config.jobs import jobs
 from rapid.cost.advice import advise
-from rapid.cost.estimates import Plan, estimates, longest_chain, wall_clock, warnings
+from rapid.cost.estimates import Estimator, estimates, longest_chain, wall_clock, warnings
 from rapid.cost.expected import Expected
 from rapid.cost.roofline import Roofline, gpu
 from rapid.cost.shapes import published, shapes
@@ -18,7 +18,7 @@ def plan_of(params, memory=48e9, verdict=None, **given):
     machine = Roofline(gpu("a6000"), shapes(params, {}))
     if verdict:
         machine = replace(machine, verdict=verdict)
-    return Plan(params, machine, given, memory)
+    return Estimator(params, machine, given, memory)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from rapid.artifacts.files import BadInput
-from rapid.cost.estimates import Plan
+from rapid.cost.estimates import Estimator
 from rapid.cost.expected import Expected
 from rapid.cost.roofline import Roofline, efficiency, gpu
 from rapid.cost.shapes import published, shapes
@@ -77,7 +77,7 @@ def test_processes_exchange_gradients_and_weights(seconds):
 @pytest.mark.parametrize("name", ["pg", "grpo", "rapid-H8"])
 def test_a_better_gpu_is_faster(paper, name):
     slow, fast = (
-        Plan(paper, Roofline(gpu(one), shapes(paper, {})), {}).runtime(spec_of(paper, name))
+        Estimator(paper, Roofline(gpu(one), shapes(paper, {})), {}).runtime(spec_of(paper, name))
         for one in ("a6000", "h100")
     )
     assert fast < slow
