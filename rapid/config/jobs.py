@@ -137,7 +137,7 @@ class Plan:
         )
 
     def _reported(self, name: str) -> list[str]:
-        """The jobs whose results are in a report."""
+        """Return the names of the jobs whose results are in a report."""
         if name == STUDIES:
             return _trained_and_evaluated(specs.studied(self.params))
         if name == "reports/experiment":
