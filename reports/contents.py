@@ -1,19 +1,22 @@
-"""The report as a list of sections: which tables and figures, in which order, with what to say first.
+"""The report as a list of sections, by contents.yaml; and the report of the studies.
 
-There are two reports: of the paper's tables, and of the studies. A figure or table that no section
-names comes in a section of its own at the end.
+A figure or table that no section names comes in a section of its own at the end.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pandas as pd
+import yaml
 
 from rapid.config.specs import BASE
 from reports.measured import Measured
 from reports.paper import load as load_paper
 from reports.tables import APPENDIX, RESULTS, build, claims, notes, studies
 from reports.tables.table import Table
+
+FILE = Path(__file__).with_name("contents.yaml")
 
 
 @dataclass(frozen=True)
@@ -26,67 +29,14 @@ class Section:
     items: Sequence[Table | str]
 
 
-BESIDE = "beside"
-SECTIONS = [
-    Section(
-        "claims",
-        "The paper's claims",
-        "Each claim with the paper's number, the number of these runs and the rule that decides.",
-        ["tab:claims"],
-    ),
-    Section(
-        "results",
-        "Accuracy and runtime",
-        "A click on a figure shows its runs.",
-        ["tab:main", "tradeoff", "fig:family_size_ablate"],
-    ),
-    Section(
-        "noise",
-        "What the noise allows to say",
-        "Intervals over problems and seeds, and RAPID paired with the strongest baselines.",
-        ["tab:comparisons", "tab:intervals"],
-    ),
-    Section(
-        "time",
-        "Where the time goes, and what it buys",
-        "",
-        ["phases", "learning-by-time", "learning-by-step", "tab:memory"],
-    ),
-    Section(
-        "ratio",
-        "The batch size ratio H",
-        "H optimizer steps are taken on each batch of completions.",
-        ["tab:staleness", "tab:ninf-corrs", "length-and-time", "clipped", "tokens"],
-    ),
-    Section(
-        BESIDE,
-        "Beside the paper",
-        "",
-        ["tab:beside-ratios", "tab:beside-orders", "tab:beside-signs"],
-    ),
-    Section(
-        "setup",
-        "How the runs were made",
-        "Read from the manifests that the jobs wrote.",
-        ["tab:sft-para", "tab:rl-para", "tab:package"],
-    ),
-]
-
-
 @dataclass(frozen=True)
 class Content:
-    """All that is reported, whatever it is printed as.
-
-    Args:
-        lead: what to know first.
-        results: Tables 1 to 4, or those of the studies.
-        appendix: the other tables.
-    """
+    """All that is reported, whatever it is printed as."""
 
     title: str
-    lead: str
-    results: list[Table]
-    appendix: list[Table]
+    lead: str  # what to know first
+    results: list[Table]  # Tables 1 to 4, or those of the studies
+    appendix: list[Table]  # the other tables
     sections: list[Section]
 
     def with_figures(self, figures: list[str]) -> list[Section]:
@@ -106,28 +56,21 @@ def build_report(measured: Measured) -> Content:
     results, appendix = build(RESULTS, measured), build(APPENDIX, measured)
     (judged,) = (table for table in appendix if table.label == "tab:claims")
     lead = f"The paper's claims, benchmark by benchmark: {claims.verdicts(judged)} here."
+    scale = _scale(measured)
     sections = [
-        replace(one, intro=_scale(measured)) if one.anchor == BESIDE else one for one in SECTIONS
+        Section(anchor, one["title"], one.get("intro", "").format(scale=scale), one["items"])
+        for anchor, one in yaml.safe_load(FILE.read_text(encoding="utf-8")).items()
     ]
     return Content("RAPID, measured", lead, results, appendix, sections)
 
 
 def build_studies(measured: Measured) -> Content:
     """Compute the tables of the studies: a section each, with its figures and tables."""
-    sections = [
-        Section(
-            study.name,
-            study.title,
-            "",
-            [
-                study.name,
-                f"{study.name}-curves",
-                f"tab:{study.name}",
-                f"tab:{study.name}-reach",
-            ],
-        )
-        for study in studies.studies(measured)
-    ]
+    sections = []
+    for study in studies.studies(measured):
+        name = study.name
+        items = [name, f"{name}-curves", f"tab:{name}", f"tab:{name}-reach"]
+        sections.append(Section(name, study.title, "", items))
     lead = f"One thing changed at a time, in training {measured.params.tables.main.model}."
     return Content("RAPID, studied", lead, studies.tables(measured), [], sections)
 

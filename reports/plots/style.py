@@ -47,18 +47,13 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that is drawn when asked for.
-
-    Args:
-        missing: what is not in it and why.
-        sources: the files that it is from, below the root.
-    """
+    """A figure that is drawn when asked for."""
 
     title: str
     caption: str
     draw: Callable[[], Canvas]
-    missing: list[str] = field(default_factory=list)
-    sources: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # what is not in it and why
+    sources: list[str] = field(default_factory=list)  # files below the root
 
 
 def look(algorithm: str) -> Look:

@@ -12,21 +12,14 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval; `None` is what is not known.
-
-    Args:
-        value: the estimate, or `None` for the `reason`.
-        low, high: ends of the interval.
-        p: two-sided p of no difference.
-        over: what it was computed from, in words.
-    """
+    """A value with its 95 % interval; `None` is what is not known."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
-    p: float | None = None
-    over: str = ""
-    reason: str = ""
+    p: float | None = None  # two-sided, of no difference
+    over: str = ""  # what it was computed from, in words
+    reason: str = ""  # why there is no value
 
     def covers(self, value: float) -> bool:
         """Return whether the interval holds a value; False where there is no interval."""

@@ -24,19 +24,6 @@ TOO_NOISY = "too noisy to decide: the interval has both sides of the limit"
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One claim on one benchmark. `about` names the claim; paper and here are printed figures."""
-
-    about: str
-    where: str
-    paper: str
-    here: str
-    verdict: str
-    reason: str = ""
-    sources: tuple[Source, ...] = ()
-
-
-@dataclass(frozen=True)
 class Evidence:
     """What runs say of a claim, and the paper's figure; `unknown` is why there is no estimate."""
 
@@ -46,6 +33,19 @@ class Evidence:
     show: Format
     unknown: str
     sources: tuple[Source, ...]
+
+    @property
+    def paper(self) -> str:
+        """The paper's figure as it is printed."""
+        return MISSING if self.printed is None else self.show(self.printed)
+
+    @property
+    def here(self) -> str:
+        """The estimate of these runs as it is printed, with its interval."""
+        if self.found is None or self.found.value is None:
+            return MISSING
+        shown = (self.show(self.found.value), interval(self.show, self.found))
+        return " ".join(filter(None, shown))
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,19 @@ class Claim:
     above: float = -math.inf
     below: float = math.inf
 
-    def findings(self, measured: Measured) -> list[Finding]:
-        """Return what the runs say of the claim, benchmark by benchmark."""
-        every = measured.contests.values()
-        return [self._judge(one) for contest in every for one in self.evidence(measured, contest)]
-
-    def _judge(self, one: Evidence) -> Finding:
-        said = MISSING if one.printed is None else one.show(one.printed)
-        if one.found is None or one.found.value is None:
-            return Finding(self.about, one.where, said, MISSING, UNTESTED, one.unknown)
-        verdict, reason = decide(one.found, self.above, self.below)
-        here = " ".join(filter(None, (one.show(one.found.value), interval(one.show, one.found))))
-        return Finding(self.about, one.where, said, here, verdict, reason, one.sources)
+    def rows(self, measured: Measured) -> list[Row]:
+        """Return a row for each benchmark: verdict, figure here, figure in the paper."""
+        rows = []
+        for contest in measured.contests.values():
+            for one in self.evidence(measured, contest):
+                known = one.here != MISSING
+                verdict, reason = UNTESTED, one.unknown
+                if known:
+                    verdict, reason = decide(one.found, self.above, self.below)
+                here = Cell(one.here, reason=reason, sources=one.sources if known else ())
+                cells = [Cell(verdict), here, Cell(one.paper)]
+                rows.append(Row(f"{self.about}: {one.where}", [cells]))
+        return rows
 
 
 def decide(found: Estimate, above: float = -math.inf, below: float = math.inf) -> tuple[str, str]:
@@ -250,11 +251,6 @@ def claims() -> list[Claim]:
     ]
 
 
-def findings(measured: Measured) -> list[Finding]:
-    """Return every claim on every benchmark that it is made of."""
-    return [finding for claim in claims() for finding in claim.findings(measured)]
-
-
 def table(measured: Measured) -> Table:
     """Return Table 12."""
     return Table(
@@ -266,7 +262,7 @@ def table(measured: Measured) -> Table:
         ),
         stub="Claim",
         groups=[Group("", ["Verdict", "Here", "Paper"])],
-        rows=stacked(map(_row, claim.findings(measured)) for claim in claims()),
+        rows=stacked(claim.rows(measured) for claim in claims()),
         notes=[
             "A claim holds where the 95 % interval lies wholly on its side of the limit, does not "
             "hold where it lies wholly on the other, and is not tested where it has both sides or "
@@ -276,11 +272,6 @@ def table(measured: Measured) -> Table:
         ],
         listed=[(claim.about, claim.rule) for claim in claims()],
     )
-
-
-def _row(one: Finding) -> Row:
-    here = Cell(one.here, reason=one.reason, sources=one.sources)
-    return Row(f"{one.about}: {one.where}", [[Cell(one.verdict), here, Cell(one.paper)]])
 
 
 def verdicts(table: Table) -> str:

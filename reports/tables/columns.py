@@ -50,27 +50,16 @@ def everyone(algorithm: str) -> bool:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Args:
-        title: its heading.
-        metric: the column of `collect`'s data frame that it shows: pass@1, runtime, staleness, ...
-        show: prints a mean, and with `like` the standard deviation under that mean.
-        best: which value is printed in bold; "" ranks none.
-        paired: how algorithms are compared; `None` marks nothing as within noise of the best.
-        note: a sentence below the table, in which {title} stands for the title.
-        applies: whether an algorithm has such a figure; the others get N/A.
-        competes: whether an algorithm's figure takes part in the ranking.
-    """
+    """A column of a table."""
 
     title: str
-    metric: str
-    show: Format
-    best: Literal["", "highest", "lowest"] = ""
-    paired: Pairing | None = None
-    note: str = ""
-    applies: Callable[[str], bool] = everyone
-    competes: Callable[[str], bool] = everyone
+    metric: str  # the column of `collect`'s data frame: pass@1, runtime, staleness, ...
+    show: Format  # prints a mean, and with `like` the standard deviation under that mean
+    best: Literal["", "highest", "lowest"] = ""  # which is printed in bold; "" ranks none
+    paired: Pairing | None = None  # None marks nothing as within noise of the best
+    note: str = ""  # a sentence below the table, in which {title} stands for the title
+    applies: Callable[[str], bool] = everyone  # has an algorithm such a figure? The others get N/A
+    competes: Callable[[str], bool] = everyone  # does its figure take part in the ranking?
 
     @property
     def unranked(self) -> "Column":

@@ -19,18 +19,9 @@ from reports.measured import Contest, Measured
 from reports.statistics import curves
 from reports.statistics.curves import AccuracyCurve
 from reports.statistics.summary import spread
+from reports.tables import columns as standard
 from reports.tables import notes
-from reports.tables.columns import (
-    CLIPPED,
-    DIFFERENCE,
-    MEMORY,
-    STALENESS,
-    TIME,
-    Block,
-    Column,
-    accuracy,
-    grid,
-)
+from reports.tables.columns import DIFFERENCE, Block, Column, accuracy, grid
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Group, Row, Table, estimate_cell
 
 TITLES = {
@@ -151,10 +142,10 @@ def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
     columns = [
         *of_accuracy,
         Difference("Difference", first.metric, first.show),
-        TIME.unranked,
-        STALENESS,
-        CLIPPED,
-        MEMORY,
+        standard.TIME.unranked,
+        standard.STALENESS,
+        standard.CLIPPED,
+        standard.MEMORY,
     ]
     labelled = {name: study.label(name) for name in study.algorithms}
     found = grid(measured, labelled, [Block("", benchmark, model, columns)], seeds)

@@ -22,24 +22,15 @@ class Source:
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry of a table.
-
-    Args:
-        text: what it says.
-        deviation: stands under the text, after a plus-minus sign.
-        mark: best or runner-up of its column.
-        reason: why a value is missing, or what it leaves out; becomes a footnote.
-        tied: within noise of the best of its column.
-        under: further lines below.
-        interval, detail, sources: for readers who ask where a figure is from.
-    """
+    """One entry of a table."""
 
     text: str
-    deviation: str = ""
+    deviation: str = ""  # stands under the text, after a plus-minus sign
     mark: Mark = ""
-    reason: str = ""
-    tied: bool = False
-    under: tuple[str, ...] = ()
+    reason: str = ""  # why a value is missing, or what it leaves out; becomes a footnote
+    tied: bool = False  # within noise of the best of its column
+    under: tuple[str, ...] = ()  # further lines below
+    # For readers who ask where a figure is from:
     interval: str = ""
     detail: str = ""
     sources: tuple[Source, ...] = ()
@@ -69,23 +60,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A numbered table.
-
-    Args:
-        label: the paper's own where it has one, for \\ref.
-        stub: the heading of the column of row labels.
-        notes: sentences below the table.
-        listed: notes that stand on a line each, with the name that they explain.
-    """
+    """A numbered table."""
 
     number: int
-    label: str
+    label: str  # the paper's own where it has one, for \ref
     caption: str
-    stub: str
+    stub: str  # the heading of the column of row labels
     groups: list[Group]
     rows: list[Row]
-    notes: list[str]
-    listed: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str]  # sentences below the table
+    listed: list[tuple[str, str]] = field(default_factory=list)  # notes on a line each, with names
 
     def cells(self) -> Iterator[Cell]:
         """Yield all cells in the order of reading."""

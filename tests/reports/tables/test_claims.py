@@ -15,8 +15,21 @@ def run(algorithm, seed=0, benchmark="math"):
     return Run(benchmark=benchmark, model="tiny_qwen", algorithm=algorithm, seed=seed)
 
 
+class Finding:
+    """A row of the table of claims."""
+
+    def __init__(self, row):
+        self.about, _, self.where = row.label.partition(": ")
+        verdict, here, _ = row.cells[0]
+        self.verdict, self.here, self.reason = verdict.text, here.text, here.reason
+
+
+def findings(params, runs):
+    return [Finding(row) for row in claims.table(Measured.read(params, runs.root)).rows]
+
+
 def found(params, runs, about, where="MATH"):
-    every = claims.findings(Measured.read(params, runs.root))
+    every = findings(params, runs)
     (one,) = (f for f in every if f.about == about and f.where.startswith(where))
     return one
 
@@ -116,7 +129,7 @@ def test_clipped(params, runs, shares, verdict):
 
 
 def test_without_runs_nothing_is_tested(params, runs):
-    every = claims.findings(Measured.read(params, runs.root))
+    every = findings(params, runs)
     assert {one.verdict for one in every} == {UNTESTED}
     assert all(one.reason for one in every)
     content = contents.build_report(Measured.read(params, runs.root))
@@ -125,7 +138,7 @@ def test_without_runs_nothing_is_tested(params, runs):
 
 def test_every_claim_has_a_rule(params, runs):
     runs.all(params)
-    every = claims.findings(Measured.read(params, runs.root))
+    every = findings(params, runs)
     assert {one.about for one in every} == {claim.about for claim in claims.claims()}
 
 
