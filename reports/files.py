@@ -34,10 +34,12 @@ class Manifest(Record):
 
     @property
     def benchmark(self) -> str:
+        """The benchmark of the job."""
         return self.value("run.benchmark") or self.value("benchmark") or ""
 
     @property
     def algorithm(self) -> str:
+        """The algorithm of the job's run; "" where it is of none."""
         return self.value("run.algorithm") or ""
 
     @property

@@ -28,6 +28,7 @@ class Contest:
 
     @property
     def rapids(self) -> list[str]:
+        """The names of RAPID at each H."""
         return [name for name in self.algorithms if RAPID.named(name)]
 
     @property

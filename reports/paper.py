@@ -1,4 +1,4 @@
-"""The paper's figures, read from paper.yaml: they stand beside measured ones and never among them."""
+"""The paper's figures, by paper.yaml: they stand beside measured ones and never among them."""
 
 import re
 from functools import cache

@@ -2,8 +2,9 @@
 
     python -m reports.plan_versus_paper --configfile params.yaml experiments/paper.yaml --gpu a6000
 
-Absolute times depend on lengths that the paper does not give; ratios of two algorithms' runtimes depend
-on them less. The paper's trainer skipped no group and resampled none, as here with a signal in all.
+Absolute times depend on lengths that the paper does not give; ratios of two algorithms' runtimes
+depend on them less. The paper's trainer skipped no group and resampled none, as here with a signal
+in all.
 """
 
 import argparse
@@ -26,7 +27,7 @@ EVERY_GROUP = 1.0  # has a signal: none is skipped or sampled anew
 
 
 def rows(params: Params, name: str, assumptions: Assumptions) -> list[list[str]]:
-    """Runtime over pg's, planned and in the paper's Tables 1 and 3, by benchmark and algorithm."""
+    """Return runtimes, planned and of the paper's Tables 1 and 3, and their ratios to pg's."""
     machine = Roofline(gpu(name), shapes(params, {}), assumptions.verdicts())
     expect, model = assumptions.expected(params), params.tables.main.model
 
@@ -57,6 +58,7 @@ def rows(params: Params, name: str, assumptions: Assumptions) -> list[list[str]]
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Print the table of planned and printed runtimes."""
     parser = argparse.ArgumentParser(
         prog="python -m reports.plan_versus_paper", description=__doc__
     )

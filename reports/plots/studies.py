@@ -1,4 +1,4 @@
-"""The studies drawn: each variant's accuracy with its interval, and accuracy by time of training."""
+"""The studies drawn: accuracy of each variant with its interval, and by time of training."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
 """report.html: everything of the report in one file that opens offline.
 
-Styles and figures are in the file. A figure in a table opens a box with the runs that it is from, by
-the browser's own popovers: there is no script. Links to runs are relative to the file.
+Styles and figures are in the file. A figure in a table opens a box with the runs that it is from,
+by the browser's own popovers: there is no script. Links to runs are relative to the file.
 """
 
 import base64

@@ -83,7 +83,7 @@ def symbols(text: str) -> str:
 
 
 def cell(entry: Cell, footnotes: dict[str, str]) -> str:
-    """Return one entry with its mark, its dagger where it is tied, its footnote and further lines."""
+    """Return one entry with its mark, its dagger if it is tied, its footnote and further lines."""
     command = {"best": r"\textbf", "runner-up": r"\underline", "": ""}[entry.mark]
     text = escape(entry.text)
     if command:

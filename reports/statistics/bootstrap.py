@@ -1,7 +1,7 @@
 """Intervals of a mean over seeds and problems, which both are samples of what could have been.
 
-A score matrix has a row for each seed and a column for each problem. Seeds and problems cross: every
-model answers the same problems. Rows and columns are drawn independently, with replacement, and a
+A score matrix has a row for each seed and a column for each problem. Seeds and problems cross:
+every model answers the same problems. Rows and columns are drawn independently, with replacement. A
 replicate is the mean over the drawn ones (Owen 2007, the pigeonhole bootstrap). On each side n - 1
 of n are drawn (Rao and Wu 1988): the variance between the seeds is then right for as few as two of
 them, and not too small by (n - 1) / n. The noise within a cell is counted more than once, so that

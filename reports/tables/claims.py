@@ -1,7 +1,8 @@
 """Table 12: the paper's claims, each with the rule that decides it and what the runs give.
 
-A rule asks on which side of a limit a 95 % interval lies. Wholly on the claim's side the claim holds,
-wholly on the other it does not hold, and where the interval has both sides the runs do not test it.
+A rule asks on which side of a limit a 95 % interval lies. Wholly on the claim's side the claim
+holds, wholly on the other it does not hold. Where the interval has both sides the runs do not test
+it.
 """
 
 import math
@@ -223,8 +224,8 @@ def claims() -> list[Claim]:
         Claim(
             "Accuracy kept",
             "the fastest RAPID of Table 1 is less accurate than the most accurate RL baseline by "
-            f"less than {100 * margin():.1f} points, the most that the paper's own fastest RAPID is "
-            "behind in Pass@1.",
+            f"less than {100 * margin():.1f} points, the most that the paper's own fastest RAPID "
+            "is behind in Pass@1.",
             accurate,
             above=-margin(),
         ),
@@ -257,8 +258,8 @@ def table(measured: Measured) -> Table:
         number=12,
         label="tab:claims",
         caption=(
-            "The paper's claims on this machine's runs: each holds, does not hold, or is not tested "
-            "here."
+            "The paper's claims on this machine's runs: each holds, does not hold, or is not "
+            "tested here."
         ),
         stub="Claim",
         groups=[Group("", ["Verdict", "Here", "Paper"])],

@@ -1,7 +1,8 @@
 """The columns of tables. To add a column, define it here and name it in a table's list.
 
-A column says all about itself: its title, its metric, how it is printed and ranked, which algorithms
-have it, how two algorithms are compared in it, and what a note below the table says of it.
+A column says all about itself: its title, its metric, how it is printed and ranked, and which
+algorithms have it. It also says how two algorithms are compared in it, and has a note for below the
+table.
 """
 
 import operator
@@ -87,7 +88,7 @@ class Column:
         )
 
     def cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
-        """Return a cell for each algorithm, with the best marked, and what is within noise of it."""
+        """Return a cell for each algorithm, with the best and what is within noise of it marked."""
         by_name = {name: runs[runs.algorithm == name] for name in algorithms}
         cells = [
             self.cell(part) if self.applies(name) else Cell(NOT_APPLICABLE)
@@ -158,7 +159,8 @@ class Column:
             found += [notes.evaluation(runs), notes.resolution(runs)]
         if self.best:
             unranked = [name for name in algorithms if not self.competes(name)]
-            found += [notes.NOISE, *notes.unranked(unranked, self.metric)]
+            what = "runtimes" if self.metric == "runtime" else self.title
+            found += [notes.NOISE, *notes.unranked(unranked, what)]
         return found
 
 

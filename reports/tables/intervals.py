@@ -1,4 +1,4 @@
-"""What the noise allows to say: accuracies with intervals, and RAPID beside the strongest baselines."""
+"""What the noise allows to say: accuracies with intervals, and RAPID against baselines."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -114,7 +114,7 @@ class Comparison:
 
 
 def comparisons(measured: Measured) -> Table:
-    """Return Table 8: RAPID at each H, paired with the fastest and the most accurate RL baseline."""
+    """Return Table 8: RAPID at each H, paired with the strongest RL baselines."""
     contests = measured.contests
     columns = {name: [*accuracy(measured.params, name), RUNTIME] for name in contests}
     rapids = next(iter(contests.values())).rapids

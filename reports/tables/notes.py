@@ -60,13 +60,13 @@ def resolution(runs: pd.DataFrame) -> str:
     )
 
 
-def unranked(algorithms: list[str], metric: str) -> list[str]:
-    """Return a note on the algorithms whose metric is not ranked; none where all are."""
+def unranked(algorithms: list[str], what: str) -> list[str]:
+    """Return a note on the algorithms whose figures are not ranked; none where all are."""
     if not algorithms:
         return []
     verb = "takes" if len(algorithms) == 1 else "take"
     names = listing([labels.algorithm(name) for name in algorithms])
-    return [f"{names} {verb} no part in the comparison of {metric}s."]
+    return [f"{names} {verb} no part in the comparison of {what}."]
 
 
 def points(ratios: list[int], seeds: list[int]) -> str:
@@ -100,7 +100,7 @@ def unwalled(runs: list[set[str]]) -> list[str]:
 
 
 def ungraded(runs: pd.DataFrame) -> list[str]:
-    """Return a note on completions without a reward because a grader died; none where all have one."""
+    """Return a note on completions without a reward because a grader died, if there are any."""
     found = [
         f"{reasons[INFRASTRUCTURE]} of {sum(reasons.values())} {where} of "
         f"{labels.algorithm(run.algorithm)} on {labels.benchmark(run.benchmark)} "
@@ -115,9 +115,9 @@ def ungraded(runs: pd.DataFrame) -> list[str]:
     if not found:
         return []
     return [
-        f"Completions without a verdict, because the grader died over them twice: {'; '.join(found)}. "
-        "Their groups gave no gradient. Pass@k is of the others, and leaves out problems with fewer "
-        "than k of them."
+        "Completions without a verdict, because the grader died over them twice: "
+        f"{'; '.join(found)}. Their groups gave no gradient. Pass@k is of the others, and leaves "
+        "out problems with fewer than k of them."
     ]
 
 

@@ -45,10 +45,12 @@ class StudyRuns:
 
     @property
     def title(self) -> str:
+        """The study in words."""
         return TITLES.get(self.name, self.name)
 
     @property
     def algorithms(self) -> list[str]:
+        """The names of the variants."""
         return self.contest.algorithms
 
     @property
@@ -203,9 +205,9 @@ def reach(measured: Measured, study: StudyRuns, number: int) -> Table:
         ],
         notes=[
             notes.seeds(params.studies.seeds),
-            "Accuracy is that of the model before training, of the models kept on the way and of the "
-            "last one, on the test problems, with straight lines between. The time is the training "
-            "loop's; keeping and evaluating models is not in it.",
+            "Accuracy is that of the model before training, of the models kept on the way and of "
+            "the last one, on the test problems, with straight lines between. The time is the "
+            "training loop's; keeping and evaluating models is not in it.",
             notes.evaluation(study.contest.runs),
             *notes.provenance(study.contest.runs),
         ],

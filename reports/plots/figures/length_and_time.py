@@ -16,7 +16,7 @@ def figure(measured: Measured) -> Figure:
         ],
         title="Completion length and inference time by H",
         caption=(
-            "Mean tokens of the completions of a training run, and its time of sampling. Points are "
-            "runs, lines are means over seeds. The paper's figures of both are for MATH."
+            "Mean tokens of the completions of a training run, and its time of sampling. Points "
+            "are runs, lines are means over seeds. The paper's figures of both are for MATH."
         ),
     )

@@ -24,9 +24,9 @@ def figure(measured: Measured) -> Figure:
     return Figure(
         title="Where the time goes: naive GRPO and RAPID",
         caption=(
-            "Seconds of the training loop in inference (sampling, grading), backpropagation and the "
-            "rest (weight synchronization, what remains), means over seeds; whiskers are one standard "
-            "deviation of the whole. The paper's Figure 1."
+            "Seconds of the training loop in inference (sampling, grading), backpropagation and "
+            "the rest (weight synchronization, what remains), means over seeds; whiskers are one "
+            "standard deviation of the whole. The paper's Figure 1."
         ),
         draw=lambda: _draw(measured),
         missing=[

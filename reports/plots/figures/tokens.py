@@ -35,9 +35,9 @@ def figure(measured: Measured) -> Figure:
     return Figure(
         title=title,
         caption=(
-            f"A completion for {record.id} of {labels.benchmark(record.benchmark)} at optimizer step "
-            f"{record.step}, H = {record.H}. Colour and bar are the token's log importance weight "
-            f"(up: more likely now than when sampled); their sum, the completion's, is {total}."
+            f"A completion for {record.id} of {labels.benchmark(record.benchmark)} at optimizer "
+            f"step {record.step}, H = {record.H}. Colour and bar are the token's log importance "
+            f"weight (up: more likely now than when sampled); their sum, the completion's, is {total}."
         ),
         draw=lambda: _draw(record),
         sources=[path],

@@ -17,9 +17,9 @@ def figure(measured: Measured) -> Figure:
     return Figure(
         title="Accuracy against training time",
         caption=(
-            "Large markers are means over seeds with the 95 % interval of accuracy and the range of "
-            "times; small ones are single runs. The dashed line is the model before training. Up and "
-            "to the left is better; SFT's time leaves out the teacher's sampling."
+            "Large markers are means over seeds with the 95 % interval of accuracy and the range "
+            "of times; small ones are single runs. The dashed line is the model before training. "
+            "Up and to the left is better; SFT's time leaves out the teacher's sampling."
         ),
         draw=lambda: _draw(measured, metrics),
         missing=[
