@@ -2,16 +2,16 @@
 
 `python -m reports` writes tables.tex, report.html and figures. On the way from files to text:
 
-1. `collect`, `manifests`      files -> a data frame, a row a run; what jobs wrote of themselves
-2. `statistics`, `bootstrap`   values -> means, ranks, correlations, intervals
-   `compare`                   runs -> paired differences and ratios
-3. `formats`, `notes`          numbers and names -> short text: 12.3%, 4h42m
-4. `table`, `cells`            a table as plain data; a column of means
-   `tables`                    Tables 1 to 4, the paper's results
-   `setup`                     Tables 5 to 7, how the runs were made
-   `evidence`                  Tables 8 and 9, what the noise allows to say
-   `beside`, `claims`          Tables 10 to 13, beside the paper: `paper`, paper.yaml
-5. `plots`                     figures, by matplotlib
-6. `sections`                  all of it in the order of reading
-7. `latex`, `text`, `html`     plain data -> tables.tex, the terminal, report.html
+1. `collect`, `files`        files -> a data frame with a row for each run; manifests
+   `measured`                all that the rest is computed from: parameters, runs, places
+2. `statistics`              values -> means, ranks, and intervals
+3. `formats`, `labels`       numbers and names -> short text: 12.3%, RAPID (H=8)
+4. `tables`                  runs -> tables as plain data; a column is an object of `tables.columns`
+5. `paper`, paper.yaml       the paper's own figures, for the tables beside it
+6. `plots`                   runs -> figures, a module for each in `plots.figures`
+7. `contents`                all of it in the order of reading, by contents.yaml
+8. `render`                  plain data -> LaTeX, the terminal, report.html
+
+`experiment` writes what `dvc exp show` compares, and `plan_versus_paper` holds the cost estimate
+against the paper's runtimes.
 """

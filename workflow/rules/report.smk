@@ -1,24 +1,6 @@
 # Tables, figures and report.html, from the runs' small files; each report in its folder.
 
-FIGURES = [
-    "phases",
-    "tradeoff",
-    "learning-by-step",
-    "learning-by-time",
-    "length-and-time",
-    "clipped",
-    "tokens",
-]
-
-
-def study_figures(params):
-    """Return the names of a figure for each study, and of another for those with snapshots."""
-    return [
-        f"{study}{part}"
-        for study, given in (params.studies.compared if params.studies else {}).items()
-        for part in ("", "-curves")
-        if not part or any(names.parse(name).changes.snapshots for name in given.algorithms)
-    ]
+from reports.plots import FIGURES, study_figures
 
 
 def printed(figures):
