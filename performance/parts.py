@@ -303,16 +303,15 @@ def _peaks(plan, workload, setting, repeats, batches, advance) -> list[dict]:
 
 # (g) Graders --------------------------------------------------------------------------------------
 
-VERDICT = {"mbpp_plus": 0.01, "math": 0.02, "minif2f": 0.2}  # seconds, to guess the time left
-GRADER_START = 2.0  # seconds
+VERDICT, GRADER_START = 0.1, 2.0  # seconds, to guess the time left
 
 
 def verdicts(plan: Plan) -> list[Experiment]:
     count = 10 if plan.quick else 100
     made = []
-    for name in BENCHMARKS:
+    guess = plan.repeats * (GRADER_START + 2 * count * VERDICT)
+    for name in (name for name, benchmark in BENCHMARKS.items() if benchmark.draw):
         run = partial(_verdicts, name, count, plan.repeats)
-        guess = plan.repeats * (GRADER_START + 2 * count * VERDICT[name])
         made.append(Experiment("g", name, guess, run))
     return made
 
