@@ -16,7 +16,7 @@ class Lesson(Record):
     mistakes: list[str]
 
     def demonstration(self, rng: random.Random, error_rate: float) -> str:
-        """A completion: with probability `error_rate` one of the mistakes, else the correct one."""
+        """Return one of the mistakes with probability `error_rate`, else the correct completion."""
         return rng.choice(self.mistakes) if rng.random() < error_rate else self.correct
 
 

@@ -1,13 +1,4 @@
-"""The rows that pass between stages, and how they are read and written.
-
-Every stage reads files and writes files; these are the shapes of what is in them.
-Problems keep the field names of the published benchmarks, so that an embedded
-problem and a real one are the same record:
-
-- `CodeProblem`: a row of EvalPlus's MBPP+ release,
-- `MathProblem`: a row of MATH,
-- `LeanProblem`: a Lean 4 theorem without its proof, core Lean or Mathlib.
-"""
+"""How the files that pass between stages are read and written: rows of JSON lines, JSON, text."""
 
 import gzip
 import hashlib
@@ -33,7 +24,7 @@ class Record(BaseModel):
 
 
 class BadInput(ValueError):
-    """What somebody gave cannot be used. The message says what is wrong, where, and what to do."""
+    """What somebody gave cannot be used. The message says what, where, and what to do."""
 
 
 class BadRow(BadInput):
@@ -53,7 +44,11 @@ def read_jsonl(path: Path | str, row_type: type[Row]) -> Iterator[Row]:
 def numbered_rows(
     path: Path | str, row_type: type[Row], parse: Callable[[bytes], Row] | None = None
 ) -> Iterator[tuple[int, Row]]:
-    """`read_jsonl`, with each row's line number. `parse` reads a line, if not the row's own JSON."""
+    """Yield rows as `read_jsonl` does, each with its line number.
+
+    Args:
+        parse: reads a line, if it is not the row's own JSON.
+    """
     parse = parse or row_type.model_validate_json
     with open(path, "rb") as plain:
         lines = gzip.GzipFile(fileobj=plain) if plain.peek(2)[:2] == GZIP_MAGIC else plain
@@ -91,6 +86,6 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 def sha256_file(path: Path | str) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -19,7 +19,7 @@ PACKAGES = (
 
 
 def commit() -> str:
-    """The git commit of the code, with "+dirty" where tracked files differ from it; or "unknown"."""
+    """Return the git commit of the code, "+dirty" where tracked files differ; or "unknown"."""
     folder = Path(__file__).parent
     try:
         head = _git(folder, "rev-parse", "HEAD")
@@ -34,7 +34,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def hardware() -> str:
-    """The processor, or the GPUs where torch is loaded and sees them, in words."""
+    """Return the processor, or the GPUs where torch is loaded and sees them, in words."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
@@ -50,7 +50,7 @@ def hardware() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide a result, of those installed."""
+    """Return the versions of Python and of the installed packages that decide a result."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -61,7 +61,7 @@ def versions() -> dict[str, str]:
 
 
 def peak_memory_mb() -> float:
-    """The most memory that this process has held, in 1e6 bytes: of its GPU, or else resident."""
+    """Return the most memory this process has held, in 1e6 bytes: of its GPU, or resident."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return torch.cuda.max_memory_reserved() / 1e6
@@ -73,7 +73,7 @@ MANIFEST = "manifest.json"
 
 
 def digests(*paths: Path) -> dict[str, str]:
-    """SHA-256 of each file by its path, in a folder of each file in it but its manifest."""
+    """Return the SHA-256 of each file by its path; of a folder, each file but its manifest."""
     files = [
         file
         for path in paths
@@ -90,8 +90,8 @@ def write_manifest(
 
     Args:
         folder: where the manifest goes.
-        inputs, outputs: files, or folders for all files in them. An input that is not there is noted
-            with an empty digest: once it is there, what was made without it is out of date.
+        inputs, outputs: files, or folders for all files in them. An input that is not there is
+            noted with an empty digest: once it is there, what was made without it is out of date.
     """
     write_json(
         folder / MANIFEST,

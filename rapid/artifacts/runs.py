@@ -20,7 +20,7 @@ class StepRecord(Record):
     staleness: float | None = Field(None, description="mean |log min(w, eta)|")
     clip_fraction: float | None = Field(None, description="share of weights, or ratios, clipped")
     weight: float | None = Field(None, description="mean importance weight before clipping")
-    kl: float | None = Field(None, description="nats a token, to the model before training")
+    kl: float | None = Field(None, description="nats per token, to the model before training")
     run: float | None = Field(
         None, description="share of the mini-batch with a gradient, which ran"
     )
@@ -47,7 +47,7 @@ class Runtime(Record):
 
 
 class RunSummary(Record):
-    """summary.json of a training job. Means are over its optimizer steps, as in the paper's Table 3."""
+    """summary.json of a training job. Means are over optimizer steps, as in the paper's Table 3."""
 
     benchmark: str
     model: str
@@ -61,7 +61,7 @@ class RunSummary(Record):
     staleness: float | None = None
     clip_fraction: float | None = None
     run: float | None = Field(None, description="mean share of a mini-batch that was run")
-    completion_length: float | None = Field(None, description="mean tokens a completion")
+    completion_length: float | None = Field(None, description="mean tokens per completion")
     reward_first: float | None = Field(None, description="mean reward, first tenth of the steps")
     reward_last: float | None = Field(None, description="mean reward, last tenth of the steps")
     reasons: dict[str, int] = Field(default_factory=dict, description="verdicts by reason")
@@ -76,16 +76,16 @@ class TokenWeights(Record):
     """token_weights.json: one completion of a RAPID run, as its last optimizer step weighed it."""
 
     tokens: list[str] = Field(min_length=1, description="the completion's tokens, as text")
-    log_weights: list[float] = Field(description="log pi - log mu, nats, one a token")
+    log_weights: list[float] = Field(description="log pi - log mu, nats, one per token")
     H: int
     step: int = Field(description="optimizer step, from 1")
     benchmark: str
     id: str = Field(description="of the problem")
 
     @model_validator(mode="after")
-    def _one_a_token(self):
+    def _one_per_token(self):
         if len(self.tokens) != len(self.log_weights):
             raise ValueError(
-                f"{len(self.tokens)} tokens, but {len(self.log_weights)} log_weights: one a token"
+                f"{len(self.tokens)} tokens, but {len(self.log_weights)} log_weights: one per token"
             )
         return self

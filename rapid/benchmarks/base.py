@@ -28,21 +28,21 @@ class Problem(Record, ABC):
     @property
     @abstractmethod
     def content(self) -> str:
-        """What makes two problems the same, whatever their ids."""
+        """Return what makes two problems the same, whatever their ids."""
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the problem, its id included."""
+        """Return the SHA-256 of the problem, its id included."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     @property
     def same(self) -> str:
-        """Equal for problems whose contents differ at most in spaces and letter case."""
+        """Return the content without spaces and letter case: equal for the same problem."""
         return "".join(self.content.split()).casefold()
 
     @property
     def unusable(self) -> str:
-        """Why no completion of this problem could be graded; "" where it could."""
+        """Return why no completion of this problem could be graded; "" where it could."""
         return ""
 
 
@@ -98,9 +98,9 @@ class Benchmark:
         return None
 
     def walls(self, policy: Grading) -> str:
-        """Return what stands around a completion on this machine, in words; "" where nothing has to.
+        """Return what stands around a completion on this machine; "" where nothing has to.
 
         Raises:
-            WallsMissing: a wall is missing, and the policy does not give it up.
+            GraderDied, LeanUnavailable: a wall is missing, and the policy does not give it up.
         """
         return ""

@@ -5,8 +5,8 @@ They are the records of the real benchmarks and go through the same graders. Eac
 mistake that people make. A base model is trained on both kinds; reinforcement learning then has
 mistakes to unlearn, each a choice at a few tokens that recurs in many problems.
 
-A maker is the `draw` of a benchmark, a function of a random generator and an id. `make` collects what
-it draws.
+A maker is the `draw` of a benchmark, a function of a random generator and an id. `make` collects
+what it draws.
 """
 
 import random
@@ -42,8 +42,8 @@ def make(benchmark: Benchmark, seed: int, counts: dict[str, int]) -> dict[str, l
             fruitless = fruitless + 1 if key in seen else 0
             if fruitless > DRAWS_PER_EXERCISE:
                 raise TooFewProblems(
-                    f"{benchmark.name}: {len(seen)} different problems were made, {sum(counts.values())} "
-                    "were asked for; lower train, test or pretraining.demonstrations"
+                    f"{benchmark.name}: {len(seen)} different problems were made, "
+                    f"{sum(counts.values())} were asked for; lower train, test or pretraining.demonstrations"
                 )
             if not fruitless:
                 seen.add(key)

@@ -1,7 +1,7 @@
 """The prompts: one template a benchmark, with a form for chat models and one for base models.
 
-A template's variables are the fields of the benchmark's problem, and `chat`. Each says in which form
-the answer is wanted: that is the form which the benchmark's grader reads.
+A template's variables are the fields of the benchmark's problem, and `chat`. Each asks for the form
+of completion that the benchmark's grader reads.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ from rapid.benchmarks.base import Problem
 
 
 def render(benchmark: str, problem: Problem, chat: bool = False) -> str:
-    """The prompt of a problem.
+    """Return the prompt of a problem.
 
     Args:
         chat: what a user says to a chat model; otherwise the text that a base model continues.
@@ -23,7 +23,7 @@ def render(benchmark: str, problem: Problem, chat: bool = False) -> str:
 
 
 def prompt_ids(tokenizer, prompt: str, chat: bool) -> list[int]:
-    """The tokens that a model is asked with: what TRL makes of the same prompt.
+    """Return the tokens of a prompt, as TRL makes them of the same prompt.
 
     Args:
         chat: the prompt is what a user says, and goes into the tokenizer's chat template.

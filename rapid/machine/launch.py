@@ -1,8 +1,10 @@
-"""Training in several processes: what `rapid train` does where `compute.processes` is more than one.
+"""Training in several processes, where `compute.processes` is more than one.
 
-1. The process that `rapid train` started becomes accelerate's launcher, with ZeRO-2 as the paper has it
-   (workflow/accelerate/zero2.yaml). It holds the leases; its processes divide the cores and the GPUs.
-2. With several servers (`compute.nodes`), srun starts such a launcher on each, within the SLURM job.
+1. The process that `rapid train` started becomes accelerate's launcher, with ZeRO-2 as the paper
+   has it (workflow/accelerate/zero2.yaml). It holds the leases; its processes divide the cores and
+   the GPUs.
+2. With several servers (`compute.nodes`), srun starts such a launcher on each, within the SLURM
+   job.
 3. Each process runs `rapid.stages.train_process`; only the first writes files.
 """
 
@@ -83,7 +85,7 @@ def launch_on_nodes(spec: TrainSpec, paths: list[str]) -> None:
 
 
 def node(address: str, port: str, spec: str, *paths: str) -> None:
-    """What srun starts on each server."""
+    """Lease this server's cores and GPUs and launch its processes: what srun starts on each."""
     job = TrainSpec.model_validate_json(spec)
     lease(job)
     launch(job, list(paths), address, int(port), rank=int(os.environ["SLURM_PROCID"]))

@@ -1,15 +1,15 @@
 """Cores and GPUs to oneself: what makes runtimes of jobs that share a machine comparable.
 
-Every job that computes leases the cores that its threads run on, and the GPUs that it asks for, before
-it imports anything heavy. A lease is a lock on a file for each of them, held until the process ends,
-however it ends. The process and all that it starts (sampling, grading, Lean) are bound to its cores and
-see no GPUs but its own, so that two jobs never share one. A job that finds none free waits; it has not
-begun to measure anything.
+Every job that computes leases the cores that its threads run on, and the GPUs that it asks for,
+before it imports anything heavy. A lease is a lock on a file for each of them, held until the
+process ends, however it ends. The process and all that it starts (sampling, grading, Lean) are
+bound to its cores and see no GPUs but its own, so that two jobs never share one. A job that finds
+none free waits; it has not begun to measure anything.
 
 The locks are the machine's, not the project's: two pipelines side by side respect each other. A job
-leases among what it was given: the cores that it may run on, the GPUs in CUDA_VISIBLE_DEVICES, both of
-which SLURM sets. On a system that cannot bind processes to cores (macOS) the lease still limits how
-many jobs run at once.
+leases among what it was given: the cores that it may run on and the GPUs in CUDA_VISIBLE_DEVICES,
+both of which SLURM sets. On a system that cannot bind processes to cores (macOS) the lease still
+limits how many jobs run at once.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class NotOurs(BadInput):
 
 
 def usable_cores() -> list[int]:
-    """The cores that this process may run on."""
+    """Return the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -75,7 +75,8 @@ def bind(cores: list[int], threads: int) -> list[int]:
 def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
     """Wait for `count` free GPUs, hold them until the process ends, and show it no others.
 
-    CUDA_VISIBLE_DEVICES says which: this comes before CUDA is initialised. With 0 the process sees none.
+    CUDA_VISIBLE_DEVICES says which: this comes before CUDA is initialised. With 0 the process sees
+    none.
 
     Returns:
         Their names, as in CUDA_VISIBLE_DEVICES.
@@ -124,7 +125,7 @@ def _own(folder: Path) -> None:
 
 
 def _lease(kind: str, names: list[str], count: int, folder: Path | None) -> list[int]:
-    """Wait for `count` of these locks and hold them until the process ends; their places in `names`."""
+    """Wait for `count` of these locks and hold them until the end; return their places."""
     folder = folder or Path(tempfile.gettempdir()) / f"rapid-cores-{os.geteuid()}"
     _own(folder)
     leased: dict[int, FileLock] = {}

@@ -43,10 +43,10 @@ class Check:
 
 
 def checks(params: Params, machine: bool = True) -> Iterator[Check]:
-    """All checks of what the tables of these parameters need, slow ones last.
+    """Yield all checks of what the tables of these parameters need, slow ones last.
 
     Args:
-        machine: also look at this machine's cores, memory and GPUs; not where the jobs run elsewhere.
+        machine: also look at this machine's cores, memory and GPUs; not where jobs run elsewhere.
     """
     if machine:
         yield from _machine(params)
@@ -82,8 +82,8 @@ def _machine(params: Params) -> Iterator[Check]:
     todo = ""
     if len(found) < wanted:
         todo = (
-            "Lower compute.processes (or a model's tensor_parallel), or set CUDA_VISIBLE_DEVICES to all "
-            "of them; nvidia-smi lists what the driver knows."
+            "Lower compute.processes (or a model's tensor_parallel), or set CUDA_VISIBLE_DEVICES to "
+            "all of them; nvidia-smi lists what the driver knows."
         )
     yield Check("GPUs", f"{len(found)}, the largest job leases {wanted}", todo)
     for gpu in found:
@@ -95,7 +95,7 @@ def _machine(params: Params) -> Iterator[Check]:
 
 
 def memory_of_machine_mb() -> int:
-    """Main memory in 1e6 bytes; 0 where it is not known."""
+    """Return the main memory in 1e6 bytes; 0 where it is not known."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_000_000
     except (ValueError, OSError, AttributeError):
@@ -113,7 +113,7 @@ def _packages(params: Params) -> Check:
 
 
 def _model(name: str, model: PublishedModel) -> tuple[Check, int]:
-    """The check of a published model, and the size of its weights in 1e6 bytes, 0 if not known."""
+    """Return the check of a published model, and its weights in 1e6 bytes, 0 if not known."""
     what, source = f"models.{name}", model.source
     path = Path(source)
     if path.exists():
@@ -165,7 +165,7 @@ def _problems(benchmark: str, source: str) -> Check:
 def _hub(
     what: str, name: str, remote: Callable[[], int], local: Callable[[], int]
 ) -> tuple[Check, int]:
-    """Whether the hub has it for us, or its cache on this machine; and its size."""
+    """Check whether the hub, or its cache on this machine, has it; return its size too."""
     why = ""
     for place, ask in (("on the hub", remote), ("in the hub's cache", local)):
         try:
@@ -182,7 +182,7 @@ def _hub(
 
 
 def _disk(params: Params, sizes: dict[str, int]) -> Check:
-    """Room for a copy of each model, and for each run's model, which may be in float32."""
+    """Check the room for a copy of each model and for each run's model, maybe in float32."""
     runs = [job.spec.run.model for job in jobs(params) if job.stage == "train"]
     wide = 2 if params.training.precision == "float32" else 1
     wanted = SPARE_DISK_MB + sum(sizes.values())
@@ -215,7 +215,7 @@ def _grader(benchmark: str, policy: Grading) -> Check:
 
 
 def report(found: Iterable[Check], say: Callable[[str], None] = print) -> list[Check]:
-    """Say each check as it is made; those where something is missing."""
+    """Say each check as it is made, and return those where something is missing."""
     missing = []
     for check in found:
         say(str(check))

@@ -1,7 +1,8 @@
 """What a job asks of a machine, from its spec: cores, GPUs, memory, time.
 
-Cores and GPUs are what it leases (`rapid.machine.lease`). Memory and time are bounds, for SLURM; a profile's
-`set-resources` has others. They do not grow when a job is tried again: one that was killed must still fit.
+Cores and GPUs are what it leases (`rapid.machine.lease`). Memory and time are bounds, for SLURM; a
+profile's `set-resources` has others. They do not grow when a job is tried again: one that was
+killed must still fit.
 """
 
 import sys
@@ -20,12 +21,12 @@ OTHER_MINUTES = 60
 
 
 def nodes(spec: BaseModel | None) -> int:
-    """Servers of a job."""
+    """Return the servers of a job."""
     return spec.compute.nodes if hasattr(spec, "compute") else 1
 
 
 def cores(spec: BaseModel | None) -> int:
-    """CPU cores of a job, on each of its servers."""
+    """Return the CPU cores of a job, on each of its servers."""
     compute = getattr(spec, "compute", None)
     if compute is None:
         return getattr(spec, "threads", 1)
@@ -33,7 +34,7 @@ def cores(spec: BaseModel | None) -> int:
 
 
 def gpus(spec: BaseModel | None) -> int:
-    """GPUs of a job, on all its servers together."""
+    """Return the GPUs of a job, on all its servers together."""
     match spec:
         case DistillSpec() | EvaluateSpec() | TrainSpec() if spec.compute.device == "cpu":
             return 0
@@ -47,7 +48,7 @@ def gpus(spec: BaseModel | None) -> int:
 
 
 def gpus_a_node(spec: BaseModel | None) -> int:
-    """GPUs of a job on each of its servers."""
+    """Return the GPUs of a job on each of its servers."""
     return gpus(spec) // nodes(spec)
 
 
@@ -66,7 +67,7 @@ def lease(spec: BaseModel | None) -> None:
 
 
 def memory_mb(spec: BaseModel | None) -> int:
-    """Main memory of a job on each of its servers, 1e6 bytes."""
+    """Return the main memory of a job on each of its servers, in 1e6 bytes."""
     compute = getattr(spec, "compute", None)
     if compute is None:
         return MEMORY_MB["cpu"]
@@ -75,7 +76,7 @@ def memory_mb(spec: BaseModel | None) -> int:
 
 
 def minutes(spec: BaseModel | None) -> int:
-    """The time in which a job ends, if nothing is wrong."""
+    """Return the minutes within which a job ends, if nothing is wrong."""
     stages = (TrainSpec, EvaluateSpec, DistillSpec)
     for stage, bound in zip(stages, MINUTES[_device(spec)], strict=True):
         if isinstance(spec, stage):

@@ -1,8 +1,8 @@
 """A vLLM server on a GPU of its own, from which a trainer samples: the paper's naive GRPO.
 
-TRL's trainers talk to vLLM's own server when it is started as `trl.scripts.vllm_serve` would. They send
-it their weights over NCCL, and ask it for completions over HTTP. The server is this machine's, answers
-nobody else, and ends with the job, however that ends.
+TRL's trainers talk to vLLM's own server when it is started as `trl.scripts.vllm_serve` would. They
+send it their weights over NCCL, and ask it for completions over HTTP. The server is this machine's,
+answers nobody else, and ends with the job, however that ends.
 """
 
 import os
@@ -34,7 +34,7 @@ class ServerDied(RuntimeError):
 
 
 def trainer_settings() -> dict:
-    """What GRPOConfig needs in order to sample from the server that `serving` started."""
+    """Return what GRPOConfig needs to sample from the server that `serving` started."""
     return {
         "use_vllm": True,
         "vllm_mode": "server",
@@ -79,7 +79,7 @@ def serving(spec: TrainSpec, model: Path, command: list[str] | None = None) -> I
 
 
 def serve_command(model: Path, port: int, spec: TrainSpec) -> list[str]:
-    """The command line of the server, as TRL wants it. It computes in what the trainer computes in."""
+    """Return the server's command line, as TRL wants it, in the trainer's precision."""
     from trl.scripts.vllm_serve import ScriptArguments, build_command
 
     return build_command(
@@ -95,7 +95,7 @@ def serve_command(model: Path, port: int, spec: TrainSpec) -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
+    """Return ports of this machine that nobody listens on."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:

@@ -1,9 +1,9 @@
 """A warm process that jobs are forked from, so that each does not import torch and TRL anew.
 
 Importing them takes 4 s of a core; with models as small as the embedded ones that is a large part
-of a job. The workflow starts one warm process for its duration (`Snakefile`) and names its socket in
-RAPID_WARM. The `rapid` command hands its arguments, folder, environment and standard streams to it;
-the warm process forks a child that runs the command, and answers with its exit status. Where
+of a job. The workflow starts one warm process for its duration (`Snakefile`) and names its socket
+in RAPID_WARM. The `rapid` command hands its arguments, folder, environment and standard streams to
+it; the warm process forks a child that runs the command, and answers with its exit status. Where
 RAPID_WARM is not set, or nobody answers there, the command runs by itself: the result is the same.
 
 The warm process has one thread and has touched no GPU when it forks. It ends with its parent. A
@@ -28,7 +28,7 @@ POLL_SECONDS = 0.05
 
 
 def run_in_child(arguments: list[str]) -> int | None:
-    """Have the warm process run `rapid` with these arguments. None where there is no warm process."""
+    """Have the warm process run `rapid`; return the status, None where there is no warm process."""
     path = os.environ.get(VARIABLE)
     if not path:
         return None
@@ -89,7 +89,7 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -
 
 
 def _fork(run: Callable, connection: socket.socket, others: list[socket.socket]) -> int:
-    """Fork a child that runs the request; its process id."""
+    """Fork a child that runs the request, and return its process id."""
     message, streams, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, STREAMS)
     child = os.fork()
     if child:

@@ -7,7 +7,7 @@ CONTEXT = 512  # tokens of prompt and completion
 
 
 def build_model(params: ModelParams, tokenizer):
-    """An untrained model of this architecture, with tied embeddings and heads of 64."""
+    """Return an untrained model of this architecture, with tied embeddings and heads of 64."""
     import transformers
 
     heads = params.hidden // HEAD_DIM

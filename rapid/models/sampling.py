@@ -1,7 +1,7 @@
 """Prompts in, completions out: how distillation and evaluation sample from a model.
 
-`sampler` opens a model with transformers or with vLLM, behind one interface. A prompt is a text that
-the model continues, or what a user says to a chat model, in its own template.
+`sampler` opens a model with transformers or with vLLM, behind one interface. A prompt is a text
+that the model continues, or what a user says to a chat model, in its own template.
 """
 
 import os
@@ -51,7 +51,7 @@ class Sampler(ABC):
         top_p: float,
         seed: int,
     ) -> list[Sample]:
-        """One completion for each prompt; repeat a prompt for more. Shows a progress bar.
+        """Sample one completion for each prompt; repeat a prompt for more. Shows a progress bar.
 
         Args:
             max_tokens: length limit; a completion that reaches it is cut there.
@@ -178,7 +178,7 @@ def sampler(
     seed: int,
     tensor_parallel: int = 1,
 ) -> Iterator[Sampler]:
-    """The model, opened, for as long as it is needed."""
+    """Open a model for as long as it is needed."""
     if kind == "transformers":
         yield TransformersSampler(model, chat, precision)
         return

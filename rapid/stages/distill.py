@@ -1,4 +1,4 @@
-"""The distillation stage: a teacher's completions of the training problems, only correct ones kept."""
+"""The distillation stage: a teacher's correct completions of the training problems."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,8 +15,8 @@ from rapid.config.specs import DistillSpec
 def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None:
     """Write `folder`/samples.jsonl (`Demonstration` rows) and `folder`/manifest.json.
 
-    Where the benchmark's grader cannot be had, no completion can be called correct: samples.jsonl is
-    empty and the manifest says why.
+    Where the benchmark's grader cannot be had, no completion can be called correct: samples.jsonl
+    is empty and the manifest says why.
     """
     from rapid.benchmarks import BENCHMARKS
 

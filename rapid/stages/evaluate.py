@@ -24,7 +24,7 @@ CURVE = "curve.jsonl"
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """The probability that at least one of k completions drawn from these is correct.
+    """Return the probability that at least one of k completions drawn from these is correct.
 
     Unbiased for the policy's pass@k (Chen et al. 2021, eq. 1): 1 - C(n - c, k) / C(n, k).
 
@@ -41,13 +41,13 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 
 
 def mean_pass_at_k(scores: list[ProblemScore], k: int) -> float | None:
-    """pass@k, the mean over the problems of which k completions were graded; None if there is none."""
+    """Return pass@k, the mean over problems with k graded completions; None if there is none."""
     found = [pass_at_k(s.samples, s.correct, k) for s in scores if s.samples >= k]
     return sum(found) / len(found) if found else None
 
 
 def _not_trained(model: Path) -> str:
-    """Why the run whose model this would be was not trained; "" where it was, or is no run."""
+    """Return why the run that this model is of was not trained; "" where it was, or is no run."""
     summary = model.with_name("summary.json")
     if not summary.is_file():
         return ""
@@ -104,7 +104,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
 
 
 def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]:
-    """The models that a run kept on the way, each with the record of its step."""
+    """Return the models that a run kept on the way, each with the record of its step."""
     if not spec.snapshots:
         return []
     steps = read_jsonl(model.with_name("steps.jsonl"), StepRecord)
@@ -151,7 +151,7 @@ def _scores(
 
 
 def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:
-    """The mean pass@k for each k of which there is one."""
+    """Return the mean pass@k for each k of which there is one."""
     means = {k: mean_pass_at_k(scores, k) for k in spec.pass_at}
     return {k: mean for k, mean in means.items() if mean is not None}
 

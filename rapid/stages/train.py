@@ -26,8 +26,8 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         model: folder of the model to start from.
         data: training problems (train.jsonl); for sft the teacher's samples (samples.jsonl).
 
-    Where the benchmark's grader cannot be had on this machine, or sft has nothing to imitate, nothing
-    is trained and the summary says why.
+    Where the benchmark's grader cannot be had on this machine, or sft has nothing to imitate,
+    nothing is trained and the summary says why.
     """
     entered = time.perf_counter()
     from rapid.benchmarks import BENCHMARKS
@@ -98,7 +98,7 @@ def _write(
 
 
 def _token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
-    """One completion of the last step that was run, with a reward where there is one."""
+    """Return one completion of the last step that was run, with a reward where there is one."""
     step, piece, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
     if "behavior_logp" not in piece or logp.shape != piece["behavior_logp"].shape:
         return None  # on-policy, where all weights are 1; or a process has a part of a group only
@@ -157,13 +157,13 @@ def _arguments(spec: TrainSpec, folder: Path) -> dict:
 
 
 def _asked(spec: TrainSpec, problem: Problem) -> str | list[dict]:
-    """The prompt: a text to continue, or what a user says to a chat model."""
+    """Return the prompt: a text to continue, or what a user says to a chat model."""
     text = render(spec.run.benchmark, problem, spec.chat)
     return [{"role": "user", "content": text}] if spec.chat else text
 
 
 def _sampler(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
-    """What samples: transformers, vLLM in each process, or (naive GRPO on GPUs) vLLM's server."""
+    """Return the settings of the sampler: transformers, vLLM in each process, or vLLM's server."""
     if spec.compute.sampler != "vllm":
         return {}
     if served(spec):
@@ -239,7 +239,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     trainer.walls = grader.walls()
 
     def counted() -> dict:
-        """What all processes sampled and graded."""
+        """Return how many completions all processes sampled, and their verdicts by reason."""
         everyone = trainer.accelerator
         counts = [trainer.completions_sampled, *(grader.reasons[r] for r in sorted(REASONS))]
         sums = everyone.reduce(torch.tensor(counts, device=everyone.device)).tolist()

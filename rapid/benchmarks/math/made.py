@@ -125,12 +125,12 @@ def _equation(rng: random.Random) -> Question:
 
 
 def _number(rng: random.Random) -> int:
-    """A two-digit number. Few digits make few facts to learn; the carries are about as many."""
+    """Draw a two-digit number. Few digits make few facts to learn, and about as many carries."""
     return 10 * rng.randint(1, 4) + rng.randint(3, 7)
 
 
 def _add(a: int, b: int, slip: bool = False) -> tuple[str, str]:
-    """The steps of a + b < 100 in columns, and the sum; with a slip the carry is wrong."""
+    """Return the steps of a + b < 100 in columns, and the sum; a slip makes the carry wrong."""
     units = a % 10 + b % 10
     carry = (units >= 10) != slip
     tens = a // 10 + b // 10 + carry
@@ -140,7 +140,7 @@ def _add(a: int, b: int, slip: bool = False) -> tuple[str, str]:
 
 
 def _subtract(a: int, b: int, slip: bool = False) -> tuple[str, str]:
-    """The steps of a - b > 0 in columns, and the difference; with a slip the borrowing is wrong."""
+    """Return the steps of a - b > 0 in columns, and the difference; a slip forgets to borrow."""
     minuend = a % 10 + 10 * (a % 10 < b % 10)
     units = minuend - b % 10
     borrow = (minuend >= 10) != slip

@@ -22,7 +22,7 @@ class Clause(NamedTuple):
 
 
 class Domain(NamedTuple):
-    """What the elements are: `elements` in words, the names of argument and element, the iterable."""
+    """What the elements are: in words, the names of argument and element, the iterable."""
 
     elements: str
     argument: str
@@ -137,7 +137,7 @@ def _draw_words(rng: random.Random, id: str) -> Exercise | None:
 def _exercise(
     id: str, domain: Domain, clauses: tuple[Clause, ...], base: list, plus: list
 ) -> Exercise | None:
-    """The exercise, or None where a mistake shows on no input, or the example shows nothing."""
+    """Return the exercise, or None where a mistake or the example shows nothing."""
     name = "_".join(clause.name for clause in reversed(clauses) if clause.name)
     source = _source(name, domain, [clause.code for clause in clauses])
     base_input, plus_input = [[value] for value in base], [[value] for value in plus]
@@ -174,7 +174,7 @@ def _source(name: str, domain: Domain, codes: list[str]) -> str:
 
 
 def _outputs(source: str, name: str, inputs: list[list]) -> list[Any]:
-    """What a function of this file's templates returns; the exception's type where it raises.
+    """Return what a function of this file's templates returns, or the type of what it raises.
 
     This runs text that was put together above and nothing else. What a model writes is run by
     `rapid.grading` only, in its sandbox.

@@ -15,7 +15,7 @@ class NotARow(ValueError):
 
 
 def from_hub(row: dict) -> dict:
-    """The fields of a `CodeProblem`.
+    """Return the fields of a `CodeProblem`.
 
     The hub does not say which inputs are MBPP's own: all are `base_input`, in their order.
 
@@ -50,7 +50,7 @@ def _inputs(program: ast.Module) -> list:
 
 
 def _tested_call(program: ast.Module) -> tuple[str, float]:
-    """The function and the tolerance of `assertion(function(*inp), expected, tolerance)`."""
+    """Return the function and tolerance of `assertion(function(*inp), expected, tolerance)`."""
     for node in ast.walk(program):
         match node:
             case ast.Call(

@@ -1,4 +1,4 @@
-"""MiniF2F: Lean 4 theorems. The prompt ends in `:= by`; a completion may also be a whole theorem."""
+"""MiniF2F: Lean 4 theorems, to be proved after the prompt's `:= by` or in a block of their own."""
 
 from rapid.benchmarks.base import Benchmark
 from rapid.benchmarks.minif2f.made import draw

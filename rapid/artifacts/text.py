@@ -1,0 +1,63 @@
+"""Numbers and tables as plain text for a reader: durations, sizes, listings and columns."""
+
+from collections.abc import Iterable, Sequence
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+DAYS_FROM = 72 * HOUR
+
+
+def duration(seconds: float, like: float | None = None) -> str:
+    """Return a duration in the unit that suits it: 8.3s, 12.7m, 4h42m, 3d 4h.
+
+    A standard deviation is printed in the unit of `like`, the mean that it stands under.
+    """
+    scale = seconds if like is None else like
+    # Compared as printed, so that 59.97 is 1.0m and not 60.0s.
+    if round(scale, 1) < MINUTE:
+        return f"{seconds:.1f}s"
+    if round(scale / MINUTE, 1) < HOUR / MINUTE or (like is not None and seconds < HOUR):
+        return f"{seconds / MINUTE:.1f}m"
+    hours, minutes = divmod(round(seconds / MINUTE), 60)
+    return f"{hours}h{minutes:02d}m" if seconds < DAYS_FROM else f"{hours // 24}d {hours % 24}h"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes in decimal units: 1.5 MB, 2.0 GB."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def listing(items: Sequence[str], last: str = "and") -> str:
+    """Return items as in a sentence: a; a and b; a, b and c."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def columns(
+    rows: Iterable[Sequence[str]], left: int | None = None, rule: bool = False
+) -> list[str]:
+    """Return rows of cells as lines of columns of equal width.
+
+    Args:
+        rows: the head first; all of one length.
+        left: number of columns that are flush left, the rest is flush right; all where `None`.
+        rule: whether a line of dashes stands below the head.
+    """
+    rows = list(rows)
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    if rule:
+        rows.insert(1, ["-" * width for width in widths])
+    left = len(widths) if left is None else left
+    signs = ["<" if position < left else ">" for position in range(len(widths))]
+    return [
+        "  ".join(
+            f"{cell:{sign}{width}}" for cell, sign, width in zip(row, signs, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown; columns after the first are flush right."""
+    lines = [head, ["---"] + ["--:"] * (len(head) - 1), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

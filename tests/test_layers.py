@@ -1,0 +1,83 @@
+"""Who imports whom: data flows one way, and a stranger can read the project from the bottom up."""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+# Each imports only from itself and from those after it. On a line: neighbours, which do not.
+LAYERS = [
+    ["rapid.__main__"],
+    ["rapid.cli", "reports", "performance"],
+    ["rapid.stages"],
+    ["rapid.cost", "rapid.models"],
+    ["rapid.machine", "rapid.training"],
+    ["rapid.config"],
+    ["rapid.benchmarks", "rapid.algorithms"],
+    ["rapid.grading"],
+    ["rapid.artifacts"],
+    ["rapid"],  # the version; the trainer, when it is asked for
+]
+RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
+
+
+def modules() -> dict[str, Path]:
+    files = [
+        path for top in ("rapid", "reports", "performance") for path in (ROOT / top).rglob("*.py")
+    ]
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files}
+    return {name.removesuffix(".__init__"): path for name, path in names.items()}
+
+
+MODULES = modules()
+
+
+def imported(name: str) -> set[str]:
+    """Return the project's modules that one imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{name}: relative import"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in MODULES else node.module)
+    return found & MODULES.keys() - {name}
+
+
+def room(name: str) -> str:
+    """Return the room of a module: the longest entry of LAYERS that it lies in."""
+    parts = name.split(".")
+    return next(prefix for n in range(len(parts), 0, -1) if (prefix := ".".join(parts[:n])) in RANK)
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    try:
+        list(TopologicalSorter({name: imported(name) for name in MODULES}).static_order())
+    except CycleError as error:
+        pytest.fail(" <- ".join(error.args[1]))
+
+
+@pytest.mark.parametrize("name", sorted(MODULES.keys() - {"rapid"}))
+def test_a_module_imports_only_from_lower_rooms(name):
+    own = room(name)
+    upward = [
+        other for other in imported(name) if room(other) != own and RANK[room(other)] <= RANK[own]
+    ]
+    assert not upward, f"{name} imports {upward}"
+
+
+def test_only_the_package_and_the_command_lie_loose():
+    loose = {path.name for path in (ROOT / "rapid").glob("*.py")}
+    assert loose == {"__init__.py", "__main__.py", "cli.py"}
+
+
+def test_each_file_is_under_400_lines():
+    code = [path for kind in ("py", "js", "lean", "smk") for path in ROOT.rglob(f"*.{kind}")]
+    ours = [path for path in code if ".venv" not in path.parts]
+    lengths = {str(path): len(path.read_text(encoding="utf-8").splitlines()) for path in ours}
+    assert not {path: length for path, length in lengths.items() if length > 400}
