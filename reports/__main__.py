@@ -1,22 +1,23 @@
-"""`python -m reports`: the runs that exist -> tables.tex, report.html, figures, tables on the terminal."""
+"""`python -m reports`: the runs that exist -> tables.tex, report.html, figures, the terminal."""
 
 import argparse
 import json
 import sys
 from pathlib import Path
 
-import pandas as pd
 import yaml
 
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import write_manifest
 from rapid.config.params import BadParams, Params, load, read
-from rapid.config.specs import Run, evaluated, runs, studied
+from rapid.config.specs import BASE, runs, studied
 from rapid.stages.evaluate import CURVE
 from rapid.stages.train import TOKEN_WEIGHTS
-from reports import latex, sections, text
-from reports.collect import BadRun, collect
-from reports.sections import Content
+from reports import contents
+from reports.contents import Content
+from reports.files import BadRun
+from reports.measured import Measured
+from reports.render import latex, text
 
 OK, BAD_RUN, BAD_USE = 0, 1, 2
 
@@ -33,67 +34,60 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("nothing to do: give --output, --html, --figures or --text, or several")
     try:
         params = _params(options.config)
+        if options.studies and not params.studies:
+            raise BadParams("--studies: params name no studies")
     except (OSError, ValueError, yaml.YAMLError) as error:
         return _fail(error, BAD_USE)
-    if options.studies and not params.studies:
-        return _fail(BadParams("--studies: params name no studies"), BAD_USE)
     try:
         trained = studied(params) if options.studies else runs(params)
-        frame = collect(params, options.root, trained)
-        build = sections.build_studies if options.studies else sections.build
-        content = build(params, frame, options.root)
-        written = [
-            *(_tables(content, options.output) if options.output else []),
-            *(_drawn(params, frame, content, options) if options.html or options.figures else []),
-        ]
+        measured = Measured.read(params, options.root, trained)
+        build = contents.build_studies if options.studies else contents.build_report
+        content = build(measured)
+        written = _tables(content, options.output) if options.output else []
+        if options.html or options.figures:
+            written += _drawn(measured, content, options)
         if written:
             beside = options.output or options.html
             folder = beside.parent if beside else options.figures
-            write_manifest(folder, "report", params, _inputs(trained, options), written)
+            inputs = _inputs(measured, options.studies)
+            write_manifest(folder, "report", params, inputs, written)
     except (OSError, BadRun) as error:
         return _fail(error, BAD_RUN)
     if options.text:
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for a dash
         print(text.render([*content.results, *content.appendix]))
     if written:
-        print(f"{len(written)} files from {sections.counts(frame)}", file=sys.stderr)
+        print(f"{len(written)} files from {contents.counts(measured.frame)}", file=sys.stderr)
     return OK
 
 
 def _tables(content: Content, output: Path) -> list[Path]:
-    """Write tables.tex, with the paper's results tables, and appendix.tex, with the others; both as
-    text too."""
+    """Write tables.tex, with the results, and appendix.tex, with the other tables; as text too."""
+    appendix = output.with_name("appendix.tex")
     paths = []
-    for path, tables in (
-        (output, content.results),
-        (output.with_name("appendix.tex"), content.appendix),
-    ):
-        if not tables:
-            continue
-        texts = {path: latex.render(tables), path.with_suffix(".txt"): text.render(tables) + "\n"}
-        for name, written in texts.items():
-            write_text(name, written)
-            paths.append(name)
+    for path, tables in ((output, content.results), (appendix, content.appendix)):
+        if tables:
+            write_text(path, latex.render(tables))
+            write_text(path.with_suffix(".txt"), text.render(tables) + "\n")
+            paths += [path, path.with_suffix(".txt")]
     return paths
 
 
-def _drawn(
-    params: Params, frame: pd.DataFrame, content: Content, options: argparse.Namespace
-) -> list[Path]:
+def _drawn(measured: Measured, content: Content, options: argparse.Namespace) -> list[Path]:
     """Draw the figures, and write them and report.html where asked to."""
-    from reports import html, plots  # matplotlib: only who asks for figures waits for it
-    from reports.plots import style
+    from reports import plots
+    from reports.plots import style  # matplotlib: only who asks for figures waits for it
+    from reports.render import html
 
-    build = plots.build_studies if options.studies else plots.build
-    figures = build(params, frame, options.root)
+    figures = (plots.build_studies if options.studies else plots.build_report)(measured)
     kinds = [*(["pdf", "png"] if options.figures else []), *(["svg"] if options.html else [])]
-    rendered = {figure.name: style.render(figure, kinds) for figure in figures}
+    rendered = {name: style.render(figure, kinds) for name, figure in figures.items()}
     paths = style.save(rendered, options.figures) if options.figures else []
     if options.html:
         page = html.Page(
-            frame=frame,
+            frame=measured.frame,
             content=content,
-            figures={figure.name: figure for figure in figures},
+            figures=figures,
             images={name: files["svg"] for name, files in rendered.items()},
             root=options.root.resolve(),
             folder=options.html.parent.resolve(),
@@ -103,19 +97,25 @@ def _drawn(
     return paths
 
 
-def _inputs(trained: list[Run], options: argparse.Namespace) -> list[Path]:
-    """The runs' files that a report may be from."""
-    own = ("summary.json", "steps.jsonl", *([] if options.studies else [TOKEN_WEIGHTS]))
-    of_evaluations = ("evaluation.json", *([CURVE] if options.studies else []))
+def _inputs(measured: Measured, studies: bool) -> list[Path]:
+    """Return the runs' files that a report may be from."""
+    trained = measured.frame[measured.frame.algorithm != BASE]
+    own = ("summary.json", "steps.jsonl", *([] if studies else [TOKEN_WEIGHTS]))
+    of_evaluations = ("evaluation.json", *([CURVE] if studies else []))
     return [
-        *(options.root / run.folder / name for run in trained for name in own),
-        *(options.root / run.evaluation / n for run in evaluated(trained) for n in of_evaluations),
+        *(measured.root / folder / name for folder in trained.folder for name in own),
+        *(
+            measured.root / folder / n
+            for folder in measured.frame.evaluation
+            for n in of_evaluations
+        ),
     ]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reports", description=__doc__)
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--config",
         nargs="+",
         required=True,
@@ -123,23 +123,17 @@ def _parser() -> argparse.ArgumentParser:
         help="params as YAML or JSON, later files over earlier; or one JSON text, as Snakemake's "
         "merged config",
     )
-    parser.add_argument("--root", type=Path, default=Path("."), help="folder that holds runs/")
-    parser.add_argument(
+    add("--root", type=Path, default=Path("."), help="folder that holds runs/")
+    add(
         "--output",
         type=Path,
-        help="where to write tables.tex; tables.txt, appendix.tex, appendix.txt and manifest.json go "
-        "beside it",
+        help="where to write tables.tex; tables.txt, appendix.tex, appendix.txt and manifest.json "
+        "go beside it",
     )
-    parser.add_argument(
-        "--html", type=Path, help="where to write report.html, one file that opens offline"
-    )
-    parser.add_argument(
-        "--figures", type=Path, metavar="FOLDER", help="where to write figures, as PDF and PNG"
-    )
-    parser.add_argument(
-        "--studies", action="store_true", help="report the studies instead of the paper's tables"
-    )
-    parser.add_argument(
+    add("--html", type=Path, help="where to write report.html, one file that opens offline")
+    add("--figures", type=Path, metavar="FOLDER", help="where to write figures, as PDF and PNG")
+    add("--studies", action="store_true", help="report the studies instead of the paper's tables")
+    add(
         "--text",
         action="store_true",
         help="print the tables to standard output, messages go to standard error",

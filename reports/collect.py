@@ -1,173 +1,143 @@
-"""Runs on disk become one data frame, a row a run.
+"""Runs on disk become one data frame: a row for each run, and a column for each figure.
 
-A run that left no file is still a row: its figures are NaN, and `no_evaluation` or `no_summary`
-says why, so that a table can say it too.
+A run that left no file has a row too. Its figures are NaN, and `no_evaluation` or `no_summary` says
+why, so that a table can say it.
 """
 
-import json
 import math
 from pathlib import Path
-from typing import TypeVar
 
 import pandas as pd
-from pydantic import ValidationError
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
 from rapid.artifacts.evaluations import Evaluation
-from rapid.artifacts.files import Record
-from rapid.artifacts.manifests import MANIFEST
-from rapid.artifacts.runs import RunSummary
+from rapid.artifacts.runs import RunSummary, Runtime
 from rapid.config.params import Params
-from rapid.config.specs import BASE, Run, evaluated, evaluations
-from rapid.grading.policy import Grading
+from rapid.config.specs import BASE, Run, evaluated, runs
 from rapid.stages.evaluate import mean_pass_at_k
+from reports.files import BadRun, read, read_manifests
 
-R = TypeVar("R", bound=Record)
-
-PHASES = ("sampling", "grading", "backpropagation", "sync", "other", "startup")
-MEASURES = (
-    "staleness",
-    "clip_fraction",
-    "completion_length",
-    "optimizer_steps",
-    "reward_first",
-    "reward_last",
-    "peak_memory_mb",
-)
-
-
-class BadRun(ValueError):
-    """A file of a run is there but is not what its place says. The message begins with its path."""
+PHASES = [name for name in Runtime.model_fields if name != "total"]
+# Every number of summary.json is a column of its own name.
+MEASURES = [
+    name
+    for name, field in RunSummary.model_fields.items()
+    if field.annotation in (int, float, float | None) and name not in Run.model_fields
+]
 
 
 def collect(
     params: Params, root: Path | str = ".", trained: list[Run] | None = None
 ) -> pd.DataFrame:
-    """Read these runs, or every run that the tables need.
+    """Return a data frame of these runs, or of every run that the tables need.
 
-    Columns: benchmark, model, algorithm, seed, H (of RAPID, else NaN); from evaluation.json a
-    column `pass@k` for each k (shares of 1), problems, samples, temperature, top_p, scores
-    (problem -> samples that were graded and how many of them are correct) and evaluation_reasons
-    (reason -> verdicts); from summary.json reasons, likewise in training, runtime and
-    `runtime.<phase>` (seconds), staleness, clip_fraction, completion_length (tokens, in training),
-    ..., hardware and commit; no_evaluation and no_summary ("" where the file was read); the paths
-    of both files below the root; and from both manifests unwalled: which walls were waived.
+    Its columns are:
+        benchmark, model, algorithm, seed: what names a run; H: of RAPID, else NaN.
+        folder, evaluation: where training and evaluation lie, below the root.
+        pass@k for each k (shares of 1), problems, samples, temperature, top_p: of evaluation.json.
+        scores: problem -> samples that were graded, and how many of them are correct.
+        runtime, runtime.PHASE (seconds), MEASURES, hardware, commit: of summary.json.
+        reasons, evaluation_reasons: reason -> verdicts, in training and in the evaluation.
+        no_evaluation, no_summary: why a file has no figures; "" where it has.
+        unwalled: the walls that were waived, by both manifests.
 
     Raises:
         BadRun: a file cannot be read as its record, describes another run, or has a pass@k that
             does not follow from its scores.
     """
     ks = sorted({k for benchmark in params.benchmarks.values() for k in benchmark.pass_at})
-    wanted = evaluations(params) if trained is None else evaluated(trained)
+    wanted = evaluated(runs(params) if trained is None else trained)
     return pd.DataFrame([_row(run, Path(root), ks) for run in wanted])
 
 
 def of_evaluation(metric: str) -> bool:
-    """Whether a metric is from evaluation.json; the others are from summary.json."""
+    """Return whether a metric is from evaluation.json; the others are from summary.json."""
     return metric.startswith("pass@")
 
 
-def why_missing(row: pd.Series, metric: str) -> str:
-    """The reason that `row[metric]` is NaN, as a clause for a footnote."""
-    file = "evaluation.json" if of_evaluation(metric) else "summary.json"
-    no_file = row["no_evaluation"] if of_evaluation(metric) else row["no_summary"]
-    return no_file or f"{file} has no finite {metric}"
+def file_of(run: pd.Series, metric: str) -> str:
+    """Return the file that a metric of a run is from, below the root."""
+    if of_evaluation(metric):
+        return f"{run['evaluation']}/evaluation.json"
+    return f"{run['folder']}/summary.json"
+
+
+def why_missing(run: pd.Series, metric: str) -> str:
+    """Return the reason that `run[metric]` is NaN, as a clause for a footnote."""
+    no_file = run["no_evaluation"] if of_evaluation(metric) else run["no_summary"]
+    return no_file or f"{Path(file_of(run, metric)).name} has no finite {metric}"
 
 
 def _row(run: Run, root: Path, ks: list[int]) -> dict:
-    evaluated, trained = f"{run.evaluation}/evaluation.json", f"{run.folder}/summary.json"
-    evaluation = _read(root / evaluated, Evaluation, run)
+    places = {"folder": run.folder, "evaluation": run.evaluation}
+    evaluation = _read(root / places["evaluation"] / "evaluation.json", Evaluation, run)
     summary = None
     if run.algorithm != BASE:
-        summary = _read(root / trained, RunSummary, run)
-    _check(root / evaluated, evaluation)
+        summary = _read(root / places["folder"] / "summary.json", RunSummary, run)
+    manifests = read_manifests(root, places.values()).values()
     return {
         **run.model_dump(),
-        "H": _batches(run.algorithm),
-        "evaluation_path": evaluated,
-        "summary_path": trained,
-        "unwalled": _unwalled(root / run.evaluation) | _unwalled(root / run.folder),
+        **places,
+        "H": float(parse(run.algorithm).H) if RAPID.named(run.algorithm) else math.nan,
+        "unwalled": {wall for manifest in manifests for wall in manifest.waived},
         **_evaluation_columns(evaluation, ks),
         **_summary_columns(summary),
     }
 
 
-def _read(path: Path, record: type[R], run: Run) -> R | None:
-    """One JSON document, or `None` where there is no such file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+def _read(path: Path, record: type, run: Run) -> Evaluation | RunSummary | None:
+    """Return what a file of a run has, after checking that it is of this run."""
+    found = read(path, record)
+    if found is None:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRun(f"{path}: cannot be read: {error}") from None
-    try:
-        value = record.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise BadRun(f"{path}: {field}: {first['msg']}") from None
     for name, expected in run.model_dump().items():
-        found = getattr(value, name)
-        if found != expected:
-            raise BadRun(f"{path}: {name}: {found!r} is in the file, its folder says {expected!r}")
-    return value
+        value = getattr(found, name)
+        if value != expected:
+            raise BadRun(f"{path}: {name}: {value!r} is in the file, its folder says {expected!r}")
+    if record is Evaluation and found.status == "ok" and found.scores:
+        _check(path, found)
+    return found
 
 
-def waived(spec: dict) -> set[str]:
-    """The walls that a job was allowed to do without, by the keys of params.yaml's grading."""
-    return set(Grading.model_validate(spec.get("grading", {})).given_up)
-
-
-def _unwalled(folder: Path) -> set[str]:
-    path = folder / MANIFEST
-    try:
-        return waived(json.loads(path.read_text(encoding="utf-8"))["spec"])
-    except FileNotFoundError:
-        return set()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadRun(f"{path}: not a manifest: {error!r}") from None
-
-
-def _evaluation_columns(evaluation: Evaluation | None, ks: list[int]) -> dict:
-    reason = _why_not("evaluated", "evaluation.json", evaluation)
-    pass_at = {} if reason else evaluation.pass_at
-    settings = ("problems", "samples", "temperature", "top_p")
-    return {
-        "no_evaluation": reason,
-        **{f"pass@{k}": _finite(pass_at.get(k)) for k in ks},
-        **{name: math.nan if reason else getattr(evaluation, name) for name in settings},
-        "scores": {} if reason else {s.id: (s.samples, s.correct) for s in evaluation.scores},
-        "evaluation_reasons": {} if reason else evaluation.reasons,
-    }
-
-
-def _check(path: Path, evaluation: Evaluation | None) -> None:
-    """Accuracies are what the verdicts give; else one of the two was changed."""
-    if evaluation is None or evaluation.status != "ok" or not evaluation.scores:
-        return
+def _check(path: Path, evaluation: Evaluation) -> None:
+    """Check that accuracies follow from the verdicts; else one of the two was changed."""
     for k, share in evaluation.pass_at.items():
         found = mean_pass_at_k(evaluation.scores, k)
         if found is not None and math.isfinite(share) and abs(found - share) > 1e-6:
             raise BadRun(f"{path}: pass_at: {share} at k = {k}, but its scores give {found}")
 
 
+def _evaluation_columns(evaluation: Evaluation | None, ks: list[int]) -> dict:
+    reason = _why_not("evaluated", "evaluation.json", evaluation)
+    known = None if reason else evaluation
+    settings = ("problems", "samples", "temperature", "top_p")
+    return {
+        "no_evaluation": reason,
+        **{f"pass@{k}": _finite(known and known.pass_at.get(k)) for k in ks},
+        **{name: _finite(known and getattr(known, name)) for name in settings},
+        "scores": {s.id: (s.samples, s.correct) for s in known.scores} if known else {},
+        "evaluation_reasons": known.reasons if known else {},
+    }
+
+
 def _summary_columns(summary: RunSummary | None) -> dict:
     reason = _why_not("trained", "summary.json", summary)
-    runtime = None if reason else summary.runtime
+    known = None if reason else summary
+    runtime = known and known.runtime
     return {
         "no_summary": reason,
         "runtime": _finite(runtime and runtime.total),
         **{f"runtime.{phase}": _finite(runtime and getattr(runtime, phase)) for phase in PHASES},
-        **{name: math.nan if reason else _finite(getattr(summary, name)) for name in MEASURES},
-        "reasons": {} if reason else summary.reasons,
-        "hardware": "" if reason else summary.hardware,
-        "commit": "" if reason else summary.commit,
+        **{name: _finite(known and getattr(known, name)) for name in MEASURES},
+        "reasons": known.reasons if known else {},
+        "hardware": known.hardware if known else "",
+        "commit": known.commit if known else "",
     }
 
 
 def _why_not(done: str, file: str, record: Evaluation | RunSummary | None) -> str:
-    """Why a record has no figures, or "" where it has."""
+    """Return why a record has no figures, or "" where it has."""
     if record is None:
         return f"not {done}: {file} is missing"
     if record.status == "unavailable":
@@ -176,10 +146,5 @@ def _why_not(done: str, file: str, record: Evaluation | RunSummary | None) -> st
 
 
 def _finite(value: float | None) -> float:
-    """The value, with one spelling for all that is not a number: NaN, as pandas has it."""
+    """Return the value, with one spelling for all that is not a number: NaN, as pandas has it."""
     return value if value is not None and math.isfinite(value) else math.nan
-
-
-def _batches(algorithm: str) -> float:
-    """H of RAPID, NaN of the others."""
-    return float(parse(algorithm).H) if RAPID.named(algorithm) else math.nan

@@ -8,25 +8,26 @@ import argparse
 import json
 import math
 import sys
-from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
 from dvclive import Live
 
-from rapid.artifacts.files import read_jsonl, write_json
+from rapid.artifacts.files import write_json
 from rapid.artifacts.manifests import write_manifest
 from rapid.artifacts.runs import StepRecord
 from rapid.config.params import Params, load
-from rapid.config.specs import compared
-from reports.collect import BadRun, collect
+from rapid.config.specs import BASE, compared
+from reports.collect import collect
+from reports.files import BadRun, read_rows
 
 FIGURES = ("runtime", "staleness", "clip_fraction")  # beside pass@k
-CURVES = ("reward", "staleness", "clip_fraction", "sampling", "grading", "backpropagation", "sync")
+CURVES = ["reward", "staleness", "clip_fraction", "sampling", "grading", "backpropagation", "sync"]
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Run the command. Return 0, or 1 where a run's file is damaged."""
     parser = argparse.ArgumentParser(prog="python -m reports.experiment", description=__doc__)
     parser.add_argument("--config", required=True, help="params as JSON")
     parser.add_argument("--out", required=True, type=Path, help="folder to write")
@@ -46,52 +47,45 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
     Raises:
         BadRun: a run's file is damaged.
     """
-    runs = compared(params)
-    write_json(folder / "metrics.json", metrics(params, root))
-    steps = [read_steps(root / run.folder / "steps.jsonl") for run in runs]
+    frame = collect(params, root, compared(params))
+    frame = frame[frame.algorithm != BASE]
+    write_json(folder / "metrics.json", metrics(params, frame))
+    steps = [read_rows(root / run / "steps.jsonl", StepRecord) for run in frame.folder]
     draw(curves(steps), folder / "live")
-    inputs = [root / run.folder / name for run in runs for name in ("summary.json", "steps.jsonl")]
-    inputs += [root / run.evaluation / "evaluation.json" for run in runs]
+    inputs = [root / run / name for run in frame.folder for name in ("summary.json", "steps.jsonl")]
+    inputs += [root / run / "evaluation.json" for run in frame.evaluation]
     outputs = [folder / "metrics.json", folder / "live"]
     write_manifest(folder, "experiment", params, inputs, outputs)
 
 
-def metrics(params: Params, root: Path) -> dict[str, float]:
-    """Means over the seeds that have the figure: pass@k in %, runtime in seconds. What no run has is
-    left out."""
-    wanted = pd.DataFrame([run.model_dump() for run in compared(params)])
-    frame = collect(params, root).merge(wanted)  # on benchmark, model, algorithm and seed
+def metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:
+    """Return means over the seeds that have the figure: pass@k in %, runtime in seconds.
+
+    What no run has is left out.
+    """
     ks = params.benchmarks[params.experiment.benchmark].pass_at
     found = {f"pass@{k}": 100 * frame[f"pass@{k}"].mean() for k in ks}
     found |= {name: frame[name].mean() for name in FIGURES}
     return {name: float(value) for name, value in found.items() if math.isfinite(value)}
 
 
-def read_steps(path: Path) -> list[StepRecord]:
-    return list(read_jsonl(path, StepRecord)) if path.is_file() else []
+def curves(runs: list[list[StepRecord]]) -> pd.DataFrame:
+    """Return for each optimizer step the means over the runs that have it; NaN where none has."""
+    rows = pd.DataFrame(
+        [step.model_dump(include={"step", *CURVES}) for run in runs for step in run],
+        columns=["step", *CURVES],
+    )
+    by_step = rows.astype(float).groupby("step")
+    return by_step.agg(lambda values: fmean(values.dropna()) if values.notna().any() else math.nan)
 
 
-def curves(runs: list[list[StepRecord]]) -> list[dict[str, float]]:
-    """For each optimizer step the means over the runs that have it."""
-    found: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for step in (step for run in runs for step in run):
-        for name in CURVES:
-            if (value := getattr(step, name)) is not None:
-                found[step.step][name].append(value)
-    return [
-        {"step": step, **{name: fmean(values) for name, values in found[step].items()}}
-        for step in sorted(found)
-    ]
-
-
-def draw(points: list[dict[str, float]], folder: Path) -> None:
+def draw(points: pd.DataFrame, folder: Path) -> None:
     """Write the curves as dvclive does: a file each."""
     with Live(str(folder), save_dvc_exp=False, dvcyaml=None, monitor_system=False) as live:
-        for point in points:
-            live.step = int(point["step"])
-            for name, value in point.items():
-                if name != "step":
-                    live.log_metric(name, value, timestamp=False)
+        for step, values in points.iterrows():
+            live.step = int(step)
+            for name, value in values.dropna().items():
+                live.log_metric(name, value, timestamp=False)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the paper reports, read from paper.yaml. It stands beside measured figures and never among them."""
+"""The paper's figures, read from paper.yaml: they stand beside measured ones and never among them."""
 
 import re
 from functools import cache
@@ -9,7 +9,8 @@ import yaml
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
-from reports.statistics import fisher
+from reports.statistics import estimates
+from reports.statistics.estimates import Estimate
 
 BASELINES, RAPIDS = ["grpo", "pg", "dapo"], [RAPID.at(4), RAPID.at(8)]  # of Table 1
 NAIVE = "naive-grpo"  # of Figure 1
@@ -18,7 +19,7 @@ FILE = Path(__file__).with_name("paper.yaml")
 
 @cache
 def load() -> dict[str, Any]:
-    """The document, with its figures as the paper prints them."""
+    """Return the document, with its figures as the paper prints them."""
     return yaml.safe_load(FILE.read_text(encoding="utf-8"))
 
 
@@ -28,7 +29,7 @@ def has(benchmark: str) -> bool:
 
 
 def number(text: str) -> float:
-    """A printed figure as a number: 12.3% -> 0.123, 4h42m -> 16920 (seconds), 0.06 -> 0.06.
+    """Return a printed figure as a number: 12.3% -> 0.123, 4h42m -> 16920 (seconds), 0.06 -> 0.06.
 
     Raises:
         ValueError: it is none of these.
@@ -38,39 +39,34 @@ def number(text: str) -> float:
     return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 
 
-def main(benchmark: str, algorithm: str, metric: str) -> float | None:
-    """A mean of Table 1; RAPID at an H that is only in Table 3 is from there."""
+def main(benchmark: str, algorithm: str | None, metric: str) -> float | None:
+    """Return a mean of Table 1; RAPID at an H that is only in Table 3 is from there."""
     document = load()
     entry = document["main"].get(benchmark, {}).get(algorithm, {}).get(metric)
-    if entry is None and RAPID.named(algorithm):
+    if entry is None and algorithm and RAPID.named(algorithm):
         h = parse(algorithm).H
         entry = document["staleness"].get(benchmark, {}).get(h, {}).get(metric)
     return None if entry is None else number(entry[0])
 
 
-def ratio(algorithm: str) -> str:
-    """Return what names one RAPID among others, its H and changes: rapid-H4 -> 4."""
-    return algorithm.removeprefix(f"{RAPID.name}-H")
-
-
-def order(benchmark: str, algorithms: list[str], metric: str) -> list[str]:
-    """Those of the algorithms that Table 1 has, best first."""
+def first(benchmark: str, algorithms: list[str], metric: str) -> str | None:
+    """Return the best of the algorithms that Table 1 has."""
     known = {name: main(benchmark, name, metric) for name in algorithms}
     sign = 1 if metric == "runtime" else -1
     having = [name for name in algorithms if known[name] is not None]
-    return sorted(having, key=lambda name: sign * known[name])
+    return min(having, key=lambda name: sign * known[name], default=None)
 
 
-def correlation(benchmark: str, metric: str) -> tuple[float, float, float] | None:
-    """r of Table 4 with Fisher's 95 % interval over the paper's runs, which it does not print."""
+def correlation(benchmark: str, metric: str) -> Estimate | None:
+    """Return r of Table 4 with an interval over the paper's runs, which it does not print."""
     document = load()
     text = document["correlations"].get(benchmark, {}).get(metric)
     if text is None:
         return None
     n = document["runs"] * len(document["staleness"][benchmark])
-    return (float(text), *fisher(float(text), n))
+    return estimates.correlation(float(text), n)
 
 
 def said(name: str) -> float:
-    """A number of the running text."""
+    """Return a number of the running text."""
     return number(load()["text"][name]["value"])

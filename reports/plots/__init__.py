@@ -1,29 +1,41 @@
-"""The figures: what each shows, and how it is drawn. Only here is matplotlib imported.
+"""The figures. To add one to the report, add a module to `figures`: it is found there by its name.
 
-A figure is described first and drawn when it is asked for, so that its caption and what it lacks are
-known without drawing it.
+Such a module has one function, `figure(measured)`, that returns a `style.Figure`. Where the figure
+stands in report.html is said in `contents`; by default at the end. A figure is described first and
+drawn when it is asked for, so that its caption and what it lacks are known without drawing it.
+
+Names of figures cost no matplotlib: the workflow asks for them too.
 """
 
+from importlib import import_module
 from pathlib import Path
 
-import pandas as pd
-
 from rapid.config.params import Params
-from reports.plots import curves, phases, studies, sweep, tokens, tradeoff
-from reports.plots.style import Figure
+
+_MODULES = sorted(path.stem for path in Path(__file__).with_name("figures").glob("[a-z]*.py"))
+FIGURES = [name.replace("_", "-") for name in _MODULES]
 
 
-def build(params: Params, frame: pd.DataFrame, root: Path) -> list[Figure]:
-    """All figures of the report, in its order."""
+def build_report(measured) -> dict:
+    """Return all figures of the report by name."""
+    modules = (import_module(f"{__name__}.figures.{name}") for name in _MODULES)
+    return {name: module.figure(measured) for name, module in zip(FIGURES, modules, strict=True)}
+
+
+def build_studies(measured) -> dict:
+    """Return all figures of the studies by name."""
+    from reports.plots import studies
+
+    return studies.figures(measured)
+
+
+def study_figures(params: Params) -> list[str]:
+    """Return the names of the studies' figures; one more for those that kept models on the way."""
+    from reports.statistics.curves import kept
+
     return [
-        phases.figure(params, frame),
-        tradeoff.figure(params, frame),
-        *curves.figures(params, root),
-        *sweep.figures(params, frame),
-        tokens.figure(params, root),
+        f"{name}{part}"
+        for name, study in (params.studies.compared.items() if params.studies else [])
+        for part in ("", "-curves")
+        if not part or kept(study.algorithms)
     ]
-
-
-def build_studies(params: Params, frame: pd.DataFrame, root: Path) -> list[Figure]:
-    """All figures of the studies."""
-    return studies.figures(params, frame, root)

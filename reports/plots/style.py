@@ -1,7 +1,7 @@
 """How figures look, and how they become files: the same bytes for the same data.
 
-Colours are Okabe and Ito's, which the colour-blind tell apart; markers, dashes and hatches tell
-everything apart again, for greyscale.
+Colours are Okabe and Ito's, which the colour-blind tell apart. Markers, dashes and hatches tell
+everything apart again, for greyscale. Only `reports.plots` imports matplotlib.
 """
 
 import io
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -18,9 +19,9 @@ from matplotlib.figure import Figure as Canvas
 
 from rapid.algorithms.base import Look
 from rapid.algorithms.names import parse
+from rapid.artifacts.text import HOUR, MINUTE
 from rapid.config.specs import BASE
-from reports import notes
-from reports.formats import HOUR, MINUTE
+from reports import labels
 
 BLACK, ORANGE, SKY, BLUE, RED = "#000000", "#E69F00", "#56B4E9", "#0072B2", "#D55E00"
 WIDTH, HEIGHT = 7.4, 2.6  # inches of a row of panels
@@ -46,10 +47,13 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """`name` is its file's; `missing` says what is not in it and why; `sources` are the files that it
-    is from, below the root. A study adds one to `plots.build`."""
+    """A figure that is drawn when asked for.
 
-    name: str
+    Args:
+        missing: what is not in it and why.
+        sources: the files that it is from, below the root.
+    """
+
     title: str
     caption: str
     draw: Callable[[], Canvas]
@@ -65,23 +69,52 @@ def look(algorithm: str) -> Look:
     return found.algorithm.look_at(found.H)
 
 
-def panels(
-    count: int, rows: int = 1, share_y: bool | str = False
-) -> tuple[Canvas, list[list[Axes]]]:
-    """A figure of `rows` rows of `count` panels."""
+def canvas(height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Canvas, list]:
+    """Return a figure of this height in inches, and its panels row by row."""
     with plt.rc_context(SETTINGS):
-        canvas, axes = plt.subplots(
-            rows, count, figsize=(WIDTH, HEIGHT * rows), squeeze=False, sharey=share_y
+        made, axes = plt.subplots(rows, columns, figsize=(WIDTH, height), squeeze=False, **options)
+    return made, [list(row) for row in axes]
+
+
+def panels(
+    benchmarks: Sequence[str], rows: int = 1, share_y: bool = False
+) -> tuple[Canvas, list[list[Axes]]]:
+    """Return a figure of `rows` rows with a panel for each benchmark."""
+    made, axes = canvas(HEIGHT * rows, rows, len(benchmarks), sharey=share_y)
+    for row in axes:
+        for one, benchmark in zip(row, benchmarks, strict=True):
+            one.set_title(labels.benchmark(benchmark), loc="left", fontweight="bold")
+    return made, axes
+
+
+def line(
+    axes: Axes,
+    algorithm: str,
+    x: np.ndarray,
+    mean: np.ndarray,
+    deviation: np.ndarray | None = None,
+    every: int = 29,
+    label: str | None = None,
+) -> None:
+    """Draw a line in the look of an algorithm, a marker `every` points, and a band around it."""
+    shown = look(algorithm)
+    axes.plot(
+        x,
+        mean,
+        color=shown.color,
+        ls=shown.line,
+        marker=shown.marker,
+        markevery=every,
+        label=label,
+    )
+    if deviation is not None:
+        axes.fill_between(
+            x, mean - deviation, mean + deviation, color=shown.color, alpha=0.13, lw=0
         )
-    return canvas, [list(row) for row in axes]
-
-
-def title(axes: Axes, benchmark: str) -> None:
-    axes.set_title(notes.benchmark(benchmark), loc="left", fontweight="bold")
 
 
 def empty(axes: Axes, text: str = "no runs") -> None:
-    """A panel that says that it has nothing to show."""
+    """Make a panel say that it has nothing to show."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="#555555")
     axes.set_xticks([])
     axes.set_yticks([])
@@ -89,7 +122,7 @@ def empty(axes: Axes, text: str = "no runs") -> None:
 
 
 def legend(canvas: Canvas, axes: list[Axes], columns: int = 6) -> None:
-    """One legend below all panels, of what any of them has."""
+    """Draw one legend below all panels, of what any of them has."""
     entries = {}
     for one in axes:
         for handle, label in zip(*one.get_legend_handles_labels(), strict=True):
@@ -105,7 +138,7 @@ def legend(canvas: Canvas, axes: list[Axes], columns: int = 6) -> None:
 
 
 def unit(largest: float) -> tuple[float, str]:
-    """By what to divide seconds up to `largest`, and the name of that unit."""
+    """Return by what to divide seconds up to `largest`, and the name of that unit."""
     if largest >= 2 * HOUR:
         return HOUR, "hours"
     return (MINUTE, "minutes") if largest >= 2 * MINUTE else (1, "seconds")
@@ -120,23 +153,23 @@ METADATA = {
 
 
 def render(figure: Figure, kinds: Sequence[str] = tuple(METADATA)) -> dict[str, bytes]:
-    """The figure as files of these kinds."""
+    """Return the figure as files of these kinds."""
     with plt.rc_context(SETTINGS):
-        canvas = figure.draw()
+        drawn = figure.draw()
         try:
-            return {kind: _bytes(canvas, kind) for kind in kinds}
+            return {kind: _bytes(drawn, kind) for kind in kinds}
         finally:
-            plt.close(canvas)
+            plt.close(drawn)
 
 
-def _bytes(canvas: Canvas, kind: str) -> bytes:
+def _bytes(drawn: Canvas, kind: str) -> bytes:
     stream = io.BytesIO()
-    canvas.savefig(stream, format=kind, dpi=200, metadata=METADATA[kind])
+    drawn.savefig(stream, format=kind, dpi=200, metadata=METADATA[kind])
     return stream.getvalue()
 
 
 def save(rendered: dict[str, dict[str, bytes]], folder: Path) -> list[Path]:
-    """Write name.pdf and name.png for each figure; returns the paths."""
+    """Write name.pdf and name.png for each figure, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, files in rendered.items():

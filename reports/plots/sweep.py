@@ -1,96 +1,65 @@
-"""RAPID by H: completion length, inference time and the share of clipped weights."""
+"""What changes with RAPID's H: a row of panels for each quantity, points by H."""
 
 from dataclasses import dataclass
 
 import pandas as pd
 
-from rapid.config.params import Params
-from reports import notes
-from reports.cells import gaps
+from reports import labels
+from reports.measured import Measured
 from reports.plots import style
 from reports.plots.style import Figure
+from reports.tables.columns import gaps
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A column of the data frame; `scale` turns it into the unit that is shown."""
+    """A metric; `scale` turns it into the unit that is shown."""
 
-    column: str
+    metric: str
     label: str
     scale: float = 1.0
     seconds: bool = False
 
 
-LENGTH = Quantity("completion_length", "completion length (tokens)")
-TIME = Quantity("runtime.sampling", "inference time", seconds=True)
-CLIPPED = Quantity("clip_fraction", "clipped weights (%)", scale=100)
-
-
-def figures(params: Params, frame: pd.DataFrame) -> list[Figure]:
-    runs = {name: runs_of(params, frame, name) for name in params.benchmarks}
-    return [
-        _figure(
-            "length-and-time",
-            "Completion length and inference time by H",
-            "Mean tokens of the completions of a training run, and its time of sampling. Points are "
-            "runs, lines are means over seeds. The paper's figures of both are for MATH.",
-            runs,
-            [LENGTH, TIME],
-        ),
-        _figure(
-            "clipped",
-            "Clipped importance weights by H",
-            "Share of a run's importance weights above eta, over the completions that enter the "
-            "gradient. Points are runs, the line is the mean over seeds.",
-            runs,
-            [CLIPPED],
-        ),
-    ]
-
-
-def runs_of(params: Params, frame: pd.DataFrame, benchmark: str) -> pd.DataFrame:
-    spec = params.tables.main
-    chosen = (frame.benchmark == benchmark) & (frame.model == spec.model)
-    return frame[chosen & frame.H.isin(params.tables.staleness.H) & frame.seed.isin(spec.seeds)]
-
-
-def _figure(
-    name: str, title: str, caption: str, runs: dict[str, pd.DataFrame], quantities: list[Quantity]
-) -> Figure:
+def figure(measured: Measured, quantities: list[Quantity], title: str, caption: str) -> Figure:
+    """Return the figure of these quantities over the runs of Table 3."""
+    ratios = measured.params.tables.staleness.H
+    runs = {
+        name: contest.runs[contest.runs.H.isin(ratios)]
+        for name, contest in measured.contests.items()
+    }
     return Figure(
-        name=name,
         title=title,
         caption=caption,
         draw=lambda: _draw(runs, quantities),
         missing=[
-            f"{notes.benchmark(benchmark)}, {quantity.label}: {why}"
+            f"{labels.benchmark(benchmark)}, {quantity.label}: {why}"
             for benchmark, part in runs.items()
             for quantity in quantities
-            if (why := gaps(part, [quantity.column]))
+            if (why := gaps(part, [quantity.metric]))
         ],
-        sources=[path for part in runs.values() for path in part.summary_path],
+        sources=[f"{folder}/summary.json" for part in runs.values() for folder in part.folder],
     )
 
 
 def _draw(runs: dict[str, pd.DataFrame], quantities: list[Quantity]):
-    canvas, rows = style.panels(len(runs), len(quantities))
+    canvas, rows = style.panels(list(runs), len(quantities))
     for row, quantity in zip(rows, quantities, strict=True):
-        for axes, (benchmark, part) in zip(row, runs.items(), strict=True):
-            style.title(axes, benchmark)
+        for axes, part in zip(row, runs.values(), strict=True):
             _panel(axes, part, quantity)
     return canvas
 
 
 def _panel(axes, runs: pd.DataFrame, quantity: Quantity) -> None:
-    done = runs.dropna(subset=[quantity.column])
+    done = runs.dropna(subset=[quantity.metric])
     if done.empty:
         style.empty(axes)
         return
     scale, label = quantity.scale, quantity.label
     if quantity.seconds:
-        divisor, unit = style.unit(done[quantity.column].max())
+        divisor, unit = style.unit(done[quantity.metric].max())
         scale, label = 1 / divisor, f"{label} ({unit})"
-    values = scale * done[quantity.column]
+    values = scale * done[quantity.metric]
     means = values.groupby(done.H).mean()
     axes.plot(means.index, means, "-o", color=style.BLUE, markeredgecolor="black", mew=0.5)
     axes.plot(done.H, values, "x", color=style.RED, ms=4)

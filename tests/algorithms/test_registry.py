@@ -15,9 +15,10 @@ from rapid.algorithms.base import Algorithm, Look, Parameters
 from rapid.algorithms.names import parse, pattern
 from rapid.config import specs
 from rapid.config.params import BadParams, load
-from reports import notes, setup, tables
-from reports.collect import collect
+from reports import labels
+from reports.measured import Measured
 from reports.plots import style
+from reports.tables import results, setup
 from tests.conftest import ROOT
 from tests.training import loops
 
@@ -85,15 +86,16 @@ def test_it_trains(toy_model, tmp_path, monkeypatch):
 def test_it_has_rows_in_tables(values, tmp_path):
     values["tables"]["main"]["algorithms"] += ["rloo", "rloo-H4"]
     params = load(values)
-    rows = tables.main(params, collect(params, tmp_path)).rows
+    measured = Measured.read(params, tmp_path)
+    rows = results.main(measured).rows
     assert [row.label for row in rows][-2:] == ["RLOO", "RLOO (H=4)"]
-    assert "RLOO: scale" in [row.label for row in setup.rl(params, []).rows]
+    assert "RLOO: scale" in [row.label for row in setup.rl(measured).rows]
 
 
 @pytest.mark.usefixtures("rloo")
 def test_it_has_a_label_and_a_look():
-    assert notes.algorithm("rloo") == "RLOO"
-    assert notes.algorithm("rloo-H8,scale=2") == "RLOO (H=8), scale = 2"
+    assert labels.algorithm("rloo") == "RLOO"
+    assert labels.algorithm("rloo-H8,scale=2") == "RLOO (H=8), scale = 2"
     assert style.look("rloo") == Look("#123456", "d")
     assert style.look("rloo-H4").color == "#123456"
     assert style.look("rloo-H4") != style.look("rloo-H8")
@@ -108,7 +110,7 @@ def test_any_rl_algorithm_may_be_given_an_h(values, name, label):
     run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm=name, seed=1)
     spec = specs.train_spec(load(values), run)
     assert int(name.split("-H")[1]) == spec.H
-    assert notes.algorithm(name) == label
+    assert labels.algorithm(name) == label
     assert style.look(name).color == style.look(name.split("-")[0]).color
 
 

@@ -11,7 +11,7 @@ from rapid.cost.roofline import Efficiency, Roofline
 from rapid.cost.sizes import published
 from rapid.cost.work import Sampling, Training, Work
 from reports import paper as printed
-from reports.planned import COMPARED, rows
+from reports.plan_versus_paper import COMPARED, rows
 from tests.cost.conftest import spec_of
 
 IDEAL = Efficiency(
@@ -95,7 +95,7 @@ def test_algorithms_are_in_the_papers_order(paper, length):
 def test_every_deviation_from_the_paper_is_printed(paper, tmp_path, capsys):
     import yaml
 
-    from reports.planned import main
+    from reports.plan_versus_paper import main
 
     file = tmp_path / "params.yaml"
     file.write_text(yaml.safe_dump(paper.model_dump(mode="json")))

@@ -6,7 +6,8 @@ import pytest
 
 from rapid.artifacts.runs import Runtime
 from rapid.config.specs import Run, evaluations
-from reports.collect import BadRun, collect, why_missing
+from reports.collect import collect, why_missing
+from reports.files import BadRun
 
 RUN = Run(benchmark="mbpp_plus", model="tiny_qwen", algorithm="rapid-H4", seed=1)
 BASE = RUN.model_copy(update={"algorithm": "base"})

@@ -54,8 +54,8 @@ def test_tables_1_and_3_share_the_rows_of_h_4_and_8():
 def test_the_abstracts_savings_follow_from_table_1():
     savings = []
     for benchmark in ("mbpp_plus", "math", "minif2f"):
-        best = paper.order(benchmark, ["rapid-H4", "rapid-H8"], "runtime")[0]
-        other = paper.order(benchmark, ["grpo", "pg", "dapo"], "runtime")[0]
+        best = paper.first(benchmark, ["rapid-H4", "rapid-H8"], "runtime")
+        other = paper.first(benchmark, ["grpo", "pg", "dapo"], "runtime")
         times = [paper.main(benchmark, name, "runtime") for name in (best, other)]
         savings.append(round(100 * (1 - times[0] / times[1])))
     text = paper.load()["text"]["saving"]

@@ -4,15 +4,16 @@ import json
 
 import pytest
 
-from reports import latex, tables
-from reports.collect import collect
+from reports.measured import Measured
+from reports.render import latex
+from reports.tables import RESULTS, build
 from tests.recompute import printed, recomputed
 
 
 @pytest.fixture
 def tex(params, runs) -> str:
     runs.all(params)
-    return latex.render(tables.build(params, collect(params, runs.root)))
+    return latex.render(build(RESULTS, Measured.read(params, runs.root)))
 
 
 def test_every_cell_of_tables_1_3_and_4(params, runs, tex):

@@ -1,5 +1,7 @@
 # Tables, figures and report.html, from the runs' small files.
 
+from reports.plots import FIGURES, study_figures
+
 REPORTED = [f"{run.folder}/summary.json" for run in specs.runs(PARAMS)] + [
     f"{run.evaluation}/evaluation.json" for run in specs.evaluations(PARAMS)
 ]
@@ -21,17 +23,6 @@ if (missing or not os.path.exists(NOTE)) and workflow.is_main_process:
     os.makedirs("logs", exist_ok=True)
     with open(NOTE, "w") as note:
         note.write("\n".join([f"missing at {time.time()}:", *missing]))
-
-
-FIGURES = [
-    "phases",
-    "tradeoff",
-    "learning-by-step",
-    "learning-by-time",
-    "length-and-time",
-    "clipped",
-    "tokens",
-]
 
 
 rule report:
@@ -61,15 +52,6 @@ rule report:
         " --figures {params.figures} 2> {log}"
 
 
-# A figure for each study, and another for those that kept models on the way.
-STUDY_FIGURES = [
-    f"{study}{part}"
-    for study, given in (PARAMS.studies.compared if PARAMS.studies else {}).items()
-    for part in ("", "-curves")
-    if not part or any(names.parse(name).changes.snapshots for name in given.algorithms)
-]
-
-
 rule studies:
     input:
         STUDIED,
@@ -78,7 +60,7 @@ rule studies:
     output:
         "reports/studies/manifest.json",
         figures=expand(
-            "reports/studies/figures/{name}.{kind}", name=STUDY_FIGURES, kind=["pdf", "png"]
+            "reports/studies/figures/{name}.{kind}", name=study_figures(PARAMS), kind=["pdf", "png"]
         ),
         tex="reports/studies/tables.tex",
         text="reports/studies/tables.txt",

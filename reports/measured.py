@@ -1,0 +1,105 @@
+"""All that a report is computed from: the parameters, the runs, and where their files lie."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from rapid.algorithms import ALGORITHMS, RAPID
+from rapid.algorithms.names import parse
+from rapid.config.params import Params
+from rapid.config.specs import BASE, Run
+from reports.collect import collect
+from reports.files import Manifest, read_manifests
+from reports.statistics.summary import spread
+
+# Their runtime is shown but wins nothing: the one does not train, the other does not explore.
+UNRANKED_RUNTIME = (BASE, *(name for name, one in ALGORITHMS.items() if one.imitates))
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The runs of one benchmark and model, by algorithm."""
+
+    benchmark: str
+    runs: pd.DataFrame
+    algorithms: list[str]
+
+    @property
+    def rapids(self) -> list[str]:
+        return [name for name in self.algorithms if RAPID.named(name)]
+
+    @property
+    def baselines(self) -> list[str]:
+        """The RL algorithms other than RAPID."""
+        left_out = (*UNRANKED_RUNTIME, *self.rapids)
+        return [name for name in self.algorithms if name not in left_out]
+
+    @property
+    def sweep(self) -> pd.DataFrame:
+        """The runs of RAPID."""
+        return self.runs[self.runs.H.notna()]
+
+    def of(self, *algorithms: str) -> pd.DataFrame:
+        """Return the runs of these algorithms, one after the other."""
+        runs = self.runs[self.runs.algorithm.isin(algorithms)]
+        return runs.sort_values("algorithm", key=lambda it: it.map(algorithms.index), kind="stable")
+
+    def mean(self, algorithm: str, metric: str) -> float | None:
+        """Return the mean of a metric over seeds, or `None` where no run has it."""
+        return spread(self.of(algorithm)[metric]).mean if metric in self.runs else None
+
+    def first(self, algorithms: list[str], metric: str) -> str | None:
+        """Return the algorithm of least runtime or highest accuracy, of those that have a mean."""
+        sign = 1 if metric == "runtime" else -1
+        known = [name for name in algorithms if self.mean(name, metric) is not None]
+        return min(known, key=lambda name: sign * self.mean(name, metric), default=None)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a report is computed from. `frame` is the data frame of `collect`."""
+
+    params: Params
+    frame: pd.DataFrame
+    root: Path
+
+    @classmethod
+    def read(
+        cls, params: Params, root: Path | str = ".", trained: list[Run] | None = None
+    ) -> "Measured":
+        """Read these runs, or every run that the tables need. Raises `BadRun` as `collect` does."""
+        return cls(params, collect(params, root, trained), Path(root))
+
+    @cached_property
+    def algorithms(self) -> list[str]:
+        """The algorithms of Table 1, and last RAPID at every H of Tables 1 and 3, by H."""
+        tables = self.params.tables
+        others = [name for name in tables.main.algorithms if not RAPID.named(name)]
+        rapids = set(tables.main.algorithms) - set(others)
+        rapids |= set(map(RAPID.at, tables.staleness.H))
+        return [*others, *sorted(rapids, key=lambda name: (parse(name).H, name))]
+
+    @cached_property
+    def contests(self) -> dict[str, Contest]:
+        """The main model's runs on each benchmark."""
+        spec, names = self.params.tables.main, [BASE, *self.algorithms]
+        return {
+            benchmark: self.contest(benchmark, names, spec.seeds)
+            for benchmark in self.params.benchmarks
+        }
+
+    def contest(self, benchmark: str, algorithms: list[str], seeds: list[int]) -> Contest:
+        """Return the main model's runs of these algorithms."""
+        frame, model = self.frame, self.params.tables.main.model
+        chosen = (frame.benchmark == benchmark) & (frame.model == model) & frame.seed.isin(seeds)
+        runs = frame[chosen & frame.algorithm.isin(algorithms)]
+        return Contest(benchmark, runs, algorithms)
+
+    @cached_property
+    def manifests(self) -> dict[str, Manifest]:
+        """The manifests of distillations, training runs and evaluations by path."""
+        trained = self.frame[self.frame.algorithm != BASE]
+        distilled = [f"distilled/{name}" for name in self.params.benchmarks]
+        return read_manifests(self.root, [*distilled, *trained.folder, *self.frame.evaluation])

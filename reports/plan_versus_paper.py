@@ -1,0 +1,80 @@
+"""Planned runtimes beside the paper's: how well the model of cost tells one algorithm from another.
+
+    python -m reports.plan_versus_paper --configfile params.yaml experiments/paper.yaml --gpu a6000
+
+Absolute times depend on lengths that the paper does not give; ratios of two algorithms' runtimes depend
+on them less. The paper's trainer skipped no group and resampled none, as here with a signal in all.
+"""
+
+import argparse
+from pathlib import Path
+
+from rapid.algorithms import PLAIN, RAPID
+from rapid.artifacts.text import columns, duration
+from rapid.config.params import Params, load, read
+from rapid.config.specs import Run, train_spec
+from rapid.cost.assumptions import Assumptions
+from rapid.cost.estimates import train_work
+from rapid.cost.gpus import gpu
+from rapid.cost.roofline import Roofline
+from rapid.cost.sizes import shapes
+from reports import paper
+
+REFERENCE = PLAIN.name
+COMPARED = [*(name for name in paper.BASELINES if name != REFERENCE), *map(RAPID.at, (2, 4, 8, 16))]
+EVERY_GROUP = 1.0  # has a signal: none is skipped or sampled anew
+
+
+def rows(params: Params, name: str, assumptions: Assumptions) -> list[list[str]]:
+    """Runtime over pg's, planned and in the paper's Tables 1 and 3, by benchmark and algorithm."""
+    machine = Roofline(gpu(name), shapes(params, {}), assumptions.verdicts())
+    expect, model = assumptions.expected(params), params.tables.main.model
+
+    def planned(benchmark: str, algorithm: str) -> float:
+        run = Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=0)
+        return machine.seconds(train_work(params, train_spec(params, run), expect)).runtime
+
+    made = []
+    for benchmark in params.benchmarks:
+        base, theirs = planned(benchmark, REFERENCE), paper.main(benchmark, REFERENCE, "runtime")
+        made.append([benchmark, REFERENCE, duration(base), duration(theirs), "1.00", "1.00", ""])
+        for algorithm in COMPARED:
+            own = planned(benchmark, algorithm)
+            reported = paper.main(benchmark, algorithm, "runtime")
+            ours, printed = own / base, reported / theirs
+            made.append(
+                [
+                    benchmark,
+                    algorithm,
+                    duration(own),
+                    duration(reported),
+                    f"{ours:.2f}",
+                    f"{printed:.2f}",
+                    f"{ours / printed - 1:+.0%}",
+                ]
+            )
+    return made
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m reports.plan_versus_paper", description=__doc__
+    )
+    parser.add_argument("--configfile", nargs="+", type=Path, required=True)
+    parser.add_argument("--gpu", default="a6000")
+    parser.add_argument("--completion-length", type=float, help="mean, as a share of the limit")
+    parser.add_argument("--length-spread", type=float)
+    args = parser.parse_args(arguments)
+    assumptions = Assumptions(
+        length=args.completion_length,
+        spread=args.length_spread,
+        signal=EVERY_GROUP,
+        rewarded=EVERY_GROUP,
+    )
+    heads = ["benchmark", "algorithm", "planned", "paper", f"to {REFERENCE}", "paper", "deviation"]
+    found = rows(load(read(*args.configfile)), args.gpu, assumptions)
+    print(*columns([heads, *found], left=3), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""report.html: everything of the report in one file that opens offline.
+
+Styles and figures are in the file. A figure in a table opens a box with the runs that it is from, by
+the browser's own popovers: there is no script. Links to runs are relative to the file.
+"""
+
+import base64
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup, escape
+
+from rapid.artifacts.text import duration, listing
+from rapid.config.specs import BASE
+from reports import contents, formats, labels
+from reports.collect import file_of, of_evaluation
+from reports.contents import Content
+from reports.plots.style import Figure
+from reports.tables import claims
+from reports.tables.table import MISSING, Table
+
+VERDICTS = {claims.HOLDS: "holds", claims.FAILS: "fails", claims.UNTESTED: "untested"}
+SIGNS = {"holds": "\N{CHECK MARK}", "fails": "\N{MULTIPLICATION X}", "untested": "\N{EN DASH}"}
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the template needs beside the content. Figures and images (SVG) are by name."""
+
+    frame: pd.DataFrame
+    content: Content
+    figures: dict[str, Figure]
+    images: dict[str, bytes]
+    root: Path
+    folder: Path  # of report.html
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is such a file below the root; a missing one is not linked."""
+        return (self.root / path).is_file()
+
+    def href(self, path: str) -> str:
+        """Return the address of a file below the root, from report.html."""
+        return quote(Path(os.path.relpath(self.root / path, self.folder)).as_posix())
+
+
+def render(page: Page) -> str:
+    """Return the text of report.html."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("reports.render"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+    )
+    environment.filters |= {
+        "symbols": symbols,
+        "image": image,
+        "verdict": lambda text: VERDICTS.get(text, ""),
+    }
+    environment.tests["table"] = lambda item: isinstance(item, Table)
+    return environment.get_template("report.html.j2").render(
+        page=page,
+        sections=page.content.with_figures(list(page.figures)),
+        missing=contents.missing(page.frame),
+        counts=contents.counts(page.frame),
+        facts=facts(page.frame),
+        runs=[_run(run) for _, run in page.frame.iterrows()],
+        signs=SIGNS,
+    )
+
+
+def facts(frame: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return names and values for the head of the page."""
+    trained = frame[(frame.no_summary == "") & (frame.algorithm != BASE)]
+    found = {
+        "Commits": trained.commit.map(labels.commit),
+        "Hardware": trained.hardware,
+        "Models": trained.model,
+        "Seeds": trained.seed.sort_values().astype(str),
+    }
+    return [
+        (name, listing([text or "not recorded" for text in values.unique()]) or MISSING)
+        for name, values in found.items()
+    ]
+
+
+def _run(run: pd.Series) -> dict[str, str]:
+    """Return the line of a run in the list at the end: printed figures, and what is missing."""
+    accuracies = [
+        f"{name.capitalize()} {formats.percent(run[name])}"
+        for name in run.index
+        if of_evaluation(name) and pd.notna(run[name])
+    ]
+    trains = run.algorithm != BASE
+    reasons = [run.no_summary if trains else "", run.no_evaluation]
+    return {
+        "name": contents.path(run),
+        "accuracy": ", ".join(accuracies) or MISSING,
+        "runtime": duration(run.runtime) if pd.notna(run.runtime) else MISSING,
+        "commit": labels.commit(run.commit) or MISSING,
+        "evaluation": "" if run.no_evaluation else file_of(run, "pass@1"),
+        "summary": file_of(run, "runtime") if trains and not run.no_summary else "",
+        "why": "; ".join(filter(None, reasons)),
+    }
+
+
+def symbols(text: str) -> Markup:
+    """Return our own wording, escaped, with H as a variable."""
+    return Markup(re.sub(r"\bH\b", "<i>H</i>", str(escape(text))))
+
+
+def image(svg: bytes) -> Markup:
+    """Return an SVG as the address of an image, which keeps its names apart from other figures'."""
+    return Markup("data:image/svg+xml;base64," + base64.b64encode(svg).decode())

@@ -1,0 +1,53 @@
+"""Tables for a terminal, at most 80 columns wide where the names allow it."""
+
+import textwrap
+
+from rapid.artifacts.text import columns
+from reports.render import panels
+from reports.tables.table import Cell, Table
+
+WIDTH = 80
+MARKS = {"best": "*", "runner-up": "+", "": ""}
+
+
+def render(tables: list[Table]) -> str:
+    """Return all tables, a block for each group of columns, with the notes below."""
+    return "\n".join(_table(table) for table in tables)
+
+
+def _table(table: Table) -> str:
+    parts = [_wrap(f"Table {table.number}. {table.caption}")]
+    labels = [table.stub, *(row.label for row in table.rows)]
+    for position, group in enumerate(table.groups):
+        shown = [
+            [title, *(_cell(row.cells[position][c], table.footnotes) for row in table.rows)]
+            for c, title in enumerate(group.columns)
+        ]
+        parts.append((f"{group.title}\n" if group.title else "") + _columns(labels, shown))
+    legend = ["* best, + runner-up."] if table.ranked else []
+    legend += ["~ within noise of the best."] if table.tied else []
+    notes = [_wrap(" ".join([*legend, *table.notes]))]
+    notes += [_wrap(f"{name}: {text}", "    ") for name, text in table.listed]
+    notes += [_wrap(f"[{key}] {reason}.", "    ") for reason, key in table.footnotes.items()]
+    return "\n\n".join([*parts, "\n".join(notes)]) + "\n"
+
+
+def _cell(cell: Cell, footnotes: dict[str, str]) -> str:
+    text = " ".join([cell.text, *cell.lines]) + MARKS[cell.mark] + ("~" if cell.tied else "")
+    return text + (f" [{footnotes[cell.reason]}]" if cell.reason else "")
+
+
+def _columns(labels: list[str], shown: list[list[str]]) -> str:
+    """Return the columns beside the labels, in as many panels as they need."""
+    first, *widths = (2 + max(map(len, column)) for column in [labels, *shown])
+    blocks = [
+        columns(zip(labels, *(shown[c] for c in panel), strict=True), rule=True)
+        for panel in panels(widths, WIDTH - first)
+    ]
+    return "\n\n".join("\n".join(f"  {line}" for line in block) for block in blocks)
+
+
+def _wrap(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )

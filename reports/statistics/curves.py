@@ -1,0 +1,84 @@
+"""Accuracy on the test problems by time of training, of runs that kept models on the way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from rapid.algorithms.names import parse
+from rapid.artifacts.evaluations import CurvePoint
+from rapid.stages.evaluate import CURVE
+from reports.files import BadRun, read_rows
+
+STEP = 0.05  # between levels of accuracy
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class AccuracyCurve:
+    """The seconds of training of one run, from 0, and its accuracy there, a share of 1."""
+
+    seconds: tuple[float, ...]
+    accuracy: tuple[float, ...]
+
+    def reaches(self, level: float) -> float | None:
+        """Return when the line through the points is first at a level; `None` if never."""
+        if self.accuracy[0] >= level:
+            return self.seconds[0]
+        pairs = list(zip(self.seconds, self.accuracy, strict=True))
+        for (t, low), (u, high) in pairwise(pairs):
+            if high >= level - ROUNDING:
+                return t + (u - t) * (level - low) / (high - low)
+        return None
+
+    def at(self, grid: np.ndarray) -> np.ndarray:
+        """Return accuracy at these seconds, (n,) -> (n,); NaN after the end of the run."""
+        return np.interp(grid, self.seconds, self.accuracy, right=np.nan)
+
+
+def kept(algorithms: Sequence[str]) -> list[str]:
+    """Return the algorithms whose runs keep models on the way."""
+    return [name for name in algorithms if parse(name).changes.snapshots]
+
+
+def read(
+    runs: pd.DataFrame, before: pd.DataFrame, metric: str, root: Path
+) -> dict[int, AccuracyCurve]:
+    """Return the curve of each run that has one, by seed.
+
+    Args:
+        runs: of one algorithm, as `collect` gives them.
+        before: evaluations of the model before training, whose mean is every curve's start.
+        metric: pass@k.
+
+    Raises:
+        BadRun: a curve.jsonl is not what it should be.
+    """
+    start, k = before[metric].mean(), int(metric.removeprefix("pass@"))
+    found = {}
+    for _, run in runs.dropna(subset=[metric, "runtime"]).iterrows():
+        points = read_rows(root / path_of(run), CurvePoint)
+        if not (root / path_of(run)).is_file() or not np.isfinite(start):
+            continue
+        if any(k not in point.pass_at for point in points):
+            raise BadRun(f"{root / path_of(run)}: a point has no {metric}")
+        on_the_way = [(point.seconds, point.pass_at[k]) for point in points]
+        pairs = [(0.0, start), *on_the_way, (run.runtime, run[metric])]
+        found[run.seed] = AccuracyCurve(*zip(*pairs, strict=True))
+    return found
+
+
+def path_of(run: pd.Series) -> str:
+    """Return the path of a run's curve, below the root."""
+    return f"{run['evaluation']}/{CURVE}"
+
+
+def levels(curves: Sequence[AccuracyCurve]) -> list[float]:
+    """Return round levels of accuracy from the common start to the best of any curve."""
+    if not curves:
+        return []
+    low, high = min(curve.accuracy[0] for curve in curves), max(max(c.accuracy) for c in curves)
+    return [n * STEP for n in range(1, round(1 / STEP) + 1) if low < n * STEP <= high + ROUNDING]

@@ -1,0 +1,46 @@
+"""Runs of two algorithms: accuracy paired by problem and seed, durations paired by seed."""
+
+import pandas as pd
+
+from rapid.stages.evaluate import pass_at_k
+from reports.statistics.bootstrap import estimate
+from reports.statistics.estimates import Estimate, paired_ratio
+
+SHARES, DIFFERENCES = (0.0, 1.0), (-1.0, 1.0)
+
+
+def scores(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return pass@k of each problem: a row for each seed, a column for each problem.
+
+    Runs without scores, or with fewer completions than k, are left out; so are problems that not
+    all of the others have.
+    """
+    k = int(metric.removeprefix("pass@"))
+    rows = {
+        seed: {name: pass_at_k(n, c, k) for name, (n, c) in found.items() if n >= k}
+        for seed, found in zip(runs.seed, runs.scores, strict=True)
+    }
+    rows = {seed: row for seed, row in rows.items() if row}
+    return pd.DataFrame.from_dict(rows, orient="index").dropna(axis="columns")
+
+
+def accuracy(runs: pd.DataFrame, metric: str) -> Estimate | None:
+    """Return mean accuracy with its interval; `None` where no run has scores by problem."""
+    matrix = scores(runs, metric)
+    return None if matrix.empty else estimate(matrix.to_numpy(), SHARES)
+
+
+def difference(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
+    """Return accuracy of a less that of b, over the problems and seeds that both have."""
+    of_a, of_b = scores(a, metric), scores(b, metric)
+    seeds, problems = of_a.index.intersection(of_b.index), of_a.columns.intersection(of_b.columns)
+    if seeds.empty or problems.empty:
+        return None
+    paired = of_a.loc[seeds, problems] - of_b.loc[seeds, problems]
+    return estimate(paired.to_numpy(), DIFFERENCES)
+
+
+def ratio(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
+    """Return how many times as long a takes as b, over the seeds that both have."""
+    pairs = a.set_index("seed")[metric].to_frame("a").join(b.set_index("seed")[metric].rename("b"))
+    return paired_ratio(list(pairs.a), list(pairs.b))

@@ -1,0 +1,281 @@
+"""The columns of tables. To add a column, define it here and name it in a table's list.
+
+A column says all about itself: its title, its metric, how it is printed and ranked, which algorithms
+have it, how two algorithms are compared in it, and what a note below the table says of it.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import pandas as pd
+
+from rapid.algorithms import RAPID
+from rapid.artifacts.text import duration
+from rapid.config.params import Params
+from rapid.config.specs import BASE
+from reports import formats
+from reports.collect import file_of, of_evaluation, why_missing
+from reports.formats import Format
+from reports.measured import UNRANKED_RUNTIME, Measured
+from reports.statistics import pairs
+from reports.statistics.estimates import Estimate, correlate
+from reports.statistics.summary import marks, spread
+from reports.tables import notes
+from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Group, Row, Source, interval
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """How two algorithms are compared: by their runs, and by two means that are known only as such.
+
+    `equal` is the value of no difference.
+    """
+
+    of_runs: Callable[[pd.DataFrame, pd.DataFrame, str], Estimate | None]
+    of_means: Callable[[float, float], float]
+    show: Format
+    equal: float
+
+
+DIFFERENCE = Pairing(pairs.difference, operator.sub, formats.points, equal=0.0)
+RATIO = Pairing(pairs.ratio, operator.truediv, formats.ratio, equal=1.0)
+
+
+def everyone(algorithm: str) -> bool:
+    """Return True: each algorithm has the figure."""
+    return True
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Args:
+        title: its heading.
+        metric: the column of `collect`'s data frame that it shows: pass@1, runtime, staleness, ...
+        show: prints a mean, and with `like` the standard deviation under that mean.
+        best: which value is printed in bold; "" ranks none.
+        paired: how algorithms are compared; `None` marks nothing as within noise of the best.
+        note: a sentence below the table, in which {title} stands for the title.
+        applies: whether an algorithm has such a figure; the others get N/A.
+        competes: whether an algorithm's figure takes part in the ranking.
+    """
+
+    title: str
+    metric: str
+    show: Format
+    best: Literal["", "highest", "lowest"] = ""
+    paired: Pairing | None = None
+    note: str = ""
+    applies: Callable[[str], bool] = everyone
+    competes: Callable[[str], bool] = everyone
+
+    @property
+    def unranked(self) -> "Column":
+        """The same column with nothing marked in it."""
+        return replace(self, best="")
+
+    def cell(self, runs: pd.DataFrame) -> Cell:
+        """Return mean and standard deviation over the runs, one for each seed, that have it."""
+        result = spread(runs[self.metric])
+        reason, sources = gaps(runs, [self.metric]), self.sources(runs)
+        if result.mean is None:
+            return Cell(MISSING, reason=reason, sources=sources)
+        deviation, known = "", None
+        if result.deviation is not None:
+            deviation = self.show(result.deviation, like=result.mean)
+        if of_evaluation(self.metric):
+            known = pairs.accuracy(runs, self.metric)
+        return Cell(
+            self.show(result.mean),
+            deviation,
+            reason=reason,
+            interval=interval(self.show, known),
+            detail=f"n = {result.n} run{'' if result.n == 1 else 's'}.",
+            sources=sources,
+        )
+
+    def cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
+        """Return a cell for each algorithm, with the best marked, and what is within noise of it."""
+        by_name = {name: runs[runs.algorithm == name] for name in algorithms}
+        cells = [
+            self.cell(part) if self.applies(name) else Cell(NOT_APPLICABLE)
+            for name, part in by_name.items()
+        ]
+        if not self.best:
+            return cells
+        # Means that print the same are a tie: all of them count as the first one met.
+        as_printed: dict[str, float | None] = {}
+        ranked = [
+            as_printed.setdefault(cell.text, spread(part[self.metric]).mean)
+            if self.applies(name) and self.competes(name)
+            else None
+            for cell, (name, part) in zip(cells, by_name.items(), strict=True)
+        ]
+        found = marks(ranked, self.best == "highest")
+        if "best" not in found:
+            return cells
+        best = by_name[algorithms[found.index("best")]]
+        return [
+            replace(
+                cell,
+                mark=mark,
+                tied=mark != "best" and value is not None and self.within_noise(part, best),
+            )
+            for cell, mark, value, part in zip(cells, found, ranked, by_name.values(), strict=True)
+        ]
+
+    def within_noise(self, runs: pd.DataFrame, best: pd.DataFrame) -> bool:
+        """Return whether the paired interval against the best holds no difference.
+
+        It is False where there is no interval: nothing is said then.
+        """
+        found = self.paired and self.paired.of_runs(runs, best, self.metric)
+        return bool(found and found.covers(self.paired.equal))
+
+    def correlation(self, runs: pd.DataFrame) -> Cell:
+        """Return the correlation of H with this column's metric."""
+        found, missing = correlate(runs["H"], runs[self.metric]), gaps(runs, [self.metric])
+        if found.value is None:
+            return Cell(MISSING, reason="; ".join(filter(None, (found.reason, missing))))
+        shown = replace(self, show=formats.plain)
+        return Cell(
+            formats.correlation(found.value),
+            reason=missing,
+            interval=interval(formats.correlation, found),
+            detail=f"{found.over}.",
+            sources=shown.sources(runs, lambda run: f"H = {run['H']:.0f}, seed {run['seed']}"),
+        )
+
+    def sources(
+        self, runs: pd.DataFrame, label: Callable = lambda run: f"seed {run['seed']}"
+    ) -> tuple[Source, ...]:
+        """Return the value of each run, and the file that it is from."""
+        return tuple(
+            Source(
+                label(run),
+                MISSING if pd.isna(run[self.metric]) else self.show(run[self.metric]),
+                file_of(run, self.metric),
+            )
+            for _, run in runs.iterrows()
+        )
+
+    def notes(self, runs: pd.DataFrame, algorithms: Sequence[str]) -> list[str]:
+        """Return what stands below a table of these runs about this column."""
+        found = [self.note.format(title=self.title)] if self.note else []
+        if of_evaluation(self.metric):
+            found += [notes.evaluation(runs), notes.resolution(runs)]
+        if self.best:
+            unranked = [name for name in algorithms if not self.competes(name)]
+            found += [notes.NOISE, *notes.unranked(unranked, self.metric)]
+        return found
+
+
+def gaps(runs: pd.DataFrame, metrics: Sequence[str]) -> str:
+    """Return why runs lack one of the metrics, and how many do; "" where none lacks any."""
+    reasons = []
+    for _, run in runs.iterrows():
+        lacking = [why_missing(run, metric) for metric in metrics if pd.isna(run[metric])]
+        reasons += lacking[:1]
+    text = "; ".join(dict.fromkeys(reasons))
+    if len(reasons) in (0, len(runs)):
+        return text
+    return f"leaves out {len(reasons)} of {len(runs)} runs: {text}"
+
+
+# The columns --------------------------------------------------------------------------------------
+
+
+def accuracy(params: Params, benchmark: str) -> list[Column]:
+    """Return the columns of a benchmark's pass@k."""
+    return [
+        Column(f"Pass@{k}", f"pass@{k}", formats.percent, best="highest", paired=DIFFERENCE)
+        for k in params.benchmarks[benchmark].pass_at
+    ]
+
+
+RUNTIME = Column(
+    "Runtime",
+    "runtime",
+    duration,
+    best="lowest",
+    paired=RATIO,
+    note="{title}: wall-clock time of the training loop (sampling, grading, backpropagation, "
+    "weight synchronization); start-up is apart.",
+    applies=lambda algorithm: algorithm != BASE,
+    competes=lambda algorithm: algorithm not in UNRANKED_RUNTIME,
+)
+TIME = replace(RUNTIME, title="Time")
+STALENESS = Column(
+    "Stale",
+    "staleness",
+    formats.staleness,
+    note="{title}: the clipped importance weight in log scale, its absolute value averaged over "
+    "optimizer steps.",
+    applies=RAPID.named,
+)
+CLIPPED = Column("Clipped", "clip_fraction", formats.percent, applies=RAPID.named)
+MEMORY = Column(
+    "Memory",
+    "peak_memory_mb",
+    formats.megabytes,
+    note="{title}: the most that the training process held, in 1e6 bytes: resident on a CPU, what "
+    "it allocated on a GPU.",
+)
+
+
+# Columns side by side -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """A group of columns: one model on one benchmark."""
+
+    title: str
+    benchmark: str
+    model: str
+    columns: list[Column]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows of algorithms by blocks of columns, the runs that they show, and notes on columns."""
+
+    groups: list[Group]
+    rows: list[Row]
+    runs: pd.DataFrame
+    notes: list[str]
+
+
+def grid(
+    measured: Measured, labelled: dict[str, str], blocks: list[Block], seeds: list[int]
+) -> Grid:
+    """Return the grid of these algorithms, algorithm -> row label, over these seeds."""
+    algorithms, frame = list(labelled), measured.frame
+    frame = frame[frame.algorithm.isin(algorithms) & frame.seed.isin(seeds)]
+    parts = [
+        frame[(frame.benchmark == block.benchmark) & (frame.model == block.model)]
+        for block in blocks
+    ]
+    shown = pd.concat(parts)
+    columns = [
+        [column.cells(part, algorithms) for column in block.columns]
+        for part, block in zip(parts, blocks, strict=True)
+    ]  # block, column, row
+    found = [
+        note
+        for block in blocks
+        for column in block.columns
+        for note in column.notes(shown, algorithms)
+    ]
+    return Grid(
+        groups=[Group(block.title, [one.title for one in block.columns]) for block in blocks],
+        rows=[
+            Row(label, [[cells[position] for cells in block] for block in columns])
+            for position, label in enumerate(labelled.values())
+        ],
+        runs=shown,
+        notes=list(dict.fromkeys(found)),
+    )

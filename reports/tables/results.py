@@ -1,0 +1,151 @@
+"""The four tables of the paper, and Table 14 of memory.
+
+1. `main`          every algorithm on every benchmark, one model
+2. `families`      several models on one benchmark
+3. `staleness`     RAPID at several H
+4. `correlations`  of H with accuracy, runtime and staleness
+
+A figure comes from the data frame of `collect` and from nowhere else; the parameters decide only
+which rows and columns there are. A cell without a figure is an em dash with a footnote.
+"""
+
+from rapid.algorithms import RAPID
+from rapid.config.specs import BASE
+from reports import labels
+from reports.measured import Measured
+from reports.tables import notes
+from reports.tables.columns import MEMORY, RUNTIME, STALENESS, TIME, Block, Column, accuracy, grid
+from reports.tables.table import Cell, Group, Row, Table, stacked
+
+
+def main(measured: Measured) -> Table:
+    """Return Table 1: rows of algorithms, a group of columns for each benchmark."""
+    spec = measured.params.tables.main
+    return _ranked(
+        measured, [BASE, *spec.algorithms], _by_benchmark(measured, [RUNTIME]), spec.seeds,
+        number=1,
+        label="tab:main",
+        caption=f"Accuracy and runtime of the algorithms on {spec.model}.",
+    )  # fmt: skip
+
+
+def families(measured: Measured) -> Table | None:
+    """Return Table 2: rows of algorithms, a group of columns for each model, one benchmark.
+
+    Without models for it there is none.
+    """
+    spec = measured.params.tables.families
+    if not spec.models:
+        return None
+    columns = [*accuracy(measured.params, spec.benchmark), TIME]
+    blocks = [Block(model, spec.benchmark, model, columns) for model in spec.models]
+    benchmark = labels.benchmark(spec.benchmark)
+    return _ranked(
+        measured, [BASE, *spec.algorithms], blocks, spec.seeds,
+        number=2,
+        label="fig:family_size_ablate",
+        caption=f"Accuracy and runtime of the algorithms across models on {benchmark}.",
+    )  # fmt: skip
+
+
+def staleness(measured: Measured) -> Table:
+    """Return Table 3: rows of H, a group of columns for each benchmark."""
+    spec, ratios = measured.params.tables.main, measured.params.tables.staleness.H
+    return _ranked(
+        measured,
+        {RAPID.at(h): str(h) for h in ratios},
+        _by_benchmark(measured, [TIME, STALENESS]),
+        spec.seeds,
+        number=3,
+        label="tab:staleness",
+        caption=f"Accuracy, runtime and staleness of RAPID by batch size ratio H on {spec.model}.",
+        stub="H",
+    )
+
+
+def correlations(measured: Measured) -> Table:
+    """Return Table 4: rows of benchmark and accuracy, columns of what H is correlated with."""
+    params, frame = measured.params, measured.frame
+    spec, ratios = params.tables.main, params.tables.staleness.H
+    sweep = frame[(frame.model == spec.model) & frame.H.isin(ratios) & frame.seed.isin(spec.seeds)]
+    parts = []
+    for name in params.benchmarks:
+        runs, rows = sweep[sweep.benchmark == name], []
+        for column in accuracy(params, name):
+            cells = [one.correlation(runs) for one in (column, TIME, STALENESS)]
+            label = "" if rows else labels.benchmark(name)
+            rows.append(Row(label, [[Cell(column.title), *cells]]))
+        parts.append(rows)
+    return Table(
+        number=4,
+        label="tab:ninf-corrs",
+        caption=(
+            "Pearson correlations between batch size ratio H and accuracy, runtime and staleness "
+            f"of RAPID on {spec.model}."
+        ),
+        stub="Dataset",
+        groups=[Group("", ["Metric", "r(H, Acc)", "r(H, Time)", "r(H, Stale)"])],
+        rows=stacked(parts),
+        notes=[
+            notes.points(ratios, spec.seeds),
+            notes.evaluation(sweep),
+            *TIME.unranked.notes(sweep, []),
+            *STALENESS.notes(sweep, []),
+            *notes.provenance(sweep),
+        ],
+    )
+
+
+def memory(measured: Measured) -> Table:
+    """Return Table 14: peak memory of training, a column for each benchmark."""
+    spec = measured.params.tables.main
+    blocks = [
+        Block(labels.benchmark(name), name, spec.model, [MEMORY])
+        for name in measured.params.benchmarks
+    ]
+    rows = {name: labels.algorithm(name) for name in measured.algorithms}
+    found = grid(measured, rows, blocks, spec.seeds)
+    return Table(
+        number=14,
+        label="tab:memory",
+        caption=f"Peak memory of training {spec.model}, in 1e6 bytes.",
+        stub="Algorithm",
+        groups=[Group("", [block.title for block in blocks])],
+        rows=[Row(row.label, [[cell for (cell,) in row.cells]]) for row in found.rows],
+        notes=[
+            notes.seeds(spec.seeds),
+            *found.notes,
+            "On a CPU it holds the libraries too, which a small model does not outweigh.",
+            *notes.provenance(found.runs),
+        ],
+    )
+
+
+def _by_benchmark(measured: Measured, columns: list[Column]) -> list[Block]:
+    """Return the main model's accuracy, and more columns, for each benchmark."""
+    params = measured.params
+    return [
+        Block(
+            labels.benchmark(name),
+            name,
+            params.tables.main.model,
+            [*accuracy(params, name), *columns],
+        )
+        for name in params.benchmarks
+    ]
+
+
+def _ranked(
+    measured: Measured,
+    algorithms: list[str] | dict[str, str],
+    blocks: list[Block],
+    seeds: list[int],
+    stub: str = "Algorithm",
+    **named,
+) -> Table:
+    """Return a table of algorithms; a dict has their rows' labels."""
+    if not isinstance(algorithms, dict):
+        algorithms = {name: labels.algorithm(name) for name in algorithms}
+    found = grid(measured, algorithms, blocks, seeds)
+    below = [notes.seeds(seeds), *found.notes, *notes.provenance(found.runs)]
+    return Table(stub=stub, groups=found.groups, rows=found.rows, notes=below, **named)

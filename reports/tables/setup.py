@@ -1,0 +1,161 @@
+"""How the runs were made, out of their manifests: the paper's Tables 5 to 7.
+
+Nothing is typed here but names.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rapid.algorithms import ALGORITHMS, IMITATING
+from rapid.algorithms.base import Algorithm
+from rapid.artifacts.text import listing
+from reports import labels
+from reports.files import Manifest
+from reports.measured import Measured
+from reports.tables import notes
+from reports.tables.table import MISSING, Cell, Group, Row, Source, Table, stacked
+
+NO_MANIFEST = "no run whose manifest.json says this is there"
+SHOWN = 12  # runs that a cell names; more would be a long list of the same
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A row: what it is called, and where manifests have it.
+
+    `stage` and `algorithm` pick the jobs; None is all RL algorithms.
+    """
+
+    name: str
+    key: str
+    stage: str = "train"
+    algorithm: Algorithm | None = None
+
+    def of(self, manifest: Manifest) -> Any:
+        """Return the value in a manifest, or `None` where it is none of these jobs."""
+        name = manifest.algorithm
+        picked = self.algorithm.named(name) if self.algorithm else not IMITATING.named(name)
+        return manifest.value(self.key) if manifest.stage == self.stage and picked else None
+
+
+TEACHER = [
+    Setting("Teacher model", "teacher", stage="distill"),
+    Setting("Longest generation (tokens)", "max_completion_length", stage="distill"),
+    Setting("Temperature", "temperature", stage="distill"),
+    Setting("Top-p", "top_p", stage="distill"),
+    Setting("Generations a prompt", "samples", stage="distill"),
+]
+STUDENT = [
+    Setting("Learning rate", "objective.learning_rate", algorithm=IMITATING),
+    Setting("Epochs", "objective.epochs", algorithm=IMITATING),
+    Setting("Demonstrations a step", "objective.batch", algorithm=IMITATING),
+    Setting("Threads", "compute.threads", algorithm=IMITATING),
+]
+RL = [
+    Setting("Learning rate", "training.learning_rate"),
+    Setting("Epochs", "training.epochs"),
+    Setting("Generations a prompt", "training.group_size"),
+    Setting("Completions an optimizer step", "n_step"),
+    Setting("Completions a pass", "training.micro_batch"),
+    Setting("Longest completion (tokens)", "max_completion_length"),
+    Setting("Temperature of sampling", "training.temperature"),
+    Setting("Seconds a verdict may take", "timeout"),
+    Setting("Threads", "compute.threads"),
+]
+
+
+def imitation(measured: Measured) -> Table:
+    """Return Table 5: how SFT was made."""
+    caption = "Configurations and hyperparameters for SFT."
+    return _table(measured, [TEACHER, STUDENT], 5, "tab:sft-para", caption)
+
+
+def rl(measured: Measured) -> Table:
+    """Return Table 6: the parameters of RL, and those that each algorithm has for itself."""
+    own = [
+        Setting(f"{one.label}: {title}", key, algorithm=one)
+        for one in ALGORITHMS.values()
+        for title, key in one.reported.items()
+        if not one.imitates
+    ]
+    caption = "Configurations and hyperparameters for RL algorithms."
+    return _table(measured, [RL, own], 6, "tab:rl-para", caption)
+
+
+def versions(measured: Measured) -> Table:
+    """Return Table 7: package versions, with the machine and the code."""
+    manifests = list(measured.manifests.values())
+    packages = list(dict.fromkeys(name for manifest in manifests for name in manifest.versions))
+    stages = {"distill": "distillations", "train": "training runs", "evaluate": "evaluations"}
+    counts = [
+        f"{sum(manifest.stage == stage for manifest in manifests)} {name}"
+        for stage, name in stages.items()
+    ]
+    return Table(
+        number=7,
+        label="tab:package",
+        caption="Package versions.",
+        stub="Package",
+        groups=[Group("", ["Version"])],
+        rows=[
+            Row(name, [[_cell(measured.manifests, lambda one, name=name: one.versions.get(name))]])
+            for name in packages
+        ],
+        notes=[
+            f"From the manifests of {listing(counts)}.",
+            *notes.machines([manifest.hardware for manifest in manifests]),
+            *notes.commits([manifest.commit for manifest in manifests]),
+            *notes.unwalled([manifest.waived for manifest in manifests]),
+        ],
+    )
+
+
+def _table(
+    measured: Measured, parts: list[list[Setting]], number: int, label: str, caption: str
+) -> Table:
+    """Return a table with a column for each benchmark, and a part for each list of settings."""
+    by_benchmark = [
+        {path: one for path, one in measured.manifests.items() if one.benchmark == name}
+        for name in measured.params.benchmarks
+    ]
+    rows = [
+        [Row(setting.name, [[_cell(of, setting.of) for of in by_benchmark]]) for setting in part]
+        for part in parts
+    ]
+    return Table(
+        number=number,
+        label=label,
+        caption=caption,
+        stub="Hyperparameter",
+        groups=[Group("", [labels.benchmark(name) for name in measured.params.benchmarks])],
+        rows=stacked(rows),
+        notes=["From the runs' manifests; several values where runs differ."],
+    )
+
+
+def _cell(manifests: dict[str, Manifest], value: Callable[[Manifest], Any]) -> Cell:
+    """Return the value that the manifests agree on, or all that they have."""
+    values = {path: value(one) for path, one in manifests.items() if value(one) is not None}
+    if not values:
+        return Cell(MISSING, reason=NO_MANIFEST)
+    # Lists and objects too, each once, in the order met.
+    found = list({json.dumps(one, sort_keys=True): one for one in values.values()}.values())
+    if all(isinstance(one, int | float) for one in found):
+        found.sort()
+    sources = [
+        Source(path.removesuffix("/manifest.json"), _text(one), path)
+        for path, one in values.items()
+    ]
+    more = f", of which {SHOWN} are named" if len(sources) > SHOWN else ""
+    return Cell(
+        listing([_text(one) for one in found], "or"),
+        detail=f"In {len(sources)} manifests{more}.",
+        sources=tuple(sources[:SHOWN]),
+    )
+
+
+def _text(value: Any) -> str:
+    """Return a value as a person would write it: 0.0001, 16, advantage."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

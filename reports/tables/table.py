@@ -1,0 +1,140 @@
+"""A table as plain data: cells of text, and no TeX or HTML. The modules of `render` print it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from reports.formats import Format
+from reports.statistics.estimates import Estimate
+from reports.statistics.summary import Mark
+
+MISSING = "\N{EM DASH}"
+NOT_APPLICABLE = "N/A"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One value behind a cell: where it is from, and the file that has it, below the root."""
+
+    label: str
+    text: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of a table.
+
+    Args:
+        text: what it says.
+        deviation: stands under the text, after a plus-minus sign.
+        mark: best or runner-up of its column.
+        reason: why a value is missing, or what it leaves out; becomes a footnote.
+        tied: within noise of the best of its column.
+        under: further lines below.
+        interval, detail, sources: for readers who ask where a figure is from.
+    """
+
+    text: str
+    deviation: str = ""
+    mark: Mark = ""
+    reason: str = ""
+    tied: bool = False
+    under: tuple[str, ...] = ()
+    interval: str = ""
+    detail: str = ""
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines below the text."""
+        return ((f"± {self.deviation}",) if self.deviation else ()) + self.under
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring columns under one heading ("" for none)."""
+
+    title: str
+    columns: list[str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A label, and the cells of each group of the table. `section` starts a new part."""
+
+    label: str
+    cells: list[list[Cell]]
+    section: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A numbered table.
+
+    Args:
+        label: the paper's own where it has one, for \\ref.
+        stub: the heading of the column of row labels.
+        notes: sentences below the table.
+        listed: notes that stand on a line each, with the name that they explain.
+    """
+
+    number: int
+    label: str
+    caption: str
+    stub: str
+    groups: list[Group]
+    rows: list[Row]
+    notes: list[str]
+    listed: list[tuple[str, str]] = field(default_factory=list)
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield all cells in the order of reading."""
+        return (cell for row in self.rows for cells in row.cells for cell in cells)
+
+    @property
+    def ranked(self) -> bool:
+        """Whether any cell is marked best."""
+        return any(cell.mark for cell in self.cells())
+
+    @property
+    def tied(self) -> bool:
+        """Whether any cell is within noise of the best."""
+        return any(cell.tied for cell in self.cells())
+
+    @property
+    def footnotes(self) -> dict[str, str]:
+        """Reason -> key: a, b, c, ... in the order of reading, one key for equal reasons."""
+        reasons = dict.fromkeys(cell.reason for cell in self.cells() if cell.reason)
+        return {reason: letters(position) for position, reason in enumerate(reasons)}
+
+
+def interval(show: Format, found: Estimate | None) -> str:
+    """Return the interval of an estimate, [71.2%, 80.0%]; "" where it has none."""
+    if found is None or found.low is None:
+        return ""
+    return f"[{show(found.low)}, {show(found.high)}]"
+
+
+def estimate_cell(show: Format, found: Estimate, under: tuple[str, ...] = (), **fields) -> Cell:
+    """Return a cell of an estimate with its interval, and more lines, below."""
+    lines = (interval(show, found), *under)
+    return Cell(show(found.value), under=tuple(filter(None, lines)), **fields)
+
+
+def stacked(parts: Iterable[Iterable[Row]]) -> list[Row]:
+    """Return the rows of several parts, the first row of each but the first after a rule."""
+    rows: list[Row] = []
+    for part in parts:
+        for position, row in enumerate(part):
+            rows.append(Row(row.label, row.cells, section=position == 0 and bool(rows)))
+    return rows
+
+
+def letters(position: int) -> str:
+    """Return the key of a footnote: 0, 1, ..., 26 -> a, b, ..., aa."""
+    text = ""
+    while position >= 0:
+        position, letter = divmod(position, 26)
+        text = chr(ord("a") + letter) + text
+        position -= 1
+    return text

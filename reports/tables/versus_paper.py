@@ -1,0 +1,189 @@
+"""The paper's figures beside the measured ones: ratios, orders and signs.
+
+These compare across machines, where seconds and accuracies do not.
+"""
+
+import math
+
+import pandas as pd
+from scipy import stats
+
+from rapid.artifacts.text import listing
+from rapid.benchmarks import BENCHMARKS
+from reports import formats, labels, paper
+from reports.formats import MINUS
+from reports.measured import UNRANKED_RUNTIME, Contest, Measured
+from reports.statistics.estimates import correlate
+from reports.tables.columns import DIFFERENCE, RUNTIME, STALENESS, TIME, Column, accuracy
+from reports.tables.table import MISSING, Cell, Group, Row, Table, estimate_cell, stacked
+
+NOT_IN_PAPER = "the paper has no such figure"
+NOT_HERE = "no runs to compare"
+PASS_AT_1 = Column("Pass@1", "pass@1", formats.percent, paired=DIFFERENCE)
+
+
+def ratios(measured: Measured) -> Table:
+    """Return Table 10: RAPID's runtime and accuracy against the strongest RL baseline."""
+    contests = measured.contests.values()
+    rapids = next(iter(contests)).rapids
+    parts = [
+        [
+            Row(label.format(labels.ratio(name)), [_against(one, name, column) for one in contests])
+            for name in rapids
+        ]
+        for column, label in (
+            (RUNTIME, "Runtime, {} / fastest"),
+            (PASS_AT_1, f"Pass@1, {{}} {MINUS} most accurate"),
+        )
+    ]
+    return Table(
+        number=10,
+        label="tab:beside-ratios",
+        caption="RAPID against the strongest RL baseline, in the paper and here.",
+        stub="Figure",
+        groups=[Group(labels.benchmark(one.benchmark), ["Paper", "Here"]) for one in contests],
+        rows=stacked(parts),
+        notes=[
+            _apart(),
+            "Runtime: RAPID's mean over the fastest RL baseline's, here with the 95 % interval of "
+            "pairs. Pass@1: less the most accurate RL baseline's, in points.",
+        ],
+    )
+
+
+def _against(contest: Contest, rapid: str, column: Column) -> list[Cell]:
+    """Return the paper's comparison with the strongest baseline, and the one of these runs."""
+    pairing, metric, benchmark = column.paired, column.metric, contest.benchmark
+    ours = paper.main(benchmark, rapid, metric)
+    theirs = paper.main(benchmark, paper.first(benchmark, paper.BASELINES, metric), metric)
+    printed = Cell(MISSING, reason=NOT_IN_PAPER)
+    if ours is not None and theirs is not None:
+        printed = Cell(pairing.show(pairing.of_means(ours, theirs)))
+    best = contest.first(contest.baselines, metric)
+    found = best and pairing.of_runs(contest.of(rapid), contest.of(best), metric)
+    if not found:
+        return [printed, Cell(MISSING, reason=NOT_HERE)]
+    behind = contest.runs[contest.runs.algorithm.isin([rapid, best])]
+    here = estimate_cell(pairing.show, found, sources=column.sources(behind, labels.run))
+    return [printed, here]
+
+
+# Orders -------------------------------------------------------------------------------------------
+
+
+def orders(measured: Measured) -> Table:
+    """Return Table 11: each algorithm's place, of those that the paper and this report have."""
+    params, contests = measured.params, measured.contests
+    names = [name for name in params.tables.main.algorithms if _in_paper(name)]
+    columns = {name: [*accuracy(params, name), TIME] for name in contests}
+    places = [
+        [_places(contest, names, column.metric) for column in columns[name]]
+        for name, contest in contests.items()
+    ]  # benchmark, metric, row
+    rows = [
+        Row(label, [[column[position] for column in group] for group in places])
+        for position, label in enumerate([*map(labels.algorithm, names), "Kendall's tau"])
+    ]
+    return Table(
+        number=11,
+        label="tab:beside-orders",
+        caption="Order of the algorithms (1: best), in the paper / here.",
+        stub="Algorithm",
+        groups=[
+            Group(labels.benchmark(name), [column.title for column in columns[name]])
+            for name in contests
+        ],
+        rows=stacked([rows[:-1], rows[-1:]]),
+        notes=[
+            _apart(),
+            "Places are of means, among the algorithms that both have; equal means share one. SFT "
+            "takes no part in runtime. Kendall's tau is 1 for the same order and "
+            f"{MINUS}1 for the reverse; with so few algorithms, of which many are within noise "
+            "of each other, it says little.",
+        ],
+    )
+
+
+def _in_paper(algorithm: str) -> bool:
+    return any(paper.main(name, algorithm, "pass@1") is not None for name in BENCHMARKS)
+
+
+def _places(contest: Contest, names: list[str], metric: str) -> list[Cell]:
+    """Return the places of each algorithm, paper / here, and at the end Kendall's tau of both."""
+    means = pd.DataFrame(
+        {
+            name: (paper.main(contest.benchmark, name, metric), contest.mean(name, metric))
+            for name in names
+            if metric != "runtime" or name not in UNRANKED_RUNTIME
+        },
+        index=["paper", "here"],
+        dtype=float,
+    ).T.dropna()
+    if len(means) < 2:
+        return [Cell(MISSING)] * (len(names) + 1)
+    places = means.rank(method="min", ascending=metric == "runtime").astype(int)
+    tau = float(stats.kendalltau(means.paper, means.here).statistic)
+    printed = {name: f"{place.paper} / {place.here}" for name, place in places.iterrows()}
+    return [
+        *(Cell(printed.get(name, MISSING)) for name in names),
+        Cell(formats.correlation(tau) if math.isfinite(tau) else MISSING),
+    ]
+
+
+# Signs --------------------------------------------------------------------------------------------
+
+
+def signs(measured: Measured) -> Table:
+    """Return Table 13: each correlation of Table 4, and whether its sign is the paper's."""
+    parts = [
+        [
+            Row(
+                f"{labels.benchmark(name)}: H and {column.title}",
+                [_signs(measured, contest, column.metric)],
+            )
+            for column in [*accuracy(measured.params, name), TIME, STALENESS]
+        ]
+        for name, contest in measured.contests.items()
+    ]
+    return Table(
+        number=13,
+        label="tab:beside-signs",
+        caption="Correlations with H, in the paper and here.",
+        stub="Correlation",
+        groups=[Group("", ["Paper", "Here", "Same sign"])],
+        rows=stacked(parts),
+        notes=[
+            _apart(),
+            "Intervals are Fisher's, 95 %; the paper's are computed from its r and its number of "
+            "runs. In noise: the interval covers 0, and the sign may be chance.",
+        ],
+    )
+
+
+def _signs(measured: Measured, contest: Contest, metric: str) -> list[Cell]:
+    sweep = contest.runs[contest.runs.H.isin(measured.params.tables.staleness.H)]
+    both = {
+        "paper": paper.correlation(contest.benchmark, metric),
+        "here": correlate(sweep.H, sweep[metric]),
+    }
+    printed, found = both.values()
+    theirs = Cell(MISSING, reason=NOT_IN_PAPER)
+    if printed:
+        theirs = estimate_cell(formats.correlation, printed)
+    if found.value is None:
+        return [theirs, Cell(MISSING, reason=found.reason), Cell(MISSING)]
+    behind = Column("", metric, formats.plain).sources(sweep, labels.run)
+    ours = estimate_cell(formats.correlation, found, sources=behind)
+    if not printed:
+        return [theirs, ours, Cell(MISSING)]
+    same = "yes" if printed.value * found.value > 0 else "no"
+    uncertain = [name for name, one in both.items() if one.low is None or one.covers(0)]
+    return [theirs, ours, Cell(same + f" (in noise: {listing(uncertain)})" * bool(uncertain))]
+
+
+def _apart() -> str:
+    document = paper.load()
+    return (
+        f"Paper: from reports/paper.yaml, with the paper's model and machine "
+        f"({document['main']['model']}, {document['hardware']}). Here: the runs of this report."
+    )

@@ -1,0 +1,140 @@
+"""The figures: what is in them, that they are drawn whatever is missing, and the same each time."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rapid.config.specs import Run
+from reports import plots
+from reports.collect import collect
+from reports.files import BadRun
+from reports.measured import Measured
+from reports.plots import learning, style
+from reports.plots.figures import phases, tokens
+from tests.conftest import ROOT
+
+RUN = Run(benchmark="math", model="tiny_qwen", algorithm="rapid-H4", seed=0)
+WEIGHTS = {
+    "tokens": ["The ", "answer\n", "is", " 4$_{$", "\x00", ""],
+    "log_weights": [0.0, 0.1, -0.4, 0.02, 0.0, 0.0],
+    "H": 4,
+    "step": 7,
+    "benchmark": "math",
+    "id": "p1",
+}
+
+
+def build(params, runs):
+    return plots.build_report(Measured.read(params, runs.root))
+
+
+def weights(runs, run=RUN, **change):
+    path = runs.root / run.folder / tokens.FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(WEIGHTS | change))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("complete", [True, False])
+def test_every_figure_is_drawn_twice_the_same(params, runs, complete, tmp_path):
+    if complete:
+        runs.all(params)
+        weights(runs)
+    rendered = [
+        {name: style.render(figure) for name, figure in build(params, runs).items()}
+        for _ in range(2)
+    ]
+    assert rendered[0] == rendered[1]
+    assert len(rendered[0]) == 7
+    for figure in build(params, runs).values():
+        assert bool(figure.missing) != complete
+    paths = style.save(rendered[0], tmp_path / "figures")
+    assert len(paths) == 14
+    assert all(path.read_bytes()[:4] in (b"%PDF", b"\x89PNG") for path in paths)
+
+
+def test_segments_add_up_to_the_runtime(params, runs):
+    runs.all(params)
+    frame = collect(params, runs.root)
+    chosen = frame[(frame.algorithm == "rapid-H4") & (frame.benchmark == "math")]
+    found = phases.segments(chosen)
+    assert sum(found.values()) == pytest.approx(chosen.runtime.mean())
+    assert found["sampling"] == pytest.approx(chosen["runtime.sampling"].mean())
+
+
+def test_a_moving_mean_by_hand():
+    assert learning.smooth(np.array([1.0, 3, 5, 7]), 2) == pytest.approx([2, 4, 6])
+
+
+def test_curves_are_averaged_where_all_runs_have_values():
+    slow = (np.array([0.0, 10.0]), np.array([0.0, 1.0]))
+    fast = (np.array([2.0, 6.0]), np.array([0.5, 0.5]))
+    x, mean, deviation = learning.average([slow, fast])
+    assert (x[0], x[-1]) == (2, 6)
+    assert (mean[0], mean[-1]) == (pytest.approx(0.35), pytest.approx(0.55))
+    assert deviation[0] == pytest.approx(np.std([0.2, 0.5], ddof=1))
+    assert learning.average([slow])[2] is None
+
+
+def test_a_damaged_steps_file_is_an_error_that_names_it(params, runs):
+    path = runs.root / RUN.folder / "steps.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}\n")
+    with pytest.raises(BadRun, match=str(path)):
+        build(params, runs)
+
+
+def test_without_token_weights_the_figure_says_so(params, runs):
+    figure = build(params, runs)["tokens"]
+    assert figure.missing == [
+        "no run wrote token_weights.json, the completion that this figure is drawn from"
+    ]
+
+
+def test_token_weights_are_of_the_run_with_the_largest_h(params, runs):
+    weights(runs)
+    weights(runs, RUN.model_copy(update={"algorithm": "rapid-H2"}), H=2)
+    figure = build(params, runs)["tokens"]
+    assert figure.sources == [f"{RUN.folder}/token_weights.json"]
+    assert "step 7, H = 4" in figure.caption
+    assert "is −0.280" in figure.caption
+
+
+@pytest.mark.parametrize("change", [{"log_weights": [0.0]}, {"tokens": [], "log_weights": []}])
+def test_token_weights_that_are_none_are_an_error(params, runs, change):
+    weights(runs, **change)
+    with pytest.raises(BadRun, match=r"token_weights\.json"):
+        build(params, runs)
+
+
+def test_no_token_is_lost_and_lines_fit():
+    placed = tokens.layout(["ab"] * 100 + ["x\n", "y", ""])
+    assert len(placed) == 103
+    assert all(column + len(text) <= tokens.COLUMNS for _, column, text in placed)
+    assert placed[100][2] == "x\u21b5"
+    assert placed[101][:2] == (placed[100][0] + 1, 0)
+    assert all(text for *_, text in placed)
+
+
+def test_the_workflow_asks_for_the_figures_that_are_drawn(params, runs):
+    rules = (ROOT / "workflow/rules/report.smk").read_text()
+    assert "from reports.plots import FIGURES, study_figures" in rules
+    assert sorted(plots.FIGURES) == sorted(build(params, runs))
+
+
+def test_names_of_figures_cost_no_matplotlib():
+    code = "import sys, reports.plots; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_a_figure_that_no_section_names_is_at_the_end_of_the_report(params, runs):
+    """A new module in plots/figures is drawn, and shown, without another change."""
+    content = contents.build_report(Measured.read(params, runs.root))
+    *named, more = content.with_figures([*plots.FIGURES, "new"])
+    assert more.items == ["new"]
+    shown = [item for section in named for item in section.items if isinstance(item, str)]
+    assert sorted(shown) == sorted(plots.FIGURES)
+    assert content.with_figures(plots.FIGURES) == named

@@ -1,0 +1,210 @@
+"""tables.tex: what is in it, and that it compiles in the paper's preamble at its width."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rapid.config.params import load
+from rapid.config.specs import Run, evaluations
+from reports.measured import Measured
+from reports.render import latex
+from reports.tables import APPENDIX, RESULTS, build
+from reports.tables.table import Cell, Group, Table
+
+# The paper's packages, less its style file: of that only the width of the text matters here.
+PREAMBLE = r"""
+\documentclass{article}
+\usepackage{times}
+\usepackage{amsmath,amsfonts,bm}
+\def\1{\bm{1}}
+\usepackage{hyperref}
+\usepackage{url}
+\usepackage{booktabs}
+\usepackage{multirow}
+\usepackage{tabularx}
+\usepackage{makecell}
+\usepackage{graphicx}
+\usepackage{algorithm}
+\usepackage{algpseudocode}
+\usepackage{float}
+\usepackage{listings}
+\usepackage{tablefootnote}
+\usepackage{subfigure}
+\usepackage{mathtools}
+\newcommand{\by}{\mathbf{y}}
+\newcommand{\bx}{\mathbf{x}}
+\setlength{\textwidth}{5.5in}
+\setlength{\textheight}{9in}
+"""
+AWKWARD = (
+    'Lean: "/opt/lean_4/bin" --version: 100% of $x^2$ & {a} \\ #1 ~ <b> | ⊢ é ® [c] '
+    "/a/path/" + "that-goes-on/" * 12
+)
+
+
+def written(params, runs) -> str:
+    return latex.render(build(RESULTS, Measured.read(params, runs.root)))
+
+
+def appended(params, runs) -> str:
+    """The other tables."""
+    return latex.render(build(APPENDIX, Measured.read(params, runs.root)))
+
+
+@pytest.mark.parametrize(
+    ("plain", "tex"),
+    [
+        ("tiny_qwen & 5%", r"tiny\_qwen \& 5\%"),
+        ("$#{}", r"\$\#\{\}"),
+        ("a\\b^c~d", r"a\textbackslash{}b\textasciicircum{}c\textasciitilde{}d"),
+        ("—", "---"),
+        ("−0.5", "$-$0.5"),
+        ("--x", "-{}-x"),
+        ("Intel® Café ⊢", "Intel(R) Cafe ?"),
+        ("a\nb", "a b"),
+        ("", ""),
+    ],
+)
+def test_escape(plain, tex):
+    assert latex.escape(plain) == tex
+
+
+def test_long_words_may_break():
+    assert r"\allowbreak" in latex.escape("a" * 40)
+    assert r"\allowbreak" not in latex.escape("Qwen2.5-0.5B-Instruct")
+
+
+def test_symbols_are_formulas():
+    assert latex.symbols("RAPID (H=8)") == "RAPID ($H=8$)"
+    assert latex.symbols("r(H, Acc)") == r"$r(H,\mathrm{Acc})$"
+    assert latex.symbols("NVIDIA H100") == "NVIDIA H100"
+
+
+@pytest.mark.parametrize(
+    ("cell", "tex"),
+    [
+        (Cell("5%", mark="best"), r"\textbf{5\%}"),
+        (Cell("5%", mark="runner-up"), r"\underline{5\%}"),
+        (Cell("5%", tied=True), r"5\%\rlap{\textsuperscript{$\dagger$}}"),
+        (
+            Cell("5%", under=("[1%, 9%]", "p < 0.001")),
+            r"\makecell{5\%\\{\scriptsize [1\%, 9\%]}\\{\scriptsize p \textless{} 0.001}}",
+        ),
+        (Cell("5%", "1%"), r"\makecell{5\%\\{\scriptsize $\pm$ 1\%}}"),
+        (Cell("—", reason="why"), r"---\rlap{\textsuperscript{a}}"),
+    ],
+)
+def test_cell(cell, tex):
+    assert latex.cell(cell, {"why": "a"}) == tex
+
+
+@pytest.mark.parametrize(
+    ("widths", "panels"),
+    [
+        ([3, 3, 3, 3], [[0, 1, 2, 3]]),
+        ([3, 3, 3, 3, 3], [[0, 1, 2, 3], [4]]),
+        ([13], [[0]]),
+        ([1, 13, 1], [[0], [1], [2]]),
+    ],
+)
+def test_wide_tables_go_on_below(widths, panels):
+    groups = [Group("", ["x"] * width) for width in widths]
+    assert latex.groups(Table(1, "", "", "", groups, [], [])) == panels
+
+
+def test_reasons_stand_under_the_table(params, runs):
+    run = Run(benchmark="math", model="tiny_qwen", algorithm="pg", seed=0)
+    for seed in (0, 1):
+        runs.evaluation(run.model_copy(update={"seed": seed}), status="unavailable", note="no Lean")
+    text = written(params, runs)
+    assert r"\,not evaluated: no Lean." in text
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 4
+    assert r"\label{tab:main}" in text
+    assert r"tiny\_qwen" in text and "tiny_qwen" not in text
+
+
+# What a person may ask for in params.yaml. Each changes the values in place.
+
+
+def as_they_are(values):
+    pass
+
+
+def one_seed_one_benchmark(values):
+    values["studies"] = None  # theirs is another benchmark
+    del values["benchmarks"]["math"]
+    values["tables"]["main"]["seeds"] = [7]
+    values["tables"]["staleness"]["H"] = [1, 2, 4]
+
+
+def as_the_paper(values):
+    values["benchmarks"]["minif2f"] = values["benchmarks"]["math"]
+    values["models"]["Qwen2.5-1.5B-Instruct-GGUF"] = values["models"]["teacher"]
+    values["tables"]["main"]["seeds"] = [0, 1, 2]
+    values["tables"]["families"]["models"] = ["Qwen2.5-1.5B-Instruct-GGUF", "tiny-llama", "teacher"]
+    values["tables"]["staleness"]["H"] = [2, 4, 8, 16]
+
+
+def many_columns(values):
+    values["benchmarks"]["minif2f"] = dict(values["benchmarks"]["math"])
+    for benchmark in values["benchmarks"].values():
+        benchmark["pass_at"] = [1, 2, 4, 8]
+    names = [f"her_own-model.with-a-long-name-{n}" for n in range(6)]
+    values["models"] |= dict.fromkeys(names, values["models"]["teacher"])
+    values["tables"]["main"]["model"] = names[0]
+    values["tables"]["families"] |= {"models": names, "seeds": [0, 1, 2]}
+
+
+def one_family(values):
+    values["tables"]["families"]["models"] = ["tiny-llama"]
+
+
+@pytest.mark.latex
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.parametrize(
+    "change", [as_they_are, one_seed_one_benchmark, as_the_paper, many_columns, one_family]
+)
+@pytest.mark.parametrize("left", ["all runs", "some runs", "no runs"])
+def test_compiles_without_overfull_boxes(values, runs, tmp_path, change, left):
+    change(values)
+    params = load(values)
+    if left != "no runs":
+        runs.all(params)
+    if left == "some runs":
+        spoil(params, runs)
+    log = compiled(written(params, runs), appended(params, runs), tmp_path)
+    assert "Overfull" not in log
+    assert "undefined" not in log
+
+
+def spoil(params, runs):
+    """Take some files away, and leave awkward words in others."""
+    for number, run in enumerate(evaluations(params)):
+        if number % 3 == 0:
+            runs.evaluation(run, status="unavailable", note=f"{number % 2} {AWKWARD}")
+        elif number % 3 == 1 and run.algorithm != "base":
+            words = {"hardware": f"8 x {AWKWARD}", "commit": f"{number:040x}+dirty"}
+            runs.summary(run, seconds=1e6, **words)
+        else:
+            shutil.rmtree(runs.root / run.evaluation)
+            shutil.rmtree(runs.root / run.folder, ignore_errors=True)  # base has none
+
+
+def compiled(text: str, appendix: str, folder: Path) -> str:
+    """The log of pdflatex, twice run so that references are settled."""
+    (folder / "tables.tex").write_text(text)
+    (folder / "appendix.tex").write_text(appendix)
+    body = "\\begin{document}\nTable~\\ref{tab:main}.\n\\input{tables}\n\\clearpage\n\\input{appendix}\n\\end{document}\n"
+    (folder / "paper.tex").write_text(PREAMBLE.lstrip() + body)
+    for _ in range(2):
+        result = subprocess.run(
+            ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"],
+            cwd=folder,
+            capture_output=True,
+            timeout=120,
+        )
+        log = (folder / "paper.log").read_text(errors="replace")
+        assert result.returncode == 0, log[-2000:]
+    return log

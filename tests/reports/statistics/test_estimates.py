@@ -1,0 +1,123 @@
+"""Means, ranks and correlations against values worked out by hand."""
+
+import math
+
+import pytest
+from scipy.stats import pearsonr, ttest_1samp, ttest_rel
+
+from reports.statistics.estimates import correlate, holm, mean, paired_ratio
+from reports.statistics.summary import marks, spread
+
+NAN = math.nan
+
+
+def test_spread_divides_by_n_minus_one():
+    # mean 4; squared deviations 4 + 0 + 4 = 8; 8 / (3 - 1) = 4; root 2
+    result = spread([2.0, 4.0, 6.0])
+    assert (result.mean, result.deviation, result.n) == (4.0, 2.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("values", "mean", "deviation", "n"),
+    [
+        ([], None, None, 0),
+        ([NAN], None, None, 0),
+        ([5.0], 5.0, None, 1),
+        ([NAN, 5.0], 5.0, None, 1),
+    ],
+)
+def test_spread_of_too_few(values, mean, deviation, n):
+    result = spread(values)
+    assert (result.mean, result.deviation, result.n) == (mean, deviation, n)
+
+
+@pytest.mark.parametrize(
+    ("values", "higher", "expected"),
+    [
+        ([1, 3, 2], True, ["", "best", "runner-up"]),
+        ([1, 3, 2], False, ["best", "", "runner-up"]),
+        ([None, 3, 2], False, ["", "runner-up", "best"]),
+        ([3, 3, 2], True, ["best", "best", ""]),  # no second place after two firsts
+        ([3, 2, 2], True, ["best", "runner-up", "runner-up"]),
+        ([3, None], True, ["", ""]),
+        ([None, None], True, ["", ""]),
+        ([3, 3], True, ["", ""]),  # all equal: nobody won
+        ([], True, []),
+    ],
+)
+def test_marks(values, higher, expected):
+    assert marks(values, higher) == expected
+
+
+def test_correlation_by_hand():
+    # x - 14/3: -8/3, -2/3, 10/3; y - 7/3: -4/3, -1/3, 5/3. y is half of x: r = 1.
+    assert correlate([2, 4, 8], [1, 2, 4]).value == pytest.approx(1)
+    # x - 2: -1, 0, 1; y - 2: 0, -1, 1 -> 1 / sqrt(2 * 2) = 0.5
+    assert correlate([1, 2, 3], [2, 1, 3]).value == pytest.approx(0.5)
+
+
+def test_correlation_leaves_out_runs_without_a_value():
+    result = correlate([1, 2, 3, 9], [2, 1, 3, NAN])
+    assert (result.value, result.over) == (pytest.approx(0.5), "Pearson's r over n = 3 runs")
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "reason"),
+    [
+        ([1, 2], [1, 2], "needs 3"),
+        ([], [], "needs 3"),
+        ([4, 4, 4], [1, 2, 3], "same H"),
+        ([1, 2, 3], [0, 0, 0], "same value"),
+    ],
+)
+def test_correlation_that_has_no_value(x, y, reason):
+    result = correlate(x, y)
+    assert result.value is None
+    assert reason in result.reason
+
+
+def test_a_correlations_interval_is_fishers():
+    found = correlate([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
+    expected = pearsonr([1, 2, 3, 4, 5], [2, 1, 4, 3, 5]).confidence_interval(0.95)
+    assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
+
+
+def test_three_points_have_a_correlation_and_no_interval():
+    found = correlate([1, 2, 3], [2, 1, 3])
+    assert (found.low, found.high) == (None, None)
+
+
+def test_ratio_of_pairs_by_hand():
+    # logs of 2/4 and 8/4: -log 2 and log 2. Mean 0, s = sqrt(2) log 2, half = t * s / sqrt(2).
+    found = paired_ratio([2, 8, NAN], [4, 4, 1])
+    half = math.log(2) * 12.7062
+    assert (found.value, found.p) == (pytest.approx(1), pytest.approx(1))
+    assert found.over == "ratio of geometric means, n = 2 pairs"
+    assert math.log(found.high) == pytest.approx(half, rel=1e-5)
+    assert found.covers(1)
+
+
+def test_ratio_agrees_with_the_paired_t_test():
+    a, b = [3.1, 2.9, 3.4], [6.0, 7.1, 5.2]
+    found = paired_ratio(a, b)
+    assert found.p == pytest.approx(ttest_rel([*map(math.log, a)], [*map(math.log, b)]).pvalue)
+
+
+def test_one_pair_has_a_ratio_and_no_interval():
+    found = paired_ratio([2], [4])
+    assert (found.value, found.low, found.p, found.covers(1)) == (0.5, None, None, False)
+    assert paired_ratio([NAN], [4]) is None
+
+
+def test_holm_by_hand():
+    # sorted 0.01, 0.02, 0.04: x3, x2, x1, and never less than the one before
+    assert holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
+    assert list(holm([0.5, 0.6])) == [1.0, 1.0]
+
+
+def test_the_interval_of_a_mean_is_students():
+    found = mean([1.0, 2.0, 4.0, NAN])
+    low, high = ttest_1samp([1.0, 2.0, 4.0], 0).confidence_interval(0.95)
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+    assert mean([2.0, 2.0]).covers(2.0)
+    assert (mean([3.0]).value, mean([3.0]).low, mean([NAN])) == (3.0, None, None)

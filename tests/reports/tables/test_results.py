@@ -1,0 +1,198 @@
+"""The four tables as plain data."""
+
+import pytest
+
+from rapid.config.params import load
+from rapid.config.specs import Run, evaluations
+from reports.labels import algorithm
+from reports.measured import Measured
+from reports.tables import RESULTS, setup
+from reports.tables import build as build_tables
+from reports.tables.table import letters
+
+REASON_EVALUATION = "not evaluated: evaluation.json is missing"
+REASON_SUMMARY = "not trained: summary.json is missing"
+
+
+def run(algorithm, seed=0, benchmark="mbpp_plus", model="tiny_qwen"):
+    return Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed)
+
+
+def row(table, label):
+    (found,) = (row for row in table.rows if row.label == label)
+    return found
+
+
+def column(table, group, title):
+    (g,) = (i for i, found in enumerate(table.groups) if found.title == group)
+    c = table.groups[g].columns.index(title)
+    return {row.label: row.cells[g][c] for row in table.rows}
+
+
+def build(params, runs):
+    return build_tables(RESULTS, Measured.read(params, runs.root))
+
+
+def test_layout_follows_the_parameters(params, runs):
+    main, families, staleness, correlations = build(params, runs)
+    assert [group.title for group in main.groups] == ["MBPP+", "MATH"]
+    assert main.groups[0].columns == ["Pass@1", "Pass@8", "Runtime"]
+    assert main.groups[1].columns == ["Pass@1", "Runtime"]
+    assert [row.label for row in main.rows] == [
+        "Base", "SFT", "GRPO", "naive GRPO", "PG", "DAPO", "RAPID (H=4)", "RAPID (H=2)",
+    ]  # fmt: skip
+    assert [group.title for group in families.groups] == ["tiny_qwen", "tiny-llama"]
+    assert [row.label for row in families.rows] == ["Base", "SFT", "PG", "RAPID (H=2)"]
+    assert [row.label for row in staleness.rows] == ["2", "4"]
+    assert staleness.groups[1].columns == ["Pass@1", "Time", "Stale"]
+    assert [(row.label, row.cells[0][0].text) for row in correlations.rows] == [
+        ("MBPP+", "Pass@1"), ("", "Pass@8"), ("MATH", "Pass@1"),
+    ]  # fmt: skip
+    assert all(len(row.cells[0]) == 4 for row in correlations.rows)
+
+
+def test_accuracy_ranks_high_and_runtime_ranks_low_without_base_and_sft(params, runs):
+    scores = {"base": 0.9, "sft": 0.8, "grpo": 0.3, "pg": 0.2}
+    seconds = {"sft": 1, "grpo": 300, "pg": 200, "dapo": 400}
+    for name, score in scores.items():
+        runs.evaluation(run(name), pass_at={1: score})
+    for name, value in seconds.items():
+        runs.summary(run(name), seconds=value)
+    main = build(params, runs)[0]
+    marked = {
+        label: cell.mark for label, cell in column(main, "MBPP+", "Pass@1").items() if cell.mark
+    }
+    assert marked == {"Base": "best", "SFT": "runner-up"}
+    marked = {
+        label: cell.mark for label, cell in column(main, "MBPP+", "Runtime").items() if cell.mark
+    }
+    assert marked == {"PG": "best", "GRPO": "runner-up"}
+    assert not any(cell.mark for cell in column(main, "MATH", "Pass@1").values())
+
+
+def test_means_that_print_the_same_share_a_mark(params, runs):
+    for name, score in {"grpo": 0.30001, "pg": 0.30002, "dapo": 0.1}.items():
+        runs.evaluation(run(name), pass_at={1: score})
+    cells = column(build(params, runs)[0], "MBPP+", "Pass@1")
+    assert [cells[label].mark for label in ("GRPO", "PG", "DAPO")] == ["best", "best", ""]
+
+
+def test_staleness_is_not_ranked(params, runs):
+    runs.all(params)
+    assert not any(cell.mark for cell in column(build(params, runs)[2], "MBPP+", "Stale").values())
+
+
+def test_no_runs_at_all_still_gives_every_table(params, runs):
+    built = build(params, runs)
+    assert [table.number for table in built] == [1, 2, 3, 4]
+    for table in built:
+        figures = [cell for cell in table.cells() if not cell.text.startswith(("N/A", "Pass@"))]
+        assert figures
+        assert all(cell.text == "—" and cell.reason and not cell.mark for cell in figures)
+        assert "No model has been trained." in table.notes
+    assert set(built[0].footnotes) == {REASON_EVALUATION, REASON_SUMMARY}
+    assert set(built[0].footnotes.values()) == {"a", "b"}
+
+
+def test_one_seed_of_two_is_a_value_with_a_footnote(params, runs):
+    runs.evaluation(run("pg", seed=1), pass_at={1: 0.5})
+    cell = column(build(params, runs)[0], "MBPP+", "Pass@1")["PG"]
+    assert (cell.text, cell.deviation) == ("50.0%", "")
+    assert cell.reason == f"leaves out 1 of 2 runs: {REASON_EVALUATION}"
+
+
+def test_seeds_missing_for_two_reasons_name_both(params, runs):
+    runs.evaluation(run("pg", seed=1), status="unavailable", note="no Lean")
+    cell = column(build(params, runs)[0], "MBPP+", "Pass@1")["PG"]
+    assert cell.reason == f"{REASON_EVALUATION}; not evaluated: no Lean"
+
+
+def test_a_correlation_of_equal_values_is_a_dash(params, runs):
+    for point in evaluations(params):
+        runs.evaluation(point, pass_at={1: 0.0, 8: 0.0})
+    cell = build(params, runs)[3].rows[0].cells[0][1]
+    assert cell.text == "—"
+    assert "same value" in cell.reason
+
+
+def test_one_ratio_has_no_correlation(values, runs):
+    values["tables"]["staleness"]["H"] = [4]
+    values["tables"]["main"]["seeds"] = [0, 1, 2]
+    params = load(values)
+    runs.all(params)
+    reasons = {cell.reason for row in build(params, runs)[3].rows for cell in row.cells[0][1:]}
+    assert reasons == {"all runs have the same H: no correlation"}
+
+
+def test_one_seed_has_no_deviation_and_says_so(params, runs):
+    runs.all(params)
+    families = build(params, runs)[1]
+    assert not any(cell.deviation for cell in families.cells())
+    assert families.notes[0] == "One run a cell (n = 1, seed 0), and so no standard deviation."
+
+
+def test_each_table_takes_its_own_seeds(values, runs):
+    values["tables"]["families"]["seeds"] = [5]
+    params = load(values)
+    for seed, score in ((0, 0.1), (1, 0.1), (5, 0.7)):
+        runs.evaluation(run("pg", seed), pass_at={1: score})
+    main, families, *_ = build(params, runs)
+    assert column(main, "MBPP+", "Pass@1")["PG"].text == "10.0%"
+    assert column(families, "tiny_qwen", "Pass@1")["PG"].text == "70.0%"
+
+
+def test_notes_say_n_hardware_and_commits(params, runs):
+    runs.evaluation(
+        run("pg"), pass_at={1: 0.1}, problems=20, samples=8, temperature=0.6, top_p=0.95
+    )
+    runs.summary(run("pg"), hardware="machine A", commit="a" * 40)
+    runs.summary(run("dapo"), hardware="machine B", commit="b" * 40 + "+dirty")
+    notes = " ".join(build(params, runs)[0].notes)
+    assert "n = 2 runs (seeds 0 and 1)" in notes
+    assert "8 completions a problem (temperature 0.6, top-p 0.95)" in notes
+    assert "20 of MBPP+." in notes
+    assert "Hardware: machine A; machine B. Runtimes on different hardware do not compare." in notes
+    assert f"Code: commits {'a' * 12} and {'b' * 12}+dirty." in notes
+
+
+def test_a_note_says_which_runs_were_graded_without_walls(values, runs):
+    """The tables that such a run is in, and the versions of the manifests; no others."""
+    strict = load(values)
+    runs.all(strict)
+    values["grading"] = {"unsafe_sandbox": True}
+    runs.manifest(load(values), run("grpo"))
+    made = [*build(strict, runs), setup.versions(Measured.read(strict, runs.root))]
+    said = {table.number: [n for n in table.notes if "without walls" in n] for table in made}
+    assert {number for number, notes in said.items() if notes} == {1, 7}
+    assert "1 of " in said[1][0]
+    assert "grading.unsafe_sandbox" in said[1][0]
+
+
+def test_without_family_models_there_is_no_table_2(values, runs):
+    values["tables"]["families"]["models"] = []
+    assert [table.number for table in build(load(values), runs)] == [1, 3, 4]
+
+
+def test_footnote_keys_go_on_after_z():
+    assert [letters(n) for n in (0, 25, 26, 51, 52, 701, 702)] == [
+        "a", "z", "aa", "az", "ba", "zz", "aaa",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("label", ["naive-grpo", "rapid-H16", "her-own"])
+def test_names_of_algorithms(label):
+    expected = {"naive-grpo": "naive GRPO", "rapid-H16": "RAPID (H=16)", "her-own": "her-own"}
+    assert algorithm(label) == expected[label]
+
+
+def test_a_note_names_the_runs_with_completions_that_were_not_graded(params, runs):
+    runs.summary(run("pg", seed=1), reasons={"passed": 90, "infrastructure": 2})
+    runs.evaluation(run("base"), reasons={"wrong_answer": 159, "infrastructure": 1})
+    (note,) = (n for n in build(params, runs)[0].notes if "without a verdict" in n)
+    assert "1 of 160 in the evaluation of Base on MBPP+ (tiny_qwen, seed 0)" in note
+    assert "2 of 92 in training of PG on MBPP+ (tiny_qwen, seed 1)" in note
+
+
+def test_where_all_was_graded_no_note_says_so(params, runs):
+    runs.summary(run("pg"), reasons={"passed": 92})
+    assert not any("without a verdict" in n for n in build(params, runs)[0].notes)

@@ -1,0 +1,92 @@
+"""Hyperparameters and versions are what the manifests say."""
+
+import json
+
+import pytest
+
+from rapid.config.specs import Run
+from reports.files import BadRun, read_manifests
+from reports.measured import Measured
+from reports.tables import setup
+
+
+def run(algorithm, seed=0):
+    return Run(benchmark="math", model="tiny_qwen", algorithm=algorithm, seed=seed)
+
+
+def tables(params, runs):
+    measured = Measured.read(params, runs.root)
+    return setup.imitation(measured), setup.rl(measured), setup.versions(measured)
+
+
+def cells(params, runs):
+    """Row label -> the cell of MATH, over the three tables; versions by package."""
+    sft, rl, versions = tables(params, runs)
+    found = {row.label: row.cells[0][-1] for table in (versions, rl) for row in table.rows}
+    return found | {f"sft {row.label}": row.cells[0][-1] for row in sft.rows}
+
+
+def edit(runs, run, change):
+    path = runs.root / run.folder / "manifest.json"
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def test_values_are_the_manifests_and_not_the_parameters(params, runs):
+    runs.manifest(params, run("grpo"))
+    edit(runs, run("grpo"), lambda d: d["spec"]["training"].update(learning_rate=0.125))
+    edit(runs, run("grpo"), lambda d: d["spec"]["objective"].update(beta=0.75))
+    edit(runs, run("grpo"), lambda d: d["versions"].update(torch="9.9"))
+    found = cells(params, runs)
+    assert found["Learning rate"].text == "0.125"
+    assert found["GRPO: KL coefficient"].text == "0.75"
+    assert found["torch"].text == "9.9"
+    assert found["GRPO: KL coefficient"].sources[0].path == f"{run('grpo').folder}/manifest.json"
+
+
+def test_settings_are_of_their_algorithm(params, runs):
+    for name in ("sft", "pg", "rapid-H4", "rapid-H2"):
+        runs.manifest(params, run(name))
+    found = cells(params, runs)
+    assert found["RAPID: H"].text == "2 or 4"
+    assert found["GRPO: KL coefficient"].text == "—"
+    assert found["sft Epochs"].text == f"{params.sft.epochs}"
+    assert found["Epochs"].text == f"{params.training.epochs}"
+
+
+def test_runs_that_differ_show_every_value(params, runs):
+    for seed in (0, 1):
+        runs.manifest(params, run("pg", seed))
+    edit(runs, run("pg", 1), lambda d: d["spec"]["compute"].update(threads=64))
+    edit(runs, run("pg", 1), lambda d: d.update(hardware="another"))
+    assert cells(params, runs)["Threads"].text == f"{params.compute.threads} or 64"
+    notes = " ".join(tables(params, runs)[2].notes)
+    assert "a test processor, 2 cores; another. Runtimes on different hardware" in notes
+
+
+def test_without_manifests_every_cell_says_so(params, runs):
+    sft, rl, versions = tables(params, runs)
+    assert all(cell.text == "—" and cell.reason for table in (sft, rl) for cell in table.cells())
+    assert versions.rows == []
+    assert versions.notes == [
+        "From the manifests of 0 distillations, 0 training runs and 0 evaluations."
+    ]
+
+
+def test_the_teacher_is_in_the_distillations_manifest(params, runs):
+    path = runs.root / "distilled/math/manifest.json"
+    path.parent.mkdir(parents=True)
+    spec = {"benchmark": "math", "teacher": "someone", "samples": 5, "temperature": 0.7}
+    path.write_text(json.dumps({"stage": "distill", "spec": spec}))
+    found = cells(params, runs)
+    assert found["sft Teacher model"].text == "someone"
+    assert found["sft Top-p"].text == "—"
+
+
+def test_a_damaged_manifest_is_an_error_that_names_it(params, runs):
+    runs.manifest(params, run("pg"))
+    path = runs.root / run("pg").folder / "manifest.json"
+    path.write_text("[]")
+    with pytest.raises(BadRun, match=str(path)):
+        read_manifests(runs.root, [run("pg").folder])

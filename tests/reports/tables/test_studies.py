@@ -1,0 +1,146 @@
+"""The studies: variants beside their reference, and the time to an accuracy."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rapid.artifacts.evaluations import CurvePoint
+from rapid.artifacts.files import write_jsonl
+from rapid.config.params import load
+from rapid.config.specs import evaluated, studied
+from reports import plots
+from reports.__main__ import main
+from reports.files import BadRun
+from reports.measured import Measured
+from reports.plots import style
+from reports.statistics.curves import AccuracyCurve, levels
+from reports.tables import studies
+
+COMPARED = {
+    "eta": ["rapid-H2", "rapid-H2,eta=1", "rapid-H2,eta=4,clip=both"],
+    "time": ["pg,epochs=2,snapshots=2", "rapid-H2,epochs=2,snapshots=2"],
+}
+
+
+@pytest.fixture
+def params(values):
+    compared = {
+        name: {"benchmark": "math", "algorithms": names} for name, names in COMPARED.items()
+    }
+    values["studies"] = {"seeds": [0, 1], "compared": compared}
+    return load(values)
+
+
+@pytest.fixture
+def complete(params, runs):
+    """The files of all studied runs: 4 of 10 problems right before training, 6 after."""
+    for run in evaluated(studied(params)):
+        after = 0 if run.algorithm == "base" else 2 + run.seed
+        runs.scored(run, [8] * (4 + after) + [0] * (6 - after))
+        if run.algorithm == "base":
+            continue
+        runs.summary(run, seconds=40.0, staleness=0.1, clip_fraction=0.05)
+        if "snapshots" in run.algorithm:
+            points = [
+                CurvePoint(step=n, seconds=10.0 * n, pass_at={1: 0.4 + 0.05 * n}) for n in (1, 2)
+            ]
+            write_jsonl(runs.root / run.evaluation / "curve.jsonl", points)
+    return runs
+
+
+def read(params, runs):
+    return Measured.read(params, runs.root, studied(params))
+
+
+def build(params, runs):
+    return studies.tables(read(params, runs))
+
+
+def test_rows_say_what_differs(params, complete):
+    eta, time, _ = build(params, complete)
+    assert [row.label for row in eta.rows] == ["RAPID (H=2)", "eta = 1", "eta = 4, clip = both"]
+    assert [row.label for row in time.rows] == ["PG", "RAPID (H=2)"]
+    assert any("epochs = 2 and snapshots = 2" in note for note in time.notes)
+
+
+def test_differences_are_from_the_first_row(params, complete):
+    path = complete.root / "evaluations/math/tiny_qwen/rapid-H2,eta=1/seed0/evaluation.json"
+    document = json.loads(path.read_text())
+    document["scores"][9]["correct"] = 8  # of ten problems one more is solved, in one of two seeds
+    document["pass_at"]["1"] += 0.1
+    path.write_text(json.dumps(document))
+    eta, *_ = build(params, complete)
+    position = eta.groups[0].columns.index("Difference")
+    assert [row.cells[0][position].text for row in eta.rows] == ["N/A", "+5.0", "0.0"]
+
+
+def test_the_time_to_an_accuracy_by_hand(params, complete):
+    """Lines through (0, 0.4), (10, 0.45), (20, 0.5), and (40, 0.6) or (40, 0.7)."""
+    *_, reach = build(params, complete)
+    assert reach.groups[0].columns == ["45%", "50%", "55%", "60%", "65%", "70%"]
+    pg = reach.rows[0].cells[0]
+    assert [cell.text for cell in pg[:4]] == ["10.0s", "20.0s", "27.5s", "35.0s"]
+    assert pg[2].deviation == "3.5s"  # of 30 and 25
+    assert [cell.text for cell in pg[4:]] == ["—", "—"]
+    assert pg[4].reason == "1 of 2 runs did not get there"
+
+
+def test_a_curve_that_falls_is_read_at_its_first_crossing():
+    curve = AccuracyCurve((0.0, 1.0, 2.0, 3.0), (0.2, 0.6, 0.4, 0.8))
+    assert curve.reaches(0.2) == 0
+    assert curve.reaches(0.5) == pytest.approx(0.75)
+    assert curve.reaches(0.7) == pytest.approx(2.75)
+    assert curve.reaches(0.9) is None
+    assert np.isnan(curve.at(np.array([3.5]))).all()
+
+
+def test_levels_are_round_and_between_start_and_best():
+    assert levels([AccuracyCurve((0.0, 1.0), (0.31, 0.46))]) == pytest.approx([0.35, 0.4, 0.45])
+    assert levels([]) == []
+
+
+@pytest.mark.parametrize("what", ["nothing", "one seed", "unavailable"])
+def test_missing_runs_leave_dashes_and_no_nan(params, complete, what):
+    for run in evaluated(studied(params)):
+        if what == "unavailable":
+            complete.evaluation(run, status="unavailable", note="no Lean")
+        elif what == "nothing" or run.seed == 1:
+            (complete.root / run.evaluation / "evaluation.json").unlink()
+    tables = build(params, complete)
+    texts = [
+        text for table in tables for cell in table.cells() for text in (cell.text, cell.deviation)
+    ]
+    assert not any("nan" in text.lower() for text in texts)
+    if what != "one seed":
+        assert "—" in texts
+    for figure in plots.build_studies(read(params, complete)).values():
+        assert style.render(figure, ["png"])["png"]
+
+
+def test_a_damaged_curve_is_an_error_that_names_it(params, complete):
+    path = complete.root / "evaluations/math/tiny_qwen/pg,epochs=2,snapshots=2/seed0/curve.jsonl"
+    path.write_text("{}")
+    with pytest.raises(BadRun, match=r"seed0/curve\.jsonl"):
+        build(params, complete)
+
+
+def test_the_command_writes_all_that_the_workflow_declares(params, complete, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["--studies", "--config", params.model_dump_json(), "--root", str(complete.root)]
+    arguments += ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]
+    assert main([*arguments, "--figures", str(out / "figures")]) == 0
+    assert {path.name for path in out.iterdir()} == {
+        "figures", "manifest.json", "report.html", "tables.tex", "tables.txt",
+    }  # fmt: skip
+    assert {path.stem for path in (out / "figures").iterdir()} == {"eta", "time", "time-curves"}
+    html = (out / "report.html").read_text()
+    assert all(f'id="tab-{name}"' in html for name in ("eta", "time", "time-reach"))
+    assert "One thing changed at a time" in html
+
+
+def test_without_studies_the_command_says_so(values, capsys):
+    values["studies"] = None
+    arguments = ["--studies", "--config", load(values).model_dump_json(), "--text"]
+    assert main(arguments) == 2
+    assert "params name no studies" in capsys.readouterr().err
