@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 from tests.conftest import ROOT
+from tests.test_layers import LAYERS
 
 PAGE = ROOT / "docs/architecture.md"
 FOLDERS = ("rapid", "reports", "performance", "workflow")
@@ -88,6 +89,15 @@ def test_each_line_of_the_tree_has_a_comment_and_fits():
     assert not [path for path, comment in documented().items() if not comment]
     lines = TREE.search(PAGE.read_text(encoding="utf-8"))[1].splitlines()
     assert not [line for line in lines if len(line) > WIDTH]
+
+
+def test_the_page_has_the_layers_that_are_tested():
+    table = re.findall(r"^\| (`rapid/.*?) +\|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    rows = [{room.strip("`").replace("/", ".") for room in row.split(", ")} for row in table]
+    beside = {"rapid", "rapid.__main__", "reports", "performance"}  # said in words
+    assert [{room.removesuffix(".py") for room in row} for row in rows] == [
+        rooms for layer in LAYERS if (rooms := set(layer) - beside)
+    ]
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ PLACES = {
         "rapid/benchmarks/gcd/prompt.txt.j2", "rapid/benchmarks/__init__.py",
         "experiments/gcd.yaml",
     },
-    "column": {"reports/tables.py"},
+    "column": {"reports/tables/columns.py", "reports/tables/results.py"},
     "model": {"experiments/my-model.yaml"},
 }  # fmt: skip
 OVERLAYS = ("rloo", "gcd", "my-model", "tiny")
@@ -147,7 +147,7 @@ def test_the_benchmark_has_problems_and_columns(run):
 
 @pytest.mark.slow
 def test_the_column_has_figures(run):
-    assert re.search(r"H +Pass@1 +Time +Stale +Clipped", table(run, 3))
+    assert re.search(r"H +Pass@1 +Time +Stale +Length", table(run, 3))
 
 
 @pytest.mark.slow
