@@ -28,7 +28,7 @@ def test_version(capsys):
     ("spec", "message"),
     [
         ("{", "--spec: not JSON"),
-        ('{"benchmark": "gsm8k"}', "Input should be 'mbpp_plus', 'math' or 'minif2f'"),
+        ('{"benchmark": "gsm8k"}', "Input should be 'mbpp_plus', 'math'"),
         ("no/such/file.json", "No such file"),
     ],
 )

@@ -184,7 +184,7 @@ def _sources(contest: Contest, metric: str) -> tuple[Source, ...]:
 def margin() -> float:
     """Return the most that the paper's fastest RAPID is behind in Pass@1."""
     behind = []
-    for benchmark in BENCHMARKS:
+    for benchmark in filter(paper.has, BENCHMARKS):
         rapid = paper.first(benchmark, paper.RAPIDS, "runtime")
         best = paper.first(benchmark, paper.BASELINES, "pass@1")
         behind.append(

@@ -9,12 +9,15 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import TooFewProblems, make
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 
+MADE = [name for name, benchmark in BENCHMARKS.items() if benchmark.draw]
+SLOW = {"minif2f": pytest.mark.slow}  # to grade
+
 
 def contents(parts: dict) -> dict[str, set[str]]:
     return {part: {e.problem.content for e in made} for part, made in parts.items()}
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", MADE)
 class TestMake:
     def test_same_seed_same_problems(self, name):
         assert make(BENCHMARKS[name], 1, {"train": 20}) == make(BENCHMARKS[name], 1, {"train": 20})
@@ -61,9 +64,7 @@ class TestMake:
             make(BENCHMARKS[name], 0, {"train": 2})
 
 
-@pytest.mark.parametrize(
-    "name", ["mbpp_plus", "math", pytest.param("minif2f", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in MADE])
 def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
     exercises = make(BENCHMARKS[name], 5, {"a": 40})["a"]
     with BENCHMARKS[name].grader(10) as grader:

@@ -1,6 +1,7 @@
 """Prompts: one template a benchmark, in two forms, each saying which form the answer is wanted in."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from jinja2 import UndefinedError
@@ -32,10 +33,15 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+def problem_of(name):
+    """Return a problem of any benchmark: one from above, or a made one."""
+    return PROBLEMS.get(name) or BENCHMARKS[name].draw(Random(0), "made").problem
+
+
+@pytest.mark.parametrize("name", [n for n, one in BENCHMARKS.items() if n in PROBLEMS or one.draw])
 @pytest.mark.parametrize("chat", [False, True])
 def test_prompt_ends_a_line_and_has_no_marks_of_the_template(name, chat):
-    prompt = render(name, PROBLEMS[name], chat)
+    prompt = render(name, problem_of(name), chat)
     assert prompt.endswith("\n") and not prompt.endswith("\n\n")
     assert "{{" not in prompt and "{%" not in prompt and "{#" not in prompt
 

@@ -1,0 +1,48 @@
+"""The documents name what exists, in lines that fit a screen."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PAGES = sorted(
+    str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+)
+FOLDERS = "rapid|reports|performance|tests|docs|workflow|experiments|requirements"
+SOURCE = rf"`((?:{FOLDERS})/[\w/.-]*(?:\.(?:py|md|smk|js|lean|yaml|yml|j2|txt|css)|/))`"
+OURS = re.compile(rf"python -m ((?:{FOLDERS})\b[\w.]*)")
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_files_that_a_page_names_exist(name):
+    """Other than outputs, and what docs/extending.md adds."""
+    added = re.findall(r"^\+\+\+ b/(\S+)", text(name), re.MULTILINE)
+    outputs = re.compile(r"reports/.*(tables|appendix)\.txt|(reports|experiments)/\w+/$|.*NAME")
+    paths = [path for path in re.findall(SOURCE, text(name)) if not outputs.match(path)]
+    assert not [path for path in paths if not (ROOT / path).exists() and path not in added]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_modules_that_a_page_runs_exist(name):
+    paths = [Path(ROOT, *module.split(".")) for module in OURS.findall(text(name))]
+    missing = [path for path in paths if not path.with_suffix(".py").exists()]
+    assert not [path for path in missing if not (path / "__main__.py").exists()]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text(name))
+    assert not [link for link in links if not ((ROOT / name).parent / link).exists()]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_lines_fit(name):
+    """100 columns, and in a diff one more."""
+    lines = text(name).splitlines()
+    assert not [line for line in lines if len(line) > 100 + line.startswith(("+", "-"))]
