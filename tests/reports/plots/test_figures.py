@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rapid.config.specs import Run
-from reports import plots
+from reports import contents, plots
 from reports.collect import collect
 from reports.files import BadRun
 from reports.measured import Measured
