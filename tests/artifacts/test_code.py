@@ -98,7 +98,8 @@ def add_prose(path: Path) -> None:
     "file, algorithms",
     [
         ("dapo", {"dapo"}),
-        ("grpo", {"grpo", "naive-grpo", "dapo"}),
+        ("grpo", {"grpo", "naive-grpo"}),
+        ("ratios", {"grpo", "naive-grpo", "dapo"}),
         ("rapid", {"rapid-H2", "rapid-H4", "rapid-H8", "rapid-H16"}),
         ("sft", {"sft"}),
     ],
