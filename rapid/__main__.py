@@ -1,4 +1,4 @@
-"""The `rapid` command. It imports little itself: where a warm process runs the job, nothing more."""
+"""The `rapid` command. Where a warm process runs the job, it imports next to nothing."""
 
 import sys
 

@@ -82,7 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     stage(
         "train", _train, "train one run of one algorithm",
-        model="folder to start from", data=f"train.jsonl; for {IMITATING.name} samples.jsonl", out="run's folder",
+        model="folder to start from", data=f"train.jsonl; for {IMITATING.name} samples.jsonl",
+        out="run's folder",
     )  # fmt: skip
     stage(
         "evaluate", _evaluate, "evaluate a model on a benchmark's test problems",
@@ -114,7 +115,7 @@ def _add_grade(commands) -> None:
     grade.add_argument(
         "--workers", type=_positive(int), help="graders side by side; default: cores"
     )
-    grade.add_argument("--timeout", type=_positive(float), help="seconds a completion")
+    grade.add_argument("--timeout", type=_positive(float), help="seconds per completion")
     for option, meaning in [
         ("--unsafe-sandbox", "run Python completions also where no wall stands around them"),
         ("--unsafe-lean", "run a native Lean also where no wall stands around it"),

@@ -2,9 +2,9 @@
 
     python -m tests.published --mbpp-plus MbppPlus.jsonl.gz --math train.jsonl
 
-MBPP+: every reference solution passes; with one operator or constant of it changed it fails wherever
-that changes what a test sees, which is found out by comparing the two programs' outputs as they are.
-MATH: every solution is rewarded for its own problem, and no other problem's answer is.
+MBPP+: every reference solution passes; with one operator or constant of it changed it fails
+wherever that changes what a test sees, which is found out by comparing the two programs' outputs as
+they are. MATH: every solution is rewarded for its own problem, and no other problem's answer is.
 Prints figures and every exception. The exit status is 1 where a reference solution fails, a changed
 one gets a verdict that its outputs contradict, or under 99.5 % of the solutions are rewarded.
 """

@@ -20,5 +20,5 @@ def test_the_example_trains(toy_model, tmp_path, monkeypatch):
     code = example().replace("Qwen/Qwen2.5-0.5B", str(toy_model)).replace("range(32)", "range(8)")
     exec(compile(code, "README.md", "exec"), {})
     (state,) = tmp_path.glob("out/checkpoint-*/trainer_state.json")
-    # 64 prompts, 8 completions each, 3 epochs, 32 completions a step
+    # 64 prompts, 8 completions each, 3 epochs, 32 completions per step
     assert json.loads(state.read_text())["global_step"] == 64 * 8 * 3 / 32

@@ -24,7 +24,7 @@ class ProblemScore(Record):
 
 
 class Evaluation(Record):
-    """evaluation.json: pass@k by the unbiased estimator over `samples` completions a problem."""
+    """evaluation.json: pass@k by the unbiased estimator over `samples` completions per problem."""
 
     benchmark: str
     model: str
@@ -41,6 +41,6 @@ class Evaluation(Record):
     temperature: float = 1.0
     top_p: float = 1.0
     max_completion_length: int = 0
-    completion_length: float | None = Field(None, description="mean tokens a completion")
+    completion_length: float | None = Field(None, description="mean tokens per completion")
     reasons: dict[str, int] = Field(default_factory=dict, description="verdicts by reason")
     scores: list[ProblemScore] = Field(default_factory=list)

@@ -51,7 +51,7 @@ class Job:
 
 @dataclass
 class Findings:
-    """What was found of jobs: why those that are not up to date are not, and files that were changed."""
+    """Jobs by what was found of them, with why they are stale, and files that were changed."""
 
     current: list[Job] = field(default_factory=list)
     stale: dict[Job, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Findings:
     changed: dict[str, Job] = field(default_factory=dict)  # file: the job that wrote another one
 
     def describe(self) -> str:
-        """A person's account of it."""
+        """Return an account of it for a person."""
         lines = [f"{path} is not what {job.folder} wrote" for path, job in self.changed.items()]
         lines += [f"stale: {job.folder}: {why}" for job, why in self.stale.items()]
         lines += [f"not made: {job.folder}" for job in self.missing]
@@ -148,7 +148,7 @@ def _read_otherwise(
 
 
 def differences(one: object, other: object, key: str = "") -> list[str]:
-    """The keys at which two values made of dicts differ."""
+    """Return the keys at which two values made of dicts differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         names = [*one, *(name for name in other if name not in one)]
         return [
@@ -183,8 +183,8 @@ def say_changed_code(jobs: list[Job]) -> None:
 def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[list[Job], Findings]:
     """Take for current what is stale only by its code, or by the code of what it read.
 
-    The manifest of a job whose own code changed gets the present digests and a note of the old ones.
-    Nothing reads manifests as inputs, so no other digest changes.
+    The manifest of a job whose own code changed gets the present digests and a note of the old
+    ones. Nothing reads manifests as inputs, so no other digest changes.
 
     Returns: the jobs that were accepted, and what is up to date with them.
     """

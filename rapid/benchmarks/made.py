@@ -43,7 +43,8 @@ def make(benchmark: Benchmark, seed: int, counts: dict[str, int]) -> dict[str, l
             if fruitless > DRAWS_PER_EXERCISE:
                 raise TooFewProblems(
                     f"{benchmark.name}: {len(seen)} different problems were made, "
-                    f"{sum(counts.values())} were asked for; lower train, test or pretraining.demonstrations"
+                    f"{sum(counts.values())} were asked for; lower train, test or "
+                    "pretraining.demonstrations"
                 )
             if not fruitless:
                 seen.add(key)

@@ -77,7 +77,7 @@ class Plan:
 
     @cached_property
     def _planned(self) -> set[str]:
-        """What the reports need, and what the studies need."""
+        """Return the names of the jobs that the reports or the studies need."""
         studied = _trained_and_evaluated(specs.studied(self.params))
         return {*self._needed, *studied, STUDIES}
 

@@ -44,7 +44,7 @@ class BenchmarkParams(Section):
     timeout: PositiveFloat = Field(description="seconds a verdict may take")
 
 
-class ModelParams(Section):
+class EmbeddedModel(Section):
     """A model that the pipeline makes: an architecture of transformers at a tiny size."""
 
     architecture: Literal["qwen2", "llama", "gemma3"] = "qwen2"
@@ -90,7 +90,7 @@ def _which(model: Any) -> str:
 
 
 AnyModel = Annotated[
-    Annotated[ModelParams, Tag("made")] | Annotated[PublishedModel, Tag("published")],
+    Annotated[EmbeddedModel, Tag("made")] | Annotated[PublishedModel, Tag("published")],
     Discriminator(_which),
 ]
 

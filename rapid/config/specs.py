@@ -20,9 +20,9 @@ from rapid.config.params import Params
 from rapid.config.sections import (
     BenchmarkName,
     Compute,
+    EmbeddedModel,
     EvaluationParams,
     ModelName,
-    ModelParams,
     Pretraining,
     PublishedModel,
     Section,
@@ -72,7 +72,7 @@ class PrepareSpec(Spec):
     demonstrations: int
 
     def files(self) -> dict[str, str]:
-        """Return the files of code behind it: nothing is graded, and the lessons have a template."""
+        """Return the files of code behind it; nothing is graded, and lessons have a template."""
         without = ["rapid/grading/"]
         if BENCHMARKS[self.benchmark].lesson_template != PROMPT:
             without.append(f"rapid/benchmarks/{self.benchmark}/{PROMPT}")
@@ -92,7 +92,7 @@ class PretrainSpec(Spec):
     model: ModelName
     data_seed: Seed
     threads: int
-    params: ModelParams
+    params: EmbeddedModel
     pretraining: Pretraining
 
     def files(self) -> dict[str, str]:
@@ -252,7 +252,7 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
 
 
 def _is_pretrained(params: Params, benchmark: str) -> bool:
-    """Whether a model that is needed is trained on made problems of a benchmark."""
+    """Return whether a model that is needed is trained on made problems of a benchmark."""
     return any(
         is_made(params, name) and benchmark in params.models[name].benchmarks
         for name in needed(params)
@@ -267,8 +267,8 @@ def needed(params: Params) -> list[ModelName]:
 
 
 def is_made(params: Params, model: ModelName) -> bool:
-    """Whether the pipeline makes a model; the others are published."""
-    return isinstance(params.models[model], ModelParams)
+    """Return whether the pipeline makes a model; the others are published."""
+    return isinstance(params.models[model], EmbeddedModel)
 
 
 def source_files(spec: Section) -> list[str]:
@@ -317,7 +317,7 @@ def distill_spec(params: Params, benchmark: str) -> DistillSpec:
 
 
 def served(spec: Section) -> bool:
-    """Whether a job samples from a vLLM server."""
+    """Return whether a job samples from a vLLM server."""
     return isinstance(spec, TrainSpec) and spec.compute.serves(spec.run.algorithm)
 
 
@@ -373,12 +373,12 @@ def report_spec(params: Params) -> ReportSpec:
 
 
 def _chat(params: Params, model: ModelName) -> bool:
-    """Whether a model is prompted as a chat model; none that the pipeline makes is."""
+    """Return whether a model is prompted as a chat model; none that the pipeline makes is."""
     return getattr(params.models[model], "chat", False)
 
 
 def _single(compute: Compute) -> Compute:
-    """Of a job that only samples: one process."""
+    """Return the compute of a job that only samples: one process."""
     return compute.model_copy(update={"processes": 1, "nodes": 1})
 
 

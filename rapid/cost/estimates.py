@@ -41,7 +41,7 @@ class Estimator:
 
     @property
     def on_gpus(self) -> bool:
-        """Whether jobs take GPUs, not cores."""
+        """Return whether jobs take GPUs, not cores."""
         return self.params.compute.device == "gpu"
 
     def expect(self, benchmark: str, model: str) -> Expected:

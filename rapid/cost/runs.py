@@ -43,12 +43,12 @@ class Observed:
 
     @property
     def resamples(self) -> bool:
-        """Whether the run replaced groups without signal."""
+        """Return whether the run replaced groups without signal."""
         return parse(self.spec.run.algorithm).algorithm.rounds(self.spec.objective) > 1
 
     @property
     def tells_rewarded(self) -> bool:
-        """Whether the share of groups with a reward follows from the share that ran."""
+        """Return whether the share of groups with a reward follows from the share that ran."""
         algorithm, objective = parse(self.spec.run.algorithm).algorithm, self.spec.objective
         groups = [algorithm.gradient_groups(objective, on_policy) for on_policy in (True, False)]
         known = self.spec.H > 1 and self.summary.run is not None

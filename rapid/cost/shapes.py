@@ -10,7 +10,7 @@ import yaml
 
 from rapid.artifacts.files import BadInput
 from rapid.config.params import Params
-from rapid.config.sections import AnyModel, ModelParams
+from rapid.config.sections import AnyModel, EmbeddedModel
 
 FILE = Path(__file__).with_name("models.yaml")
 HEAD_DIM, WIDENING = 64, 3  # of models that the pipeline makes: heads, feed-forward layers
@@ -111,7 +111,7 @@ def from_config(path: Path) -> Shape:
 
 def _shape(name: str, model: AnyModel, vocabulary: int) -> Shape:
     """Return the shape of a model that the pipeline makes, or that its source tells."""
-    if isinstance(model, ModelParams):
+    if isinstance(model, EmbeddedModel):
         hidden, heads = model.hidden, model.hidden // HEAD_DIM
         sizes = (model.layers, hidden, WIDENING * hidden, heads, heads, HEAD_DIM, vocabulary)
         return Shape(*sizes, tied=True)

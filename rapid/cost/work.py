@@ -68,7 +68,7 @@ class Work:
 
     @property
     def imitates(self) -> bool:
-        """Whether it trains on demonstrations, which is another loop than RL."""
+        """Return whether it trains on demonstrations, which is another loop than RL."""
         return self.steps > 0 and not self.completions
 
     @property

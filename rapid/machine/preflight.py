@@ -82,8 +82,8 @@ def _machine(params: Params) -> Iterator[Check]:
     todo = ""
     if len(found) < wanted:
         todo = (
-            "Lower compute.processes (or a model's tensor_parallel), or set CUDA_VISIBLE_DEVICES to "
-            "all of them; nvidia-smi lists what the driver knows."
+            "Lower compute.processes (or a model's tensor_parallel), or set "
+            "CUDA_VISIBLE_DEVICES to all of them; nvidia-smi lists what the driver knows."
         )
     yield Check("GPUs", f"{len(found)}, the largest job leases {wanted}", todo)
     for gpu in found:

@@ -1,12 +1,12 @@
 """The architectures of the embedded models, at tiny sizes."""
 
-from rapid.config.sections import ModelParams
+from rapid.config.sections import EmbeddedModel
 
 HEAD_DIM = 64  # what vLLM's attention kernels want
 CONTEXT = 512  # tokens of prompt and completion
 
 
-def build_model(params: ModelParams, tokenizer):
+def build_model(params: EmbeddedModel, tokenizer):
     """Return an untrained model of this architecture, with tied embeddings and heads of 64."""
     import transformers
 

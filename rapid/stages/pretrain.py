@@ -67,7 +67,7 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
 
 
 def lessons(data: list[Path], benchmarks: list[str]) -> dict[str, Path]:
-    """Return each benchmark's pretrain.jsonl, from the benchmarks' folders or the one above them."""
+    """Return each benchmark's pretrain.jsonl, from their folders or the one above them."""
     folders = {folder.name: folder for folder in data}
     return {name: folders.get(name, data[0] / name) / "pretrain.jsonl" for name in benchmarks}
 

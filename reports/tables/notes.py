@@ -38,7 +38,7 @@ def evaluation(runs: pd.DataFrame) -> str:
         for name, part in done.groupby("benchmark", sort=False)
     ]
     return (
-        f"Pass@k: unbiased estimate from {_numbers(done.samples, 'or')} completions a problem "
+        f"Pass@k: unbiased estimate from {_numbers(done.samples, 'or')} completions per problem "
         f"(temperature {_numbers(done.temperature, 'or')}, top-p {_numbers(done.top_p, 'or')}) "
         f"on the test problems: {listing(problems)}."
     )

@@ -77,12 +77,12 @@ class Table:
 
     @property
     def ranked(self) -> bool:
-        """Whether any cell is marked best."""
+        """Return whether any cell is marked best."""
         return any(cell.mark for cell in self.cells())
 
     @property
     def tied(self) -> bool:
-        """Whether any cell is within noise of the best."""
+        """Return whether any cell is within noise of the best."""
         return any(cell.tied for cell in self.cells())
 
     @property

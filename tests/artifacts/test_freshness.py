@@ -33,7 +33,7 @@ def make(job: Job, *inputs: str) -> None:
 
 @pytest.fixture
 def line(tmp_path, monkeypatch) -> list[Job]:
-    """Three jobs, each of which reads what the one before it wrote; the first a file of the user's."""
+    """Three jobs: each reads what the one before it wrote, the first a file of the user's."""
     monkeypatch.chdir(tmp_path)
     Path("source").write_text("source")
     data = Job("data", "a", spec())

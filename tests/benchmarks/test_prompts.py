@@ -1,4 +1,4 @@
-"""Prompts: one template a benchmark, in two forms, each saying which form the answer is wanted in."""
+"""Prompts: one template per benchmark, in two forms, each of which asks for one form of answer."""
 
 from pathlib import Path
 from random import Random

@@ -42,7 +42,8 @@ def spec(params, benchmark, algorithm, model=SMALL):
     return specs.train_spec(params, run)
 
 
-# The grid ---------------------------------------------------------------------------------------------
+# The grid
+# ---------------------------------------------------------------------------------------------
 
 
 def test_every_run_of_the_tables_is_planned_once(planned):
@@ -89,7 +90,8 @@ def test_every_published_model_is_at_a_commit(params):
         assert re.fullmatch(r"[0-9a-f]{40}", params.models[name].revision), name
 
 
-# Tables 5 to 7, as the jobs get them ------------------------------------------------------------------
+# Tables 5 to 7, as the jobs get them
+# ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("benchmark", PUBLISHED)
@@ -194,7 +196,8 @@ def test_zero2_is_figure_5(params):
     }
 
 
-# Where values come from -------------------------------------------------------------------------------
+# Where values come from
+# -------------------------------------------------------------------------------
 
 
 def values(node: yaml.Node, path: str = "") -> Iterator[tuple[str, yaml.Node]]:

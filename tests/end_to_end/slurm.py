@@ -1,6 +1,7 @@
 """A SLURM of its own on this machine, with several nodes of one core each: for tests, as root.
 
-The daemons run from one folder: their configuration, their keys, their logs. Nothing outside it changes.
+The daemons run from one folder: their configuration, their keys, their logs. Nothing outside it
+changes.
 """
 
 import os
@@ -15,32 +16,19 @@ from pathlib import Path
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
-# No cgroups and no accounting: neither is to be had in every container. Finished jobs stay in squeue
-# for MinJobAge seconds, which is where Snakemake looks for them.
+# No cgroups and no accounting: neither is to be had in every container. Finished jobs stay in
+# squeue for MinJobAge seconds, which is where Snakemake looks for them.
 CONFIGURATION = """
-ClusterName=test
-SlurmctldHost={host}
-SlurmUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-SchedulerParameters=bf_interval=5,sched_interval=5
-AccountingStorageType=accounting_storage/none
-JobAcctGatherType=jobacct_gather/none
-MinJobAge=3600
-ReturnToService=2
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd-%n.log
-SlurmctldPort={port}
-NodeName=node[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=1 RealMemory={memory_mb}
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+ClusterName=test SlurmctldHost={host} SlurmUser=root AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket ProctrackType=proctrack/linuxproc TaskPlugin=task/none
+SelectType=select/cons_tres SelectTypeParameters=CR_Core_Memory
+SchedulerParameters=bf_interval=5,sched_interval=5 AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none MinJobAge=3600 ReturnToService=2
+StateSaveLocation={folder}/state SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log SlurmdLogFile={folder}/slurmd-%n.log SlurmctldPort={port}
+NodeName=node[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=1
+RealMemory={memory_mb} PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 

@@ -1,7 +1,7 @@
 """DVC around the pipeline, at experiments/ci.yaml size, with real git and dvc in fresh folders.
 
-The tests are in the order of a user's day and share the clones: repro, a changed parameter, a sweep over
-H, push, clone, restore, a damaged file, an interruption.
+The tests are in the order of a user's day and share the clones: repro, a changed parameter, a sweep
+over H, push, clone, restore, a damaged file, an interruption.
 """
 
 import csv

@@ -16,7 +16,8 @@ from tests.end_to_end.test_dag import copy_checkout
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 NAMES = ("algorithm", "benchmark", "column", "model")
 DIFFS = dict(zip(NAMES, re.findall(r"```diff\n(.*?)```", PAGE, re.DOTALL), strict=True))
-# What each diff may touch beside new tests: the new thing, the line that makes it known, an overlay.
+# What each diff may touch beside new tests: the new thing, the line that makes it known, an
+# overlay.
 PLACES = {
     "algorithm": {
         "rapid/algorithms/rloo.py", "rapid/algorithms/__init__.py", "experiments/rloo.yaml",

@@ -37,7 +37,8 @@ def rounding(text: str) -> tuple[float, float]:
     return max(0.0, value - half), value + half
 
 
-# Accuracy: whole problems -----------------------------------------------------------------------------
+# Accuracy: whole problems
+# -----------------------------------------------------------------------------
 
 
 def counts(cell: Sequence[str], problems: int, ddof: int = 1) -> list[tuple[int, ...]]:
@@ -83,7 +84,8 @@ def in_one_run(text: str, problems: int) -> bool:
     return math.floor(high * problems / 100) >= math.ceil(low * problems / 100)
 
 
-# Correlations: Table 4 out of Table 3 -----------------------------------------------------------------
+# Correlations: Table 4 out of Table 3
+# -----------------------------------------------------------------
 
 
 def of_counts(benchmark: str, metric: str, x: Sequence[float]) -> tuple[float, float]:
@@ -100,7 +102,8 @@ def of_counts(benchmark: str, metric: str, x: Sequence[float]) -> tuple[float, f
 def of_moments(benchmark: str, metric: str, x: Sequence[float]) -> tuple[float, float]:
     """The same with a runtime or the staleness, over means and deviations that are printed so.
 
-    With the means given a correlation is the weaker the larger the deviations: their ends are tried.
+    With the means given a correlation is the weaker the larger the deviations: their ends are
+    tried.
     """
     cells = [paper.load()["staleness"][benchmark][h][metric] for h in H]
     axes = [np.linspace(*rounding(mean), GRID) for mean, _ in cells]
@@ -137,7 +140,8 @@ def agrees(r: float, ends: tuple[float, float]) -> bool:
     return ends[0] - 0.0005 <= r <= ends[1] + 0.0005
 
 
-# Savings, clipping, prompts ---------------------------------------------------------------------------
+# Savings, clipping, prompts
+# ---------------------------------------------------------------------------
 
 
 def saving(benchmark: str, ours: str, theirs: str) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import read_jsonl, sha256_file
-from rapid.config.sections import ModelParams, Pretraining
+from rapid.config.sections import EmbeddedModel, Pretraining
 from rapid.config.specs import PrepareSpec, PretrainSpec, TokenizerSpec
 from rapid.models.architectures import build_model
 from rapid.stages.prepare import prepare
@@ -31,7 +31,7 @@ def pretrain_spec(name="tiny", seed=0, **changes) -> PretrainSpec:
         model=name,
         data_seed=seed,
         threads=1,
-        params=ModelParams(**{**params, **changes}),
+        params=EmbeddedModel(**{**params, **changes}),
         pretraining=Pretraining(vocabulary=400, demonstrations=40, batch=8, learning_rate=3e-3),
     )
 

@@ -37,7 +37,8 @@ def figure(measured: Measured) -> Figure:
         caption=(
             f"A completion for {record.id} of {labels.benchmark(record.benchmark)} at optimizer "
             f"step {record.step}, H = {record.H}. Colour and bar are the token's log importance "
-            f"weight (up: more likely now than when sampled); their sum, the completion's, is {total}."
+            f"weight (up: more likely now than when sampled); their sum, the completion's, "
+            f"is {total}."
         ),
         draw=lambda: _draw(record),
         sources=[path],

@@ -1,7 +1,7 @@
 """A stand-in for a native Lean: a small program in the place of `lean`.
 
-It speaks the protocol of Checker.lean and knows the verdicts on the proofs here. It can also do what
-a Lean in hostile hands could do.
+It speaks the protocol of Checker.lean and knows the verdicts on the proofs here. It can also do
+what a Lean in hostile hands could do.
 """
 
 import os

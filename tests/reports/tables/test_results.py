@@ -149,7 +149,7 @@ def test_notes_say_n_hardware_and_commits(params, runs):
     runs.summary(run("dapo"), hardware="machine B", commit="b" * 40 + "+dirty")
     notes = " ".join(build(params, runs)[0].notes)
     assert "n = 2 runs (seeds 0 and 1)" in notes
-    assert "8 completions a problem (temperature 0.6, top-p 0.95)" in notes
+    assert "8 completions per problem (temperature 0.6, top-p 0.95)" in notes
     assert "20 of MBPP+." in notes
     assert "Hardware: machine A; machine B. Runtimes on different hardware do not compare." in notes
     assert f"Code: commits {'a' * 12} and {'b' * 12}+dirty." in notes

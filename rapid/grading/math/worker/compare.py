@@ -80,7 +80,7 @@ NUMERAL = re.compile(r"(?:[a-zA-Z]=)?\(?([A-Z]*[0-9][0-9A-Z]*)\)?_([1-9][0-9]?)"
 
 
 class Answer(NamedTuple):
-    """What stood in a box, normalized, without its unit; of a number in a base the digits."""
+    """Normalized content of a box, without its unit; the digits of a number in a base."""
 
     text: str
     unit: frozenset[str] = frozenset()
