@@ -18,6 +18,7 @@ import ast
 import hashlib
 import re
 from functools import cache
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Self
 
@@ -36,7 +37,7 @@ LEFT_OUT = (
     *REGISTRIES,
 )
 WHOLE = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
-SOURCES = (".py", ".j2", ".js", ".lean", ".css", ".yaml", ".jsonl")  # reports/ has outputs too
+OF_REPORTS = (".py", ".j2", ".css", ".yaml")  # reports/ has outputs too
 
 
 class Spec(BaseModel):
@@ -100,8 +101,16 @@ def _with_folder(file: str) -> list[str]:
     """Return the file, or all files of the folder that it stands for."""
     if not (folder := WHOLE.match(file)):
         return [file] if file else []
-    inside = (ROOT / folder[0]).rglob("*")
-    return [path.relative_to(ROOT).as_posix() for path in inside if path.suffix in SOURCES]
+    inside = [path for path in (ROOT / folder[0]).rglob("*") if path.is_file()]
+    relative = [path.relative_to(ROOT) for path in inside]
+    return [path.as_posix() for path in relative if _counts(path)]
+
+
+def _counts(path: Path) -> bool:
+    """Return whether a file in such a folder is part of it, and no cache, copy or output."""
+    if any(part.startswith((".", "__pycache__")) for part in path.parts):
+        return False
+    return path.suffix in OF_REPORTS if path.parts[0] == "reports" else path.name[-1] != "~"
 
 
 @cache
@@ -110,22 +119,24 @@ def _read(file: str) -> tuple[str, tuple[str, ...]]:
     content, imported = (ROOT / file).read_bytes(), ()
     if file.endswith(".py"):
         tree = ast.parse(content, file)
-        imported = tuple(filter(None, map(_file_of, _imported(tree))))
+        package = ".".join(Path(file).parent.parts)
+        imported = tuple(filter(None, map(_file_of, _imported(tree, package))))
         content = _without_prose(tree).encode()
     elif file.endswith(".txt.j2"):
         content = _without_comments(content.decode()).encode()
     return hashlib.sha256(content).hexdigest(), imported
 
 
-def _imported(tree: ast.Module) -> list[str]:
-    """Return the names of the modules that a module imports, and of what may be modules."""
+def _imported(tree: ast.Module, package: str) -> list[str]:
+    """Return the names of modules that a package's module imports, and of what may be modules."""
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            names += [name if _file_of(name) else str(node.module) for name in inner]
+            source = resolve_name("." * node.level + (node.module or ""), package)
+            inner = [f"{source}.{alias.name}" for alias in node.names]
+            names += [name if _file_of(name) else source for name in inner]
     return names
 
 

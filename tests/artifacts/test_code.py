@@ -136,6 +136,23 @@ def test_a_file_that_a_grader_s_process_reads_reaches_the_graded_jobs(reached, v
     assert found == made_of(values, "minif2f")
 
 
+@pytest.mark.parametrize("line", ["from .ratios import clipped", "from . import ratios"])
+def test_a_relative_import_counts(copy, line):
+    rewrite(copy / "rapid/algorithms/pg.py", "from typing import Any", f"{line}\n")
+    assert "rapid/algorithms/ratios.py" in code.files_behind("rapid.algorithms.pg")
+
+
+def test_all_files_of_a_plug_in_s_folder_count_but_for_caches_and_copies(copy):
+    folder = copy / "rapid/benchmarks/math"
+    (folder / "__pycache__").mkdir()
+    for name in ("examples.json", "made.py~", ".made.py.swp", "__pycache__/made.cpython-311.pyc"):
+        (folder / name).write_text("{}")
+    (folder / ".#made.py").symlink_to("somebody@somewhere")  # as Emacs locks a file
+    found = code.files_behind("rapid.benchmarks.math")
+    assert "rapid/benchmarks/math/examples.json" in found
+    assert not any("~" in file or "/." in file or "pycache" in file for file in found)
+
+
 def test_what_a_job_runs_is_what_was_read_first(copy, values):
     before = [job.spec for job in jobs(load(values))]
     rewrite(copy / "rapid/stages/train.py")
