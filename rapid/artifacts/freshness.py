@@ -184,7 +184,8 @@ def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[lis
     """Take for current what is stale only by its code, or by the code of what it read.
 
     The manifest of a job whose own code changed gets the present digests and a note of the old
-    ones. Nothing reads manifests as inputs, so no other digest changes.
+    ones. Nothing reads manifests as inputs, so no other digest changes. A manifest keeps its time:
+    what was made from the job is not older than it.
 
     Returns: the jobs that were accepted, and what is up to date with them.
     """
@@ -201,7 +202,9 @@ def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[lis
             }
             manifest["spec"]["code"], manifest["code"] = job.spec.code, job.spec.files()
             manifest["accepted"] = [*manifest.get("accepted", []), note]
+            time = os.stat(job.manifest).st_mtime_ns
             write_json(job.manifest, manifest)
+            os.utime(job.manifest, ns=(time, time))
     return accepted, found
 
 
@@ -217,10 +220,13 @@ def reconcile(found: Findings) -> None:
     for job in found.stale:
         Path(job.manifest).unlink()
     for job in found.current:
-        manifest = _read(job)
-        written = [*manifest["outputs"], job.manifest]
-        read = [*manifest["inputs"], *(each.manifest for each in job.inputs)]
+        read = [*_read(job)["inputs"], *(each.manifest for each in job.inputs)]
         latest = max((os.path.getmtime(path) for path in read if os.path.exists(path)), default=0)
-        if latest >= min(map(os.path.getmtime, written)):
-            for path in written:
+        if latest >= min(map(os.path.getmtime, written(job))):
+            for path in written(job):
                 os.utime(path, (latest + STEP, latest + STEP))
+
+
+def written(job: Job) -> list[str]:
+    """Return the files that a job wrote, by its manifest, and the manifest."""
+    return [*_read(job)["outputs"], job.manifest]

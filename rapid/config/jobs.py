@@ -43,6 +43,11 @@ class Plan:
         """Every job that the reports need, and the reports; each after those that it reads."""
         return [self.job(name) for name in self._needed]
 
+    @property
+    def of_studies(self) -> list[Job]:
+        """Every job that only the studies need, and their report; in the same order."""
+        return [self.job(name) for name in self._planned if name not in self._needed]
+
     def job(self, name: str) -> Job:
         """Return a job, be it planned or not."""
         if name not in self._jobs:
@@ -76,10 +81,11 @@ class Plan:
         ]
 
     @cached_property
-    def _planned(self) -> set[str]:
+    def _planned(self) -> list[str]:
         """Return the names of the jobs that the reports or the studies need."""
         studied = _trained_and_evaluated(specs.studied(self.params))
-        return {*self._needed, *studied, STUDIES}
+        studies = [*studied, STUDIES] if self.params.studies else []
+        return list(dict.fromkeys([*self._needed, *studies]))
 
     def _describe(self, name: str) -> Job:
         """Return a job as if it lay in the default's folder."""

@@ -3,6 +3,7 @@
 Each takes the files of parameters and returns an exit status.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from tqdm import tqdm
 
 from rapid.artifacts import freshness
 from rapid.artifacts.freshness import Findings, Job
-from rapid.config.jobs import jobs
+from rapid.config.jobs import plan
 from rapid.config.params import load, read
 
 
@@ -31,7 +32,9 @@ def reconcile(files: list[Path]) -> int:
 
 def accept(files: list[Path]) -> int:
     """Take for current what is stale by a change of code alone, and say what is not."""
-    accepted, found = freshness.accept(*_jobs(files))
+    planned, progress = _jobs(files)
+    freshness.say_changed_code(planned)
+    accepted, found = freshness.accept(planned, progress)
     for job in accepted:
         print(f"accepted: {job.folder}")
     print(found.describe())
@@ -52,9 +55,15 @@ def restore(files: list[Path]) -> int:
 
 
 def _jobs(files: list[Path], hashed: bool = True) -> tuple[list[Job], Callable]:
-    """Return the jobs of the parameters, and what shows how many of them were looked at."""
+    """Return the jobs of the parameters, and what shows how many of them were looked at.
+
+    Nobody has to make the studies: their jobs are among them once one of them is made.
+    """
     progress = partial(tqdm, desc="verifying", unit="job", disable=not hashed)
-    return jobs(load(read(*files))), progress
+    whole = plan(load(read(*files)))
+    own = [job for job in whole.of_studies if job.folder.startswith(whole.root)]
+    is_begun = any(Path(job.manifest).is_file() for job in own)
+    return [*whole.jobs, *(whole.of_studies if is_begun else [])], progress
 
 
 def _examine(files: list[Path], hashed: bool) -> Findings:
@@ -67,11 +76,20 @@ def _examine(files: list[Path], hashed: bool) -> Findings:
 def _record(files: list[Path], found: Findings) -> int:
     """Have Snakemake take for current what is, and return the exit status of its command.
 
-    It also plans what it has no record of having run with the present parameters.
+    It also plans what it has no record of having run with the present parameters. Recording makes
+    files younger than what else was made from them, such as another experiment's: they get their
+    times back.
     """
     freshness.reconcile(found)
     touch = ["snakemake", "--touch", "--forceall", "--cores", "1", "--quiet", "all", "--configfile"]
     targets = [job.manifest for job in found.current]
-    return subprocess.run(
-        [sys.executable, "-m", *touch, *map(str, files), "--", *targets], check=False
+    written = [path for job in found.current for path in freshness.written(job)]
+    times = {path: os.stat(path).st_mtime_ns for path in written}
+    status = subprocess.run(
+        [sys.executable, "-m", *touch, *map(str, files), "--", *targets],
+        env=os.environ | {"RAPID_PREFLIGHT": "off"},  # nothing is computed
+        check=False,
     ).returncode
+    for path, time in times.items():
+        os.utime(path, ns=(time, time))
+    return status
