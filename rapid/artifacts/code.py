@@ -4,7 +4,8 @@ A job names roots: the module of its stage, its algorithm's, its benchmark's. Wh
 this project counts too, wherever the import stands; it is read from the source, nothing is run.
 
 1. Prose reruns nothing. Python counts by its syntax tree without docstrings and descriptions of
-   fields, a prompt without its comments. Another file counts by its bytes.
+   fields, a prompt without its comments. Another file counts by its bytes. The label and the look
+   of an algorithm or a benchmark count where they are shown, in the report.
 2. A registry imports every plug-in, so it is not walked through. Another plug-in is reached only
    from one beside it: dapo.py imports grpo.py.
 3. Graders start processes by path, and benchmarks have templates: one file that is reached in such
@@ -37,6 +38,8 @@ LEFT_OUT = (
     *REGISTRIES,
 )
 WHOLE = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
+PLUG_INS = ("rapid/algorithms/", "rapid/benchmarks/")
+SHOWN = ("label", "look")  # what a plug-in's class says for reports
 OF_REPORTS = (".py", ".j2", ".css", ".yaml")  # reports/ has outputs too
 
 
@@ -59,7 +62,10 @@ class Spec(BaseModel):
 
 @cache
 def files_behind(
-    *roots: str, without: tuple[str, ...] = (), through: tuple[str, ...] = PACKAGES
+    *roots: str,
+    without: tuple[str, ...] = (),
+    through: tuple[str, ...] = PACKAGES,
+    shown: bool = False,
 ) -> dict[str, str]:
     """Return the digest of each file that modules depend on, by its path in the project.
 
@@ -70,8 +76,9 @@ def files_behind(
         roots: names of modules.
         without: beginnings of paths that are left out.
         through: beginnings of the paths whose imports count.
+        shown: count what plug-ins say for reports.
     """
-    plug_ins = {registry: set(_read(registry)[1]) for registry in REGISTRIES}
+    plug_ins = {registry: set(_read(registry, shown)[1]) for registry in REGISTRIES}
     left = [file for root in roots for file in _with_folder(_file_of(root))]
     found = set()
     while left:
@@ -79,13 +86,13 @@ def files_behind(
         if file in found or file.startswith((*LEFT_OUT, *without)):
             continue
         found.add(file)
-        for target in _read(file)[1] if file.startswith(through) else ():
+        for target in _read(file, shown)[1] if file.startswith(through) else ():
             foreign = any(
                 target in names and not file.startswith(f"{Path(registry).parent}/")
                 for registry, names in plug_ins.items()
             )
             left += [] if foreign else _with_folder(target)
-    return {file: _read(file)[0] for file in sorted(found)}
+    return {file: _read(file, shown)[0] for file in sorted(found)}
 
 
 def _file_of(module: str) -> str:
@@ -114,13 +121,15 @@ def _counts(path: Path) -> bool:
 
 
 @cache
-def _read(file: str) -> tuple[str, tuple[str, ...]]:
+def _read(file: str, shown: bool) -> tuple[str, tuple[str, ...]]:
     """Return the digest of a file, and the files of this project that it imports."""
     content, imported = (ROOT / file).read_bytes(), ()
     if file.endswith(".py"):
         tree = ast.parse(content, file)
         package = ".".join(Path(file).parent.parts)
         imported = tuple(filter(None, map(_file_of, _imported(tree, package))))
+        if not shown and file.startswith(PLUG_INS):
+            _leave_out_shown(tree)
         content = _without_prose(tree).encode()
     elif file.endswith(".txt.j2"):
         content = _without_comments(content.decode()).encode()
@@ -138,6 +147,17 @@ def _imported(tree: ast.Module, package: str) -> list[str]:
             inner = [f"{source}.{alias.name}" for alias in node.names]
             names += [name if _file_of(name) else source for name in inner]
     return names
+
+
+def _leave_out_shown(tree: ast.Module) -> None:
+    """Take what is for reports out of a plug-in's classes."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            node.body = [
+                each
+                for each in node.body
+                if not (isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) in SHOWN)
+            ]
 
 
 def _without_prose(tree: ast.Module) -> str:

@@ -179,7 +179,8 @@ class ReportSpec(Spec):
         decides a run or an evaluation reaches the report through it."""
         algorithms = {type(parse(run.algorithm).algorithm).__module__ for run in runs(self.params)}
         benchmarks = (f"rapid.benchmarks.{name}" for name in self.params.benchmarks)
-        return files_behind("reports", *sorted(algorithms), *benchmarks, through=("reports/",))
+        roots = ("reports", *sorted(algorithms), *benchmarks)
+        return files_behind(*roots, through=("reports/",), shown=True)
 
 
 def runs(params: Params) -> list[Run]:

@@ -1,5 +1,6 @@
 """Which jobs a change of code reaches, on a copy of the code: nothing of the copy is run."""
 
+import ast
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -84,6 +85,10 @@ def test_prose_reaches_nothing(copy, values):
     assert [job.spec for job in jobs(load(values))] == before
 
 
+def test_a_description_is_prose_of_a_field_only():
+    assert "words" in code._without_prose(ast.parse('ask(description="words")'))
+
+
 def add_prose(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".j2":
@@ -129,6 +134,18 @@ def test_what_decides_no_result_reaches_nothing(reached, file):
 
 def test_a_plot_reaches_the_report(reached):
     assert reached("reports/plots/__init__.py") == REPORTS
+
+
+@pytest.mark.parametrize(
+    "file, old, new",
+    [
+        ("algorithms/dapo", 'label = "DAPO"', 'label = "Dapo"'),
+        ("algorithms/dapo", 'look = Look("#CC79A7"', 'look = Look("#000000"'),
+        ("benchmarks/math/__init__", 'label = "MATH"', 'label = "Math"'),
+    ],
+)
+def test_a_label_or_a_look_reaches_the_report(reached, file, old, new):
+    assert reached(f"rapid/{file}.py", old, new) == REPORTS
 
 
 def test_a_file_that_a_grader_s_process_reads_reaches_the_graded_jobs(reached, values):

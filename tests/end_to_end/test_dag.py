@@ -199,6 +199,18 @@ def test_a_comment_in_a_prompt_plans_nothing(checkout):
         assert planned(checkout) == []
 
 
+@pytest.mark.parametrize(
+    "file, old, new",
+    [
+        ("reports/__main__.py", "OK, BAD_RUN", "FINE = OK, BAD_RUN"),
+        ("rapid/benchmarks/math/__init__.py", 'label = "MATH"', 'label = "Math"'),
+    ],
+)
+def test_what_is_edited_for_the_report_plans_the_report(checkout, file, old, new):
+    with edited(checkout / file, old, new):
+        assert planned(checkout) == ["report"]
+
+
 def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checkout):
     with edited(checkout / PROMPT, "Solution", "Answer"):
         output = succeed(snakemake(checkout, TABLES, options=("-n",)))
