@@ -375,6 +375,11 @@ def _warm(args) -> None:
 
 
 def _import_stages() -> None:
+    # What is imported now is what jobs run, so this is when their code is read. It is read before:
+    # an edit in between makes jobs stale. Read after, it would make them look current.
+    plug_ins = {type(one).__module__ for one in [*ALGORITHMS.values(), *BENCHMARKS.values()]}
+    files_behind("rapid.stages.train", "rapid.stages.evaluate", *plug_ins)
+
     from rapid.training.trl import without_vllm
 
     without_vllm()
@@ -382,10 +387,6 @@ def _import_stages() -> None:
     import rapid.stages.evaluate
     import rapid.training.sft
     import rapid.training.trainer  # noqa: F401
-
-    # What is imported now is what jobs run, so this is when their code is read.
-    plug_ins = {type(one).__module__ for one in [*ALGORITHMS.values(), *BENCHMARKS.values()]}
-    files_behind("rapid.stages.train", "rapid.stages.evaluate", *plug_ins)
 
 
 def _lean_setup(args) -> int:
