@@ -7,15 +7,14 @@ import random
 
 import pytest
 import torch
-from datasets import Dataset
-from transformers import AutoTokenizer
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
-from rapid import RapidConfig, RapidTrainer
+from rapid import RapidTrainer
 from rapid.training.forward import can_share_prompts, completion_logp, without_dropout
 from tests.training.conformance.families import ATTENTION, FAMILIES, STATES, untrained
-from tests.training.loops import COMMON, digits_sum, logged, weights
+from tests.training.conformance.runs import train
+from tests.training.loops import logged, weights
 
 GROUP = 3
 
@@ -110,20 +109,10 @@ class ScriptedGrpo(Scripted, GRPOTrainer):
     pass
 
 
-def trained(kind, family, toy_model, folder, **settings):
-    torch.set_num_threads(1)
-    common = COMMON | {"max_completion_length": 6, "max_steps": 1} | settings
-    config = (RapidConfig if issubclass(kind, RapidTrainer) else GRPOConfig)(str(folder), **common)
-    without_dropout(model := untrained(family))  # TRL's disable_dropout leaves OPT's as it is
-    trainer = kind(
-        model,
-        digits_sum,
-        args=config,
-        train_dataset=Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(8)]),
-        processing_class=AutoTokenizer.from_pretrained(toy_model, padding_side="left"),
-    )
-    trainer.train()
-    return trainer
+def quiet(family: str):
+    """An untrained model without dropout: TRL's disable_dropout would leave OPT's as it is."""
+    without_dropout(model := untrained(family))
+    return model
 
 
 @pytest.mark.slow
@@ -131,7 +120,7 @@ def trained(kind, family, toy_model, folder, **settings):
 def test_it_trains_with_the_defaults(family, toy_model, tmp_path):
     """Sampled, not scripted: what is sampled is of the policy that learns from it."""
     sizes = {"H": 2, "n_step": 16, "micro_batch_size": 8, "max_steps": 2, "learning_rate": 0.01}
-    trainer = trained(RapidTrainer, family, toy_model, tmp_path, **sizes)
+    trainer = train(RapidTrainer, untrained(family), toy_model, tmp_path, **sizes)
     start = torch.cat([p.flatten() for p in untrained(family).parameters()])
     assert (weights(trainer) - start).abs().max() > 1e-6
     assert logged(trainer, "rapid/sampler_mismatch")[0] < 1e-5
@@ -144,9 +133,9 @@ def test_the_gradient_of_grpo_is_trls(family, toy_model, tmp_path):
     plain = {"learning_rate": 1.0}  # the step of SGD is the gradient
     if hasattr(untrained(family).config, "router_aux_loss_coef"):
         plain["router_aux_loss_coef"] = 0.0
-    theirs = trained(
+    theirs = train(
         ScriptedGrpo,
-        family,
+        quiet(family),
         toy_model,
         tmp_path,
         loss_type="grpo",
@@ -154,7 +143,7 @@ def test_the_gradient_of_grpo_is_trls(family, toy_model, tmp_path):
         **plain,
     )
     sizes = {"objective": "grpo", "H": 1, "n_step": 16, "micro_batch_size": 8}
-    ours = trained(ScriptedRapid, family, toy_model, tmp_path, **sizes, **plain)
+    ours = train(ScriptedRapid, quiet(family), toy_model, tmp_path, **sizes, **plain)
     start = torch.cat([p.detach().flatten() for p in untrained(family).parameters()])
     theirs, ours = weights(theirs) - start, weights(ours) - start
     assert theirs.abs().max() > 1e-4
