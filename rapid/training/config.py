@@ -1,5 +1,6 @@
 """RapidConfig: TRL's GRPOConfig with the paper's letters."""
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -175,8 +176,10 @@ class RapidConfig(GRPOConfig):
                 "disable_dropout=False: log pi and log mu would be of different networks; set "
                 "disable_dropout=True, or H=1"
             )
-        asked = {name: getattr(self, name) for name in (*NEUTRAL, "temperature")}
-        asked |= {"top_k": asked["top_k"] or 0} | (self.generation_kwargs or {})
+        given = self.generation_kwargs or {}
+        if isinstance(given, str):  # as a command line has it; TRL reads it later
+            given = json.loads(given)
+        asked = {name: getattr(self, name) for name in NEUTRAL} | {"top_k": self.top_k or 0} | given
         neutral = NEUTRAL | {"temperature": (self.temperature,), "do_sample": (True,)}
         neutral |= {"num_beams": (1,)}
         changed = [

@@ -69,6 +69,7 @@ def test_a_config_can_be_made_from_another():
                 "min_new_tokens": 3,
             }.items()
         ),
+        ({"generation_kwargs": '{"top_k": 5}'}, "but top_k=5 changes"),  # of a command line
         ({"top_p": 0.9, "generation_kwargs": {"top_k": 5}}, "but top_p=0.9, top_k=5 changes"),
         ({"grading_workers": -1}, "set grading_workers >= 0"),
         ({"token_budget": 0}, "set token_budget >= 1"),
