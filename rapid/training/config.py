@@ -1,5 +1,6 @@
 """RapidConfig: TRL's GRPOConfig with the paper's letters."""
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -16,6 +17,11 @@ from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
 from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE, set_batch_sizes
 
 AT_LEAST = {"H": 1, "sampling_batch_size": 1, "grading_workers": 0, "token_budget": 1}
+# Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
+# in generation_kwargs that do not change how a token is drawn, at any value.
+NEUTRAL = {"top_p": (1,), "top_k": (0, -1), "min_p": (None, 0), "repetition_penalty": (1,)}
+HARMLESS = {"max_new_tokens", "max_tokens", "stop", "stop_strings", "stop_token_ids", "seed"}
+HARMLESS |= {"use_cache", "cache_implementation"}
 WHOLE_GROUPS = ("n_step", "micro_batch_size", "sampling_batch_size")  # the last only with vLLM
 
 
@@ -101,8 +107,8 @@ class RapidConfig(GRPOConfig):
     )
     share_prefill: bool = option(
         True,
-        "Compute a group's prompt once, in sampling and in training. Not in training with "
-        "gradient checkpointing, which keeps no prompt.",
+        "Compute a group's prompt once, in sampling and in training. Not where a model keeps more "
+        "of it than keys and values, has virtual tokens, or gradient checkpointing keeps nothing.",
     )
     reduce_metrics_once: bool = option(
         True, "Reduce metrics once per optimizer step, not once per pass."
@@ -111,6 +117,11 @@ class RapidConfig(GRPOConfig):
     # GRPOConfig's defaults that would change the paper's algorithms.
     scale_rewards: str = option("none", "Advantages are the objective's.")
     beta: float = option(0.0, "KL coefficient, where there is such a term.")
+    disable_dropout: bool = option(
+        True,
+        "Leave dropout out, also LoRA's. With it, log pi and log mu are of different networks, and "
+        "importance weights are noise.",
+    )
     vllm_importance_sampling_correction: bool = option(
         False, "TRL's correction would weigh the loss a second time."
     )
@@ -158,6 +169,31 @@ class RapidConfig(GRPOConfig):
             (vars(self) if argument in names else rest)[argument] = value
         self.parameters = rest
 
+    def _other_distributions(self) -> Iterator[str]:
+        """Yield what makes log mu another distribution's than the policy's, and what to change."""
+        if not self.disable_dropout:
+            yield (
+                "disable_dropout=False: log pi and log mu would be of different networks; set "
+                "disable_dropout=True, or H=1"
+            )
+        given = self.generation_kwargs or {}
+        if isinstance(given, str):  # as a command line has it; TRL reads it later
+            given = json.loads(given)
+        asked = {name: getattr(self, name) for name in NEUTRAL} | {"top_k": self.top_k or 0} | given
+        neutral = NEUTRAL | {"temperature": (self.temperature,), "do_sample": (True,)}
+        neutral |= {"num_beams": (1,)}
+        changed = [
+            f"{name}={value!r}"
+            for name, value in asked.items()
+            if name not in HARMLESS and value not in neutral.get(name, (None,))
+        ]
+        if changed:
+            yield (
+                f"importance weights need the policy's own distribution, but {', '.join(changed)} "
+                "changes what is sampled; set top_p=1, top_k=0, min_p=None, repetition_penalty=1, "
+                "and generation_kwargs without it, or H=1"
+            )
+
     def _contradictions(self, sizes: dict[str, int], processes: int) -> Iterator[str]:
         """Yield which settings are wrong, and what to change; `sizes` follow from H and n_step."""
         try:
@@ -182,13 +218,8 @@ class RapidConfig(GRPOConfig):
             )
         if self.beta and not self.algorithm.has_kl:
             yield f"beta={self.beta}: objective='{self.objective}' has no KL term; set beta=0"
-        cut = self.top_p < 1 or self.top_k or self.min_p or self.repetition_penalty != 1
-        if self.H > 1 and cut:
-            yield (
-                "importance weights need the policy's own distribution, but top_p, top_k, min_p or "
-                "repetition_penalty changes what is sampled; set top_p=1, top_k=0, min_p=None and "
-                "repetition_penalty=1, or H=1"
-            )
+        if self.H > 1:
+            yield from self._other_distributions()
         for one in fields(self):
             value = getattr(self, one.name)
             if one.name in DECIDED_BY_THE_OBJECTIVE and value != one.default:

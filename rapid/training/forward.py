@@ -5,15 +5,21 @@ one that TRL patched: with `fused_lm_head` it returns log-probabilities at the s
 and never holds the logits.
 """
 
+from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from rapid.training.batches import Batch
 
 IGNORED = -100  # a label that is not scored
+# What is known of a prompt in these is keys and values, a row for each prompt. Others may hold
+# states too, which are not repeated with them, or are written over while a gradient needs them.
+KEYS_AND_VALUES = (DynamicLayer, DynamicSlidingWindowLayer)
+RANDOM = ("drop", "jitter", "noise")  # in names of probabilities and widths that are for training
 
 
 def completion_logp(
@@ -24,16 +30,17 @@ def completion_logp(
     Args:
         piece: `prompt_ids`, `prompt_mask` (N, P), `completion_ids`, `completion_mask` (N, T); the
             rows of a group are contiguous and have one prompt.
-        share_prefill: compute each prompt once for its whole group.
+        share_prefill: compute each prompt once for its whole group, where `can_share_prompts`.
     """
-    if share_prefill and group_size > 1:
+    if share_prefill and group_size > 1 and can_share_prompts(model):
         return _with_shared_prompts(model, piece, group_size, temperature)
     ids = torch.cat([piece["prompt_ids"], piece["completion_ids"]], dim=1)  # (N, P + T)
     mask = torch.cat([piece["prompt_mask"], piece["completion_mask"]], dim=1)
     labels = ids.masked_fill(mask == 0, IGNORED)
     width = piece["completion_ids"].size(1)
     labels[:, :-width] = IGNORED
-    output = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+    where = {"position_ids": positions(mask)} if has_absolute_positions(model) else {}
+    output = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, **where)
     return output.log_probs[:, -width:]
 
 
@@ -74,6 +81,48 @@ def prefilled(model, ids: Tensor, mask: Tensor) -> tuple[Any, DynamicCache]:
     return output, cache
 
 
+def can_share_prompts(model) -> bool:
+    """Return whether the completions of a group can go on from one cache of their prompt.
+
+    They cannot where a prompt leaves a state beside keys and values (state-space and linear
+    attention), where checkpointing keeps no cache, and where PEFT puts virtual tokens before the
+    prompt (prefix and prompt tuning).
+    """
+    model = unwrapped(model)
+    adapter = getattr(model, "active_peft_config", None)
+    if model.is_gradient_checkpointing or getattr(adapter, "is_prompt_learning", False):
+        return False
+    layers = DynamicCache(config=model_config(model)).layers
+    return all(type(layer) in KEYS_AND_VALUES for layer in layers)
+
+
+def has_absolute_positions(model) -> bool:
+    """Return whether a model has to be told positions, or it would count padding (GPT-2).
+
+    Rotary positions are differences, which padding on the left does not change.
+    """
+    model = unwrapped(model)
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    rotary = hasattr(model_config(model), "rope_parameters")
+    return not rotary and "position_ids" in signature(base.forward).parameters
+
+
+def without_dropout(model) -> None:
+    """Make a model compute the same while it is trained as otherwise, also in its adapters.
+
+    Layers of dropout have a probability `p`; others keep theirs in a number, or one per adapter.
+    """
+    for module in model.modules():
+        if "Dropout" in type(module).__name__ and hasattr(module, "p"):
+            module.p = 0.0
+        for name, value in list(vars(module).items()):
+            if any(word in name for word in RANDOM):
+                if isinstance(value, float):
+                    setattr(module, name, 0.0)
+                elif isinstance(value, dict):
+                    value.update(dict.fromkeys(value, 0.0))
+
+
 def positions(mask: Tensor) -> Tensor:
     """Return the positions of the tokens in a mask, from 0; padding on the left has 0."""
     return (mask.cumsum(1) - 1).clamp(min=0)
@@ -81,6 +130,11 @@ def positions(mask: Tensor) -> Tensor:
 
 def model_config(model):
     """Return the text model's configuration, also of a model that DDP or DeepSpeed has wrapped."""
+    return unwrapped(model).config.get_text_config()
+
+
+def unwrapped(model):
+    """Return the model that DDP or DeepSpeed has wrapped."""
     while hasattr(model, "module"):
         model = model.module
-    return model.config.get_text_config()
+    return model

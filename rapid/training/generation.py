@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from rapid.training.forward import prefilled
+from rapid.training.forward import can_share_prompts, prefilled
 
 
 class BehaviourRecorder(LogitsProcessor):
@@ -63,9 +63,11 @@ class EndWatcher(LogitsProcessor):
 def prefill(model, input_ids: Tensor, attention_mask: Tensor) -> dict:
     """Return arguments for `generate`: a cache for which each different prompt was computed once.
 
-    They are none where no prompt is there twice. The last token of a prompt is left for `generate`,
-    which wants to compute one.
+    They are none where no prompt is there twice, or where prompts cannot be shared. The last token
+    of a prompt is left for `generate`, which wants to compute one.
     """
+    if not can_share_prompts(model):
+        return {}
     key = torch.cat([input_ids, attention_mask], dim=1)
     different, rows = torch.unique(key, dim=0, return_inverse=True)
     if len(different) == len(key) or input_ids.size(1) < 2:

@@ -208,11 +208,12 @@ class RapidTrainer(SamplingTrainer):
 
     def _log_pi(self, model, piece: Batch) -> Tensor:
         """Return log pi of each token of a pass, (N, T)."""
-        share = self.args.share_prefill and not self.args.gradient_checkpointing
         own = batches.own_part(piece)
         one_prompt = math.gcd(len(own["completion_ids"]), self.group_size)
         with self.accelerator.autocast():
-            logp = completion_logp(model, own, one_prompt, self.temperature, share)
+            logp = completion_logp(
+                model, own, one_prompt, self.temperature, self.args.share_prefill
+            )
         if "own_rows" in piece:
             logp = with_others(logp, self.accelerator)[: len(piece["completion_ids"])]
         return logp

@@ -55,6 +55,22 @@ def test_a_config_can_be_made_from_another():
         ({"top_k": 50}, "set top_p=1"),
         ({"min_p": 0.1}, "set top_p=1"),
         ({"repetition_penalty": 1.1}, "repetition_penalty=1"),
+        *(
+            ({"generation_kwargs": {name: value}}, f"but {name}={value!r} changes what is sampled")
+            for name, value in {
+                "top_k": 5,
+                "top_p": 0.9,
+                "min_p": 0.1,
+                "temperature": 0.7,
+                "repetition_penalty": 1.1,
+                "typical_p": 0.9,
+                "do_sample": False,
+                "num_beams": 2,
+                "min_new_tokens": 3,
+            }.items()
+        ),
+        ({"generation_kwargs": '{"top_k": 5}'}, "but top_k=5 changes"),  # of a command line
+        ({"top_p": 0.9, "generation_kwargs": {"top_k": 5}}, "but top_p=0.9, top_k=5 changes"),
         ({"grading_workers": -1}, "set grading_workers >= 0"),
         ({"token_budget": 0}, "set token_budget >= 1"),
         ({"loss_type": "grpo"}, "objective='rapid' decides"),
@@ -94,7 +110,14 @@ def test_an_inference_batch_that_processes_cannot_share_is_refused(monkeypatch):
         RapidConfig(**GOOD | {"H": 1, "n_step": 4})
 
 
+def test_generation_kwargs_may_say_what_is_so_anyway():
+    same = {"top_k": 0, "temperature": 0.7, "do_sample": True, "max_new_tokens": 4}
+    RapidConfig(**GOOD, temperature=0.7, generation_kwargs=same)
+    RapidConfig(**GOOD, top_p=0.9, generation_kwargs={"top_p": 1.0})  # these prevail, as in TRL
+
+
 def test_on_policy_may_truncate_sampling():
+    RapidConfig(**GOOD | {"H": 1}, generation_kwargs={"top_k": 5})
     RapidConfig(**{**GOOD, "H": 1, "objective": "pg", "top_p": 0.9})
 
 

@@ -49,6 +49,19 @@ SAMPLED = {
         "skip_zero_groups": False,
     }
 }
+# Two completions in each process, of groups of four; the last batch of three prompts' is not full.
+EVALUATED = {
+    f"evaluated-{objective}": {
+        "objective": objective,
+        "H": 1,
+        "per_device_eval_batch_size": size,
+        "evaluated": 3,
+        **ONE_GROUP,
+        **ALL,
+        "max_steps": 2,
+    }
+    for objective, size in (("rapid", 2), ("grpo", 6))
+}
 LOOPS = WHOLE | TORN
 
 
@@ -78,9 +91,8 @@ def launch(kind: str, processes: int, loops: dict, model, folder) -> list[dict]:
 
 @pytest.fixture(scope="module", params=["ddp", pytest.param("zero2", marks=pytest.mark.slow)])
 def both(request, toy_model, tmp_path_factory):
-    return launch(
-        request.param, 2, LOOPS | SAMPLED, toy_model, tmp_path_factory.mktemp(request.param)
-    )
+    folder = tmp_path_factory.mktemp(request.param)
+    return launch(request.param, 2, LOOPS | SAMPLED | EVALUATED, toy_model, folder)
 
 
 @pytest.fixture(scope="module", params=["ddp", "zero2"])
@@ -167,6 +179,21 @@ def test_what_both_sample_of_a_torn_group_is_of_their_policy(both):
 @pytest.mark.slow
 def test_what_four_sample_of_a_torn_group_is_of_their_policy(four):
     check_sampled(four)
+
+
+@pytest.mark.parametrize("name", EVALUATED)
+def test_processes_that_tear_groups_evaluate_what_one_does(both, toy_model, tmp_path, name):
+    settings = {key: value for key, value in EVALUATED[name].items() if key != "evaluated"}
+    settings["per_device_eval_batch_size"] *= 2
+    alone = run(toy_model, tmp_path, trainer=ScriptedTrainer, dtype=torch.float32, **settings)
+    expected = alone.evaluate(alone.train_dataset.select(range(EVALUATED[name]["evaluated"])))
+    assert expected["eval_reward_std"] > 0
+    for process in both:
+        found = process[name]["evaluation"]
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            if "runtime" not in key and "per_second" not in key:
+                assert found[key] == pytest.approx(value, rel=1e-4, abs=1e-5), key
 
 
 @pytest.mark.parametrize("name", LOOPS)

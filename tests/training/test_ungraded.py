@@ -6,18 +6,24 @@ mini-batch.
 Log-probabilities are float32, as TRL takes them: 2e-6 is their rounding.
 """
 
+import itertools
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, GRPOTrainer
 
 from rapid.algorithms import dapo_loss, grpo_loss, pg_loss, rapid_loss
 from rapid.training.batches import with_graded
 from tests.training.loops import (
+    COMMON,
     PLAIN,
     SAVINGS,
     ScriptedTrainer,
     build,
     digits_sum,
+    logged,
+    make,
     run,
     sometimes,
     weights,
@@ -156,6 +162,33 @@ def test_a_group_that_is_not_graded_is_in_no_mean(toy_model, tmp_path):
     assert min(row["rapid/graded"] for row in log) < 1
     assert {row["rapid/accuracy"] for row in log} == {1.0}
     assert {row["rapid/signal"] for row in log} == {0.0}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("rewards", [(1, 1, 1, None), (0, None, 0, None), (None,) * 4])
+def test_nothing_is_learned_where_the_graded_are_equal_as_in_trl(
+    toy_model, tmp_path, rewards, workers
+):
+    places = itertools.count()
+
+    def reward(prompts, **_):
+        return [rewards[next(places) % GROUP] for _ in prompts]
+
+    config = GRPOConfig(
+        str(tmp_path),
+        **COMMON,
+        loss_type="grpo",
+        learning_rate=RATE,
+        per_device_train_batch_size=16,
+        max_completion_length=6,
+        max_steps=1,
+    )
+    theirs = make(GRPOTrainer, config, toy_model, reward)
+    theirs.train()
+    sizes = {"H": 1, "max_steps": 1, "grading_workers": workers}
+    ours = run(toy_model, tmp_path, "grpo", reward, beta=0.0, **PLAIN | sizes)
+    assert logged(theirs, "grad_norm") == logged(ours, "grad_norm") == [0.0]
+    assert torch.equal(weights(theirs), weights(ours))
 
 
 def test_where_nothing_is_graded_nothing_is_learned_and_nothing_is_said(toy_model, tmp_path):

@@ -29,7 +29,8 @@ def count_rows(trainer) -> list[list[int]]:
 
     def watched_loss(model, inputs):
         run = batches.own_part(inputs)["completion_ids"]
-        steps[-1].append(len(run) if inputs["sequence_share"] else 0)
+        if model.training:
+            steps[-1].append(len(run) if inputs["sequence_share"] else 0)
         return loss(model, inputs)
 
     trainer.training_step, trainer._compute_loss = watched_step, watched_loss
@@ -39,15 +40,18 @@ def count_rows(trainer) -> list[list[int]]:
 def main(asked: Path, model: Path, out: Path) -> None:
     for name, settings in json.loads(asked.read_text()).items():
         kind = ScriptedTrainer if settings.pop("scripted", True) else RapidTrainer
+        evaluated = settings.pop("evaluated", 0)
         trainer = build(model, out / name, trainer=kind, dtype=torch.float32, **settings)
         rows = count_rows(trainer)
         trainer.train()
+        prompts = trainer.train_dataset.select(range(evaluated))
         process = trainer.accelerator.process_index
         torch.save(
             {
                 "weights": weights(trainer),
                 "log": [row for row in trainer.state.log_history if "rapid/run" in row],
                 "rows": rows,
+                "evaluation": trainer.evaluate(prompts) if evaluated else {},
                 "completions": trainer.completions_sampled,
                 "kind": str(trainer.accelerator.distributed_type),
                 "processes": trainer.accelerator.num_processes,

@@ -20,7 +20,9 @@ from typing_extensions import override
 from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.clock import AfterOptimizer, PhaseClock
+from rapid.training.forward import without_dropout
 from rapid.training.generation import instrumented
+from rapid.training.processes import gathered
 from rapid.training.rewards import StreamedRewards
 from rapid.training.trl import COLUMNS, REFUSED_COLUMNS
 from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
@@ -41,6 +43,8 @@ class SamplingTrainer(GRPOTrainer):
             raise ValueError(SINGLE_TURNS)
         with engine_like_the_policy(args.seed):
             super().__init__(model, reward_funcs, args=args, **kwargs)
+        if args.disable_dropout:
+            without_dropout(self.model)
         self.clock = PhaseClock()
         self.completions_sampled = 0  # by this process
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
@@ -92,9 +96,15 @@ class SamplingTrainer(GRPOTrainer):
         """Return the graded completions of an evaluation's batch, whose loss TRL then asks for.
 
         In training TRL would shuffle completions and buffer slices of them; there `training_step`
-        asks for samples itself.
+        asks for samples itself. TRL cuts an evaluation's batch where a process is full. Where that
+        tears groups, all processes take the loss of the whole batch, and run their part of it.
         """
-        return batches.with_graded(super()._prepare_inputs(generation_batch), self.group_size)
+        batch = super()._prepare_inputs(generation_batch)
+        rows = len(batch["completion_ids"])
+        if rows % self.group_size:
+            batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
+            batch = batches.torn(batch, rows, self.accelerator.process_index)
+        return batches.with_graded(batch, self.group_size)
 
     @override
     def _generate_and_score_completions(self, inputs) -> Batch:
@@ -102,8 +112,11 @@ class SamplingTrainer(GRPOTrainer):
 
         TRL returns advantages. A reward is NaN where no function graded a completion. TRL would
         make a forward pass of all completions for log mu, unless gradient_accumulation_steps is a
-        multiple of steps_per_generation: unless it samples anew for each optimizer step.
+        multiple of steps_per_generation: unless it samples anew for each optimizer step. What a
+        `rollout_func` returns beside completions TRL writes into the dataset's rows, which the
+        completions of a group may share: each gets a copy.
         """
+        inputs = [dict(one) for one in inputs]
         self._examples, self._sampled_logp = inputs, []
         steps = self.args.steps_per_generation
         aligned = patch.object(self.args, "gradient_accumulation_steps", steps)
@@ -112,6 +125,8 @@ class SamplingTrainer(GRPOTrainer):
         if any(name in sampled for name in REFUSED_COLUMNS):
             raise ValueError(SINGLE_TURNS)
         batch = {ours: sampled[name] for name, ours in COLUMNS.items() if name in sampled}
+        if self.rollout_func is not None:
+            batch.pop("sampler_logp", None)  # of whatever policy, or zeros because TRL wants some
         if self._sampled_logp:  # (N, T); the sampler may have gone on beyond the ends
             logp = pad_sequence(self._sampled_logp, batch_first=True)
             batch["sampler_logp"] = logp[:, : batch["completion_ids"].size(1)]

@@ -1,0 +1,150 @@
+"""Every family of models trains with the defaults, and has TRL's gradient where TRL's loss is ours.
+
+The oracle of log-probabilities is one plain forward pass for each completion, without padding.
+"""
+
+import random
+
+import pytest
+import torch
+from trl import GRPOTrainer
+from trl.trainer.utils import add_fused_lm_head
+
+from rapid import RapidTrainer
+from rapid.training.forward import can_share_prompts, completion_logp, without_dropout
+from tests.training.conformance.families import ATTENTION, FAMILIES, STATES, untrained
+from tests.training.conformance.runs import train
+from tests.training.loops import logged, weights
+
+GROUP = 3
+
+
+@pytest.fixture
+def piece():
+    """Two groups of three: prompts of 12 and 7 tokens, completions of 1 to 6."""
+    generator = torch.Generator().manual_seed(1)
+    prompts = torch.randint(2, 258, (2, 12), generator=generator).repeat_interleave(GROUP, dim=0)
+    prompt_mask = torch.ones_like(prompts)
+    prompt_mask[GROUP:, :5] = 0
+    completions = torch.randint(2, 258, (2 * GROUP, 6), generator=generator)
+    mask = (torch.arange(6) < torch.tensor([6, 1, 3, 2, 6, 5])[:, None]).long()
+    return {
+        "prompt_ids": prompts * prompt_mask,
+        "prompt_mask": prompt_mask,
+        "completion_ids": completions * mask,
+        "completion_mask": mask,
+    }
+
+
+def sharp(family: str):
+    """A model whose predictions differ more than an untrained one's, as it is while it trains."""
+    model = untrained(family)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter *= 3
+    add_fused_lm_head(model, temperature=1.0)
+    without_dropout(model)
+    return model.train()
+
+
+@torch.no_grad()
+def one_by_one(model, piece) -> torch.Tensor:
+    """(N, T), from a forward pass of each prompt and completion by themselves; 0 at padding."""
+    found = torch.zeros(piece["completion_ids"].shape)
+    for row in range(len(found)):
+        prompt, completion = (
+            piece[f"{part}_ids"][row][piece[f"{part}_mask"][row].bool()]
+            for part in ("prompt", "completion")
+        )
+        ids = torch.cat([prompt, completion])
+        logits = model(ids[None], use_cache=False).logits[0, len(prompt) - 1 : -1].float()
+        found[row, : len(completion)] = logits.log_softmax(-1).gather(1, completion[:, None])[:, 0]
+    return found
+
+
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_probabilities_are_those_of_each_completion_by_itself(family, share, piece):
+    model = sharp(family)
+    found = completion_logp(model, piece, GROUP, 1.0, share) * piece["completion_mask"]
+    torch.testing.assert_close(found.float(), one_by_one(model, piece), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_shared_prompt_has_the_gradient_of_a_plain_pass(family, piece):
+    gradients = []
+    for share in (False, True):
+        model = sharp(family)
+        logp = completion_logp(model, piece, GROUP, 1.0, share) * piece["completion_mask"]
+        (logp * torch.arange(1, 7)).sum().backward()
+        gradients.append(
+            torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        )
+    plain, shared = gradients
+    torch.testing.assert_close(shared, plain, rtol=1e-3, atol=1e-5 * float(plain.abs().max()))
+
+
+def test_prompts_are_shared_where_a_cache_is_keys_and_values():
+    assert all(can_share_prompts(untrained(family)) for family in ATTENTION)
+    assert not any(can_share_prompts(untrained(family)) for family in STATES)
+
+
+# Training -----------------------------------------------------------------------------------------
+
+
+class Scripted:
+    """Sample what the prompt and the place in its group say."""
+
+    def _generate_single_turn(self, prompt_ids, *_):
+        drawn = [random.Random(repr((ids, row))) for row, ids in enumerate(map(tuple, prompt_ids))]
+        return [[one.randrange(2, 258) for _ in range(one.randint(1, 8))] for one in drawn], None
+
+
+class ScriptedRapid(Scripted, RapidTrainer):
+    pass
+
+
+class ScriptedGrpo(Scripted, GRPOTrainer):
+    pass
+
+
+def quiet(family: str):
+    """An untrained model without dropout: TRL's disable_dropout would leave OPT's as it is."""
+    without_dropout(model := untrained(family))
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_trains_with_the_defaults(family, toy_model, tmp_path):
+    """Sampled, not scripted: what is sampled is of the policy that learns from it."""
+    sizes = {"H": 2, "n_step": 16, "micro_batch_size": 8, "max_steps": 2, "learning_rate": 0.01}
+    trainer = train(RapidTrainer, untrained(family), toy_model, tmp_path, **sizes)
+    start = torch.cat([p.flatten() for p in untrained(family).parameters()])
+    assert (weights(trainer) - start).abs().max() > 1e-6
+    assert logged(trainer, "rapid/sampler_mismatch")[0] < 1e-5
+    assert logged(trainer, "rapid/weight")[0] == pytest.approx(1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_gradient_of_grpo_is_trls(family, toy_model, tmp_path):
+    plain = {"learning_rate": 1.0}  # the step of SGD is the gradient
+    if hasattr(untrained(family).config, "router_aux_loss_coef"):
+        plain["router_aux_loss_coef"] = 0.0
+    theirs = train(
+        ScriptedGrpo,
+        quiet(family),
+        toy_model,
+        tmp_path,
+        loss_type="grpo",
+        per_device_train_batch_size=16,
+        **plain,
+    )
+    sizes = {"objective": "grpo", "H": 1, "n_step": 16, "micro_batch_size": 8}
+    ours = train(ScriptedRapid, quiet(family), toy_model, tmp_path, **sizes, **plain)
+    start = torch.cat([p.detach().flatten() for p in untrained(family).parameters()])
+    theirs, ours = weights(theirs) - start, weights(ours) - start
+    assert theirs.abs().max() > 1e-4
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4 * float(theirs.abs().max()))
