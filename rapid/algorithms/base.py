@@ -69,7 +69,7 @@ class Algorithm:
     defaults: ClassVar[dict[str, Any]] = {}
     H: ClassVar[Literal["required", "optional", "none"]] = "optional"  # in its name
     imitates: ClassVar[bool] = False  # a teacher, by supervised learning; the others are RL
-    has_kl: ClassVar[bool] = False  # to a reference policy; the parameter `beta` is its coefficient
+    scale_rewards: ClassVar[str] = "none"  # as GRPOConfig has it: "group", where the loss does so
     samples_from_a_server: ClassVar[bool] = False  # with a GPU of its own, where there are GPUs
     mean_over: ClassVar[Literal["sequence", "token"]] = "sequence"  # what the loss averages
     metrics_over: ClassVar[Literal["sequence", "token"]] = "sequence"  # what metrics average
@@ -92,6 +92,12 @@ class Algorithm:
     def refused(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
         """Return a key of params.yaml, its value and what is allowed, if it cannot be run so."""
         return None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The names in `RapidConfig` of its parameters, and their own."""
+        names = self.parameters.model_fields if self.parameters else ()
+        return {self.arguments.get(name, name): name for name in names}
 
     # Names and looks ------------------------------------------------------------------------------
 

@@ -66,6 +66,7 @@ class Dapo(Algorithm):
     arguments = {"epsilon_low": "epsilon", "rounds": "dynamic_sampling_rounds"}  # noqa: RUF012
     defaults = {"overlong_buffer": 0.2}  # noqa: RUF012
     mean_over = metrics_over = "token"
+    scale_rewards = "group"
 
     def rounds(self, parameters: DapoParameters) -> int:
         return parameters.rounds

@@ -62,7 +62,7 @@ class Grpo(Algorithm):
     label = "GRPO"
     look = Look("#0072B2", "o", "-")
     parameters = GrpoParameters
-    has_kl = True
+    scale_rewards = "group"
     metrics_over = "token"
 
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:

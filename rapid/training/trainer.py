@@ -24,8 +24,10 @@ import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
 from torch import Tensor
+from trl import GRPOConfig
 from typing_extensions import override
 
+from rapid.algorithms import RAPID
 from rapid.algorithms.base import Pass
 from rapid.algorithms.groups import chosen
 from rapid.training import batches
@@ -36,9 +38,19 @@ from rapid.training.metrics import WeightedMeans, of_mini_batch
 from rapid.training.processes import gathered, with_others
 from rapid.training.trl.trainer import SamplingTrainer
 
+PAPER = {
+    "title": "RAPID: An Efficient Reinforcement Learning Algorithm for Small Language Models",
+    "citation": """@misc{rapid,
+    title  = {{RAPID: An Efficient Reinforcement Learning Algorithm for Small Language Models}},
+    author = {Lianghuan Huang and Sagnik Anupam and Insup Lee and Shuo Li and Osbert Bastani},
+}""",
+}
+
 
 class RapidTrainer(SamplingTrainer):
     """Train a policy with RAPID. Arguments are those of `GRPOTrainer`, with a `RapidConfig`.
+
+    A `GRPOConfig` does as well: its batch sizes say what n_step and H are, see `RapidConfig`.
 
     The reward of a completion is the weighted sum of the reward functions; dynamic sampling looks
     at the first of them. A completion for which all of them return None was not graded: its whole
@@ -56,10 +68,13 @@ class RapidTrainer(SamplingTrainer):
 
     _tag_names = ["trl", "rapid"]  # noqa: RUF012 - as TRL has it
     _name = "RAPID"
+    _paper = PAPER
 
-    def __init__(self, model, reward_funcs, args: RapidConfig | None = None, **kwargs):
-        super().__init__(model, reward_funcs, args or RapidConfig("rapid"), **kwargs)
+    def __init__(self, model, reward_funcs=None, args: GRPOConfig | None = None, *more, **named):
+        super().__init__(model, reward_funcs, RapidConfig.of(args), *more, **named)
         self._refuse_too_few_prompts()
+        if self.args.algorithm is not RAPID:  # for the model card
+            self._name, self._paper = self.args.algorithm.label, {}
         self.last_pass: tuple[int, Batch, Tensor] | None = None
         self._mini_batches: list[Batch] = []  # Z_1, ..., Z_H
         self._steps: list[list[Batch]] = []  # the passes of each
