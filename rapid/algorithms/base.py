@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rapid.algorithms.groups import Groups, Tensor, chosen
+from rapid.algorithms.groups import Groups, Tensor, chosen, group_mean, standardized
 
 Precision = Annotated[
     Literal["float32", "bfloat16"], Field(description="of weights in computation")
@@ -158,6 +158,16 @@ class Algorithm:
     ) -> Tensor:
         """Return which groups have a gradient that may differ from zero. (N,) -> (K,) bool"""
         return chosen(self.gradient_groups(settings, on_policy), rewards, group_size)
+
+    def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
+        """Return the advantages on-policy, for the table of completions. (N,) -> (N,)
+
+        Here they are rewards less their group's mean, in standard deviations if `scale_rewards`
+        says so.
+        """
+        if self.scale_rewards == "group":
+            return standardized(rewards, group_size)
+        return rewards - group_mean(rewards, group_size)
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, averaged over `mean_over`, and metrics over `metrics_over`, 0-d each."""

@@ -126,3 +126,63 @@ def test_the_model_card_cites_the_paper_of_what_was_trained(toy_model, tmp_path)
     card = (tmp_path / "README.md").read_text()
     assert "This model was trained with DAPO" in card
     assert "RAPID: An Efficient" not in card
+
+
+@pytest.mark.parametrize(
+    ("objective", "settings", "advantages"),
+    [
+        ("rapid", {}, lambda r: r - r.mean(1, keepdim=True)),
+        ("rapid", {"eta": 0.5}, lambda r: r - 0.5 * r.mean(1, keepdim=True)),
+        ("rapid", {"baseline": "others"}, lambda r: r - (r.sum(1, keepdim=True) - r) / 3),
+        ("rapid", {"baseline": "none"}, lambda r: r),
+        ("pg", {}, lambda r: r - r.mean(1, keepdim=True)),
+        ("grpo", {}, lambda r: (r - r.mean(1, keepdim=True)) / (r.std(1, keepdim=True) + 1e-4)),
+    ],
+)
+def test_the_table_of_completions_has_the_objectives_advantages(
+    toy_model, tmp_path, objective, settings, advantages
+):
+    settings = {"H": 2, "max_steps": 2, "reward": "sometimes"} | settings
+    trainer = run(toy_model, tmp_path, objective, **settings)
+    rewards = torch.tensor(trainer._logs["rewards"]["sometimes"]).view(-1, 4)
+    graded = ~rewards.isnan().any(1, keepdim=True)
+    expected = torch.where(graded, advantages(rewards), 0.0)
+    assert len(trainer._logs["prompt"]) == rewards.numel() == 32
+    assert expected.any() and not expected.any(1).all()
+    shown = torch.tensor(list(trainer._logs["advantages"])).view(-1, 4)
+    torch.testing.assert_close(shown, expected)
+
+
+def test_metrics_have_trls_names_in_training_and_evaluation(toy_model, tmp_path):
+    trainer = run(toy_model, tmp_path, "rapid", max_steps=4)
+    assert len(logged(trainer, "entropy")) == 4
+    assert all(4 < value < 6 for value in logged(trainer, "entropy"))  # of 258 bytes, about ln 258
+    assert logged(trainer, "clip_ratio/region_mean") == logged(trainer, "rapid/clip_fraction")
+    assert not logged(trainer, "kl")
+    for beta in (0.0, 0.1):
+        trainer = build(toy_model, tmp_path, "grpo", beta=beta, per_device_eval_batch_size=8)
+        found = trainer.evaluate(PROMPTS.select(range(4)))
+        assert 4 < found["eval_entropy"] < 6
+        assert found["eval_clip_ratio/region_mean"] == 0
+        assert ("eval_kl" in found) == bool(beta)
+
+
+@pytest.mark.parametrize("share_prefill", [False, True])
+def test_entropies_are_those_of_the_distributions(toy_model, tmp_path, share_prefill):
+    trainer = run(toy_model, tmp_path, "pg", max_steps=1, share_prefill=share_prefill)
+    _, piece, _ = trainer.last_pass
+    entropies = []
+    with torch.no_grad():
+        trainer._log_pi(trainer.model, piece, entropies)
+        ids = torch.cat([piece["prompt_ids"], piece["completion_ids"]], 1)
+        mask = torch.cat([piece["prompt_mask"], piece["completion_mask"]], 1)
+        logits = trainer.model(input_ids=ids, attention_mask=mask).logits
+    logp = logits[:, piece["prompt_ids"].size(1) - 1 : -1].log_softmax(-1)
+    keep = piece["completion_mask"].bool()
+    torch.testing.assert_close(
+        entropies[0][keep],
+        -(logp.exp() * logp).sum(-1)[keep],
+        rtol=1e-4,
+        atol=1e-4,
+        check_dtype=False,
+    )

@@ -139,7 +139,26 @@ class SamplingTrainer(GRPOTrainer):
         batch["rewards"] = weighted.nansum(1).masked_fill(rewards.isnan().all(1), math.nan)
         batch["accuracy"] = rewards[:, 0].nan_to_num()
         self.completions_sampled += len(inputs)
+        self._log_advantages()
         return batch
+
+    def _log_advantages(self) -> None:
+        """Show the objective's advantages in the table of completions, as these were sampled.
+
+        TRL's are those of its own loss. A group that was not graded has none.
+        """
+        rewards = self._rewards_per_func  # (N, functions), of all processes
+        weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
+        weighted = weighted.masked_fill(rewards.isnan().all(1), math.nan)
+        known = {"rewards": weighted, "accuracy": weighted}
+        graded = batches.with_graded(known, self.group_size)
+        advantages = self.args.algorithm.advantages(
+            self.args.settings, graded["rewards"], self.group_size
+        )
+        log = self._logs["advantages"]
+        for _ in range(min(len(advantages), len(log))):
+            log.pop()
+        log.extend((advantages * graded["graded"]).tolist())
 
     @override
     def _generate(self, prompts):
