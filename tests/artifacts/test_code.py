@@ -99,7 +99,6 @@ def add_prose(path: Path) -> None:
     [
         ("dapo", {"dapo"}),
         ("grpo", {"grpo", "naive-grpo"}),
-        ("ratios", {"grpo", "naive-grpo", "dapo"}),
         ("rapid", {"rapid-H2", "rapid-H4", "rapid-H8", "rapid-H16"}),
         ("sft", {"sft"}),
     ],
@@ -107,6 +106,11 @@ def add_prose(path: Path) -> None:
 def test_an_objective_reaches_its_algorithm_s_runs(reached, values, file, algorithms):
     found = reached(f"rapid/algorithms/{file}.py")
     assert found == made_of(values, *algorithms, stages=["train"]) | REPORTS
+
+
+def test_shared_mathematics_reach_the_runs_of_those_who_share_them(reached, values):
+    found = reached("rapid/algorithms/ratios.py")
+    assert found == made_of(values, "grpo", "naive-grpo", "dapo", stages=["train"])
 
 
 def test_another_plug_in_reaches_nothing(copy, reached):

@@ -205,7 +205,7 @@ def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checko
     math = [run for run in specs.runs(params()) if run.benchmark == "math"]
     expected = ["distill", "evaluate", "report", *["train", "evaluate"] * len(math)]
     assert sorted(rules(output)) == sorted(expected)
-    jobs = [line for line in output.splitlines() if "output: " in line]
+    jobs = [line for line in output.splitlines() if line.startswith("    output: ")]
     assert jobs and all("/math/" in line or "reports/" in line for line in jobs)
     assert f"made with other code: {PROMPT}" in output
 
@@ -276,7 +276,7 @@ class TestExperiment:
         theirs, ours = (checkout / place / "reports" for place in (".", "experiments/eta"))
         assert (theirs / "tables.tex").is_file() and (ours / "tables.tex").is_file()
         document = json.loads((ours / "manifest.json").read_text())
-        assert document["spec"]["rapid"]["eta"] == 3.0
+        assert document["spec"]["params"]["rapid"]["eta"] == 3.0
         read = document["inputs"]
         assert "evaluations/math/tiny-qwen2/pg/seed1/evaluation.json" in read
         assert "experiments/eta/evaluations/math/tiny-qwen2/rapid-H4/seed1/evaluation.json" in read
