@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rapid.algorithms.groups import Groups, Tensor, chosen
+from rapid.algorithms.groups import Groups, Tensor, chosen, group_mean, standardized
 
 Precision = Annotated[
     Literal["float32", "bfloat16"], Field(description="of weights in computation")
@@ -69,7 +69,7 @@ class Algorithm:
     defaults: ClassVar[dict[str, Any]] = {}
     H: ClassVar[Literal["required", "optional", "none"]] = "optional"  # in its name
     imitates: ClassVar[bool] = False  # a teacher, by supervised learning; the others are RL
-    has_kl: ClassVar[bool] = False  # to a reference policy; the parameter `beta` is its coefficient
+    scale_rewards: ClassVar[str] = "none"  # as GRPOConfig has it: "group", where the loss does so
     samples_from_a_server: ClassVar[bool] = False  # with a GPU of its own, where there are GPUs
     mean_over: ClassVar[Literal["sequence", "token"]] = "sequence"  # what the loss averages
     metrics_over: ClassVar[Literal["sequence", "token"]] = "sequence"  # what metrics average
@@ -92,6 +92,12 @@ class Algorithm:
     def refused(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
         """Return a key of params.yaml, its value and what is allowed, if it cannot be run so."""
         return None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The names in `RapidConfig` of its parameters, and their own."""
+        names = self.parameters.model_fields if self.parameters else ()
+        return {self.arguments.get(name, name): name for name in names}
 
     # Names and looks ------------------------------------------------------------------------------
 
@@ -152,6 +158,16 @@ class Algorithm:
     ) -> Tensor:
         """Return which groups have a gradient that may differ from zero. (N,) -> (K,) bool"""
         return chosen(self.gradient_groups(settings, on_policy), rewards, group_size)
+
+    def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
+        """Return the advantages on-policy, for the table of completions. (N,) -> (N,)
+
+        Here they are rewards less their group's mean, in standard deviations if `scale_rewards`
+        says so.
+        """
+        if self.scale_rewards == "group":
+            return standardized(rewards, group_size)
+        return rewards - group_mean(rewards, group_size)
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, averaged over `mean_over`, and metrics over `metrics_over`, 0-d each."""

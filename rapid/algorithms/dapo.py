@@ -44,7 +44,7 @@ def dapo_loss(
 
     Returns:
         The loss (0-d), a mean over the tokens of the N completions, and
-        `clip_fraction` (share of tokens), 0-d.
+        `clip_fraction` (share of tokens) and `clip_low` (of these, those below 1 - low), each 0-d.
 
     Raises:
         ValueError: N is not a whole number of groups.
@@ -55,7 +55,9 @@ def dapo_loss(
     )
     tokens = mask.sum().clamp(min=1)
     loss = (token_loss * mask).sum() / tokens
-    return loss, {"clip_fraction": (is_clipped * mask).sum() / tokens}
+    is_low = is_clipped * (advantages < 0)[:, None]
+    shares = {"clip_fraction": is_clipped, "clip_low": is_low}
+    return loss, {name: (at * mask).sum() / tokens for name, at in shares.items()}
 
 
 class Dapo(Algorithm):
@@ -66,6 +68,7 @@ class Dapo(Algorithm):
     arguments = {"epsilon_low": "epsilon", "rounds": "dynamic_sampling_rounds"}  # noqa: RUF012
     defaults = {"overlong_buffer": 0.2}  # noqa: RUF012
     mean_over = metrics_over = "token"
+    scale_rewards = "group"
 
     def rounds(self, parameters: DapoParameters) -> int:
         return parameters.rounds

@@ -38,7 +38,8 @@ def grpo_loss(
 
     Returns:
         The loss (0-d), a mean over the N completions, and
-        `clip_fraction` (share of tokens) and `kl` (nats per token), each 0-d.
+        `clip_fraction` (share of tokens), `clip_low` (of these, those below 1 - epsilon) and `kl`
+        (nats per token), each 0-d.
 
     Raises:
         ValueError: N is not a whole number of groups.
@@ -52,6 +53,7 @@ def grpo_loss(
     tokens = mask.sum().clamp(min=1)
     metrics = {
         "clip_fraction": (is_clipped * mask).sum() / tokens,
+        "clip_low": (is_clipped * (advantages < 0)[:, None] * mask).sum() / tokens,
         "kl": (kl.detach() * mask).sum() / tokens,
     }
     return loss, metrics
@@ -62,7 +64,7 @@ class Grpo(Algorithm):
     label = "GRPO"
     look = Look("#0072B2", "o", "-")
     parameters = GrpoParameters
-    has_kl = True
+    scale_rewards = "group"
     metrics_over = "token"
 
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:

@@ -156,6 +156,10 @@ class Rapid(Algorithm):
         cancel = (on_policy and settings.eta >= 1) or not settings.weighted
         return "unequal" if cancel and settings.baseline != "none" else "rewarded"
 
+    def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
+        weight = 1 if settings.clip == "nowhere" or not settings.weighted else min(settings.eta, 1)
+        return rewards - VALUES[settings.baseline](weight * rewards, group_size)
+
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
         logp, behavior_logp, _, *tensors, _ = given
         return rapid_loss(logp, behavior_logp, *tensors, **settings.model_dump())

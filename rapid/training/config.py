@@ -1,7 +1,6 @@
 """RapidConfig: TRL's GRPOConfig with the paper's letters."""
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from textwrap import fill
@@ -14,7 +13,8 @@ from trl import GRPOConfig
 from rapid.algorithms import ALGORITHMS, RAPID
 from rapid.algorithms.base import Algorithm, Parameters
 from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
-from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE, set_batch_sizes
+from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
+from rapid.training.trl.sizes import contradictions, set_sizes, take_sizes
 
 AT_LEAST = {"H": 1, "sampling_batch_size": 1, "grading_workers": 0, "token_budget": 1}
 # Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
@@ -43,8 +43,15 @@ class RapidConfig(GRPOConfig):
 
     `num_generations` is N_group, and divides n_step. Processes sample equal parts of the H * n_step
     completions of an inference batch, and divide a step's groups; where they are more than the
-    groups, they divide the completions. TRL's batch sizes and accumulation steps follow from these:
-    leave them unset.
+    groups, they divide the completions.
+
+    Where n_step and H are not given, TRL's batch sizes set them to what GRPOTrainer would do:
+        n_step = per_device_train_batch_size * gradient_accumulation_steps * processes
+        H = steps_per_generation * num_iterations / gradient_accumulation_steps,
+            or generation_batch_size * num_iterations / n_step
+    GRPOTrainer's own default, without the last three, is H = 1: it samples for each step. Unlike
+    there, a completion is used once: num_iterations makes the inference batch larger. Afterwards
+    TRL's fields have the values that follow from n_step and H.
 
     Each of the savings can be switched off, to measure it; none changes the gradient. They are
     skip_zero_groups, pack, reuse_logp, share_prefill, reduce_metrics_once and sync_in_one_call.
@@ -61,13 +68,25 @@ class RapidConfig(GRPOConfig):
         default_factory=dict,
         metadata={"help": "Parameters of the objective by name; those that are fields set them."},
     )
-    H: int = option(4, "Optimizer steps on one inference batch, N_inference / N_step.")
-    n_step: int = option(32, "N_step, completions per optimizer step, over all processes.")
+    H: int | None = option(
+        None,
+        "Optimizer steps on one inference batch, N_inference / N_step. None is what TRL's batch "
+        "sizes say, or 4.",
+    )
+    n_step: int | None = option(
+        None,
+        "N_step, completions per optimizer step, over all processes. None is what TRL's batch "
+        "sizes say, or 32.",
+    )
     eta: float = field(**said("eta"))
     clip: Clip = field(**said("clip"))
     baseline: Baseline = field(**said("baseline"))
     weighted: bool = field(**said("weighted"))
-    micro_batch_size: int = option(8, "Completions of one forward and backward pass, whole groups.")
+    micro_batch_size: int | None = option(
+        None,
+        "Completions of one forward and backward pass, whole groups. None is as many groups as "
+        "per_device_train_batch_size (8) holds, and at least one.",
+    )
     dynamic_sampling_rounds: int = option(
         1,
         "1 takes the sampled groups as they are; more resamples, with other prompts, the groups "
@@ -115,7 +134,14 @@ class RapidConfig(GRPOConfig):
     )
     sync_in_one_call: bool = option(True, "Hand vLLM all weights in one call, not in one for each.")
     # GRPOConfig's defaults that would change the paper's algorithms.
-    scale_rewards: str = option("none", "Advantages are the objective's.")
+    scale_rewards: str | None = option(
+        None,
+        'The objective\'s: "group" (advantages in standard deviations) for grpo and dapo, else '
+        '"none".',
+    )
+    router_aux_loss_coef: float = option(
+        0.0, "The objectives have no auxiliary loss that balances experts."
+    )
     beta: float = option(0.0, "KL coefficient, where there is such a term.")
     disable_dropout: bool = option(
         True,
@@ -126,7 +152,7 @@ class RapidConfig(GRPOConfig):
         False, "TRL's correction would weigh the loss a second time."
     )
     per_device_train_batch_size: int | None = option(
-        None, "Follows: n_step over the number of processes, rounded up."
+        None, "Completions of a pass in each process, to set n_step; afterwards n_step's part."
     )
 
     def __post_init__(self):
@@ -134,18 +160,40 @@ class RapidConfig(GRPOConfig):
         if self.objective not in known:
             raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(known)}")
         self._take_parameters()
+        names = {None: self.algorithm.scale_rewards, True: "group", False: "none"}  # as TRL has it
+        self.scale_rewards = names.get(self.scale_rewards, self.scale_rewards)
         processes = self.device and self.world_size  # the device's set-up says how many there are
-        sizes = {
-            "per_device_train_batch_size": math.ceil(self.n_step / processes),
-            "gradient_accumulation_steps": 1,
-            "steps_per_generation": self.H,
-            "generation_batch_size": self.H * self.n_step,
-        }
-        if wrong := [*self._contradictions(sizes, processes)]:
+        take_sizes(self, processes)
+        if wrong := [*self._contradictions(processes)]:
             raise ValueError("\n".join(wrong))
         if self.bf16 is None and not self.fp16:  # TRL's default is bf16, which a laptop cannot do
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-        set_batch_sizes(self, sizes, super().__post_init__)
+        set_sizes(self, processes, super().__post_init__)
+
+    @classmethod
+    def of(cls, config: GRPOConfig | None) -> "RapidConfig":
+        """Return a configuration as RapidTrainer needs it, made from a GRPOConfig if it is one.
+
+        A GRPOConfig's settings are taken over, but for defaults, which are this class's.
+
+        Raises:
+            TypeError: it is neither.
+            ValueError: GRPOConfig has a setting that RapidConfig refuses.
+        """
+        if config is None:
+            return cls("rapid")
+        if isinstance(config, cls):
+            return config
+        if not isinstance(config, GRPOConfig):
+            raise TypeError(f"args is a {type(config).__name__}: pass a RapidConfig")
+        values = {one.name: getattr(config, one.name) for one in fields(config) if one.init}
+        changed = {
+            one.name: values[one.name]
+            for one in fields(GRPOConfig)
+            if one.init and values[one.name] != one.default
+        }
+        del changed["generation_batch_size"]  # which steps_per_generation says already
+        return cls(**changed | {"per_device_train_batch_size": config.per_device_train_batch_size})
 
     @property
     def algorithm(self) -> Algorithm:
@@ -157,8 +205,11 @@ class RapidConfig(GRPOConfig):
         """The objective's parameters: those that are fields here, and `parameters`."""
         if not (kind := self.algorithm.parameters):
             return None
-        arguments = {name: self.algorithm.arguments.get(name, name) for name in kind.model_fields}
-        values = {name: getattr(self, at) for name, at in arguments.items() if at in vars(self)}
+        values = {
+            name: getattr(self, at)
+            for at, name in self.algorithm.fields.items()
+            if at in vars(self)
+        }
         return kind(**self.algorithm.defaults | values | self.parameters)
 
     def _take_parameters(self) -> None:
@@ -194,8 +245,8 @@ class RapidConfig(GRPOConfig):
                 "and generation_kwargs without it, or H=1"
             )
 
-    def _contradictions(self, sizes: dict[str, int], processes: int) -> Iterator[str]:
-        """Yield which settings are wrong, and what to change; `sizes` follow from H and n_step."""
+    def _contradictions(self, processes: int) -> Iterator[str]:
+        """Yield which settings are wrong, and what to change."""
         try:
             _ = self.settings
         except ValidationError as error:
@@ -210,32 +261,36 @@ class RapidConfig(GRPOConfig):
                 yield (
                     f"{name}={value} completions are not whole groups of num_generations={group}, "
                     f"which a baseline, and vLLM, need: make it a multiple of {group}"
+                    + (", by TRL's batch sizes or by itself" if name == "n_step" else "")
                 )
-        if self.num_iterations != 1:
-            yield (
-                f"num_iterations={self.num_iterations}: each completion is used once; set it to 1 "
-                "and raise H instead"
-            )
-        if self.beta and not self.algorithm.has_kl:
-            yield f"beta={self.beta}: objective='{self.objective}' has no KL term; set beta=0"
         if self.H > 1:
             yield from self._other_distributions()
+        if self.scale_rewards != (theirs := self.algorithm.scale_rewards):
+            yield (
+                f"scale_rewards={self.scale_rewards!r}: the advantages of objective="
+                f"'{self.objective}' have {theirs!r}; leave it unset"
+            )
+        others = {key: one.fields for key, one in ALGORITHMS.items() if not one.imitates}
+        own = {*self.algorithm.fields, "dynamic_sampling_rounds"}  # which any objective may have
         for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name in DECIDED_BY_THE_OBJECTIVE and value != one.default:
+            name, value = one.name, getattr(self, one.name)
+            owners = [key for key, has in others.items() if name in has and name not in own]
+            if owners and value != one.default:
                 yield (
-                    f"{one.name}={value!r} shapes GRPOTrainer's loss, which RapidTrainer does not "
+                    f"{name}={value!r}: objective='{self.objective}' has no such parameter; set "
+                    f"{name}={one.default!r}, or objective to one of {', '.join(owners)}"
+                )
+            if name in DECIDED_BY_THE_OBJECTIVE and value != one.default:
+                yield (
+                    f"{name}={value!r} shapes GRPOTrainer's loss, which RapidTrainer does not "
                     f"use: objective='{self.objective}' decides; leave it at {one.default!r}"
                 )
-        step = f"n_step={self.n_step}, H={self.H} and {processes} process(es)"
-        if sizes["generation_batch_size"] % processes:
-            yield f"{step} do not fit: make H * n_step a multiple of {processes}"
-        for name, value in sizes.items():
-            if getattr(self, name) not in (None, value):
-                yield (
-                    f"{name}={getattr(self, name)}: it follows from {step}; leave it unset. "
-                    "micro_batch_size is the number of completions in one forward and backward pass"
-                )
+        if self.H * self.n_step % processes:
+            yield (
+                f"n_step={self.n_step}, H={self.H} and {processes} process(es) do not fit: make "
+                f"H * n_step a multiple of {processes}"
+            )
+        yield from contradictions(self, processes)
 
 
 def _documented() -> str:

@@ -23,7 +23,12 @@ RANDOM = ("drop", "jitter", "noise")  # in names of probabilities and widths tha
 
 
 def completion_logp(
-    model, piece: Batch, group_size: int, temperature: float, share_prefill: bool
+    model,
+    piece: Batch,
+    group_size: int,
+    temperature: float,
+    share_prefill: bool,
+    entropies: list[Tensor] | None = None,
 ) -> Tensor:
     """Return log pi of each completion token, (N, T), nats; at padding it has no meaning.
 
@@ -31,9 +36,11 @@ def completion_logp(
         piece: `prompt_ids`, `prompt_mask` (N, P), `completion_ids`, `completion_mask` (N, T); the
             rows of a group are contiguous and have one prompt.
         share_prefill: compute each prompt once for its whole group, where `can_share_prompts`.
+        entropies: gets the entropy of the distribution of each token, (N, T), nats, without
+            gradient; nothing where the model's forward does not compute it.
     """
     if share_prefill and group_size > 1 and can_share_prompts(model):
-        return _with_shared_prompts(model, piece, group_size, temperature)
+        return _with_shared_prompts(model, piece, group_size, temperature, entropies)
     ids = torch.cat([piece["prompt_ids"], piece["completion_ids"]], dim=1)  # (N, P + T)
     mask = torch.cat([piece["prompt_mask"], piece["completion_mask"]], dim=1)
     labels = ids.masked_fill(mask == 0, IGNORED)
@@ -41,10 +48,14 @@ def completion_logp(
     labels[:, :-width] = IGNORED
     where = {"position_ids": positions(mask)} if has_absolute_positions(model) else {}
     output = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, **where)
+    if entropies is not None and output.entropy is not None:
+        entropies.append(output.entropy[:, -width:].detach())
     return output.log_probs[:, -width:]
 
 
-def _with_shared_prompts(model, piece: Batch, group_size: int, temperature: float) -> Tensor:
+def _with_shared_prompts(
+    model, piece: Batch, group_size: int, temperature: float, entropies: list[Tensor] | None
+) -> Tensor:
     prompts = piece["prompt_ids"][::group_size]  # (K, P)
     prompt_mask = piece["prompt_mask"][::group_size]
     ids, mask = piece["completion_ids"], piece["completion_mask"]  # (N, T)
@@ -54,6 +65,8 @@ def _with_shared_prompts(model, piece: Batch, group_size: int, temperature: floa
     first = torch.log_softmax(logits, dim=-1).repeat_interleave(group_size, dim=0)
     logp = first.gather(1, ids[:, :1])  # (N, 1)
     if ids.size(1) == 1:
+        if entropies is not None:
+            entropies.append(entropy_of(first))
         return logp
     full_mask = torch.cat([piece["prompt_mask"], mask[:, :-1]], dim=1)
     rest = model(
@@ -64,7 +77,15 @@ def _with_shared_prompts(model, piece: Batch, group_size: int, temperature: floa
         shift_labels=ids[:, 1:].masked_fill(mask[:, 1:] == 0, IGNORED),
         fused_lm_head=True,
     )
+    if entropies is not None and rest.entropy is not None:
+        entropies.append(torch.cat([entropy_of(first), rest.entropy.detach()], dim=1))
     return torch.cat([logp, rest.log_probs], dim=1)
+
+
+def entropy_of(logp: Tensor) -> Tensor:
+    """Return the entropy of distributions, nats, without gradient. (N, V) -> (N, 1)"""
+    known = logp.detach()
+    return -(known.exp() * known).nan_to_num().sum(1, keepdim=True)
 
 
 def prefilled(model, ids: Tensor, mask: Tensor) -> tuple[Any, DynamicCache]:

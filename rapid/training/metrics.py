@@ -42,6 +42,26 @@ class WeightedMeans:
         return {n: v / weight for n, v in zip(self._names, values, strict=True)}, weight
 
 
+def as_trl(means: dict[str, float]) -> dict[str, float]:
+    """Return those of a step's metrics that TRL has too, by TRL's names.
+
+    The ratios that are clipped are tokens' or, with RAPID, completions', whose weight is above eta.
+    """
+    found = {name: means[name] for name in ("entropy", "kl") if name in means}
+    if "clip_fraction" in means:
+        either, low = means["clip_fraction"], means.get("clip_low", 0.0)
+        ratios = {"region_mean": either, "low_mean": low, "high_mean": max(either - low, 0.0)}
+        found |= {f"clip_ratio/{name}": value for name, value in ratios.items()}
+    return found
+
+
+def mean_entropy(entropy: Tensor, mask: Tensor, over: str) -> Tensor:
+    """Return the mean entropy of tokens, nats: of all, or of each completion's own mean. 0-d"""
+    if over == "token":
+        return (entropy * mask).sum() / mask.sum().clamp(min=1)
+    return ((entropy * mask).sum(1) / mask.sum(1).clamp(min=1)).mean()
+
+
 def of_mini_batch(mini_batch: Batch, group_size: int) -> dict[str, float]:
     """Return metrics of a mini-batch; those of rewards are of its graded groups, if any."""
     graded = mini_batch["graded"]

@@ -1,12 +1,21 @@
 """Calls of reward functions beside sampling, one completion at a time."""
 
 import inspect
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
+from trl.trainer.utils import get_callable_name, is_async_callable
 
 NOT_ARGUMENTS = ("prompt", "completion", "completion_ids")  # columns that TRL passes by other names
+
+
+logger = logging.getLogger(__name__)
+
+
+def _refuse_columns(column: str, values: list) -> None:
+    raise ValueError(f"log_extra({column!r}) logs in a batch's order: set grading_workers=0")
 
 
 class StreamedRewards:
@@ -31,12 +40,13 @@ class StreamedRewards:
                 raise ValueError(
                     f"{name} is a reward model, which wants batches: set grading_workers=0"
                 )
-            if inspect.iscoroutinefunction(function):
+            if is_async_callable(function):
                 raise ValueError(f"{name} is async, and waits beside others: set grading_workers=0")
             if "log_extra" in inspect.signature(function).parameters:
                 raise ValueError(f"{name} logs columns in a batch's order: set grading_workers=0")
         self._functions = functions
-        self._extra = extra
+        self._extra = extra | {"log_extra": _refuse_columns}
+        self._suspected = False
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="grading")
         self._futures: dict[int, Future] = {}
 
@@ -57,7 +67,27 @@ class StreamedRewards:
         for row, one in enumerate(zip(examples, completions, ids, strict=True)):
             self.submit(row, *one)
         futures, self._futures = self._futures, {}
-        return torch.tensor([futures[row].result() for row in range(len(examples))])
+        rewards = torch.tensor([futures[row].result() for row in range(len(examples))])
+        self._suspect_relative(rewards)
+        return rewards
+
+    def _suspect_relative(self, rewards: torch.Tensor) -> None:
+        """Warn, once, of a function whose rewards of a whole batch are one and the same.
+
+        It may compare the completions of a call, which are one here.
+        """
+        same = ((rewards == rewards[:1]) | (rewards.isnan() & rewards[:1].isnan())).all(0)
+        if self._suspected or len(rewards) < 2 or not same.any():
+            return
+        self._suspected = True
+        for function, constant in zip(self._functions, same.tolist(), strict=True):
+            if constant:
+                logger.warning(
+                    "%s gave all %d completions of a batch the same reward. With grading_workers "
+                    "it sees one at a time: if it compares them, set grading_workers=0.",
+                    get_callable_name(function),
+                    len(rewards),
+                )
 
     def _grade(self, example: dict, completion, completion_ids: list[int]) -> list[float]:
         columns = {name: [value] for name, value in example.items() if name not in NOT_ARGUMENTS}

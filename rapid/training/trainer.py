@@ -24,21 +24,33 @@ import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
 from torch import Tensor
+from trl import GRPOConfig
 from typing_extensions import override
 
+from rapid.algorithms import RAPID
 from rapid.algorithms.base import Pass
 from rapid.algorithms.groups import chosen
 from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.config import RapidConfig
 from rapid.training.forward import completion_logp
-from rapid.training.metrics import WeightedMeans, of_mini_batch
+from rapid.training.metrics import WeightedMeans, as_trl, mean_entropy, of_mini_batch
 from rapid.training.processes import gathered, with_others
 from rapid.training.trl.trainer import SamplingTrainer
+
+PAPER = {
+    "title": "RAPID: An Efficient Reinforcement Learning Algorithm for Small Language Models",
+    "citation": """@misc{rapid,
+    title  = {{RAPID: An Efficient Reinforcement Learning Algorithm for Small Language Models}},
+    author = {Lianghuan Huang and Sagnik Anupam and Insup Lee and Shuo Li and Osbert Bastani},
+}""",
+}
 
 
 class RapidTrainer(SamplingTrainer):
     """Train a policy with RAPID. Arguments are those of `GRPOTrainer`, with a `RapidConfig`.
+
+    A `GRPOConfig` does as well: its batch sizes say what n_step and H are, see `RapidConfig`.
 
     The reward of a completion is the weighted sum of the reward functions; dynamic sampling looks
     at the first of them. A completion for which all of them return None was not graded: its whole
@@ -56,10 +68,13 @@ class RapidTrainer(SamplingTrainer):
 
     _tag_names = ["trl", "rapid"]  # noqa: RUF012 - as TRL has it
     _name = "RAPID"
+    _paper = PAPER
 
-    def __init__(self, model, reward_funcs, args: RapidConfig | None = None, **kwargs):
-        super().__init__(model, reward_funcs, args or RapidConfig("rapid"), **kwargs)
+    def __init__(self, model, reward_funcs=None, args: GRPOConfig | None = None, *more, **named):
+        super().__init__(model, reward_funcs, RapidConfig.of(args), *more, **named)
         self._refuse_too_few_prompts()
+        if self.args.algorithm is not RAPID:  # for the model card
+            self._name, self._paper = self.args.algorithm.label, {}
         self.last_pass: tuple[int, Batch, Tensor] | None = None
         self._mini_batches: list[Batch] = []  # Z_1, ..., Z_H
         self._steps: list[list[Batch]] = []  # the passes of each
@@ -123,7 +138,8 @@ class RapidTrainer(SamplingTrainer):
         of min(w, eta) R over the group: see `rapid.algorithms.rapid.rapid_loss`.
         """
         algorithm, piece = self.args.algorithm, inputs
-        log_pi = self._log_pi(model, piece)  # (N, T)
+        entropies: list[Tensor] = []
+        log_pi = self._log_pi(model, piece, entropies)  # (N, T)
         itself, mask = log_pi.detach(), piece["completion_mask"]
         log_mu = piece.get("behavior_logp", itself)
         reference = piece.get("reference_logp", itself)
@@ -134,11 +150,14 @@ class RapidTrainer(SamplingTrainer):
         if "sampler_logp" in piece and "behavior_logp" not in piece:
             off = (piece["sampler_logp"] - itself).abs().nan_to_num() * mask
             metrics["sampler_mismatch"] = off.sum() / mask.sum().clamp(min=1)
+        for entropy in entropies:  # one, of the rows that this process runs
+            own_mask = batches.own_part(piece)["completion_mask"]
+            metrics["entropy"] = mean_entropy(entropy, own_mask, algorithm.metrics_over)
         whole = torch.ones_like(loss)  # an evaluation's batch is a part of nothing
         self._means.add(metrics, piece.get(f"{algorithm.metrics_over}_share", whole))
         self.last_pass = self.state.global_step + 1, piece, itself
         if not self.model.training:
-            self.add_metrics({f"rapid/{k}": v for k, v in self._means.take()[0].items()})
+            self._log_means(self._means.take()[0])
         return loss * piece.get(f"{algorithm.mean_over}_share", 1)
 
     # Sample and grade -----------------------------------------------------------------------------
@@ -206,14 +225,13 @@ class RapidTrainer(SamplingTrainer):
                 with torch.no_grad():
                     piece["behavior_logp"] = self._log_pi(self.model, piece)
 
-    def _log_pi(self, model, piece: Batch) -> Tensor:
-        """Return log pi of each token of a pass, (N, T)."""
+    def _log_pi(self, model, piece: Batch, entropies: list[Tensor] | None = None) -> Tensor:
+        """Return log pi of each token of a pass, (N, T); `entropies` gets that of the own rows."""
+        share = self.args.share_prefill
         own = batches.own_part(piece)
         one_prompt = math.gcd(len(own["completion_ids"]), self.group_size)
         with self.accelerator.autocast():
-            logp = completion_logp(
-                model, own, one_prompt, self.temperature, self.args.share_prefill
-            )
+            logp = completion_logp(model, own, one_prompt, self.temperature, share, entropies)
         if "own_rows" in piece:
             logp = with_others(logp, self.accelerator)[: len(piece["completion_ids"])]
         return logp
@@ -223,6 +241,14 @@ class RapidTrainer(SamplingTrainer):
     def _record_step(self, mini_batch: Batch, seconds: float) -> None:
         """Log metrics of an optimizer step: of what was run, and of its whole mini-batch."""
         means, run = self._means.take()
-        means |= of_mini_batch(mini_batch, self.num_generations) | {"run": run}
-        self.add_metrics({f"rapid/{name}": value for name, value in means.items()})
+        self._log_means(means)
+        of_all = of_mini_batch(mini_batch, self.num_generations) | {"run": run}
+        self.add_metrics({f"rapid/{name}": value for name, value in of_all.items()})
         self.add_metrics({"step_time": seconds})
+
+    def _log_means(self, means: dict[str, float]) -> None:
+        """Log metrics of what was run, by their names here and by TRL's."""
+        known = as_trl(means)
+        if not self.args.beta:
+            known.pop("kl", None)  # of nothing to nothing
+        self.add_metrics({f"rapid/{name}": value for name, value in means.items()} | known)

@@ -311,3 +311,17 @@ def test_dapo_divides_by_a_mini_batchs_own_tokens_and_trl_by_their_mean(
     tokens = [batch["completion_mask"].sum().item() for batch in mine._mini_batches]
     assert tokens[0] != tokens[1]
     assert_close(mine.gradients[0] * tokens[0], theirs.gradients[0] * sum(tokens) / 2, SINGLE)
+
+
+@pytest.mark.parametrize("objective", ["grpo", "dapo"])
+def test_metrics_by_trls_names_are_those_of_stock_trl(toy_model, tmp_path, in_order, objective):
+    beta = {"beta": 0.1} if objective == "grpo" else {}
+    theirs, mine = trained(
+        objective, 2, toy_model, tmp_path, skip=False, equal_lengths=True, max_steps=8, **beta
+    )
+    names = ["entropy", *(f"clip_ratio/{kind}_mean" for kind in ("low", "high", "region"))]
+    for name in names + ["kl"] * bool(beta):
+        found, expected = logged(mine, name), logged(theirs, name)
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-6), name
+        assert len(found) == 8 and max(found) > 0
+    assert bool(logged(mine, "kl")) == bool(beta)

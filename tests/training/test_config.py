@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from transformers import HfArgumentParser
+from transformers import HfArgumentParser, TrainingArguments
+from trl import GRPOConfig
 
 from rapid.algorithms.rapid import RapidParameters
 from rapid.training.config import RapidConfig
@@ -41,15 +42,16 @@ def test_a_config_can_be_made_from_another():
         ({"clip": "front"}, "clip=.front.: Input should be .advantage., .both. or .nowhere."),
         ({"micro_batch_size": 2}, "make it a multiple of 4"),
         ({"micro_batch_size": 0}, "make it a multiple of 4"),
-        ({"per_device_train_batch_size": 2}, "leave it unset"),
-        ({"gradient_accumulation_steps": 2}, "leave it unset"),
+        ({"per_device_train_batch_size": 2}, "leave n_step or both of these unset"),
+        ({"gradient_accumulation_steps": 2}, "leave n_step or both of these unset"),
         ({"steps_per_generation": 4}, "leave it unset"),
         ({"generation_batch_size": 64}, "leave it unset"),
         ({"n_step": 10}, "n_step=10 completions are not whole groups of num_generations=4"),
         ({"n_step": 2}, "make it a multiple of 4"),
-        ({"num_iterations": 2}, "raise H instead"),
+        ({"num_iterations": 3}, "leave it at 1, or H unset"),
         ({"objective": "ppo"}, "set it to one of grpo, naive-grpo, pg, dapo, rapid"),
         ({"objective": "sft"}, "set it to one of"),
+        ({"objective": "GRPO"}, "set it to one of grpo"),
         ({"beta": 0.1}, "set beta=0"),
         ({"top_p": 0.9}, "set top_p=1"),
         ({"top_k": 50}, "set top_p=1"),
@@ -74,7 +76,15 @@ def test_a_config_can_be_made_from_another():
         ({"grading_workers": -1}, "set grading_workers >= 0"),
         ({"token_budget": 0}, "set token_budget >= 1"),
         ({"loss_type": "grpo"}, "objective='rapid' decides"),
-        ({"scale_rewards": "group"}, "objective='rapid' decides"),
+        ({"scale_rewards": "group"}, "objective='rapid' have 'none'; leave it unset"),
+        ({"scale_rewards": True}, "objective='rapid' have 'none'; leave it unset"),
+        ({"scale_rewards": False, "objective": "dapo"}, "'dapo' have 'group'; leave it unset"),
+        ({"epsilon": 0.3}, r"set epsilon=0.2, or objective to one of grpo, naive-grpo, dapo"),
+        ({"epsilon_high": 0.3, "objective": "grpo"}, "epsilon_high=None, or objective .* dapo"),
+        ({"clip": "front", "objective": "grpo"}, "set clip='advantage', or .* rapid"),
+        ({"eta": 3.0, "objective": "pg"}, "set eta=2.0, or objective to one of rapid"),
+        ({"router_aux_loss_coef": 0.01}, "objective='rapid' decides; leave it at 0.0"),
+        ({"vespo_k_pos": 1.0}, "objective='rapid' decides; leave it at 2.0"),
         (
             {"vllm_importance_sampling_correction": True},
             "objective=.rapid. decides; leave it at False",
@@ -89,6 +99,99 @@ def test_a_config_can_be_made_from_another():
 def test_a_contradiction_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         RapidConfig(**{**GOOD, **change})
+
+
+TRL = {"output_dir": "unused", "use_cpu": True, "bf16": False, "report_to": []}
+P, G, S, N = (
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "steps_per_generation",
+    "generation_batch_size",
+)
+
+
+@pytest.mark.parametrize(
+    ("processes", "given", "n_step", "H", "micro"),
+    [
+        (1, {}, 32, 4, 8),  # RAPID's own
+        (1, {P: 8}, 8, 1, 8),
+        (1, {P: 3, "num_generations": 3}, 3, 1, 3),
+        (2, {P: 8, G: 4}, 64, 1, 8),
+        (1, {P: 16, S: 4, "num_generations": 4}, 16, 4, 16),
+        (1, {P: 2, G: 4, S: 16, "num_generations": 4}, 8, 4, 4),
+        (1, {P: 8, N: 64}, 8, 8, 8),
+        (2, {P: 4, G: 2, N: 64}, 16, 4, 8),
+        (1, {P: 8, "num_iterations": 2}, 8, 2, 8),
+        (1, {P: 8, S: 2, "num_iterations": 3}, 8, 6, 8),
+        (1, {P: 8, G: 4, S: 2}, 32, 1, 8),  # TRL samples twice for one step
+        (1, {G: 2}, 16, 1, 8),  # of TRL's 8
+        (1, {P: 8, G: 4, "H": 4}, 32, 4, 8),
+        (1, {"n_step": 16, S: 2}, 16, 2, 8),
+        (1, {"n_step": 24, "num_generations": 12}, 24, 4, 12),
+        (1, {"num_generations": 4}, 32, 4, 8),
+        (1, {P: 24, "num_generations": 16, "n_step": 32, G: 2}, None, None, None),
+    ],
+)
+def test_batch_sizes_of_trl_say_what_a_step_is(monkeypatch, processes, given, n_step, H, micro):
+    monkeypatch.setattr(GRPOConfig, "world_size", processes)
+    if n_step is None:
+        with pytest.raises(ValueError, match=r"in each of 1 process.es. are not n_step=32"):
+            RapidConfig(**TRL | given)
+        return
+    config = RapidConfig(**TRL | given)
+    assert (config.n_step, config.H, config.micro_batch_size) == (n_step, H, micro)
+    assert (config.num_iterations, config.gradient_accumulation_steps) == (1, 1)
+    again = replace(config, learning_rate=0.1)
+    assert (again.n_step, again.H, again.micro_batch_size) == (n_step, H, micro)
+    if {P, S, N, "num_iterations"} & {*given} and "H" not in given:
+        assert H * n_step == _sampled_by_trl(processes, given)
+
+
+def _sampled_by_trl(processes: int, given: dict) -> int:
+    """Return the completions that GRPOTrainer uses between two times of sampling, or a step's."""
+    own = {name: value for name, value in given.items() if name != "n_step"}
+    if "n_step" in given:
+        own[P] = given["n_step"] // processes
+    config = GRPOConfig(**TRL | own)
+    each = config.per_device_train_batch_size * processes
+    between = config.steps_per_generation * config.num_iterations
+    return each * max(between, config.gradient_accumulation_steps)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({P: 8, G: 2, S: 3}, "steps_per_generation=3 .* are not H=1 optimizer steps"),
+        ({P: 8, S: 4, "H": 2}, "steps_per_generation=4 .* are not H=2 .* leave it unset, or H"),
+        ({P: 8, N: 64, "H": 2}, "generation_batch_size=64 .* are not those of H=2 .* or H"),
+        ({P: 6, "num_generations": 4}, "n_step=6 .* make it a multiple of 4, by TRL's batch sizes"),
+    ],
+)
+def test_batch_sizes_of_trl_that_make_no_whole_steps_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        RapidConfig(**TRL | given)
+
+
+def test_a_grpo_config_is_taken_over():
+    theirs = GRPOConfig(
+        **TRL | {P: 8, S: 4, "num_generations": 4, "learning_rate": 0.1, "temperature": 0.7}
+    )
+    config = RapidConfig.of(theirs)
+    assert (config.n_step, config.H, config.num_generations) == (8, 4, 4)
+    assert (config.learning_rate, config.temperature, config.output_dir) == (0.1, 0.7, "unused")
+    assert config.scale_rewards == "none"
+    assert RapidConfig.of(config) is config
+    with pytest.raises(ValueError, match=r"(?s)delta=1.5.*loss_type='grpo'"):
+        RapidConfig.of(replace(theirs, loss_type="grpo", delta=1.5, generation_batch_size=None))
+    with pytest.raises(TypeError, match="args is a TrainingArguments: pass a RapidConfig"):
+        RapidConfig.of(TrainingArguments("unused", use_cpu=True, report_to=[]))
+
+
+@pytest.mark.parametrize("objective", ["grpo", "dapo"])
+def test_scale_rewards_may_say_what_the_objective_does(objective):
+    for value in (True, "group"):
+        assert RapidConfig(**GOOD, objective=objective, scale_rewards=value)
+    assert RapidConfig(**GOOD, scale_rewards=False).scale_rewards == "none"
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,12 @@
 trainer   SamplingTrainer, GRPOTrainer with only its sampling, grading and logging left: a method
           overridden there says in its docstring why
 vllm      the engine that TRL builds in this process: its precision, its seed, its weights
-here      names of TRL's that the code depends on, GRPOConfig's batch sizes, the import of vLLM
+sizes     GRPOConfig's batch sizes, read as n_step and H, and set from them
+here      names of TRL's that the code depends on, the import of vLLM
 
 tests/training/test_trl.py compares all of it with the TRL that is installed. This module imports
 nothing of TRL: `without_vllm` has to come first.
 """
-
-from collections.abc import Callable
 
 # Columns of the batch that `_generate_and_score_completions` returns, and their names here, where
 # log-probabilities have the names of their policies.
@@ -24,16 +23,30 @@ REFUSED_COLUMNS = ("tool_mask", "pixel_values")
 # Fields with which GRPOConfig shapes GRPOTrainer's loss. Set, they would be ignored: refused.
 DECIDED_BY_THE_OBJECTIVE = (
     "loss_type",
-    "scale_rewards",
     "importance_sampling_level",
     "multi_objective_aggregation",
     "delta",
     "top_entropy_quantile",
     "off_policy_mask_threshold",
     "entropy_coef",
+    "entropy_coef_min",
+    "entropy_coef_max",
+    "entropy_coef_delta",
+    "entropy_target",
     "use_adaptive_entropy",
     "use_bias_correction_kl",
+    "router_aux_loss_coef",
+    "sapo_temperature_neg",
+    "sapo_temperature_pos",
+    "vespo_k_pos",
+    "vespo_lambda_pos",
+    "vespo_k_neg",
+    "vespo_lambda_neg",
     "vllm_importance_sampling_correction",
+    "vllm_importance_sampling_mode",
+    "vllm_importance_sampling_clip_max",
+    "vllm_importance_sampling_clip_min",
+    "vllm_importance_sampling_cap",
 )
 
 
@@ -45,19 +58,3 @@ def without_vllm() -> None:
     import trl.import_utils as trl_imports
 
     trl_imports.is_vllm_available = lambda *_, **__: False
-
-
-def set_batch_sizes(config, sizes: dict[str, int], check: Callable) -> None:
-    """Let GRPOConfig check itself, and give it these batch sizes.
-
-    GRPOConfig takes one of generation_batch_size and steps_per_generation, and finds the other. It
-    wants as many completions of a step in each process; here these share an inference batch. Hence
-    it sees the inference batch as one step while it checks.
-
-    Args:
-        check: GRPOConfig's `__post_init__`.
-    """
-    vars(config).update(sizes, steps_per_generation=None)
-    config.per_device_train_batch_size = sizes["generation_batch_size"] // config.world_size
-    check()
-    vars(config).update(sizes)

@@ -4,14 +4,17 @@ RapidTrainer builds on it and knows nothing of TRL's ways. A method with @overri
 or transformers' Trainer's, which call it; its docstring says what they do without.
 """
 
+import inspect
 import math
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from unittest.mock import patch
 
 import torch
 from accelerate.utils import DistributedType
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
@@ -27,9 +30,23 @@ from rapid.training.rewards import StreamedRewards
 from rapid.training.trl import COLUMNS, REFUSED_COLUMNS
 from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
 
+IMAGES = {"image", "images"}  # columns of a dataset
 SINGLE_TURNS = (
     "RapidTrainer trains on text in single turns: leave tools, environments and images out"
 )
+
+
+def _refused(args, given: dict) -> Iterator[str]:
+    """Yield what of GRPOTrainer's arguments RapidTrainer does not take, and what to change."""
+    dataset = given.get("train_dataset")
+    columns = getattr(dataset, "column_names", None) or ()
+    if given.get("tools") or given.get("environment_factory") or IMAGES & {*columns}:
+        yield SINGLE_TURNS
+    if args.dynamic_sampling_rounds > 1 and isinstance(dataset, IterableDataset):
+        yield (
+            f"dynamic_sampling_rounds={args.dynamic_sampling_rounds} draws other prompts from a "
+            "dataset with a length: make the stream a Dataset, or set it to 1"
+        )
 
 
 class SamplingTrainer(GRPOTrainer):
@@ -38,11 +55,12 @@ class SamplingTrainer(GRPOTrainer):
     After `train`, `clock.seconds` has the wall-clock seconds of each phase.
     """
 
-    def __init__(self, model, reward_funcs, args, **kwargs):
-        if kwargs.get("tools") or kwargs.get("environment_factory"):
-            raise ValueError(SINGLE_TURNS)
+    def __init__(self, model, reward_funcs, args, *more, **named):
+        given = inspect.signature(GRPOTrainer).bind(model, reward_funcs, args, *more, **named)
+        if wrong := [*_refused(args, given.arguments)]:
+            raise ValueError("\n".join(wrong))
         with engine_like_the_policy(args.seed):
-            super().__init__(model, reward_funcs, args=args, **kwargs)
+            super().__init__(model, reward_funcs, args, *more, **named)
         if args.disable_dropout:
             without_dropout(self.model)
         self.clock = PhaseClock()
@@ -128,15 +146,34 @@ class SamplingTrainer(GRPOTrainer):
         if self.rollout_func is not None:
             batch.pop("sampler_logp", None)  # of whatever policy, or zeros because TRL wants some
         if self._sampled_logp:  # (N, T); the sampler may have gone on beyond the ends
-            logp = pad_sequence(self._sampled_logp, batch_first=True)
-            batch["sampler_logp"] = logp[:, : batch["completion_ids"].size(1)]
+            logp, width = pad_sequence(self._sampled_logp, True), batch["completion_ids"].size(1)
+            batch["sampler_logp"] = pad(logp, (0, width - logp.size(1)))
         first = self.accelerator.process_index * len(inputs)
         rewards = self._rewards_per_func[first : first + len(inputs)]  # (N, functions)
         weighted = rewards * self.reward_weights.to(rewards.device)
         batch["rewards"] = weighted.nansum(1).masked_fill(rewards.isnan().all(1), math.nan)
         batch["accuracy"] = rewards[:, 0].nan_to_num()
         self.completions_sampled += len(inputs)
+        self._log_advantages()
         return batch
+
+    def _log_advantages(self) -> None:
+        """Show the objective's advantages in the table of completions, as these were sampled.
+
+        TRL's are those of its own loss. A group that was not graded has none.
+        """
+        rewards = self._rewards_per_func  # (N, functions), of all processes
+        weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
+        weighted = weighted.masked_fill(rewards.isnan().all(1), math.nan)
+        known = {"rewards": weighted, "accuracy": weighted}
+        graded = batches.with_graded(known, self.group_size)
+        advantages = self.args.algorithm.advantages(
+            self.args.settings, graded["rewards"], self.group_size
+        )
+        log = self._logs["advantages"]
+        for _ in range(min(len(advantages), len(log))):
+            log.pop()
+        log.extend((advantages * graded["graded"]).tolist())
 
     @override
     def _generate(self, prompts):
@@ -178,16 +215,20 @@ class SamplingTrainer(GRPOTrainer):
         if self.use_vllm or not self.model.training:
             return nullcontext([])
         records = self.args.H > 1 and self.sampler_is_exact()
+        asked = self.generation_config
+        # Static caches cannot be filled before, and beams are more rows than completions.
+        beams = (asked.num_beams or 1) > 1
+        fillable = asked.use_cache is not False and asked.cache_implementation in (None, "dynamic")
 
         def grade(row: int, ids: list[int]) -> None:
             self._grade_early(start + row, ids)
 
         return instrumented(
             self.accelerator.unwrap_model(self.model),
-            share_prefill=self.args.share_prefill,
+            share_prefill=self.args.share_prefill and fillable and not beams,
             record_at=self.args.temperature if records else None,
             ends=torch.tensor(self.eos_token_ids),
-            on_end=grade if self._streamed else None,
+            on_end=grade if self._streamed and not beams else None,
         )
 
     def sampler_is_exact(self) -> bool:
@@ -252,6 +293,6 @@ class SamplingTrainer(GRPOTrainer):
         self.accelerator.gradient_state._set_sync_gradients(last)
         with nullcontext() if last or deepspeed else self.accelerator.no_sync(model):
             with self.compute_loss_context_manager():
-                loss = self._compute_loss(model, piece)
+                loss = self.compute_loss(model, piece)
             self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
         return loss.detach()

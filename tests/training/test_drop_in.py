@@ -1,0 +1,188 @@
+"""RapidTrainer is called, extended and read like GRPOTrainer."""
+
+import logging
+from functools import partial
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoTokenizer
+from trl import GRPOConfig, GRPOTrainer
+
+from rapid import RapidConfig, RapidTrainer
+from rapid.training.rewards import StreamedRewards
+from tests.training.loops import COMMON, build, digits_sum, logged, run, weights
+
+PROMPTS = Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(32)])
+TRL = COMMON | {
+    "per_device_train_batch_size": 8,
+    "steps_per_generation": 2,
+    "max_completion_length": 6,
+    "max_steps": 2,
+    "learning_rate": 0.05,
+    "dataloader_pin_memory": False,
+}
+
+
+def test_a_script_for_grpo_trainer_runs_with_the_names_swapped(toy_model, tmp_path):
+    def script(config, trainer):
+        args = config(str(tmp_path), **TRL)
+        tokenizer = AutoTokenizer.from_pretrained(toy_model, padding_side="left")
+        made = trainer(str(toy_model), digits_sum, args, PROMPTS, None, tokenizer)
+        made.train()
+        return made
+
+    theirs, ours = script(GRPOConfig, GRPOTrainer), script(RapidConfig, RapidTrainer)
+    assert ours.state.global_step == theirs.state.global_step == 2
+    assert ours.state.num_train_epochs == theirs.state.num_train_epochs
+    assert (ours.args.n_step, ours.args.H, ours.completions_sampled) == (8, 2, 16)
+    converted = script(GRPOConfig, RapidTrainer)
+    assert (converted.args.n_step, converted.args.H) == (8, 2)
+    assert torch.equal(weights(converted), weights(ours))
+
+
+def test_an_override_of_compute_loss_is_the_loss(toy_model, tmp_path):
+    class Half(RapidTrainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            return 0.5 * super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+
+    whole, half = (
+        run(toy_model, tmp_path, "pg", trainer=kind, max_steps=1) for kind in (RapidTrainer, Half)
+    )
+    assert logged(half, "grad_norm")[0] == pytest.approx(logged(whole, "grad_norm")[0] / 2)
+
+
+def test_what_is_not_trained_on_is_refused_at_once_and_together(toy_model, tmp_path):
+    config = RapidConfig(str(tmp_path), dynamic_sampling_rounds=2, **COMMON)
+    stream = PROMPTS.add_column("image", [0] * len(PROMPTS)).to_iterable_dataset()
+    with pytest.raises(ValueError, match=r"(?s)leave tools.*images out.*make the stream a Dataset"):
+        RapidTrainer(str(toy_model), digits_sum, config, stream)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"cache_implementation": "static"},
+        {"pad_to_multiple_of": 16, "pack": False},
+        {"pad_to_multiple_of": 16},
+        {"generation_kwargs": {"use_cache": False}},
+    ],
+)
+def test_caches_and_padding_do_not_change_what_is_learned(toy_model, tmp_path, settings):
+    plain = run(toy_model, tmp_path, "rapid", max_steps=4, H=2)
+    other = run(toy_model, tmp_path, "rapid", max_steps=4, H=2, **settings)
+    torch.testing.assert_close(weights(other), weights(plain), rtol=1e-3, atol=1e-6)
+
+
+def test_beams_at_h_1_are_graded_when_all_are_found(toy_model, tmp_path):
+    settings = {"generation_kwargs": {"num_beams": 2}, "grading_workers": 2, "max_steps": 1}
+    trainer = run(toy_model, tmp_path, "pg", **settings)
+    assert trainer.state.global_step == 1
+
+
+def test_rewards_that_compare_completions_are_suspected_beside_sampling(caplog):
+    def above_the_mean(completion_ids, **_):
+        mean = sum(map(len, completion_ids)) / len(completion_ids)
+        return [len(ids) - mean for ids in completion_ids]
+
+    def absolute(completion_ids, **_):
+        return [float(len(ids)) for ids in completion_ids]
+
+    rewards = StreamedRewards([absolute, above_the_mean], 1, {})
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            rewards.collect([{"prompt": "p"}] * 3, ["a", "b", "c"], [[1], [1, 2], [1, 2, 3]])
+    (warning,) = caplog.messages
+    assert warning.startswith("above_the_mean gave all 3 completions")
+    assert "set grading_workers=0" in warning
+
+
+class Waits:
+    async def __call__(self, **_):
+        return [1.0]
+
+
+def test_rewards_that_cannot_be_called_one_by_one_are_refused():
+    with pytest.raises(ValueError, match="async, and waits beside others: set grading_workers=0"):
+        StreamedRewards([Waits()], 1, {})
+    with pytest.raises(ValueError, match="async"):
+        StreamedRewards([partial(Waits())], 1, {})
+
+    def logs(completions, **others):
+        others["log_extra"]("text", completions)
+        return [1.0]
+
+    with pytest.raises(ValueError, match=r"log_extra\('text'\) .* set grading_workers=0"):
+        StreamedRewards([logs], 1, {}).collect([{"prompt": "p"}], ["a"], [[1]])
+
+
+def test_the_model_card_cites_the_paper_of_what_was_trained(toy_model, tmp_path):
+    build(toy_model, tmp_path, "rapid").create_model_card("mine")
+    card = (tmp_path / "README.md").read_text()
+    assert "This model was trained with RAPID" in card
+    assert "RAPID: An Efficient Reinforcement Learning Algorithm" in card
+    assert "DeepSeekMath" not in card
+    build(toy_model, tmp_path, "dapo").create_model_card("mine")
+    card = (tmp_path / "README.md").read_text()
+    assert "This model was trained with DAPO" in card
+    assert "RAPID: An Efficient" not in card
+
+
+@pytest.mark.parametrize(
+    ("objective", "settings", "advantages"),
+    [
+        ("rapid", {}, lambda r: r - r.mean(1, keepdim=True)),
+        ("rapid", {"eta": 0.5}, lambda r: r - 0.5 * r.mean(1, keepdim=True)),
+        ("rapid", {"baseline": "others"}, lambda r: r - (r.sum(1, keepdim=True) - r) / 3),
+        ("rapid", {"baseline": "none"}, lambda r: r),
+        ("pg", {}, lambda r: r - r.mean(1, keepdim=True)),
+        ("grpo", {}, lambda r: (r - r.mean(1, keepdim=True)) / (r.std(1, keepdim=True) + 1e-4)),
+    ],
+)
+def test_the_table_of_completions_has_the_objectives_advantages(
+    toy_model, tmp_path, objective, settings, advantages
+):
+    settings = {"H": 2, "max_steps": 2, "reward": "sometimes"} | settings
+    trainer = run(toy_model, tmp_path, objective, **settings)
+    rewards = torch.tensor(trainer._logs["rewards"]["sometimes"]).view(-1, 4)
+    graded = ~rewards.isnan().any(1, keepdim=True)
+    expected = torch.where(graded, advantages(rewards), 0.0)
+    assert len(trainer._logs["prompt"]) == rewards.numel() == 32
+    assert expected.any() and not expected.any(1).all()
+    shown = torch.tensor(list(trainer._logs["advantages"])).view(-1, 4)
+    torch.testing.assert_close(shown, expected)
+
+
+def test_metrics_have_trls_names_in_training_and_evaluation(toy_model, tmp_path):
+    trainer = run(toy_model, tmp_path, "rapid", max_steps=4)
+    assert len(logged(trainer, "entropy")) == 4
+    assert all(4 < value < 6 for value in logged(trainer, "entropy"))  # of 258 bytes, about ln 258
+    assert logged(trainer, "clip_ratio/region_mean") == logged(trainer, "rapid/clip_fraction")
+    assert not logged(trainer, "kl")
+    for beta in (0.0, 0.1):
+        trainer = build(toy_model, tmp_path, "grpo", beta=beta, per_device_eval_batch_size=8)
+        found = trainer.evaluate(PROMPTS.select(range(4)))
+        assert 4 < found["eval_entropy"] < 6
+        assert found["eval_clip_ratio/region_mean"] == 0
+        assert ("eval_kl" in found) == bool(beta)
+
+
+@pytest.mark.parametrize("share_prefill", [False, True])
+def test_entropies_are_those_of_the_distributions(toy_model, tmp_path, share_prefill):
+    trainer = run(toy_model, tmp_path, "pg", max_steps=1, share_prefill=share_prefill)
+    _, piece, _ = trainer.last_pass
+    entropies = []
+    with torch.no_grad():
+        trainer._log_pi(trainer.model, piece, entropies)
+        ids = torch.cat([piece["prompt_ids"], piece["completion_ids"]], 1)
+        mask = torch.cat([piece["prompt_mask"], piece["completion_mask"]], 1)
+        logits = trainer.model(input_ids=ids, attention_mask=mask).logits
+    logp = logits[:, piece["prompt_ids"].size(1) - 1 : -1].log_softmax(-1)
+    keep = piece["completion_mask"].bool()
+    torch.testing.assert_close(
+        entropies[0][keep],
+        -(logp.exp() * logp).sum(-1)[keep],
+        rtol=1e-4,
+        atol=1e-4,
+        check_dtype=False,
+    )

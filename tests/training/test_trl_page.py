@@ -1,0 +1,67 @@
+"""docs/trl.md says of every field and argument of the installed TRL what becomes of it here."""
+
+import inspect
+import re
+from dataclasses import MISSING, fields
+
+import pytest
+from transformers import TrainingArguments
+from trl import GRPOConfig, GRPOTrainer
+
+from rapid import RapidConfig
+from tests.conftest import ROOT
+
+PAGE = (ROOT / "docs/trl.md").read_text(encoding="utf-8")
+SIZES = {"use_cpu": True, "bf16": False, "report_to": [], "n_step": 8, "H": 1}
+
+
+def table(title: str) -> dict[str, tuple[str, str]]:
+    """Return what a section's table says of each name: a word, and how."""
+    section = PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| ([a-z][^|]*?) *\| (\w+) *\|([^|]*)\|$", section, re.MULTILINE)
+    named = [(name, says, how.strip()) for names, says, how in rows for name in names.split(", ")]
+    assert len({name for name, *_ in named}) == len(named), "a name is there twice"
+    return {name: (says, how) for name, says, how in named if name not in ("argument", "field")}
+
+
+ARGUMENTS, FIELDS = table("Arguments of GRPOTrainer"), table("Fields of GRPOConfig")
+REFUSED = [name for name, (says, _) in FIELDS.items() if says == "refused"]
+
+
+def test_every_argument_is_decided():
+    assert {*ARGUMENTS} == {*inspect.signature(GRPOTrainer).parameters}
+
+
+def test_every_field_is_decided():
+    """Those of transformers' TrainingArguments need no decision, but may have one."""
+    theirs = {one.name for one in fields(GRPOConfig)}
+    inherited = {one.name for one in fields(TrainingArguments)}
+    undecided, gone = theirs - inherited - {*FIELDS}, {*FIELDS} - theirs
+    assert not undecided, f"say in docs/trl.md what becomes of {sorted(undecided)}"
+    assert not gone, f"docs/trl.md has fields that TRL has not: {sorted(gone)}"
+
+
+def test_every_decision_is_one_of_three_and_a_refusal_says_what_to_do():
+    for name, (says, how) in (ARGUMENTS | FIELDS).items():
+        assert says in ("supported", "different", "refused"), name
+        assert how or says == "supported", name
+
+
+def other(name: str):
+    """Return another value than a field's default."""
+    (field,) = (one for one in fields(RapidConfig) if one.name == name)
+    assert field.default is not MISSING
+    if isinstance(field.default, bool):
+        return not field.default
+    return "another" if isinstance(field.default, str) else (field.default or 0) + 0.5
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_page_calls_refused_is_refused_by_name(name):
+    with pytest.raises(ValueError, match=rf"\b{name}\b"):
+        RapidConfig("unused", **SIZES, **{name: other(name)})
+
+
+def test_sizes_are_as_the_page_says():
+    config = RapidConfig("unused", use_cpu=True, bf16=False, report_to=[])
+    assert (config.n_step, config.H) == (32, 4)
