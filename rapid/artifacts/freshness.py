@@ -109,11 +109,14 @@ def examine(
 
 def _read(job: Job) -> dict | None:
     try:
-        return json.loads(Path(job.manifest).read_text(encoding="utf-8"))
+        manifest = json.loads(Path(job.manifest).read_text(encoding="utf-8"))
+        if manifest.keys() >= {"spec", "inputs", "outputs"}:
+            return manifest
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):  # cut off while it was written, or not text
-        return {"spec": "unreadable", "inputs": {}, "outputs": {}}
+    except (AttributeError, OSError, ValueError):  # cut off while it was written, or not text
+        pass
+    return {"spec": "unreadable", "inputs": {}, "outputs": {}}
 
 
 def _made_otherwise(job: Job, manifest: dict, any_code: bool) -> str:

@@ -114,8 +114,9 @@ def test_a_job_without_a_manifest_is_not_made(line):
     assert folders(found.stale) == ["c/d"]
 
 
-def test_a_manifest_that_was_cut_off_is_stale(line):
-    Path("a/manifest.json").write_text('{"spec": ')
+@pytest.mark.parametrize("text", ['{"spec": ', '{"spec": {}}', "[]"])
+def test_a_manifest_that_was_cut_off_or_is_none_is_stale(line, text):
+    Path("a/manifest.json").write_text(text)
     assert line[0] in examine(line).stale
 
 
