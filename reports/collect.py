@@ -43,6 +43,7 @@ def collect(
         reasons, evaluation_reasons: reason -> verdicts, in training and in the evaluation.
         no_evaluation, no_summary: why a file has no figures; "" where it has.
         unwalled: the walls that were waived, by both manifests.
+        accepted: whether `rapid accept` took a job for current after a change of its code.
 
     Raises:
         BadRun: a file cannot be read as its record, describes another run, or has a pass@k that
@@ -86,6 +87,7 @@ def _row(run: Run, root: Path, ks: list[int], place: Callable[[str], str]) -> di
         **places,
         "H": float(parse(run.algorithm).H) if RAPID.named(run.algorithm) else math.nan,
         "unwalled": {wall for manifest in manifests for wall in manifest.waived},
+        "accepted": any(manifest.accepted for manifest in manifests),
         **_evaluation_columns(evaluation, ks),
         **_summary_columns(summary),
     }

@@ -25,6 +25,7 @@ class Manifest(Record):
     versions: dict[str, str] = Field(default_factory=dict)
     hardware: str = ""
     commit: str = ""
+    accepted: list[dict] = Field(default_factory=list, description="by `rapid accept`")
 
     @field_validator("spec")
     @classmethod

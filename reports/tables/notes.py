@@ -84,7 +84,17 @@ def provenance(runs: pd.DataFrame) -> list[str]:
     made = [*machines(list(trained.hardware)), *commits(list(trained.commit))]
     if trained.empty:
         made = ["No model has been trained."]
-    return [*made, *unwalled(list(runs.unwalled)), *ungraded(runs)]
+    return [*made, *accepted(runs), *unwalled(list(runs.unwalled)), *ungraded(runs)]
+
+
+def accepted(runs: pd.DataFrame) -> list[str]:
+    """Return a note on results that were made with other code and taken for current, if any."""
+    if not (count := runs.accepted.sum()):
+        return []
+    return [
+        f"Accepted: {count} of {len(runs)} results are from code that has changed since, and were "
+        "taken for current by `rapid accept`; their manifests say which files."
+    ]
 
 
 def unwalled(runs: list[set[str]]) -> list[str]:

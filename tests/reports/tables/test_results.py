@@ -1,5 +1,7 @@
 """The four tables as plain data."""
 
+import json
+
 import pytest
 
 from rapid.config.params import load
@@ -166,6 +168,15 @@ def test_a_note_says_which_runs_were_graded_without_walls(values, runs):
     assert {number for number, notes in said.items() if notes} == {1, 7}
     assert "1 of " in said[1][0]
     assert "grading.unsafe_sandbox" in said[1][0]
+
+
+def test_a_note_counts_results_accepted_after_a_change_of_code(params, runs):
+    runs.all(params)
+    path = runs.root / run("grpo").folder / "manifest.json"
+    manifest = json.loads(path.read_text()) | {"accepted": [{"at": "now", "was": {"a.py": "1"}}]}
+    path.write_text(json.dumps(manifest))
+    said = [note for table in build(params, runs) for note in table.notes if "Accepted" in note]
+    assert len(said) == 1 and said[0].startswith("Accepted: 1 of ")
 
 
 def test_without_family_models_there_is_no_table_2(values, runs):
