@@ -12,7 +12,8 @@ this project counts too, wherever the import stands; it is read from the source,
    a folder stands for all files in it.
 4. Rooms that decide no result are left out: configuration, whose values are in the spec; machine,
    cost and the command; the bookkeeping of artifacts, which moves rows to disk and digests them.
-   The rows themselves (demonstrations, runs, evaluations) are what a job writes: they count.
+   The rows themselves (demonstrations, runs, evaluations) are what a job writes: they count. So
+   does what starts several processes, or a server to sample from, for the jobs that have them.
 """
 
 import ast
@@ -73,17 +74,18 @@ def files_behind(
     where somebody edits it meanwhile.
 
     Args:
-        roots: names of modules.
+        roots: names of modules, and paths of other files. These count wherever they lie.
         without: beginnings of paths that are left out.
         through: beginnings of the paths whose imports count.
         shown: count what plug-ins say for reports.
     """
     plug_ins = {registry: set(_read(registry, shown)[1]) for registry in REGISTRIES}
-    left = [file for root in roots for file in _with_folder(_file_of(root))]
+    asked = {_file_of(root) or root for root in roots}
+    left = [file for root in asked for file in _with_folder(root)]
     found = set()
     while left:
         file = left.pop()
-        if file in found or file.startswith((*LEFT_OUT, *without)):
+        if file in found or (file not in asked and file.startswith((*LEFT_OUT, *without))):
             continue
         found.add(file)
         for target in _read(file, shown)[1] if file.startswith(through) else ():

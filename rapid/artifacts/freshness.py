@@ -187,14 +187,20 @@ def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[lis
     """Take for current what is stale only by its code, or by the code of what it read.
 
     The manifest of a job whose own code changed gets the present digests and a note of the old
-    ones. Nothing reads manifests as inputs, so no other digest changes. A manifest keeps its time:
-    what was made from the job is not older than it.
+    ones. No digest of another job changes by that. A manifest keeps its time: what was made from
+    the job is not older than it. Reports say what was accepted: their manifests are deleted, so
+    that they are made again.
 
     Returns: the jobs that were accepted, and what is up to date with them.
     """
     stale = examine(jobs, hashed=False).stale
     found = examine(jobs, progress=progress, any_code=True)
-    accepted = [job for job in found.current if job in stale]
+    reports = [job for job in found.current if job.stage == "report"]
+    accepted = [job for job in found.current if job in stale and job not in reports]
+    if accepted:
+        found.current = [job for job in found.current if job not in reports]
+        for job in reports:
+            Path(job.manifest).unlink()
     for job in accepted:
         manifest = _read(job)
         if files := changed_code(job, manifest):

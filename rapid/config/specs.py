@@ -151,9 +151,12 @@ class TrainSpec(Spec):
 
     def files(self) -> dict[str, str]:
         algorithm = type(parse(self.run.algorithm).algorithm).__module__
-        return files_behind(
-            "rapid.stages.train", algorithm, f"rapid.benchmarks.{self.run.benchmark}"
-        )
+        roots = ["rapid.stages.train", algorithm, f"rapid.benchmarks.{self.run.benchmark}"]
+        if self.compute.processes > 1:
+            roots += ["rapid.machine.launch", "workflow/accelerate/zero2.yaml"]
+        if served(self):
+            roots += ["rapid.machine.server"]
+        return files_behind(*roots)
 
 
 class EvaluateSpec(Spec):

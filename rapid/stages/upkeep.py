@@ -37,8 +37,8 @@ def accept(files: list[Path]) -> int:
     accepted, found = freshness.accept(planned, progress)
     for job in accepted:
         print(f"accepted: {job.folder}")
-    print(found.describe())
-    # What is not accepted keeps its manifest.
+    print(found.describe() + ("; reports are to be made again" if accepted else ""))
+    # What is not accepted keeps its manifest, but for reports.
     failed = _record(files, Findings(current=found.current)) if accepted else 0
     return 1 if found.changed or found.stale else failed
 

@@ -118,6 +118,18 @@ def test_shared_mathematics_reach_the_runs_of_those_who_share_them(reached, valu
     assert found == made_of(values, "grpo", "naive-grpo", "dapo", stages=["train"])
 
 
+@pytest.mark.parametrize("path", ["workflow/accelerate/zero2.yaml", "rapid/machine/launch.py"])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_starts_processes_reaches_the_runs_that_have_several(
+    copy, reached, values, path, processes
+):
+    shutil.copytree(ROOT / "workflow", copy / "workflow")
+    values["compute"]["processes"] = processes
+    found = reached(path)
+    assert bool(found) == (processes > 1)
+    assert all(folder.startswith("runs/") for folder in found)
+
+
 def test_another_plug_in_reaches_nothing(copy, reached):
     (copy / "rapid/algorithms/rloo.py").write_text("class Rloo: ...\n")
     line = "from rapid.algorithms.rloo import Rloo\n"

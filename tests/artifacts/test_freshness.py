@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,16 @@ class TestCode:
         [note] = json.loads(Path("a/manifest.json").read_text())["accepted"]
         assert note["was"] == {"one.py": "1"} and note["at"]
         assert "accepted" not in json.loads(Path("b/manifest.json").read_text())
+
+    def test_reports_of_accepted_results_are_made_again(self, coded, line):
+        jobs = self.planned({"one.py": "X"}, {"two.py": "2"}, line)
+        report = replace(jobs[-1], stage="report", folder="reports", inputs=(jobs[-1],))
+        make(report, "c/d/out")
+        _, found = accept([*jobs, report])
+        assert folders(found.current) == ["a", "b", "c/d"]
+        assert not Path(report.manifest).exists()
+        make(report, "c/d/out")
+        assert accept([*jobs, report])[0] == [] and Path(report.manifest).exists()
 
     def test_what_is_accepted_twice_has_two_notes(self, coded, line):
         for text in "XY":

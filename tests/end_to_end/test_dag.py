@@ -222,7 +222,7 @@ def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checko
     assert f"made with other code: {PROMPT}" in output
 
 
-def test_an_accepted_change_of_code_plans_nothing(checkout):
+def test_an_accepted_change_of_code_plans_the_report_alone(checkout):
     manifest = checkout / "runs/math/tiny-qwen2/pg/seed1/manifest.json"
     with edited(checkout / PROMPT, "Solution", "Answer"):
         stale = rapid(checkout, "verify")
@@ -231,11 +231,11 @@ def test_an_accepted_change_of_code_plans_nothing(checkout):
         accepted = rapid(checkout, "accept")
         assert accepted.returncode == 0, accepted.stdout + accepted.stderr
         assert "accepted: runs/math/tiny-qwen2/pg/seed1" in accepted.stdout
-        assert planned(checkout) == []
+        assert planned(checkout) == ["report"]
         [note] = json.loads(manifest.read_text())["accepted"]
         assert list(note["was"]) == [PROMPT]
     assert rapid(checkout, "accept").returncode == 0  # of the prompt as it was
-    assert planned(checkout) == []
+    assert planned(checkout) == ["report"]
 
 
 def test_a_deleted_evaluation_plans_itself_and_the_report(checkout):
