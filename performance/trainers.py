@@ -80,7 +80,6 @@ def _common(setting: Setting) -> dict:
         "seed": 0,
         "num_generations": setting.group,
         "max_completion_length": setting.length,
-        "generation_kwargs": {"min_new_tokens": setting.length} if setting.fixed_length else None,
         "temperature": 1.0,
         "learning_rate": LEARNING_RATE,
         "lr_scheduler_type": "constant",
@@ -98,6 +97,10 @@ def _common(setting: Setting) -> dict:
 
 def _build(kind, workload: Workload, setting: Setting, reward: Counted, config):
     torch.set_num_threads(1)
+    if (
+        setting.fixed_length
+    ):  # RapidConfig refuses it: importance weights are then of another policy
+        config.generation_kwargs = {"min_new_tokens": setting.length}
     trainer = kind(
         AutoModelForCausalLM.from_pretrained(workload.model, dtype=torch.float32),
         reward,

@@ -80,7 +80,7 @@ def files_behind(
         shown: count what plug-ins say for reports.
     """
     plug_ins = {registry: set(_read(registry, shown)[1]) for registry in REGISTRIES}
-    asked = {_file_of(root) or root for root in roots}
+    asked = {root if "/" in root else _file_of(root) for root in roots}
     left = [file for root in asked for file in _with_folder(root)]
     found = set()
     while left:

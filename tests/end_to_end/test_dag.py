@@ -236,6 +236,9 @@ def test_an_accepted_change_of_code_plans_the_report_alone(checkout):
         assert list(note["was"]) == [PROMPT]
     assert rapid(checkout, "accept").returncode == 0  # of the prompt as it was
     assert planned(checkout) == ["report"]
+    succeed(snakemake(checkout, TABLES))
+    assert "Accepted:" in (checkout / "reports/tables.txt").read_text()
+    assert planned(checkout) == []
 
 
 def test_a_deleted_evaluation_plans_itself_and_the_report(checkout):

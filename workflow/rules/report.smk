@@ -13,12 +13,13 @@ def read_by(job):
     """Return a rule's input function: the files that a report is made from.
 
     Snakemake does not miss a file that was deleted while the report is there. Where one is missing
-    the report is made again. A job in SLURM reads these rules too: it makes what it was told to.
+    the report is made again, and where `rapid accept` deleted its manifest. A job in SLURM reads
+    these rules too: it makes what it was told to.
     """
 
     def read(wildcards):
         found = [path for each in job.inputs for path in files(each)]
-        if workflow.is_main_process and not all(map(os.path.exists, found)):
+        if workflow.is_main_process and not all(map(os.path.exists, [*found, job.manifest])):
             workflow.dag.forcefiles.add(job.manifest)
         return found
 
