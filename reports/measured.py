@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rapid.algorithms import ALGORITHMS, RAPID
+from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
 from rapid.algorithms.names import parse
 from rapid.config.jobs import plan
 from rapid.config.params import Params
@@ -103,6 +103,7 @@ class Measured:
     def manifests(self) -> dict[str, Manifest]:
         """The manifests of distillations, training runs and evaluations by path."""
         trained = self.frame[self.frame.algorithm != BASE]
-        place = plan(self.params, self.root).folder
-        distilled = [place(f"distilled/{name}") for name in self.params.benchmarks]
+        place, benchmarks = plan(self.params, self.root).folder, self.params.benchmarks
+        imitated = self.frame[self.frame.algorithm == IMITATING.name].benchmark
+        distilled = [place(f"distilled/{name}") for name in benchmarks if name in set(imitated)]
         return read_manifests(self.root, [*distilled, *trained.folder, *self.frame.evaluation])
