@@ -99,9 +99,9 @@ def _build(kind, workload: Workload, setting: Setting, reward: Counted, config):
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_pretrained(workload.model, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(workload.model, padding_side="left")
-    if setting.fixed_length:  # a token that no model samples would end a completion
-        tokenizer.eos_token = tokenizer.bos_token
-        model.generation_config.eos_token_id = tokenizer.bos_token_id
+    if setting.fixed_length:  # a token that the model does not have would end a completion
+        tokenizer.add_special_tokens({"eos_token": "<never>"})
+        model.generation_config.eos_token_id = tokenizer.eos_token_id
     trainer = kind(
         model,
         reward,
