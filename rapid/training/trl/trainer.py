@@ -28,6 +28,7 @@ from rapid.training.generation import instrumented
 from rapid.training.processes import gathered
 from rapid.training.rewards import StreamedRewards
 from rapid.training.trl import COLUMNS, REFUSED_COLUMNS
+from rapid.training.trl.checkpoints import ResumableTrainer
 from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
 
 IMAGES = {"image", "images"}  # columns of a dataset
@@ -49,7 +50,7 @@ def _refused(args, given: dict) -> Iterator[str]:
         )
 
 
-class SamplingTrainer(GRPOTrainer):
+class SamplingTrainer(ResumableTrainer):
     """GRPOTrainer without its loss and its loop. Arguments are GRPOTrainer's, with a `RapidConfig`.
 
     After `train`, `clock.seconds` has the wall-clock seconds of each phase.
@@ -64,7 +65,6 @@ class SamplingTrainer(GRPOTrainer):
         if args.disable_dropout:
             without_dropout(self.model)
         self.clock = PhaseClock()
-        self.completions_sampled = 0  # by this process
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
         self._rewards_per_func: Tensor | None = None  # (N, functions), of all processes
         self._sampled_logp: list[Tensor] = []  # (T,) for each completion just sampled
@@ -279,7 +279,6 @@ class SamplingTrainer(GRPOTrainer):
         if callable(getattr(self.optimizer, "train", None)):
             self.optimizer.train()
         yield
-        self._step += 1
         self._optimizer_phase.enter_context(self.clock.phase("backpropagation"))
 
     def _backpropagate(self, model, piece: Batch, *, last: bool) -> Tensor:
