@@ -32,6 +32,8 @@ from rapid.training.trl.checkpoints import ResumableTrainer
 from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
 
 IMAGES = {"image", "images"}  # columns of a dataset
+# PEFT's adapters that draw noise while they train, or that weigh by all rows and tokens of a pass.
+NO_POLICY = {"LILY", "PVERA", "XLORA"}
 SINGLE_TURNS = (
     "RapidTrainer trains on text in single turns: leave tools, environments and images out"
 )
@@ -43,6 +45,12 @@ def _refused(args, given: dict) -> Iterator[str]:
     columns = getattr(dataset, "column_names", None) or ()
     if given.get("tools") or given.get("environment_factory") or IMAGES & {*columns}:
         yield SINGLE_TURNS
+    adapters = {"given": given.get("peft_config")} | getattr(given["model"], "peft_config", {})
+    for kind in NO_POLICY & {one.peft_type.value for one in adapters.values() if one}:
+        yield (
+            f"{kind}: with this adapter the probability of a token depends on more than the tokens "
+            "before it, and log pi is not what was sampled from; choose another"
+        )
     if args.dynamic_sampling_rounds > 1 and isinstance(dataset, IterableDataset):
         yield (
             f"dynamic_sampling_rounds={args.dynamic_sampling_rounds} draws other prompts from a "
@@ -62,6 +70,7 @@ class SamplingTrainer(ResumableTrainer):
             raise ValueError("\n".join(wrong))
         with engine_like_the_policy(args.seed):
             super().__init__(model, reward_funcs, args, *more, **named)
+        self._patch_adaption_prompts()
         if args.disable_dropout:
             without_dropout(self.model)
         self.clock = PhaseClock()
@@ -76,6 +85,12 @@ class SamplingTrainer(ResumableTrainer):
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
         if self.use_vllm:
             mend_weight_sync(self.vllm_generation, args.sync_in_one_call, self.clock)
+
+    def _patch_adaption_prompts(self) -> None:
+        """Let PEFT's adaption prompts call the forward that TRL patched; they keep that before."""
+        tuner = getattr(self.model, "base_model", None)
+        if type(tuner).__name__ == "AdaptionPromptModel":
+            tuner.forward = tuner.model.forward
 
     @property
     def group_size(self) -> int:

@@ -3,6 +3,8 @@
 Where the learning rate is 0 the policy stays mu, and all importance weights are 1.
 """
 
+import json
+
 import peft
 import pytest
 import torch
@@ -30,15 +32,18 @@ VIRTUAL = {
 }
 
 
-@pytest.mark.parametrize("family", ["GPT2", "OPT"])
+@pytest.mark.parametrize("family", ["Falcon", "GPT2", "OPT"])
 def test_a_model_with_dropout_has_weights_of_1_while_it_stays_as_it_is(family, toy_model, tmp_path):
-    trainer = train(
-        RapidTrainer, untrained(family), toy_model, tmp_path, learning_rate=0.0, **OFF_POLICY
-    )
+    model = untrained(family)
+    if family == "Falcon":  # reads it from its configuration, where it is 0 by default
+        model.config.attention_dropout = model.config.hidden_dropout = 0.1
+    trainer = train(RapidTrainer, model, toy_model, tmp_path, learning_rate=0.0, **OFF_POLICY)
     assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
     assert max(logged(trainer, "rapid/staleness")) < 1e-4
-    names = {"GPT2": "attn_pdrop", "OPT": "dropout"}
-    assert getattr(trainer.model.config, names[family]) == 0.1  # saved as it was
+    names = {"Falcon": "attention_dropout", "GPT2": "attn_pdrop", "OPT": "dropout"}
+    trainer.save_model(tmp_path / "saved")
+    assert json.loads((tmp_path / "saved/config.json").read_text())[names[family]] == 0.1
+    assert getattr(trainer.model.config, names[family]) == 0.1
 
 
 @pytest.mark.parametrize("adapter", DROPPING)
