@@ -122,6 +122,11 @@ class SamplingTrainer(ResumableTrainer):
             dataset, description, batch_size, is_training=is_training, **others
         )
 
+    @override
+    def get_test_dataloader(self, test_dataset):
+        """Load whole groups for `predict`; TRL loads each prompt once, and takes these for one."""
+        return self.get_eval_dataloader(test_dataset)
+
     # Sampling -------------------------------------------------------------------------------------
 
     @override
