@@ -11,11 +11,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from unittest.mock import patch
 
 import torch
-from accelerate.utils import DistributedType
+from accelerate.utils import DistributedType, is_peft_model
+from accelerate.utils.memory import clear_device_cache
 from datasets import Dataset, IterableDataset
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
 from typing_extensions import override
@@ -45,6 +47,8 @@ def _refused(args, given: dict) -> Iterator[str]:
     columns = getattr(dataset, "column_names", None) or ()
     if given.get("tools") or given.get("environment_factory") or IMAGES & {*columns}:
         yield SINGLE_TURNS
+    if "lomo" in args.optim:
+        yield f"optim={args.optim} steps in every backward pass, of which a step has several"
     adapters = {"given": given.get("peft_config")} | getattr(given["model"], "peft_config", {})
     for kind in NO_POLICY & {one.peft_type.value for one in adapters.values() if one}:
         yield (
@@ -216,7 +220,7 @@ class SamplingTrainer(ResumableTrainer):
         completion_ids, logps = [], []
         for start in range(0, len(prompt_ids), size):
             some = prompt_ids[start : start + size]
-            with self._watching(start) as recorded:
+            with self._policy_itself(), self._watching(start) as recorded:
                 ids, logp = super()._generate_single_turn(
                     some, images, multimodal_fields, num_generations, has_tool_images
                 )
@@ -227,6 +231,21 @@ class SamplingTrainer(ResumableTrainer):
             self._sampled_logp += recorded
         return completion_ids, logps or None
 
+    def _policy_itself(self) -> AbstractContextManager:
+        """Sample from the policy itself where completions are weighed.
+
+        transformers takes what TRL leaves open from the model's generation_config, min_p or
+        suppress_tokens for example. There it knows no such settings meanwhile.
+        """
+        if self.use_vllm or self.args.H == 1:
+            return nullcontext()
+        return patch.object(self._sampled_model(), "generation_config", GenerationConfig())
+
+    def _sampled_model(self):
+        """Return the model of transformers that samples, also within an adapter."""
+        model = self.accelerator.unwrap_model(self.model)
+        return model.get_base_model() if is_peft_model(model) else model
+
     def _watching(self, start: int) -> AbstractContextManager[list[Tensor]]:
         """Share prompts, record log mu and grade early while transformers samples from row `start`.
 
@@ -235,10 +254,14 @@ class SamplingTrainer(ResumableTrainer):
         if self.use_vllm or not self.model.training:
             return nullcontext([])
         records = self.args.H > 1 and self.sampler_is_exact()
-        asked = self.generation_config
+        configs = self.generation_config, self._sampled_model().generation_config  # first counts
+        beams, cached, cache = (
+            next((value for one in configs if (value := getattr(one, name)) is not None), None)
+            for name in ("num_beams", "use_cache", "cache_implementation")
+        )
         # Static caches cannot be filled before, and beams are more rows than completions.
-        beams = (asked.num_beams or 1) > 1
-        fillable = asked.use_cache is not False and asked.cache_implementation in (None, "dynamic")
+        beams = (beams or 1) > 1
+        fillable = cached is not False and cache in (None, "dynamic")
 
         def grade(row: int, ids: list[int]) -> None:
             self._grade_early(start + row, ids)
@@ -299,6 +322,8 @@ class SamplingTrainer(ResumableTrainer):
         if callable(getattr(self.optimizer, "train", None)):
             self.optimizer.train()
         yield
+        if (every := self.args.torch_empty_cache_steps) and self.state.global_step % every == 0:
+            clear_device_cache()
         self._optimizer_phase.enter_context(self.clock.phase("backpropagation"))
 
     def _backpropagate(self, model, piece: Batch, *, last: bool) -> Tensor:

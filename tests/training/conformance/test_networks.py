@@ -123,3 +123,56 @@ def test_virtual_tokens_are_before_every_prompt(kind, toy_model, tmp_path):
     )
     torch.testing.assert_close(shared, plain, rtol=0, atol=1e-5)
     assert off < 1e-5
+
+
+OWN = {
+    "min_p": 0.9,
+    "suppress_tokens": list(range(2, 250)),
+    "no_repeat_ngram_size": 1,
+    "forced_eos_token_id": 1,
+    "num_beams": 2,
+    "use_cache": False,
+    "cache_implementation": "static",
+}
+
+
+def sampled_with(name, toy_model, folder, **sizes):
+    model = untrained("Llama")
+    setattr(model.generation_config, name, OWN[name])
+    trainer = train(RapidTrainer, model, toy_model, folder, learning_rate=0.0, **sizes)
+    assert getattr(trainer.model.generation_config, name) == OWN[name]
+    return trainer
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_a_model_says_of_generation_does_not_change_what_is_weighed(name, toy_model, tmp_path):
+    trainer = sampled_with(name, toy_model, tmp_path, **OFF_POLICY)
+    plain = train(
+        RapidTrainer, untrained("Llama"), toy_model, tmp_path, learning_rate=0.0, **OFF_POLICY
+    )
+    assert trainer._logs["completion"] == plain._logs["completion"]
+    assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["num_beams", "use_cache", "cache_implementation"])
+def test_what_a_model_says_of_generation_is_heard_on_policy(name, toy_model, tmp_path):
+    trainer = sampled_with(name, toy_model, tmp_path, n_step=16, micro_batch_size=8, H=1)
+    assert trainer.state.global_step == 1
+
+
+def test_an_adapters_model_is_sampled_as_itself_too(toy_model, tmp_path):
+    model = untrained("Llama")
+    model.generation_config.suppress_tokens = OWN["suppress_tokens"]
+    given = {"peft_config": peft.LoraConfig(init_lora_weights=False, **TARGETS)}
+    trainer = train(
+        RapidTrainer, model, toy_model, tmp_path, arguments=given, learning_rate=0.0, **OFF_POLICY
+    )
+    assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
+    assert model.generation_config.suppress_tokens
+
+
+def test_noise_in_embeddings_is_refused_where_completions_are_weighed(tmp_path):
+    settings = {"use_cpu": True, "bf16": False, "report_to": [], "neftune_noise_alpha": 5.0}
+    RapidConfig(str(tmp_path), H=1, **settings)
+    with pytest.raises(ValueError, match=r"neftune_noise_alpha=5.0: .* or set H=1"):
+        RapidConfig(str(tmp_path), H=2, **settings)
