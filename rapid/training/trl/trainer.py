@@ -6,7 +6,7 @@ or transformers' Trainer's, which call it; its docstring says what they do witho
 
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from unittest.mock import patch
 
@@ -26,7 +26,7 @@ from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.clock import AfterOptimizer, PhaseClock
 from rapid.training.forward import without_dropout
-from rapid.training.generation import instrumented
+from rapid.training.generation import Decoder, decoding
 from rapid.training.processes import gathered
 from rapid.training.rewards import StreamedRewards
 from rapid.training.trl import COLUMNS, REFUSED_COLUMNS
@@ -220,7 +220,7 @@ class SamplingTrainer(ResumableTrainer):
         completion_ids, logps = [], []
         for start in range(0, len(prompt_ids), size):
             some = prompt_ids[start : start + size]
-            with self._policy_itself(), self._watching(start) as recorded:
+            with self._policy_itself(), self._decoding(start) as recorded:
                 ids, logp = super()._generate_single_turn(
                     some, images, multimodal_fields, num_generations, has_tool_images
                 )
@@ -239,40 +239,27 @@ class SamplingTrainer(ResumableTrainer):
         """
         if self.use_vllm or self.args.H == 1:
             return nullcontext()
-        return patch.object(self._sampled_model(), "generation_config", GenerationConfig())
-
-    def _sampled_model(self):
-        """Return the model of transformers that samples, also within an adapter."""
         model = self.accelerator.unwrap_model(self.model)
-        return model.get_base_model() if is_peft_model(model) else model
+        own = model.get_base_model() if is_peft_model(model) else model
+        return patch.object(own, "generation_config", GenerationConfig())
 
-    def _watching(self, start: int) -> AbstractContextManager[list[Tensor]]:
-        """Share prompts, record log mu and grade early while transformers samples from row `start`.
+    def _decoding(self, start: int) -> AbstractContextManager[list[Tensor]]:
+        """Have transformers sample by `Decoder` from row `start`, and yield log mu if it is needed.
 
         TRL calls `model.generate` with nothing of the kind.
         """
-        if self.use_vllm or not self.model.training:
+        if self.use_vllm:
             return nullcontext([])
-        records = self.args.H > 1 and self.sampler_is_exact()
-        configs = self.generation_config, self._sampled_model().generation_config  # first counts
-        beams, cached, cache = (
-            next((value for one in configs if (value := getattr(one, name)) is not None), None)
-            for name in ("num_beams", "use_cache", "cache_implementation")
+        training = self.model.training
+        decoder = Decoder(
+            share_prefill=self.args.share_prefill,
+            record=training and self.args.H > 1 and self.sampler_is_exact(),
+            on_end=self._grader_from(start) if training and self._streamed else None,
         )
-        # Static caches cannot be filled before, and beams are more rows than completions.
-        beams = (beams or 1) > 1
-        fillable = cached is not False and cache in (None, "dynamic")
+        return decoding(self.accelerator.unwrap_model(self.model), decoder)
 
-        def grade(row: int, ids: list[int]) -> None:
-            self._grade_early(start + row, ids)
-
-        return instrumented(
-            self.accelerator.unwrap_model(self.model),
-            share_prefill=self.args.share_prefill and fillable and not beams,
-            record_at=self.args.temperature if records else None,
-            ends=torch.tensor(self.eos_token_ids),
-            on_end=grade if self._streamed and not beams else None,
-        )
+    def _grader_from(self, start: int) -> Callable[[int, list[int]], None]:
+        return lambda row, ids: self._grade_early(start + row, ids)
 
     def sampler_is_exact(self) -> bool:
         """Return whether the sampler's log-probabilities are the policy's, up to rounding."""

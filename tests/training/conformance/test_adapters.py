@@ -51,7 +51,7 @@ def test_log_pi_is_log_mu_while_an_adapter_stays_as_it_is(kind, toy_model, tmp_p
         **SIZES,
     )
     assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=2e-5)
-    assert logged(trainer, "rapid/sampler_mismatch")[0] < 2e-6
+    assert all(off < 2e-6 for off in logged(trainer, "rapid/sampler_mismatch"))
 
 
 @pytest.mark.parametrize("kind", EACH)
