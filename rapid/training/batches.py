@@ -35,12 +35,11 @@ class Kept(torch.utils.data.Dataset):
         return self._rows[index]
 
 
-def endless(dataset, seed: int) -> Iterator[dict]:
-    """Yield a dataset's rows for ever, each time in another order: the same in all processes."""
+def endless(dataset, seed: int) -> Iterator[int]:
+    """Yield a dataset's indices for ever, each time in another order: the same in all processes."""
     order = torch.Generator().manual_seed(seed)
     while True:
-        for index in torch.randperm(len(dataset), generator=order).tolist():
-            yield dataset[index]
+        yield from torch.randperm(len(dataset), generator=order).tolist()
 
 
 def rows(batch: Batch, index: slice | Tensor) -> Batch:

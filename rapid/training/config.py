@@ -227,6 +227,11 @@ class RapidConfig(GRPOConfig):
                 "disable_dropout=False: log pi and log mu would be of different networks; set "
                 "disable_dropout=True, or H=1"
             )
+        if self.neftune_noise_alpha:
+            yield (
+                f"neftune_noise_alpha={self.neftune_noise_alpha}: log pi would have noise that log "
+                "mu has not; leave it unset, or set H=1"
+            )
         given = self.generation_kwargs or {}
         if isinstance(given, str):  # as a command line has it; TRL reads it later
             given = json.loads(given)

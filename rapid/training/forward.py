@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import DynamicCache, PreTrainedConfig
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from rapid.training.batches import Batch
@@ -109,11 +109,12 @@ def can_share_prompts(model) -> bool:
 
     They cannot where a prompt leaves a state beside keys and values (state-space and linear
     attention), where checkpointing keeps no cache, and where PEFT puts virtual tokens before the
-    prompt (prefix and prompt tuning).
+    prompt (prefix and prompt tuning) or looks for tokens in it that switch an adapter on (aLoRA).
     """
     model = unwrapped(model)
     adapter = getattr(model, "active_peft_config", None)
-    if model.is_gradient_checkpointing or getattr(adapter, "is_prompt_learning", False):
+    needs_prompt = ("is_prompt_learning", "alora_invocation_tokens")
+    if model.is_gradient_checkpointing or any(getattr(adapter, n, None) for n in needs_prompt):
         return False
     layers = DynamicCache(config=model_config(model)).layers
     return all(type(layer) in KEYS_AND_VALUES for layer in layers)
@@ -133,17 +134,36 @@ def has_absolute_positions(model) -> bool:
 def without_dropout(model) -> None:
     """Make a model compute the same while it is trained as otherwise, also in its adapters.
 
-    Layers of dropout have a probability `p`; others keep theirs in a number, or one per adapter.
+    Layers of dropout have a probability `p`; others keep theirs in a number, or one per adapter, or
+    read it from their configuration in each forward pass (Falcon).
     """
     for module in model.modules():
+        config = vars(module).get("config")
+        if isinstance(config, PreTrainedConfig) and not hasattr(module, "save_pretrained"):
+            module.config = _quiet(config)
         if "Dropout" in type(module).__name__ and hasattr(module, "p"):
             module.p = 0.0
         for name, value in list(vars(module).items()):
-            if any(word in name for word in RANDOM):
+            if _is_random(name):
                 if isinstance(value, float):
                     setattr(module, name, 0.0)
                 elif isinstance(value, dict):
                     value.update(dict.fromkeys(value, 0.0))
+
+
+def _quiet(config: PreTrainedConfig) -> PreTrainedConfig:
+    """Return a view of a configuration that says 0 of all dropout; it follows its other changes."""
+    random = [n for n, p in vars(config).items() if _is_random(n) and isinstance(p, float) and p]
+    if not random:
+        return config
+    zeros = {name: property(lambda _: 0.0) for name in random}
+    view = object.__new__(type(type(config).__name__, (type(config),), zeros))
+    object.__setattr__(view, "__dict__", vars(config))
+    return view
+
+
+def _is_random(name: str) -> bool:
+    return any(word in name for word in RANDOM)
 
 
 def positions(mask: Tensor) -> Tensor:

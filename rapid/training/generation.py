@@ -155,9 +155,17 @@ def _roomier(old: Tensor, tokens: int) -> Tensor:
 
 
 def can_decode(model, config) -> bool:
-    """Return whether a Decoder can sample from a model as its GenerationConfig says."""
-    usual = config.use_cache is not False and config.cache_implementation in (None, "dynamic")
-    return usual and (config.num_beams or 1) == 1 and can_share_prompts(model)
+    """Return whether a Decoder can sample from a model as a GenerationConfig says.
+
+    What that leaves open, the model's own says.
+    """
+    own = model.generation_config
+    beams, cached, cache = (
+        getattr(own if getattr(config, name) is None else config, name)
+        for name in ("num_beams", "use_cache", "cache_implementation")
+    )
+    usual = cached is not False and cache in (None, "dynamic") and (beams or 1) == 1
+    return usual and can_share_prompts(model)
 
 
 @contextmanager

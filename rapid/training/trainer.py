@@ -76,9 +76,8 @@ class RapidTrainer(SamplingTrainer):
         if self.args.algorithm is not RAPID:  # for the model card
             self._name, self._paper = self.args.algorithm.label, {}
         self.last_pass: tuple[int, Batch, Tensor] | None = None
-        self._mini_batches: list[Batch] = []  # Z_1, ..., Z_H
-        self._steps: list[list[Batch]] = []  # the passes of each
-        self._spare_prompts = batches.endless(self.train_dataset, self.args.seed + 1)
+        self._steps: list[tuple[Batch, list[Batch]]] = []  # Z_h, ..., Z_H, and the passes of each
+        self._spares = 0  # prompts drawn for groups to be replaced
         self._means = WeightedMeans(
             lambda values: self.accelerator.reduce(values, "mean"), self.args.reduce_metrics_once
         )
@@ -104,20 +103,30 @@ class RapidTrainer(SamplingTrainer):
             inputs: X_t, each prompt N_group times: this process's part of N_inference rows.
         """
         began = time.perf_counter()
-        H, h = self.args.H, self._step % self.args.H
         with self._optimizer_step(model):
-            if h == 0 or not self._steps:
+            if not self._steps:
                 with self.clock.phase("other"):
                     Z = self._sample(inputs)  # y ~ pi(.|x), N_inference of them, with rewards R
                     Z = self._resample(Z)
-                    self._mini_batches = batches.mini_batches(Z, H)  # Z_1, ..., Z_H, N_step each
+                    Z = batches.mini_batches(Z, self.args.H)  # Z_1, ..., Z_H, N_step each
                 with self.clock.phase("backpropagation"):
-                    self._steps = [self._passes(step) for step in range(H)]
+                    self._steps = [(Z_h, self._passes(Z_h, h)) for h, Z_h in enumerate(Z)]
                     self._keep_log_mu()  # mu <- pi
+            Z_h, passes = self._steps.pop(0)
             with self.clock.phase("backpropagation"):
-                loss = self._policy_gradient(model, self._steps[h])  # grad J on Z_h
-            self._record_step(self._mini_batches[h], time.perf_counter() - began)
+                loss = self._policy_gradient(model, passes)  # grad J on Z_h
+            self._record_step(Z_h, time.perf_counter() - began)
         return loss
+
+    def ahead(self):
+        """Return the mini-batches to come with their passes, and how many spares are used."""
+        return {"steps": self._steps, "spares": self._spares}
+
+    def go_on_with(self, ahead):
+        """Take over what `ahead` returned; with {} the first step samples."""
+        self._steps, self._spares = ahead.get("steps", []), ahead.get("spares", 0)
+        order = batches.endless(self.train_dataset, self.args.seed + 1)
+        self._spare_prompts = islice(order, self._spares, None)
 
     def _policy_gradient(self, model, passes: list[Batch]) -> Tensor:
         """Leave the gradient of a mini-batch's loss in the parameters, and return the loss."""
@@ -180,7 +189,9 @@ class RapidTrainer(SamplingTrainer):
                 break
             least = math.lcm(group, processes) // group  # else some would sample more than others
             count = least * math.ceil(len(dead) / least)
-            prompts = [one for one in islice(self._spare_prompts, count) for _ in range(group)]
+            self._spares += count
+            indices = [one for one in islice(self._spare_prompts, count) for _ in range(group)]
+            prompts = [self.train_dataset[index] for index in indices]
             with self.accelerator.split_between_processes(prompts) as inputs:
                 fresh = self._sample(inputs)
             batch = batches.replaced(batch, dead, fresh, group, self._tokenizer.pad_token_id)
@@ -188,9 +199,9 @@ class RapidTrainer(SamplingTrainer):
 
     # Split into passes ----------------------------------------------------------------------------
 
-    def _passes(self, step: int) -> list[Batch]:
+    def _passes(self, mini_batch: Batch, step: int) -> list[Batch]:
         """Return what this process runs in a step: the same number of passes as the others."""
-        args, group, mini_batch = self.args, self.num_generations, self._mini_batches[step]
+        args, group = self.args, self.num_generations
         runs = mini_batch["graded"][::group]  # (K,)
         if args.skip_zero_groups:
             runs = runs & args.algorithm.contributes(
@@ -217,7 +228,7 @@ class RapidTrainer(SamplingTrainer):
     def _keep_log_mu(self) -> None:
         """Give passes log mu, from the second step on: in the first the policy is mu."""
         first = 1 if self.args.reuse_logp else 0
-        for piece in (piece for passes in self._steps[first:] for piece in passes):
+        for piece in (piece for _, passes in self._steps[first:] for piece in passes):
             known = piece.get("sampler_logp")
             if known is not None and self.sampler_is_exact() and not known.isnan().any():
                 piece["behavior_logp"] = known

@@ -253,3 +253,22 @@ def test_the_error_shrinks_with_the_square_root_of_the_number_of_groups(sampled)
         return (estimates.view(-1, size, len(true)).mean(1) - true).square().mean().sqrt().item()
 
     assert root_mean_square(200) / root_mean_square(3200) == pytest.approx(4, rel=0.15)
+
+
+@seed
+def test_keeping_part_of_a_group_would_turn_the_gradient_and_leaving_it_out_does_not(seed):
+    """30 % of rewards are missing by chance; fewer completions have a baseline of more bias.
+
+    Without the groups where one is missing, the mean is that of whole groups, times a number.
+    """
+    p, missing, whole = problem(DEGREES["stale"], seed), 0.3, 3
+    true = true_gradient(p).flatten()
+    mean = {n: expected_gradient(p, n, eta=2.0, clip="advantage").flatten() for n in (1, 2, whole)}
+    chances = {
+        n: math.comb(whole, n) * (1 - missing) ** n * missing ** (whole - n) * n / whole
+        for n in mean
+    }
+    kept = sum(chances[n] * mean[n] for n in mean)
+    left_out, kept = (torch.cosine_similarity(one, true, dim=0) for one in (mean[whole], kept))
+    print(f"cosine with the true gradient: left out {left_out:.2f}, kept {kept:.2f}")
+    assert kept < left_out - 0.05

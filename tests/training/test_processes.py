@@ -49,6 +49,9 @@ SAMPLED = {
         "skip_zero_groups": False,
     }
 }
+# Stopped in the middle of the second inference batch, and resumed there.
+SAMPLED["saved"] = SAMPLED["sampled"] | {"save_strategy": "steps", "save_steps": 5}
+RESUMED = {"resumed": SAMPLED["saved"] | {"resumed": "saved/checkpoint-5"}}
 # Two completions in each process, of groups of four; the last batch of three prompts' is not full.
 EVALUATED = {
     f"evaluated-{objective}": {
@@ -92,7 +95,7 @@ def launch(kind: str, processes: int, loops: dict, model, folder) -> list[dict]:
 @pytest.fixture(scope="module", params=["ddp", pytest.param("zero2", marks=pytest.mark.slow)])
 def both(request, toy_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    return launch(request.param, 2, LOOPS | SAMPLED | EVALUATED, toy_model, folder)
+    return launch(request.param, 2, LOOPS | SAMPLED | RESUMED | EVALUATED, toy_model, folder)
 
 
 @pytest.fixture(scope="module", params=["ddp", "zero2"])
@@ -179,6 +182,16 @@ def test_what_both_sample_of_a_torn_group_is_of_their_policy(both):
 @pytest.mark.slow
 def test_what_four_sample_of_a_torn_group_is_of_their_policy(four):
     check_sampled(four)
+
+
+def test_both_go_on_from_a_checkpoint_in_the_middle_of_an_inference_batch(both):
+    for process in both:
+        saved, resumed = process["saved"], process["resumed"]
+        assert torch.equal(resumed["weights"], saved["weights"])
+        assert resumed["completions"] == saved["completions"]
+        for found, expected in zip(resumed["log"], saved["log"], strict=True):
+            times = {"step_time": None}
+            assert found | times == expected | times
 
 
 @pytest.mark.parametrize("name", EVALUATED)

@@ -15,11 +15,21 @@ from trl.trainer.utils import add_fused_lm_head
 
 from rapid.training import forward, trainer
 from rapid.training.config import RapidConfig
-from rapid.training.trl import COLUMNS, DECIDED_BY_THE_OBJECTIVE, REFUSED_COLUMNS, vllm
+from rapid.training.trl import (
+    COLUMNS,
+    DECIDED_BY_THE_OBJECTIVE,
+    REFUSED_COLUMNS,
+    checkpoints,
+    vllm,
+)
 from rapid.training.trl import trainer as bends
 from tests.training.loops import COMMON, make, run
 
-CLASSES = {bends.SamplingTrainer: bends, trainer.RapidTrainer: trainer}
+CLASSES = {
+    checkpoints.ResumableTrainer: checkpoints,
+    bends.SamplingTrainer: bends,
+    trainer.RapidTrainer: trainer,
+}
 SIZES = (
     "per_device_train_batch_size",
     "gradient_accumulation_steps",
@@ -110,10 +120,14 @@ def moved_names():
 
 @pytest.fixture(scope="module")
 def stock(toy_model, tmp_path_factory) -> GRPOTrainer:
-    config = GRPOConfig(
-        str(tmp_path_factory.mktemp("stock")), per_device_train_batch_size=4, **COMMON
+    """TRL's trainer after a step: some of its attributes are those of a run."""
+    sizes = {"per_device_train_batch_size": 4, "max_steps": 1, "max_completion_length": 2}
+    config = GRPOConfig(str(tmp_path_factory.mktemp("stock")), **sizes, **COMMON)
+    trained = make(
+        GRPOTrainer, config, toy_model, lambda completions, **_: [0.0] * len(completions)
     )
-    return make(GRPOTrainer, config, toy_model, lambda completions, **_: [0.0] * len(completions))
+    trained.train()
+    return trained
 
 
 def moved(stock: GRPOTrainer) -> list[str]:

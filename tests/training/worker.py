@@ -40,10 +40,10 @@ def count_rows(trainer) -> list[list[int]]:
 def main(asked: Path, model: Path, out: Path) -> None:
     for name, settings in json.loads(asked.read_text()).items():
         kind = ScriptedTrainer if settings.pop("scripted", True) else RapidTrainer
-        evaluated = settings.pop("evaluated", 0)
+        evaluated, resumed = settings.pop("evaluated", 0), settings.pop("resumed", None)
         trainer = build(model, out / name, trainer=kind, dtype=torch.float32, **settings)
         rows = count_rows(trainer)
-        trainer.train()
+        trainer.train(resumed and str(out / resumed))
         prompts = trainer.train_dataset.select(range(evaluated))
         process = trainer.accelerator.process_index
         torch.save(

@@ -11,11 +11,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from unittest.mock import patch
 
 import torch
-from accelerate.utils import DistributedType
+from accelerate.utils import DistributedType, is_peft_model
+from accelerate.utils.memory import clear_device_cache
 from datasets import Dataset, IterableDataset
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
 from typing_extensions import override
@@ -28,9 +30,12 @@ from rapid.training.generation import Decoder, decoding
 from rapid.training.processes import gathered
 from rapid.training.rewards import StreamedRewards
 from rapid.training.trl import COLUMNS, REFUSED_COLUMNS
+from rapid.training.trl.checkpoints import ResumableTrainer
 from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
 
 IMAGES = {"image", "images"}  # columns of a dataset
+# PEFT's adapters that draw noise while they train, or that weigh by all rows and tokens of a pass.
+NO_POLICY = {"LILY", "PVERA", "XLORA"}
 SINGLE_TURNS = (
     "RapidTrainer trains on text in single turns: leave tools, environments and images out"
 )
@@ -42,6 +47,14 @@ def _refused(args, given: dict) -> Iterator[str]:
     columns = getattr(dataset, "column_names", None) or ()
     if given.get("tools") or given.get("environment_factory") or IMAGES & {*columns}:
         yield SINGLE_TURNS
+    if "lomo" in args.optim:
+        yield f"optim={args.optim} steps in every backward pass, of which a step has several"
+    adapters = {"given": given.get("peft_config")} | getattr(given["model"], "peft_config", {})
+    for kind in NO_POLICY & {one.peft_type.value for one in adapters.values() if one}:
+        yield (
+            f"{kind}: with this adapter the probability of a token depends on more than the tokens "
+            "before it, and log pi is not what was sampled from; choose another"
+        )
     if args.dynamic_sampling_rounds > 1 and isinstance(dataset, IterableDataset):
         yield (
             f"dynamic_sampling_rounds={args.dynamic_sampling_rounds} draws other prompts from a "
@@ -49,7 +62,7 @@ def _refused(args, given: dict) -> Iterator[str]:
         )
 
 
-class SamplingTrainer(GRPOTrainer):
+class SamplingTrainer(ResumableTrainer):
     """GRPOTrainer without its loss and its loop. Arguments are GRPOTrainer's, with a `RapidConfig`.
 
     After `train`, `clock.seconds` has the wall-clock seconds of each phase.
@@ -61,10 +74,10 @@ class SamplingTrainer(GRPOTrainer):
             raise ValueError("\n".join(wrong))
         with engine_like_the_policy(args.seed):
             super().__init__(model, reward_funcs, args, *more, **named)
+        self._patch_adaption_prompts()
         if args.disable_dropout:
             without_dropout(self.model)
         self.clock = PhaseClock()
-        self.completions_sampled = 0  # by this process
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
         self._rewards_per_func: Tensor | None = None  # (N, functions), of all processes
         self._sampled_logp: list[Tensor] = []  # (T,) for each completion just sampled
@@ -76,6 +89,12 @@ class SamplingTrainer(GRPOTrainer):
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
         if self.use_vllm:
             mend_weight_sync(self.vllm_generation, args.sync_in_one_call, self.clock)
+
+    def _patch_adaption_prompts(self) -> None:
+        """Let PEFT's adaption prompts call the forward that TRL patched; they keep that before."""
+        tuner = getattr(self.model, "base_model", None)
+        if type(tuner).__name__ == "AdaptionPromptModel":
+            tuner.forward = tuner.model.forward
 
     @property
     def group_size(self) -> int:
@@ -106,6 +125,11 @@ class SamplingTrainer(GRPOTrainer):
         return super()._get_dataloader(
             dataset, description, batch_size, is_training=is_training, **others
         )
+
+    @override
+    def get_test_dataloader(self, test_dataset):
+        """Load whole groups for `predict`; TRL loads each prompt once, and takes these for one."""
+        return self.get_eval_dataloader(test_dataset)
 
     # Sampling -------------------------------------------------------------------------------------
 
@@ -196,7 +220,7 @@ class SamplingTrainer(GRPOTrainer):
         completion_ids, logps = [], []
         for start in range(0, len(prompt_ids), size):
             some = prompt_ids[start : start + size]
-            with self._decoding(start) as recorded:
+            with self._policy_itself(), self._decoding(start) as recorded:
                 ids, logp = super()._generate_single_turn(
                     some, images, multimodal_fields, num_generations, has_tool_images
                 )
@@ -206,6 +230,18 @@ class SamplingTrainer(GRPOTrainer):
             logps += logp or []
             self._sampled_logp += recorded
         return completion_ids, logps or None
+
+    def _policy_itself(self) -> AbstractContextManager:
+        """Sample from the policy itself where completions are weighed.
+
+        transformers takes what TRL leaves open from the model's generation_config, min_p or
+        suppress_tokens for example. There it knows no such settings meanwhile.
+        """
+        if self.use_vllm or self.args.H == 1:
+            return nullcontext()
+        model = self.accelerator.unwrap_model(self.model)
+        own = model.get_base_model() if is_peft_model(model) else model
+        return patch.object(own, "generation_config", GenerationConfig())
 
     def _decoding(self, start: int) -> AbstractContextManager[list[Tensor]]:
         """Have transformers sample by `Decoder` from row `start`, and yield log mu if it is needed.
@@ -273,7 +309,8 @@ class SamplingTrainer(GRPOTrainer):
         if callable(getattr(self.optimizer, "train", None)):
             self.optimizer.train()
         yield
-        self._step += 1
+        if (every := self.args.torch_empty_cache_steps) and self.state.global_step % every == 0:
+            clear_device_cache()
         self._optimizer_phase.enter_context(self.clock.phase("backpropagation"))
 
     def _backpropagate(self, model, piece: Batch, *, last: bool) -> Tensor:

@@ -17,13 +17,10 @@ def train(kind, model, toy_model, folder, reward=digits_sum, arguments=None, **s
     torch.set_num_threads(1)
     settings = COMMON | {"max_completion_length": 6, "max_steps": 1} | settings
     config = RapidConfig if issubclass(kind, RapidTrainer) else GRPOConfig
-    trainer = kind(
-        model,
-        reward,
-        args=config(str(folder), **settings),
-        train_dataset=Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(8)]),
-        processing_class=AutoTokenizer.from_pretrained(toy_model, padding_side="left"),
-        **(arguments or {}),
-    )
+    given = {
+        "train_dataset": Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(8)]),
+        "processing_class": AutoTokenizer.from_pretrained(toy_model, padding_side="left"),
+    }
+    trainer = kind(model, reward, args=config(str(folder), **settings), **given | (arguments or {}))
     trainer.train()
     return trainer

@@ -3,6 +3,8 @@
 Where the learning rate is 0 the policy stays mu, and all importance weights are 1.
 """
 
+import json
+
 import peft
 import pytest
 import torch
@@ -31,15 +33,18 @@ VIRTUAL = {
 }
 
 
-@pytest.mark.parametrize("family", ["GPT2", "OPT"])
+@pytest.mark.parametrize("family", ["Falcon", "GPT2", "OPT"])
 def test_a_model_with_dropout_has_weights_of_1_while_it_stays_as_it_is(family, toy_model, tmp_path):
-    trainer = train(
-        RapidTrainer, untrained(family), toy_model, tmp_path, learning_rate=0.0, **OFF_POLICY
-    )
+    model = untrained(family)
+    if family == "Falcon":  # reads it from its configuration, where it is 0 by default
+        model.config.attention_dropout = model.config.hidden_dropout = 0.1
+    trainer = train(RapidTrainer, model, toy_model, tmp_path, learning_rate=0.0, **OFF_POLICY)
     assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
     assert max(logged(trainer, "rapid/staleness")) < 1e-4
-    names = {"GPT2": "attn_pdrop", "OPT": "dropout"}
-    assert getattr(trainer.model.config, names[family]) == 0.1  # saved as it was
+    names = {"Falcon": "attention_dropout", "GPT2": "attn_pdrop", "OPT": "dropout"}
+    trainer.save_model(tmp_path / "saved")
+    assert json.loads((tmp_path / "saved/config.json").read_text())[names[family]] == 0.1
+    assert getattr(trainer.model.config, names[family]) == 0.1
 
 
 @pytest.mark.parametrize("adapter", DROPPING)
@@ -122,3 +127,56 @@ def test_virtual_tokens_are_before_every_prompt(kind, toy_model, tmp_path):
     piece = prompt | {"completion_ids": output.sequences[:, 6:], "completion_mask": sampled * 0 + 1}
     found = completion_logp(model, piece, 1, 1.0, share_prefill=True)
     torch.testing.assert_close(found, sampled, rtol=0, atol=1e-5)
+
+
+OWN = {
+    "min_p": 0.9,
+    "suppress_tokens": list(range(2, 250)),
+    "no_repeat_ngram_size": 1,
+    "forced_eos_token_id": 1,
+    "num_beams": 2,
+    "use_cache": False,
+    "cache_implementation": "static",
+}
+
+
+def sampled_with(name, toy_model, folder, **sizes):
+    model = untrained("Llama")
+    setattr(model.generation_config, name, OWN[name])
+    trainer = train(RapidTrainer, model, toy_model, folder, learning_rate=0.0, **sizes)
+    assert getattr(trainer.model.generation_config, name) == OWN[name]
+    return trainer
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_a_model_says_of_generation_does_not_change_what_is_weighed(name, toy_model, tmp_path):
+    trainer = sampled_with(name, toy_model, tmp_path, **OFF_POLICY)
+    plain = train(
+        RapidTrainer, untrained("Llama"), toy_model, tmp_path, learning_rate=0.0, **OFF_POLICY
+    )
+    assert trainer._logs["completion"] == plain._logs["completion"]
+    assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["num_beams", "use_cache", "cache_implementation"])
+def test_what_a_model_says_of_generation_is_heard_on_policy(name, toy_model, tmp_path):
+    trainer = sampled_with(name, toy_model, tmp_path, n_step=16, micro_batch_size=8, H=1)
+    assert trainer.state.global_step == 1
+
+
+def test_an_adapters_model_is_sampled_as_itself_too(toy_model, tmp_path):
+    model = untrained("Llama")
+    model.generation_config.suppress_tokens = OWN["suppress_tokens"]
+    given = {"peft_config": peft.LoraConfig(init_lora_weights=False, **TARGETS)}
+    trainer = train(
+        RapidTrainer, model, toy_model, tmp_path, arguments=given, learning_rate=0.0, **OFF_POLICY
+    )
+    assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
+    assert model.generation_config.suppress_tokens
+
+
+def test_noise_in_embeddings_is_refused_where_completions_are_weighed(tmp_path):
+    settings = {"use_cpu": True, "bf16": False, "report_to": [], "neftune_noise_alpha": 5.0}
+    RapidConfig(str(tmp_path), H=1, **settings)
+    with pytest.raises(ValueError, match=r"neftune_noise_alpha=5.0: .* or set H=1"):
+        RapidConfig(str(tmp_path), H=2, **settings)

@@ -1,0 +1,134 @@
+"""Checkpoints from which a run goes on exactly, also in the middle of an inference batch.
+
+Trainer's own hold weights, optimizer, schedule, logs, and the states of random generators.
+"""
+
+import json
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import IterableDataset
+from trl import GRPOTrainer
+from typing_extensions import override
+
+SIZES = ("H", "n_step", "num_generations", "world_size")
+
+
+class ResumableTrainer(GRPOTrainer):
+    """GRPOTrainer whose checkpoints hold `ahead`: what was sampled and is yet to be learned from.
+
+    TRL's trainer samples anew where it is resumed, with the weights that it has by then.
+    """
+
+    def __init__(self, *args, **named):
+        self._sampler: Any = None  # of training prompts
+        self._resumed: dict[str, Any] = {}  # what `_save_rng_state` saved
+        super().__init__(*args, **named)
+        self.completions_sampled = 0  # by this process
+
+    def ahead(self) -> dict[str, Any]:
+        """Return what is left of the inference batch: tensors and numbers, in lists and dicts."""
+        raise NotImplementedError
+
+    def go_on_with(self, ahead: dict[str, Any]) -> None:
+        """Take over what `ahead` returned in the run that is resumed; {} begins a new run."""
+        raise NotImplementedError
+
+    @override
+    def _get_train_sampler(self, dataset=None):
+        """Keep TRL's sampler, whose first order is that of the first epoch in a resumed run too."""
+        self._sampler = super()._get_train_sampler(dataset)
+        return self._sampler
+
+    @override
+    def _init_training_state(
+        self, max_steps, num_update_steps_per_epoch, num_train_epochs, resume_from_checkpoint, trial
+    ):
+        """Return the epoch that a run begins with and the step there, and set the sampler to it.
+
+        Trainer counts as if no epoch had ended early, and as if a stream had one epoch only.
+
+        Raises:
+            ValueError: the run would not go on as it was going to.
+        """
+        epoch, step = super()._init_training_state(
+            max_steps, num_update_steps_per_epoch, num_train_epochs, resume_from_checkpoint, trial
+        )
+        self.go_on_with({})
+        if resume_from_checkpoint is not None:
+            self._resumed = self._saved(resume_from_checkpoint)
+            if not self.args.ignore_data_skip:
+                epoch, step = self._resumed["position"]
+        if getattr(self._sampler, "shuffle", False):
+            for _ in range(epoch):
+                torch.randperm(self._sampler.num_samples, generator=self._sampler.generator)
+        return epoch, step
+
+    def _position(self) -> tuple[int, int]:
+        """Return the epoch of the next step, and how many were taken in it."""
+        stream = isinstance(self.train_dataset, IterableDataset)
+        steps = self.state.max_steps if stream else len(self.callback_handler.train_dataloader)
+        epoch, step = divmod(round(self.state.epoch * steps), steps)
+        return (epoch + 1, 0) if step and self.control.should_epoch_stop else (epoch, step)
+
+    @override
+    def _save_rng_state(self, output_dir):
+        """Save, beside the states of random generators, what else the next step depends on."""
+        super()._save_rng_state(output_dir)
+        logs = {name: values for name, values in self._logs.items() if name != "images"}
+        state = {
+            "sizes": {name: getattr(self.args, name) for name in SIZES},
+            "position": self._position(),
+            "loss": (self._tr_loss, self._total_loss_scalar, self._globalstep_last_logged),
+            "logs": json.dumps([self._metrics["train"], logs], default=_plain),
+            "completions_sampled": self.completions_sampled,
+            "ahead": self.ahead(),
+        }
+        torch.save(state, self._file(output_dir))
+
+    @override
+    def _load_rng_state(self, checkpoint):
+        """Restore what the next step depends on. Trainer calls this once, before that step."""
+        super()._load_rng_state(checkpoint)
+        state, self._resumed = self._resumed, {}
+        self._tr_loss, self._total_loss_scalar, self._globalstep_last_logged = state["loss"]
+        metrics, logs = json.loads(state["logs"])
+        self._metrics["train"].update(metrics)
+        for name, values in logs.items():
+            if isinstance(values, dict):
+                for key, column in values.items():
+                    self._logs[name][key].extend(column)
+            else:
+                self._logs[name].extend(values)
+        self.completions_sampled = state["completions_sampled"]
+        self.go_on_with(state["ahead"])
+
+    def _saved(self, checkpoint: str) -> dict[str, Any]:
+        """Return what `_save_rng_state` saved, if the run can go on with it."""
+        file, wrong = self._file(checkpoint), ""
+        state: dict[str, Any] = {}
+        if file.is_file():
+            state = torch.load(file, self.accelerator.device.type, weights_only=True)
+            here = {name: getattr(self.args, name) for name in SIZES}
+            changed = [name for name in SIZES if state["sizes"][name] != here[name]]
+            wrong = ", ".join(f"{name} was {state['sizes'][name]}" for name in changed)
+        else:
+            wrong = f"there is no {file.name}: save_only_model, fewer processes or another trainer"
+        if self.ref_model is not None and self.args.sync_ref_model:
+            wrong = "the reference model that sync_ref_model has moved is not saved"
+        if wrong:
+            raise ValueError(
+                f"{checkpoint} cannot be resumed: {wrong}. Change that, or begin a new run with "
+                "the checkpoint as its model"
+            )
+        return state
+
+    def _file(self, checkpoint: str) -> Path:
+        return Path(checkpoint) / f"inference_batch_{self.accelerator.process_index}.pth"
+
+
+def _plain(value: Any) -> list | str:
+    """Return something that JSON can hold for a column of a log, or a value that a user logged."""
+    return list(value) if isinstance(value, deque) else str(value)

@@ -1,0 +1,111 @@
+"""Adapters of every kind: importance weights of 1 where nothing moves, and the gradient of TRL."""
+
+import peft
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from rapid import RapidTrainer
+from tests.training.conformance.adapters import FAMILY, KINDS, TARGETS, config_of
+from tests.training.conformance.families import untrained
+from tests.training.conformance.runs import train
+from tests.training.conformance.test_families import ScriptedGrpo, ScriptedRapid, quiet
+from tests.training.loops import logged
+
+QUICK = ("adaption", "alora", "lora", "prefix")
+EACH = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+SIZES = {"n_step": 16, "micro_batch_size": 8}
+
+
+class Moved(TrainerCallback):
+    """Begin with an adapter that does something, the same each time; most start as nothing."""
+
+    def on_train_begin(self, args, state, control, model=None, **_):
+        generator = torch.Generator().manual_seed(5)
+        with torch.no_grad():
+            for _, parameter in sorted(model.named_parameters()):
+                if parameter.requires_grad:
+                    parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+        self.start = learned(model)
+
+
+def learned(model) -> torch.Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in model.parameters() if p.requires_grad])
+
+
+def arguments(kind, toy_model, moved) -> dict:
+    return {"peft_config": config_of(kind, toy_model), "callbacks": [moved]}
+
+
+@pytest.mark.parametrize("kind", EACH)
+def test_log_pi_is_log_mu_while_an_adapter_stays_as_it_is(kind, toy_model, tmp_path):
+    trainer = train(
+        RapidTrainer,
+        untrained(FAMILY.get(kind, "Llama")),
+        toy_model,
+        tmp_path,
+        arguments=arguments(kind, toy_model, Moved()),
+        H=2,
+        max_steps=2,
+        learning_rate=0.0,
+        **SIZES,
+    )
+    assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=2e-5)
+    assert all(off < 2e-6 for off in logged(trainer, "rapid/sampler_mismatch"))
+
+
+@pytest.mark.parametrize("kind", EACH)
+def test_the_gradient_of_grpo_is_trls_and_the_reference_has_no_adapter(kind, toy_model, tmp_path):
+    plain = {"learning_rate": 1.0, "beta": 0.5}  # the step of SGD is the gradient
+    if family := FAMILY.get(kind):
+        plain["router_aux_loss_coef"] = 0.0
+    given = {"loss_type": "grpo", "per_device_train_batch_size": 16}
+    runs, moved = [], Moved()
+    for trainer, settings in (
+        (ScriptedGrpo, given | {"use_bias_correction_kl": False}),
+        (ScriptedRapid, {"objective": "grpo", "H": 1, **SIZES}),
+    ):
+        if kind == "adaption" and trainer is ScriptedGrpo:
+            continue  # TRL's stops: the adapter keeps the forward from before TRL's
+        model = quiet(family or "Llama")
+        given = arguments(kind, toy_model, moved)
+        runs.append(
+            train(trainer, model, toy_model, tmp_path, arguments=given, **plain, **settings)
+        )
+    assert logged(runs[-1], "kl")[0] > 1e-8  # the policy is not the reference
+    steps = [learned(run.model) - moved.start for run in runs]
+    assert steps[-1].abs().max() > 1e-4
+    torch.testing.assert_close(
+        steps[0], steps[-1], rtol=1e-3, atol=1e-4 * float(steps[0].abs().max())
+    )
+    assert logged(runs[0], "kl") == pytest.approx(logged(runs[-1], "kl"), rel=1e-3, abs=1e-9)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_an_adapter_that_was_trained_before_is_its_own_reference(beta, toy_model, tmp_path):
+    def build():
+        torch.manual_seed(1)
+        given = peft.LoraConfig(init_lora_weights=False, **TARGETS)
+        return peft.get_peft_model(quiet("Llama"), given)
+
+    plain = {"learning_rate": 1.0, "beta": beta}
+    theirs = {"loss_type": "grpo", "per_device_train_batch_size": 16}
+    theirs["use_bias_correction_kl"] = False
+    theirs = train(ScriptedGrpo, build(), toy_model, tmp_path, **theirs, **plain)
+    ours = {"objective": "grpo", "H": 1, **SIZES}
+    ours = train(ScriptedRapid, build(), toy_model, tmp_path, **ours, **plain)
+    start = learned(build())
+    step = learned(theirs.model) - start
+    assert step.abs().max() > 1e-3
+    torch.testing.assert_close(learned(ours.model) - start, step, rtol=1e-3, atol=1e-5)
+    assert not beta or logged(ours, "kl")[0] < 1e-9
+
+
+@pytest.mark.parametrize("kind", ["LilyConfig", "PveraConfig"])
+def test_adapters_with_which_no_token_has_a_probability_are_refused(kind, toy_model, tmp_path):
+    given = {"peft_config": getattr(peft, kind)(**TARGETS)}
+    with pytest.raises(ValueError, match="depends on more than the tokens before it"):
+        train(RapidTrainer, untrained("Llama"), toy_model, tmp_path, arguments=given)
+    model = peft.get_peft_model(untrained("Llama"), given["peft_config"])
+    with pytest.raises(ValueError, match="choose another"):
+        train(RapidTrainer, model, toy_model, tmp_path)

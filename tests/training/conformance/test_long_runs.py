@@ -1,0 +1,23 @@
+"""Memory grows neither with steps nor with the rows of a dataset."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+STEPS = 1000
+KILOBYTES = 2  # a step: rows of 20 kB that are kept take 40, a log of every step would take 2
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_steps_or_rows(toy_model):
+    command = [sys.executable, "-m", "tests.training.conformance.long_run", toy_model, str(STEPS)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"step"')]
+    warm, *_, last = lines[2:]  # allocators fill their pools first
+    assert last["step"] == STEPS
+    assert last["kilobytes"] - warm["kilobytes"] < KILOBYTES * (last["step"] - warm["step"])

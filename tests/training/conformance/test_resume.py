@@ -1,0 +1,113 @@
+"""A run that is stopped after any step and resumed is the run that was not stopped, bit by bit."""
+
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+
+from rapid import RapidConfig, RapidTrainer
+from tests.training.loops import COMMON, digits_sum, sometimes, weights
+
+STEPS = 8
+PROMPTS = 9  # an inference batch or two: the last steps are in another epoch
+TIMES = ("runtime", "per_second", "step_time")
+# As "rapid", each differs from it by something that a checkpoint has to hold.
+LORA = {"peft_config": LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM")}
+LOOPS = {
+    "rapid": {"H": 4},
+    "epochs": {"H": 2},
+    "adam": {"optim": "adamw_torch", "lr_scheduler_type": "cosine", "H": 4, "logging_steps": 3},
+    "dapo": {"objective": "dapo", "H": 4, "dynamic_sampling_rounds": 3},
+    "grpo": {"objective": "grpo", "H": 4, "beta": 0.04},
+    "ungraded": {"H": 4, "reward_funcs": [sometimes, digits_sum], "grading_workers": 2},
+    "plain": {"H": 4, "reuse_logp": False, "share_prefill": False, "pack": False},
+    "stream": {"H": 4},
+    "lora": {"H": 4, "arguments": LORA},
+    "evaluated": {"H": 4, "eval_strategy": "steps", "eval_steps": 2},
+}
+
+
+def build(toy_model, folder, name="rapid", reward_funcs=digits_sum, arguments=None, **settings):
+    torch.set_num_threads(1)
+    sizes = {"n_step": 4, "micro_batch_size": 2, "num_generations": 2, "max_steps": STEPS}
+    others = {"max_completion_length": 6, "learning_rate": 0.05}
+    settings = COMMON | sizes | others | {"save_strategy": "steps", "save_steps": 1} | settings
+    prompts = Dataset.from_list([{"prompt": f"{'long ' * (i % 3)}{i}"} for i in range(PROMPTS)])
+    return RapidTrainer(
+        AutoModelForCausalLM.from_pretrained(toy_model),
+        reward_funcs,
+        RapidConfig(str(folder), per_device_eval_batch_size=4, **settings),
+        prompts.to_iterable_dataset(2) if name == "stream" else prompts,
+        prompts.select(range(2)),
+        AutoTokenizer.from_pretrained(toy_model, padding_side="left"),
+        **(arguments or {}),
+    )
+
+
+def result(trainer) -> tuple[torch.Tensor, list[dict], int]:
+    """Weights, logs without times, and how many completions were sampled."""
+    log = [
+        {key: repr(value) for key, value in row.items() if not any(t in key for t in TIMES)}
+        for row in trainer.state.log_history
+    ]
+    return weights(trainer), log, trainer.completions_sampled
+
+
+def slow_but(*quick: str):
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in LOOPS]
+
+
+@pytest.mark.parametrize("name", slow_but("rapid", "epochs"))
+def test_a_resumed_run_is_the_run_that_was_not_stopped(name, toy_model, tmp_path):
+    whole = build(toy_model, tmp_path, name, **LOOPS[name])
+    whole.train()
+    expected, log, sampled = result(whole)
+    for step in (4, 5) if name == "epochs" else (3, 6):
+        trainer = build(toy_model, tmp_path / "again", name, **LOOPS[name])
+        trainer.train(str(tmp_path / f"checkpoint-{step}"))
+        again = result(trainer)
+        assert torch.equal(again[0], expected), step
+        assert again[1:] == (log, sampled), step
+        assert repr(trainer._logs["rewards"].items()) == repr(whole._logs["rewards"].items())
+        assert trainer._logs["completion"] == whole._logs["completion"]
+
+
+class EndsAnEpoch(TrainerCallback):
+    def on_step_end(self, args, state, control, **_):
+        control.should_epoch_stop = state.global_step == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [2, 3, 4, 6])
+def test_a_run_whose_epoch_ended_early_is_resumed_in_the_next(step, toy_model, tmp_path):
+    settings = {"H": 2, "n_step": 2, "num_train_epochs": 3, "max_steps": -1}
+    settings["arguments"] = {"callbacks": [EndsAnEpoch()]}
+    whole = build(toy_model, tmp_path, **settings)
+    whole.train()
+    resumed = build(toy_model, tmp_path / "again", **settings)
+    resumed.train(str(tmp_path / f"checkpoint-{step}"))
+    assert torch.equal(weights(resumed), weights(whole))
+    assert result(resumed)[1:] == result(whole)[1:]
+
+
+def test_what_would_not_be_the_same_run_is_refused(toy_model, tmp_path):
+    build(toy_model, tmp_path, H=4, max_steps=3, save_steps=3).train()
+    checkpoint = tmp_path / "checkpoint-3"
+    with pytest.raises(ValueError, match=r"H was 4, n_step was 4\. Change that, or begin a new"):
+        build(toy_model, tmp_path, H=2, n_step=8).train(str(checkpoint))
+    with pytest.raises(ValueError, match="sync_ref_model has moved is not saved"):
+        settings = {"objective": "grpo", "beta": 0.1, "sync_ref_model": True}
+        build(toy_model, tmp_path, H=4, **settings).train(str(checkpoint))
+    (checkpoint / "inference_batch_0.pth").unlink()
+    with pytest.raises(ValueError, match=r"no inference_batch_0.pth: save_only_model"):
+        build(toy_model, tmp_path, H=4).train(str(checkpoint))
+
+
+def test_a_second_training_begins_with_sampling(toy_model, tmp_path):
+    """What the first had left of an inference batch is not learned from."""
+    trainer = build(toy_model, tmp_path, H=4, max_steps=3, save_strategy="no")
+    trainer.train()
+    trainer.train()
+    assert trainer.completions_sampled == 2 * 4 * 4
+    assert max(row.get("rapid/staleness", 0) for row in trainer.state.log_history[:1]) < 1e-5
