@@ -122,11 +122,8 @@ class Project:
     def install(self, *lines: str, kind: str = "cpu") -> subprocess.CompletedProcess:
         lock = self.lock / f"{kind}.txt"
         lock.write_text("\n".join([f"uv=={version('uv')}", *lines, ""]))
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("UV_")}
-        environ = {
-            **clean,
-            "UV_CACHE_DIR": str(self.folder / "cache"),
-        }
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("UV_")}
+        environ["UV_CACHE_DIR"] = str(self.folder / "cache")
         command = [self.folder / ".venv/bin/python", ROOT / "requirements/install.py", lock]
         return subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
 
@@ -164,6 +161,9 @@ def test_without_a_cpu_build_torch_has_what_it_needs(project):
     assert result.returncode == 0, result.stderr
     assert "CUDA libraries" in result.stdout
     assert project.installed == {"torch-1.0", "cuda-2.0", "project-1.0"}
+    make_wheel(project.wheels, "torch", "1.0+cpu")
+    assert project.install("torch==1.0").returncode == 0
+    assert project.installed == {"torch-1.0+cpu", "project-1.0"}
 
 
 def test_the_lock_for_gpus_names_all_that_its_torch_needs(project):
@@ -240,7 +240,7 @@ def test_the_other_lock_has_an_environment_of_its_own(make):
     assert make() == (True, [NEW, CPU])
 
 
-def test_a_python_that_is_missing_is_named(tmp_path):
-    command = ["make", "-C", ROOT, "setup", "PYTHON=python0", f"STAMP={tmp_path}/stamp"]
-    result = subprocess.run(command, check=False, capture_output=True, text=True)
+def test_a_python_that_is_missing_is_named(make, tmp_path):
+    command = ["make", "setup", "PYTHON=python0"]
+    result = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert result.returncode and "make PYTHON=" in result.stdout
