@@ -23,13 +23,17 @@ help:
 
 setup: $(STAMP)
 
-# The lock is complete, hence --no-deps. torch comes first: vLLM's CPU build wants torch's CPU build,
-# and where pip's sources lack it, PyPI's build needs the CUDA libraries that it depends on.
+# A stamp stands for a whole environment: it goes before anything is changed. Without it, as after an
+# interruption or for the other lock, the environment is made afresh, from what uv has downloaded.
 $(STAMP): $(LOCK) pyproject.toml
-	$(PYTHON) -m venv .venv
-	.venv/bin/python requirements/install.py $(LOCK)
-	.venv/bin/rapid lean-setup || echo "No Lean: minif2f's cells will be em dashes (see above)."
-	touch $@
+	@command -v $(PYTHON) > /dev/null || \
+		{ echo "No $(PYTHON): install Python 3.11, or say make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "Installing $(LOCK) into .venv"
+	@test -e $@ || $(PYTHON) -m venv --clear .venv
+	@rm -f .venv/installed-*
+	@.venv/bin/python requirements/install.py $(LOCK)
+	@.venv/bin/rapid lean-setup || echo "No Lean: minif2f's cells will be em dashes (see above)."
+	@touch $@
 
 tables: setup
 	$(ACTIVATE) snakemake --cores $(CORES) reports/tables.tex
@@ -57,7 +61,7 @@ lint: setup
 	$(ACTIVATE) ruff check . && ruff format --check .
 
 lock:
-	./requirements/lock.sh
+	$(PYTHON) requirements/lock.py
 
 clean:
 	rm -rf data models distilled runs evaluations logs benchmarks experiments/*/

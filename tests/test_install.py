@@ -1,0 +1,246 @@
+"""`make setup`: what pip is set to reaches uv, and the environment is the lock or not there."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+specification = importlib.util.spec_from_file_location("install", ROOT / "requirements/install.py")
+install = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(install)
+
+BACKEND = """
+import shutil, sys
+def build_editable(folder, *_):
+    shutil.copy({wheel!r}, folder)
+    return {name!r}
+"""
+
+
+PIP = """
+import sys
+if sys.argv[-2:] == ["config", "list"]:
+    print("global.no-index='true'")
+    print(":env:.find-links='{wheels}'")
+"""
+
+
+@pytest.mark.parametrize(
+    "listing, variables",
+    [
+        ("", {}),
+        ("global.index-url='https://a/simple'", {"UV_INDEX_URL": "https://a/simple"}),
+        (
+            "global.extra-index-url='https://a/simple\\nfile:///b'",
+            {"UV_EXTRA_INDEX_URL": "https://a/simple file:///b"},
+        ),
+        ("global.index-url='a'\ninstall.index-url='b'", {"UV_INDEX_URL": "b"}),
+        (":env:.index-url='c'\nglobal.index-url='a'", {"UV_INDEX_URL": "c"}),
+        (":env:.index-url=''\nglobal.index-url='a'", {"UV_INDEX_URL": "a"}),
+        ("download.index-url='a'", {}),
+        (":env:.find-links='/ /none https://c/'", {"UV_FIND_LINKS": "/,https://c/"}),
+        ("user.name='a=b'\nglobal.cert='/a=b.pem'", {"SSL_CERT_FILE": "/a=b.pem"}),
+        (":env:.default-timeout='180'", {"UV_HTTP_TIMEOUT": "180"}),
+        ("global.proxy='http://p:1'", {"ALL_PROXY": "http://p:1"}),
+        ("global.trusted-host='a\\nb'", {"UV_INSECURE_HOST": "a b"}),
+    ],
+)
+def test_uv_is_told_what_pip_is_set_to(listing, variables):
+    strategy = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    assert install.uv_variables(install.pip_settings(listing), {}) == strategy | variables
+
+
+@pytest.mark.parametrize("name", ["UV_INDEX_URL", "UV_DEFAULT_INDEX"])
+def test_a_variable_of_uv_wins(name):
+    settings = {"index-url": "a", "find-links": "/"}
+    environ = {name: "b", "UV_INDEX_STRATEGY": "first-index"}
+    assert install.uv_variables(settings, environ) == {"UV_FIND_LINKS": "/"}
+
+
+def test_pip_says_what_it_is_set_to_as_it_is_read_here(tmp_path):
+    (tmp_path / "pip.conf").write_text(
+        "[global]\nextra-index-url =\n    file:///a\n    file:///b\n"
+    )
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PIP_")}
+    environ = {**clean, "PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "PIP_INDEX_URL": "c"}
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    listing = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
+    settings = install.pip_settings(listing.stdout)
+    assert settings["extra-index-url"].split() == ["file:///a", "file:///b"]
+    assert settings["index-url"] == "c"
+
+
+def make_wheel(folder: Path, name: str, release: str, needs: str = "") -> Path:
+    """Write a wheel that has one module of its own name."""
+    about = f"{name}-{release}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {release}\n"
+    files = {
+        f"{name}_module.py": f"release = {release!r}\n",
+        f"{about}/METADATA": metadata + (f"Requires-Dist: {needs}\n" if needs else ""),
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{about}/RECORD"] = "".join(f"{path},,\n" for path in [*files, f"{about}/RECORD"])
+    wheel = folder / f"{name}-{release}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return wheel
+
+
+class Project:
+    """A project with an environment, a lock, and a folder of wheels in the place of an index."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.wheels, self.lock = folder, folder / "wheels", folder / "requirements"
+        for each in (self.wheels, self.lock):
+            each.mkdir()
+        venv.create(folder / ".venv", symlinks=True)
+        [self.packages] = (folder / ".venv/lib").glob("python*/site-packages")
+        ours = Path(sysconfig.get_path("purelib"))
+        for name in ("uv", f"uv-{version('uv')}.dist-info"):
+            (self.packages / name).symlink_to(ours / name)
+        (self.packages / "pip.py").write_text(PIP.format(wheels=self.wheels))
+        (folder / ".venv/bin/uv").symlink_to(Path(sys.executable).with_name("uv"))
+        make_wheel(self.wheels, "uv", version("uv"))
+        wheel = make_wheel(folder, "project", "1.0")
+        (folder / "backend.py").write_text(BACKEND.format(wheel=str(wheel), name=wheel.name))
+        (folder / "pyproject.toml").write_text(
+            "[project]\nname = 'project'\nversion = '1.0'\n"
+            "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+        )
+
+    def install(self, *lines: str, kind: str = "cpu") -> subprocess.CompletedProcess:
+        lock = self.lock / f"{kind}.txt"
+        lock.write_text("\n".join([f"uv=={version('uv')}", *lines, ""]))
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("UV_")}
+        environ["UV_CACHE_DIR"] = str(self.folder / "cache")
+        command = [self.folder / ".venv/bin/python", ROOT / "requirements/install.py", lock]
+        return subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
+
+    @property
+    def installed(self) -> set[str]:
+        found = {path.stem for path in self.packages.glob("*.dist-info")}
+        return found - {f"uv-{version('uv')}"}
+
+
+@pytest.fixture
+def project(tmp_path):
+    pytest.importorskip("uv")
+    return Project(tmp_path)
+
+
+def test_the_environment_is_exactly_the_lock(project):
+    make_wheel(project.wheels, "torch", "1.0", needs="cuda")
+    make_wheel(project.wheels, "torch", "1.0+cpu", needs="nothing_that_exists")
+    for release in ("1.0", "2.0"):
+        make_wheel(project.wheels, "some", release)
+    make_wheel(project.wheels, "stale", "1.0")
+    result = project.install("torch==1.0", "some==2.0", "stale==1.0")
+    assert result.returncode == 0, result.stderr
+    assert project.installed == {"torch-1.0+cpu", "some-2.0", "stale-1.0", "project-1.0"}
+    result = project.install("torch==1.0", "some==1.0")
+    assert result.returncode == 0, result.stderr
+    assert project.installed == {"torch-1.0+cpu", "some-1.0", "project-1.0"}
+
+
+def test_without_a_cpu_build_torch_has_what_it_needs(project):
+    make_wheel(project.wheels, "torch", "1.0", needs="cuda>=1")
+    for release in ("1.0", "2.0"):
+        make_wheel(project.wheels, "cuda", release)
+    result = project.install("torch==1.0")
+    assert result.returncode == 0, result.stderr
+    assert "CUDA libraries" in result.stdout
+    assert project.installed == {"torch-1.0", "cuda-2.0", "project-1.0"}
+    make_wheel(project.wheels, "torch", "1.0+cpu")
+    assert project.install("torch==1.0").returncode == 0
+    assert project.installed == {"torch-1.0+cpu", "project-1.0"}
+
+
+def test_the_lock_for_gpus_names_all_that_its_torch_needs(project):
+    make_wheel(project.wheels, "torch", "1.0", needs="cuda")
+    make_wheel(project.wheels, "cuda", "1.0")
+    assert project.install("torch==1.0", kind="gpu").returncode == 0
+    assert project.installed == {"torch-1.0", "project-1.0"}
+
+
+def test_a_failure_says_what_failed_and_what_to_do(project):
+    make_wheel(project.wheels, "torch", "1.0+cpu")
+    result = project.install("torch==1.0", "missing==1.0")
+    assert result.returncode != 0
+    for words in ("missing", "uv pip install failed", "make setup", "PIP_INDEX_URL"):
+        assert words in result.stderr
+
+
+PYTHON = """#!/bin/sh
+echo "$@" >> calls
+[ "$2" = venv ] && rm -rf .venv && mkdir -p .venv/bin && cp python rapid .venv/bin/
+[ "$2" = venv ] || test ! -e fails
+"""
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Return a function that runs `make setup` with stubs, and returns its status and their calls."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements").mkdir()
+    for name in ("requirements/cpu.txt", "requirements/gpu.txt", "pyproject.toml"):
+        (tmp_path / name).touch()
+    for name, text in {"python": PYTHON, "rapid": "#!/bin/sh\n"}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+
+    def run(*arguments: str) -> tuple[bool, list[str]]:
+        calls = tmp_path / "calls"
+        calls.write_text("")
+        command = ["make", "setup", "PYTHON=./python", *arguments]
+        status = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode
+        return status == 0, calls.read_text().splitlines()
+
+    return run
+
+
+NEW = "-m venv --clear .venv"
+CPU, GPU = (f"requirements/install.py requirements/{kind}.txt" for kind in ("cpu", "gpu"))
+
+
+def test_only_a_changed_lock_is_installed(make, tmp_path):
+    assert make() == (True, [NEW, CPU])
+    assert make() == (True, [])
+    stamp = (tmp_path / ".venv/installed-cpu").stat().st_mtime
+    os.utime(tmp_path / "requirements/cpu.txt", (stamp + 1, stamp + 1))
+    os.utime(tmp_path / "pyproject.toml", (stamp - 1, stamp - 1))
+    assert make() == (True, [CPU])
+
+
+def test_what_was_interrupted_is_made_afresh(make, tmp_path):
+    assert make() == (True, [NEW, CPU])
+    stamp = (tmp_path / ".venv/installed-cpu").stat().st_mtime
+    os.utime(tmp_path / "requirements/cpu.txt", (stamp + 1, stamp + 1))
+    (tmp_path / "fails").touch()
+    assert make() == (False, [CPU])
+    assert make() == (False, [NEW, CPU])
+    (tmp_path / "fails").unlink()
+    assert make() == (True, [NEW, CPU])
+
+
+def test_the_other_lock_has_an_environment_of_its_own(make):
+    assert make() == (True, [NEW, CPU])
+    assert make("GPU=1") == (True, [NEW, GPU])
+    assert make("GPU=1") == (True, [])
+    assert make() == (True, [NEW, CPU])
+
+
+def test_a_python_that_is_missing_is_named(make, tmp_path):
+    command = ["make", "setup", "PYTHON=python0"]
+    result = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert result.returncode and "make PYTHON=" in result.stdout
