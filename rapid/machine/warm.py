@@ -11,6 +11,7 @@ command that is killed takes its child with it.
 """
 
 import array
+import gc
 import json
 import os
 import select
@@ -56,13 +57,14 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -
     Args:
         path: of the socket to listen on.
         parent: process id of the parent, which may end while this process imports.
-        prepare: imports what jobs need.
+        prepare: imports what jobs need, and does what they would all do first.
         run: runs a command from its arguments, in a child; its exit status.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     prepare()
+    gc.freeze()  # a child's collections need not walk what it has imported
     children: dict[socket.socket, int] = {}
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
