@@ -9,7 +9,7 @@ from rapid.benchmarks import BENCHMARKS
 
 
 def rehearse() -> None:
-    """Import the stages, and do what later calls of the same are quicker for."""
+    """Import the stages, and do once what takes longer the first time."""
     # What is imported now is what jobs run, so this is when their code is read. It is read before:
     # an edit in between makes jobs stale. Read after, it would make them look current.
     plug_ins = {type(one).__module__ for one in [*ALGORITHMS.values(), *BENCHMARKS.values()]}
@@ -45,7 +45,7 @@ def _load_a_model() -> None:
         num_attention_heads=1,
         num_key_value_heads=1,
     )
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # jobs would share its lock, and one that is killed keeps it
     with TemporaryDirectory() as folder:
         AutoModelForCausalLM.from_config(tiny).save_pretrained(folder)
         model = AutoModelForCausalLM.from_pretrained(folder)
