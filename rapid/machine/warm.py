@@ -1,6 +1,6 @@
 """A warm process that jobs are forked from, so that each does not import torch and TRL anew.
 
-Importing them takes 4 s of a core; with models as small as the embedded ones that is a large part
+Importing them takes 5 s of a core; with models as small as the embedded ones that is a large part
 of a job. The workflow starts one warm process for its duration (`Snakefile`) and names its socket
 in RAPID_WARM. The `rapid` command hands its arguments, folder, environment and standard streams to
 it; the warm process forks a child that runs the command, and answers with its exit status. Where
