@@ -61,6 +61,7 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -
         run: runs a command from its arguments, in a child; its exit status.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # an import may ask for them, and CUDA survives no fork
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     prepare()

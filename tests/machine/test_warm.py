@@ -19,7 +19,9 @@ def run(arguments):
     frozen = gc.get_freeze_count() > 0
     print(os.getpid(), os.getcwd(), os.environ["COLOUR"], frozen, *arguments, flush=True)
     time.sleep(60)
-serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
+def prepare():
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run)
 """
 # Does what a job does that loads a model, once rehearsed; prints the packages it then imports.
 AFTER_REHEARSAL = """
