@@ -89,6 +89,7 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -
     for child in children.values():
         os.kill(child, signal.SIGTERM)
     path.unlink()
+    gc.unfreeze()
 
 
 def _fork(run: Callable, connection: socket.socket, others: list[socket.socket]) -> int:
