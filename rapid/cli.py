@@ -19,8 +19,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from rapid import __version__
-from rapid.algorithms import ALGORITHMS, IMITATING
-from rapid.artifacts.code import Spec, files_behind
+from rapid.algorithms import IMITATING
+from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.runs import RunSummary
 from rapid.benchmarks import BENCHMARKS
@@ -373,23 +373,9 @@ def _preflight(args) -> int:
 
 def _warm(args) -> None:
     from rapid.machine.warm import serve
+    from rapid.stages.rehearsal import rehearse
 
-    serve(args.socket, args.parent, _import_stages, run)
-
-
-def _import_stages() -> None:
-    # What is imported now is what jobs run, so this is when their code is read. It is read before:
-    # an edit in between makes jobs stale. Read after, it would make them look current.
-    plug_ins = {type(one).__module__ for one in [*ALGORITHMS.values(), *BENCHMARKS.values()]}
-    files_behind("rapid.stages.train", "rapid.stages.evaluate", *plug_ins)
-
-    from rapid.training.trl import without_vllm
-
-    without_vllm()
-    import rapid.models.sampling
-    import rapid.stages.evaluate
-    import rapid.training.sft
-    import rapid.training.trainer  # noqa: F401
+    serve(args.socket, args.parent, rehearse, run)
 
 
 def _lean_setup(args) -> int:

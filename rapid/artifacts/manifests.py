@@ -5,6 +5,7 @@ import platform
 import resource
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def hardware() -> str:
     return f"{name}, {os.cpu_count()} cores, no GPU"
 
 
+@cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the installed packages that decide a result."""
     found = {"python": platform.python_version()}

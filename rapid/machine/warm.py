@@ -1,6 +1,6 @@
 """A warm process that jobs are forked from, so that each does not import torch and TRL anew.
 
-Importing them takes 4 s of a core; with models as small as the embedded ones that is a large part
+Importing them takes 5 s of a core; with models as small as the embedded ones that is a large part
 of a job. The workflow starts one warm process for its duration (`Snakefile`) and names its socket
 in RAPID_WARM. The `rapid` command hands its arguments, folder, environment and standard streams to
 it; the warm process forks a child that runs the command, and answers with its exit status. Where
@@ -11,6 +11,7 @@ command that is killed takes its child with it.
 """
 
 import array
+import gc
 import json
 import os
 import select
@@ -56,13 +57,15 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -
     Args:
         path: of the socket to listen on.
         parent: process id of the parent, which may end while this process imports.
-        prepare: imports what jobs need.
+        prepare: imports what jobs need, and does what they would all do first.
         run: runs a command from its arguments, in a child; its exit status.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # an import may ask for them, and CUDA survives no fork
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     prepare()
+    gc.freeze()  # a child's collections need not walk what it has imported
     children: dict[socket.socket, int] = {}
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
@@ -86,6 +89,7 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -
     for child in children.values():
         os.kill(child, signal.SIGTERM)
     path.unlink()
+    gc.unfreeze()
 
 
 def _fork(run: Callable, connection: socket.socket, others: list[socket.socket]) -> int:

@@ -1,6 +1,7 @@
 """Cores and GPUs are leased to one process at a time."""
 
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -17,6 +18,18 @@ from rapid.machine.lease import lease_cores
 cores = lease_cores({count}, Path({folder!r}))
 print(*cores, os.environ["OMP_NUM_THREADS"], *sorted(os.sched_getaffinity(0)), flush=True)
 time.sleep({seconds})
+"""
+# Prints how many of the pages of a large array are new when it is made for the second time.
+AGAIN = """
+import resource
+from rapid.machine.lease import bind, usable_cores
+bind(usable_cores(), 1)
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+bytearray(40 << 20)
+before = faults()
+bytearray(40 << 20)
+print((faults() - before) * resource.getpagesize() / (40 << 20))
 """
 
 
@@ -165,3 +178,11 @@ def test_too_few_gpus_say_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr("rapid.machine.lease.visible_gpus", lambda: GPUS[:1])
     with pytest.raises(TooFew, match=r"needs 2 GPU\(s\) and may use 1. Lower compute.processes"):
         lease_gpus(2, tmp_path)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has no mallopt")
+def test_a_job_uses_freed_memory_again():
+    printed = subprocess.run(
+        [sys.executable, "-c", AGAIN], capture_output=True, text=True, check=True
+    ).stdout
+    assert float(printed) < 0.1

@@ -12,13 +12,29 @@ RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
 # A job that says which process it is and then takes its time.
 SLOW = """
-import os, sys, time
+import gc, os, sys, time
 from pathlib import Path
 from rapid.machine.warm import serve
 def run(arguments):
-    print(os.getpid(), os.getcwd(), os.environ["COLOUR"], *arguments, flush=True)
+    frozen = gc.get_freeze_count() > 0
+    print(os.getpid(), os.getcwd(), os.environ["COLOUR"], frozen, *arguments, flush=True)
     time.sleep(60)
-serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
+def prepare():
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run)
+"""
+# Does what a job does that loads a model, once rehearsed; prints the packages it then imports.
+AFTER_REHEARSAL = """
+import sys
+from rapid.stages.rehearsal import rehearse
+rehearse()
+known = set(sys.modules)
+from accelerate.utils import extract_model_from_parallel
+from transformers import AutoModelForCausalLM, Qwen2Config
+tiny = dict.fromkeys(("vocab_size", "hidden_size", "intermediate_size"), 64)
+AutoModelForCausalLM.from_config(Qwen2Config(**tiny)).save_pretrained(sys.argv[1])
+extract_model_from_parallel(AutoModelForCausalLM.from_pretrained(sys.argv[1]))
+print("imported:", *{name.split(".")[0] for name in set(sys.modules) - known})
 """
 
 
@@ -74,7 +90,7 @@ def test_a_killed_command_takes_its_child_with_it(tmp_path):
             [*RAPID, "one", "two"], stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
         )
         pid, *rest = client.stdout.readline().split()
-        assert rest == [str(tmp_path), "green", "one", "two"]
+        assert rest == [str(tmp_path), "green", "True", "one", "two"]
         client.send_signal(signal.SIGKILL)
         client.wait()
         for _ in range(100):
@@ -95,3 +111,15 @@ def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
     ended.wait()
     command = [sys.executable, "-c", SLOW, str(tmp_path / "socket"), str(ended.pid)]
     assert subprocess.run(command, timeout=30, check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_job_that_loads_a_model_finds_all_imports_done(tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-c", AFTER_REHEARSAL, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # The lock of progress bars is a job's own: one that is killed does not let go of it.
+    assert result.stdout.splitlines()[-1] == "imported: multiprocessing"

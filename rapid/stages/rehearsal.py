@@ -1,0 +1,53 @@
+"""What every job does first, done once in the warm process that jobs are forked from."""
+
+from tempfile import TemporaryDirectory
+
+from rapid.algorithms import ALGORITHMS
+from rapid.artifacts.code import files_behind
+from rapid.artifacts.manifests import versions
+from rapid.benchmarks import BENCHMARKS
+
+
+def rehearse() -> None:
+    """Import the stages, and do once what takes longer the first time."""
+    # What is imported now is what jobs run, so this is when their code is read. It is read before:
+    # an edit in between makes jobs stale. Read after, it would make them look current.
+    plug_ins = {type(one).__module__ for one in [*ALGORITHMS.values(), *BENCHMARKS.values()]}
+    files_behind("rapid.stages.train", "rapid.stages.evaluate", *plug_ins)
+
+    from rapid.training.trl import without_vllm
+
+    without_vllm()
+    import rapid.models.sampling
+    import rapid.stages.evaluate
+    import rapid.training.sft
+    import rapid.training.trainer  # noqa: F401
+
+    versions()
+    _load_a_model()
+
+
+def _load_a_model() -> None:
+    """Load a model, and have accelerate look at it.
+
+    transformers then compiles the patterns by which it renames weights, and accelerate imports
+    DeepSpeed to see that the model is none of its.
+    """
+    from accelerate.utils import extract_model_from_parallel
+    from transformers import AutoModelForCausalLM, Qwen2Config
+    from transformers.utils import logging
+
+    tiny = Qwen2Config(
+        vocab_size=8,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+    )
+    logging.disable_progress_bar()  # jobs would share its lock, and one that is killed keeps it
+    with TemporaryDirectory() as folder:
+        AutoModelForCausalLM.from_config(tiny).save_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder)
+    logging.enable_progress_bar()
+    extract_model_from_parallel(model)
