@@ -128,9 +128,15 @@ class LeanChecker:
         for role in ANSWERS:
             self._ready(role)
         deadline = time.monotonic() + timeout
-        answer, export = self._ask("author", goal | {"proof": proof}, timeout)
-        if answer.why == ELABORATED:
-            answer, _ = self._ask("judge", goal, deadline - time.monotonic(), export)
+        # An author may leave the kernel to the judge. Where the judge refuses, a proof may have had
+        # another way to go on, or be mistaken: then it is the author's own kernel that says so.
+        for is_checked in (False, True):
+            request = goal | {"proof": proof, "checked": is_checked}
+            answer, export = self._ask("author", request, deadline - time.monotonic())
+            if answer.why == ELABORATED:
+                answer, _ = self._ask("judge", goal, deadline - time.monotonic(), export)
+            if answer.why != verdicts.FORBIDDEN or not export:
+                break
         return answer.why
 
     def _ask(

@@ -10,6 +10,9 @@
 const fs = require('node:fs');
 const { PAGE } = require('./runtime.js');
 
+const USES = 32; // until memory is put back anyway: they only fill it
+const SPARE = 64 << 20; // bytes that they may fill
+
 /** Return the two stretches of memory beside the dead stack: [start, end) in bytes. */
 function liveStretches({ stack, pointer, size }) {
   return [
@@ -22,7 +25,7 @@ class Image {
   /** Return what `runtime` holds now; `roots` are the addresses to find things by. */
   static of(runtime, roots) {
     const pointer = runtime.x.emscripten_stack_get_current();
-    const layout = { stack: runtime.stack, pointer, size: runtime.bytes.length };
+    const layout = { stack: runtime.stack, pointer, size: runtime.bytes.length, top: runtime.x.sbrk(0) };
     const parts = liveStretches(layout).map(([start, end]) => runtime.bytes.slice(start, end));
     return new Image({ ...layout, functions: addedFunctions(runtime), roots }, parts);
   }
@@ -57,8 +60,20 @@ class Image {
     this.restore(runtime);
   }
 
+  /**
+   * Put memory back after a use, if it has to be: another's code was in it, or something broke off
+   * (not `isWhole`), or it fills up.
+   */
+  tidy(runtime, isWhole) {
+    this.uses += 1;
+    const isFull = this.uses >= USES || runtime.x.sbrk(0) - this.head.top > SPARE;
+    if (!isWhole || isFull || runtime.noticed.evaluated) this.restore(runtime);
+    Object.assign(runtime.noticed, { evaluated: 0, unchecked: 0 });
+  }
+
   /** Put every live byte back; memory grown since is cleared. */
   restore(runtime) {
+    this.uses = 0;
     const { bytes } = runtime;
     liveStretches(this.head).forEach(([start], index) => bytes.set(this.parts[index], start));
     bytes.fill(0, this.head.size);
