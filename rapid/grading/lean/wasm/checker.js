@@ -90,7 +90,7 @@ async function start(folder, path, scratch, header) {
   return load(program, image);
 }
 
-/** Return a Lean in the state of `image`, and what puts it back there. */
+/** Return a Lean in the state of `image`. */
 async function load(program, image) {
   const runtime = await Runtime.start(program);
   image.load(runtime);
@@ -103,7 +103,8 @@ function answered(worker, request, given) {
   try {
     return { ...worker.answer(request, given), isWhole: true };
   } catch (error) {
-    if (error instanceof Refusal) return { ...error, isWhole: true };
+    // What an export that was refused has left behind is not looked into.
+    if (error instanceof Refusal) return { ...error, isWhole: given === undefined };
     const why = error instanceof Closed ? 'forbidden' : 'crashed';
     return { why, messages: [String(error)], isWhole: false };
   }

@@ -1,7 +1,7 @@
 'use strict';
 /**
- * Lean's memory as it is once the header is imported: put back after every use, given to a second
- * Lean, and kept in a file so that the next process need not import again.
+ * Lean's memory as it is once the header is imported: put back after a use that may have spoilt it,
+ * given to a second Lean, and kept in a file so that the next process need not import again.
  *
  * The memory is all the state there is, but for the function table, to which looking up a symbol
  * adds, and the stack's limits. Both go into the image. The stack below its pointer is dead and
@@ -63,8 +63,8 @@ class Image {
 
   /**
    * Put memory back after a use if a proof's code ran in it, if something broke off (not `isWhole`),
-   * or if it fills up. Otherwise nothing but Lean itself has written to it, and what it has read
-   * there is as it was.
+   * or if it fills up. To put it back takes as long as to elaborate a proof. Otherwise nothing but
+   * Lean's own code has written to it, to which a proof is data.
    */
   tidy(runtime, isWhole) {
     this.uses += 1;

@@ -142,12 +142,20 @@ class Runtime {
     this.module.isClosed = true;
   }
 
-  // Views are made anew at each use: growing the memory replaces its buffer.
+  // Growing the memory replaces its buffer.
+  get views() {
+    const { buffer } = this.memory;
+    if (this.seen?.buffer !== buffer) {
+      const counts = new Int32Array(buffer);
+      this.seen = { buffer, bytes: new Uint8Array(buffer), words: new Uint32Array(buffer), counts };
+    }
+    return this.seen;
+  }
   get bytes() {
-    return new Uint8Array(this.memory.buffer);
+    return this.views.bytes;
   }
   get words() {
-    return new Uint32Array(this.memory.buffer);
+    return this.views.words;
   }
 
   isScalar(object) {
@@ -171,7 +179,7 @@ class Runtime {
   /** Add references to `object`, for callees that consume them. Returns it. */
   share(object, count = 1) {
     if (this.isScalar(object)) return object;
-    const counts = new Int32Array(this.memory.buffer);
+    const { counts } = this.views;
     // What threads share is counted downwards, and 0 stands for what lives for ever.
     counts[object >>> 2] += count * Math.sign(counts[object >>> 2]);
     return object;
