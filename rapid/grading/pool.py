@@ -62,12 +62,21 @@ class GraderPool:
             self._free.put(grader)
 
 
+class Memory:
+    """What is remembered of a completion: its verdict, once there is one, and whose turn it is."""
+
+    def __init__(self):
+        self.turn = threading.Lock()
+        self.verdict: Verdict | None = None
+
+
 class SteadyGrader:
     """Remembers the verdicts of another grader, and asks it again when it has died.
 
     A model that trains repeats itself, and within a run a verdict depends on nothing but problem
-    and completion. Verdicts are kept in memory and never written. So no run is faster for an
-    earlier one, and none meets the verdicts of another version.
+    and completion. So the same one is graded once: who asks meanwhile waits. Verdicts are kept in
+    memory and never written. No run is faster for an earlier one, and none meets the verdicts of
+    another version.
 
     A second death is a verdict without reward, `infrastructure`, which is not remembered. `reasons`
     counts all verdicts by reason. Safe to share between threads.
@@ -82,7 +91,7 @@ class SteadyGrader:
         self.hits = 0
         self.misses = 0
         self.reasons: Counter[str] = Counter()
-        self._verdicts: dict[tuple[str, str], Verdict] = {}
+        self._memories: dict[tuple[str, str], Memory] = {}
         self._last_death = ""
         self._lock = threading.Lock()
 
@@ -127,13 +136,15 @@ class SteadyGrader:
             completion.encode()
         except UnicodeEncodeError:  # half a surrogate pair: no text at all
             return verdicts.verdict(verdicts.UNPARSABLE)
-        key = (problem.digest, completion)
-        if key in self._verdicts:
-            self.hits += 1
-        else:
-            self.misses += 1
-            self._verdicts[key] = self.grader.grade(problem, completion)
-        return self._verdicts[key]
+        with self._lock:
+            memory = self._memories.setdefault((problem.digest, completion), Memory())
+        with memory.turn:
+            if memory.verdict is None:
+                self.misses += 1
+                memory.verdict = self.grader.grade(problem, completion)
+            else:
+                self.hits += 1
+            return memory.verdict
 
     def _ask_twice(self, ask: Callable[[], Result]) -> Result:
         try:

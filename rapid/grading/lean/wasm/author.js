@@ -6,16 +6,17 @@
  * this process is believed. What is refused here saves the judge's time and gives a refusal its
  * reason; no verdict rests on it.
  *
- * 1. The text is one theorem, from its first to its last byte.
- * 2. It has no word that makes Lean run code, and its tactics' options are literals.
- * 3. No error among the messages of the parser and the elaborator, no `sorry`.
+ * 1. It has no word that makes Lean run code, and its tactics' options are literals.
+ * 2. The text is one theorem, from its first to its last byte.
+ * 3. No error among the messages of the elaborator, no `sorry`.
  *
- * Memory is put back after every proof, so that none sees what another one did.
+ * The kernel is left to the judge, where that changes nothing: a proof that fails is elaborated
+ * once more with the author's kernel if it has added anything unchecked, and so is, when the caller
+ * asks for it (`checked`), one that the judge refused. It may have another way to go on.
  */
 const { exported } = require('./export.js');
 const { isError } = require('./frontend.js');
-const { Closed } = require('./runtime.js');
-const { Refusal, shown } = require('./verdicts.js');
+const { Refusal } = require('./verdicts.js');
 
 // With these a proof makes Lean run its code, for certain; there are other ways.
 const CODE = new Set([
@@ -33,56 +34,50 @@ const LITERAL = new Set([
 const NAMED = new Set(['Lean.Parser.Term.structInstLVal', 'Lean.Parser.Term.dotIdent']);
 
 class Author {
-  constructor({ frontend, restore }) {
+  constructor(frontend) {
     this.lean = frontend;
-    this.restore = restore;
   }
 
-  /** Return `{why, messages, payload}`: `elaborated` and the export, or why there is none. */
-  answer({ name, statement, proof }) {
-    try {
-      const { environment, messages } = this.elaborate(statement + proof);
-      const payload = exported(this.lean, environment, name, 'value');
-      return { why: 'elaborated', messages, payload };
-    } catch (error) {
-      const { why, messages } = verdictOn(error);
-      return { why, messages, payload: Buffer.alloc(0) };
-    } finally {
-      this.restore();
-    }
+  /** Return `{why, payload}`: `elaborated` and the export; throw a Refusal if there is none. */
+  answer({ name, statement, proof, checked }) {
+    const environment = this.elaborate(name, statement + proof, checked);
+    return { why: 'elaborated', payload: exported(this.lean, environment, name, 'value') };
   }
 
-  elaborate(text) {
+  /** Return the environment with the theorem in it. */
+  elaborate(name, text, isChecked) {
     const { lean } = this;
-    const syntax = lean.syntax(text);
-    const forbidden = forbiddenIn(syntax);
-    if (forbidden) throw new Refusal('forbidden', [forbidden]);
-    const { environment, isWhole, parserMessages, messages } = lean.elaborate(text);
-    const said = messages.map(shown);
-    if (!isTheorem(syntax)) throw new Refusal('unparsable', ['not a theorem', ...said]);
-    if (parserMessages.some(isError)) throw new Refusal('unparsable', said);
-    if (!isWhole) throw new Refusal('unparsable', ['text after the theorem', ...said]);
-    if (messages.some(isError)) throw new Refusal('wrong_answer', said);
-    if (messages.some(({ kind }) => kind === 'hasSorry')) throw new Refusal('forbidden', ['sorry']);
-    return { environment, messages: said };
+    const command = lean.command(text);
+    const syntax = lean.tree(command.syntax);
+    if (isForbidden(syntax)) throw new Refusal('forbidden');
+    if (!isTheorem(syntax)) throw new Refusal('unparsable');
+    if (command.messages.some(isError)) throw new Refusal('unparsable');
+    if (!command.isWhole) throw new Refusal('unparsable');
+    let { environment, messages } = lean.elaborate(command, isChecked);
+    if (messages.some(isError) && this.hasUnchecked(environment, name)) {
+      ({ environment, messages } = lean.elaborate(command));
+    }
+    if (messages.some(isError)) throw new Refusal('wrong_answer');
+    if (messages.some((each) => each.kind() === 'hasSorry')) throw new Refusal('forbidden');
+    return environment;
   }
-}
 
-function verdictOn(error) {
-  if (error instanceof Refusal) return error;
-  if (error instanceof Closed) return new Refusal('forbidden', [error.message]);
-  return new Refusal('crashed', [String(error)]);
+  /** Return whether the kernel was passed over before the theorem itself was added, at the end. */
+  hasUnchecked(environment, name) {
+    const { rt } = this.lean;
+    const theorem = this.lean.findConstant(environment, rt.parseName(name));
+    return rt.noticed.unchecked > (theorem === null ? 0 : 1);
+  }
 }
 
 const isTheorem = ({ kind, parts }) =>
   kind === 'Lean.Parser.Command.declaration' && parts[1].kind === 'Lean.Parser.Command.theorem';
 
-/** Return what a part of the syntax holds that a proof may not, in words, if anything. */
-function forbiddenIn({ kind, parts, word }) {
-  if (CODE.has(word)) return `uses ${word}`;
+/** Return whether a part of the syntax uses code, or has Lean evaluate the value of an option. */
+function isForbidden({ kind, parts, word }) {
   const value = parts.slice(parts.findIndex((part) => part.word === ':=') + 1);
-  if (OPTIONS.has(kind) && !value.every(isLiteral)) return 'evaluates the value of an option';
-  return parts.map(forbiddenIn).find(Boolean);
+  const isEvaluated = OPTIONS.has(kind) && !value.every(isLiteral);
+  return CODE.has(word) || isEvaluated || parts.some(isForbidden);
 }
 
 /** Return whether there is nothing to evaluate: `1`, `true`, `.all`, `.pos [1]`, `{x := 1}`. */

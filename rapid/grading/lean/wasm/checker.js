@@ -11,9 +11,9 @@
  * Requests and answers are JSON lines; a line with a field `bytes` is followed by as many bytes.
  *
  *   first   {header}                        ->  {ready, why}
- *   author  {id, name, statement, proof}    ->  {id, why, messages, megabytes, bytes} export
- *   judge   {id, name, statement}           ->  {id, why, messages, megabytes}
- *           {id, name, statement, bytes} export  ->  the same
+ *   author  {id, name, statement, proof, checked}  ->  {id, why, messages, megabytes, bytes} export
+ *   judge   {id, name, statement}                  ->  {id, why, messages, megabytes}
+ *           {id, name, statement, bytes} export    ->  the same
  *
  * `why` is a reason of verdicts.py; an author says `elaborated` of a proof that it exports, a judge
  * `stated` of a statement that it was asked about alone, and `bad statement`.
@@ -26,7 +26,8 @@ const { Author } = require('./author.js');
 const { Frontend } = require('./frontend.js');
 const { Judge } = require('./judge.js');
 const { Image } = require('./memory.js');
-const { Runtime, readProgram } = require('./runtime.js');
+const { Closed, Runtime, readProgram } = require('./runtime.js');
+const { Refusal } = require('./verdicts.js');
 
 const ROLES = { author: Author, judge: Judge };
 
@@ -89,26 +90,39 @@ async function start(folder, path, scratch, header) {
   return load(program, image);
 }
 
-/** Return a Lean in the state of `image`, and what puts it back there. */
+/** Return a Lean in the state of `image`. */
 async function load(program, image) {
   const runtime = await Runtime.start(program);
   image.load(runtime);
   runtime.close();
-  const frontend = new Frontend(runtime, image.head.roots);
-  return { frontend, restore: () => image.restore(runtime) };
+  return { runtime, frontend: new Frontend(runtime, image.head.roots), image };
+}
+
+/** Return `{why, messages, payload}`, and whether the work came to its end. */
+function answered(worker, request, given) {
+  try {
+    return { ...worker.answer(request, given), isWhole: true };
+  } catch (error) {
+    // What an export that was refused has left behind is not looked into.
+    if (error instanceof Refusal) return { ...error, isWhole: given === undefined };
+    const why = error instanceof Closed ? 'forbidden' : 'crashed';
+    return { why, messages: [String(error)], isWhole: false };
+  }
 }
 
 async function main([role, folder, image, scratch]) {
   const input = new Input();
   const { header } = JSON.parse(input.line());
-  const worker = new ROLES[role](await start(folder, image, scratch, header));
+  const lean = await start(folder, image, scratch, header);
+  const worker = new ROLES[role](lean.frontend);
   send({ ready: true });
   for (let line; (line = input.line()) !== null; ) {
     const request = JSON.parse(line);
     const given = request.bytes === undefined ? undefined : input.bytes(request.bytes);
-    const { why, messages, payload } = worker.answer(request, given);
+    const { why, messages, payload, isWhole } = answered(worker, request, given);
     const megabytes = Math.round(process.memoryUsage().rss / 1e6);
     send({ id: request.id, why, messages, megabytes }, payload);
+    lean.image.tidy(lean.runtime, isWhole);
   }
 }
 

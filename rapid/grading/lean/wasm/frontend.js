@@ -9,7 +9,11 @@ const SYNTAX = ['missing', 'node', 'atom', 'ident'];
 const PRIVATE_LEVEL = 2; // import definitions with their bodies
 // Otherwise an unknown name in a statement, such as one of Mathlib's, is a variable, and what is to
 // be proved is another statement. A header can allow it nevertheless.
-const FIRST_COMMAND = 'set_option autoImplicit false';
+const BEFORE = 'set_option autoImplicit false';
+// Declarations are then added as they are, for somebody else's kernel to check.
+const UNCHECKED = 'set_option debug.skipKernelTC true';
+const SEVERITY = ['information', 'warning', 'error'];
+const END = 'Lean.Parser.Command.eoi';
 
 const NONE = box(0);
 
@@ -25,27 +29,29 @@ class Frontend {
     frontend.noMessages = log;
     frontend.options = runtime.keep(x.lean_internal_get_default_options(NONE));
     const environment = frontend.importModules(syntax);
-    const command = x.l_Lean_Elab_Command_mkState(environment, log, frontend.options);
-    const first = frontend.start(FIRST_COMMAND);
-    let step = frontend.runCommand(first.context, runtime.keep(command), first.state);
-    step = { command: step.command, state };
-    while (!step.done) {
-      step = frontend.runCommand(context, step.command, step.state);
-      const error = step.messages.find(isError);
-      if (error) throw new Error(error.text);
-    }
-    return { options: frontend.options, noMessages: log, base: step.command };
+    const first = runtime.keep(
+      x.l_Lean_Elab_Command_mkState(environment, log, frontend.options),
+    );
+    const beginning = frontend.start('');
+    frontend.beginning = beginning.state;
+    const before = frontend.runAll(frontend.inputContext(BEFORE), first, beginning.state);
+    const base = frontend.runAll(context, before, state);
+    const unchecked = frontend.runAll(frontend.inputContext(UNCHECKED), base, beginning.state);
+    const { options, noMessages } = frontend;
+    return { options, noMessages, beginning: beginning.state, base, unchecked };
   }
 
-  constructor(runtime, { options, noMessages, base }) {
+  constructor(runtime, { options, noMessages, beginning, base, unchecked }) {
     this.rt = runtime;
     this.x = runtime.x;
     this.options = options; // Options
     this.noMessages = noMessages; // an empty MessageLog
+    this.beginning = beginning; // the parser's state before a text without a header
     this.base = base; // the Command.State after the header
+    this.unchecked = unchecked; // the same with the kernel's checks turned off
   }
   get environment() {
-    return this.rt.keptField(this.base, 0);
+    return this.rt.field(this.base, 0);
   }
 
   importModules(syntax) {
@@ -65,29 +71,35 @@ class Frontend {
     return this.rt.keep(this.x.l_Lean_Parser_mkInputContext___redArg(source, file, 0, end));
   }
 
-  /** Parse and elaborate the next command of `context`, from the Command.State `command`. */
-  runCommand(context, command, state) {
+  /** Run the commands of `context` up to its end. Return the Command.State they leave. */
+  runAll(context, command, state) {
+    for (;;) {
+      const parsed = this.parse(context, command, state);
+      const isEnd = this.tree(parsed.syntax).kind === END;
+      const after = isEnd ? { command, messages: [] } : this.run(context, command, parsed);
+      const error = [...parsed.messages, ...after.messages].find(isError);
+      if (error) throw new Error(error.text());
+      if (isEnd) return command;
+      command = after.command;
+      state = parsed.state;
+    }
+  }
+
+  /** Elaborate what was parsed, from the Command.State `command`. */
+  run(context, command, { syntax, state }) {
     const { rt, x } = this;
-    const parserMessages = this.parse(context, command, state).messages;
-    const none = rt.makeEmptyArray();
-    const frontend = rt.makeObject(0, [rt.keep(command), rt.keep(state), NONE, none]);
+    const frontend = rt.makeObject(0, [rt.keep(command), state, NONE, rt.makeEmptyArray()]);
     const reference = rt.keep(x.lean_st_mk_ref(frontend));
-    const done = rt.io(x.l_Lean_Elab_Frontend_processCommand(context, reference), 'elaborate');
-    const after = rt.keep(x.lean_st_ref_get(reference));
-    const next = rt.keptField(after, 0);
-    const parser = rt.keptField(after, 1);
+    rt.io(x.l_Lean_Elab_Frontend_elabCommandAtFrontend(syntax, context, reference), 'elaborate');
+    const after = rt.keptField(rt.keep(x.lean_st_ref_get(reference)), 0);
     return {
-      done: done === box(1),
-      command: next,
-      state: parser,
-      environment: rt.keptField(next, 0),
-      position: rt.field(parser, 0) >>> 1, // bytes
-      parserMessages,
-      messages: [...parserMessages, ...this.readMessages(rt.field(next, 1))],
+      command: after,
+      environment: rt.keptField(after, 0),
+      messages: this.readMessages(rt.field(after, 1)),
     };
   }
 
-  /** Parse the next command. The elaborator drops a parser's error where it can go on. */
+  /** Parse the next command. The elaborator would drop a parser's error where it can go on. */
   parse(context, command, state) {
     const { rt, x } = this;
     const scope = rt.field(rt.field(command, 2), 0);
@@ -97,17 +109,27 @@ class Frontend {
     const parsed = rt.keep(
       x.l_Lean_Parser_parseCommand(context, module, rt.keep(state), this.noMessages),
     );
-    const messages = this.readMessages(rt.field(rt.field(parsed, 1), 1));
-    return { syntax: rt.field(parsed, 0), messages };
+    const after = rt.keptField(rt.field(parsed, 1), 0);
+    return {
+      syntax: rt.keptField(parsed, 0),
+      state: after,
+      position: rt.field(after, 0) >>> 1, // bytes
+      messages: this.readMessages(rt.field(rt.field(parsed, 1), 1)),
+    };
   }
 
+  /** Return the messages of a log. Their texts take longer than many a proof. */
   readMessages(log) {
     const { rt, x } = this;
-    return rt.readArray(rt.keep(x.l_Lean_MessageLog_toArray(rt.keep(log)))).map((message) => {
-      const json = x.l_Lean_Json_compress(x.l_Lean_Message_toJson(rt.keep(message)));
-      const { severity, kind, data, pos } = JSON.parse(rt.readString(json));
-      return { severity, kind, line: pos.line, text: data };
-    });
+    return rt.readArray(rt.keep(x.l_Lean_MessageLog_toArray(rt.keep(log)))).map((message) => ({
+      severity: SEVERITY[rt.byte(message, 5, 1)],
+      kind: () => rt.readName(x.l_Lean_MessageData_kind(rt.keptField(message, 4))).join('.'),
+      text: () => {
+        const json = x.l_Lean_Json_compress(x.l_Lean_Message_toJson(rt.keep(message)));
+        const { severity, pos, data } = JSON.parse(rt.readString(json));
+        return `${severity}, line ${pos.line}: ${data}`;
+      },
+    }));
   }
 
   /** Return the parser's context, and what it found of a header in `text`. */
@@ -120,16 +142,13 @@ class Frontend {
     return { context, syntax: rt.keptField(parsed, 0), state, log };
   }
 
-  /** Return what `parse` and `runCommand` need for the first command of `text`. */
-  open(text) {
-    const { context, state } = this.start(text);
-    return [context, this.base, state];
+  /** Return the first command of `text`, for `elaborate`. */
+  command(text) {
+    const context = this.inputContext(text);
+    const parsed = this.parse(context, this.base, this.beginning);
+    return { ...parsed, context, isWhole: parsed.position === Buffer.byteLength(text) };
   }
 
-  /** Return the syntax of the first command of `text`. */
-  syntax(text) {
-    return this.tree(this.parse(...this.open(text)).syntax);
-  }
   /** Return a node as `{kind, parts}`, a leaf as `{kind: null, parts: [], word, isName}`. */
   tree(syntax) {
     const { rt } = this;
@@ -148,10 +167,9 @@ class Frontend {
     }
   }
 
-  /** Elaborate `text`, from which one command is taken, on top of the header. */
-  elaborate(text) {
-    const step = this.runCommand(...this.open(text));
-    return { ...step, isWhole: step.position === Buffer.byteLength(text) };
+  /** Elaborate a command on top of the header; without the kernel, if it is not `isChecked`. */
+  elaborate(command, isChecked = true) {
+    return this.run(command.context, isChecked ? this.base : this.unchecked, command);
   }
 
   /** Return the ConstantInfo of a name, or null. */

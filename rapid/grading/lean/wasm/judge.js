@@ -17,7 +17,7 @@ const { exported } = require('./export.js');
 const { isError } = require('./frontend.js');
 const { Replayer, declarationOf } = require('./replay.js');
 const { box } = require('./runtime.js');
-const { Refusal, keyOf, shown } = require('./verdicts.js');
+const { Refusal, keyOf } = require('./verdicts.js');
 
 const AXIOMS = new Set([['propext'], ['Classical', 'choice'], ['Quot', 'sound']].map(keyOf));
 // With these the kernel runs compiled code.
@@ -35,31 +35,19 @@ const BUILT_IN = new Set(
 );
 const HEARTBEATS = 200000000; // of the kernel, for one export
 const NO_CANCELLING = box(0);
-const USES = 32; // checks until the memory is put back: they only fill it
 
 class Judge {
-  constructor({ frontend, restore }) {
+  constructor(frontend) {
     this.lean = frontend;
-    this.restore = restore;
-    this.uses = 0;
     this.goals = new Map(); // by statement: problems come up many times
   }
 
-  /** Return `{why, messages}` about the statement, or about the export given for it. */
+  /** Return `{why}` about the statement, or about the export given for it; throw a Refusal. */
   answer({ name, statement }, given) {
-    try {
-      const goal = this.goal(name, statement);
-      if (given === undefined) return { why: 'stated', messages: [] };
-      this.check(goal, given);
-      return { why: 'passed', messages: [] };
-    } catch (error) {
-      this.uses = USES; // what was interrupted may have left anything
-      return error instanceof Refusal ? error : { why: 'crashed', messages: [String(error)] };
-    } finally {
-      this.uses += 1;
-      if (this.uses >= USES) this.restore();
-      this.uses %= USES;
-    }
+    const goal = this.goal(name, statement);
+    if (given === undefined) return { why: 'stated' };
+    this.check(goal, given);
+    return { why: 'passed' };
   }
 
   /** Step 1: `{name, params, type}`, the last as an export with the constants that the statement
@@ -72,12 +60,14 @@ class Judge {
 
   elaborate(name, statement) {
     const { lean } = this;
-    const { environment, isWhole, messages } = lean.elaborate(`${statement} sorry`);
+    const command = lean.command(`${statement} sorry`);
+    const { environment, messages: elaborators } = lean.elaborate(command);
+    const messages = [...command.messages, ...elaborators];
     const theorem = lean.rt.parseName(name);
     const constant = lean.findConstant(environment, theorem);
     const isTheorem = constant !== null && lean.kindOfConstant(constant) === 'theorem';
-    if (!isTheorem || !isWhole || messages.some(isError)) {
-      throw new Refusal('bad statement', messages.map(shown));
+    if (!isTheorem || !command.isWhole || messages.some(isError)) {
+      throw new Refusal('bad statement', messages.map((message) => message.text()));
     }
     return {
       name: lean.rt.readName(theorem),

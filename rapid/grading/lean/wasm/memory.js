@@ -1,7 +1,7 @@
 'use strict';
 /**
- * Lean's memory as it is once the header is imported: put back after every use, given to a second
- * Lean, and kept in a file so that the next process need not import again.
+ * Lean's memory as it is once the header is imported: put back after a use that may have spoilt it,
+ * given to a second Lean, and kept in a file so that the next process need not import again.
  *
  * The memory is all the state there is, but for the function table, to which looking up a symbol
  * adds, and the stack's limits. Both go into the image. The stack below its pointer is dead and
@@ -9,6 +9,9 @@
  */
 const fs = require('node:fs');
 const { PAGE } = require('./runtime.js');
+
+const USES = 32; // until memory is put back anyway: they only fill it
+const SPARE = 64 << 20; // bytes that they may fill
 
 /** Return the two stretches of memory beside the dead stack: [start, end) in bytes. */
 function liveStretches({ stack, pointer, size }) {
@@ -22,7 +25,8 @@ class Image {
   /** Return what `runtime` holds now; `roots` are the addresses to find things by. */
   static of(runtime, roots) {
     const pointer = runtime.x.emscripten_stack_get_current();
-    const layout = { stack: runtime.stack, pointer, size: runtime.bytes.length };
+    const [size, top] = [runtime.bytes.length, runtime.x.sbrk(0)];
+    const layout = { stack: runtime.stack, pointer, size, top };
     const parts = liveStretches(layout).map(([start, end]) => runtime.bytes.slice(start, end));
     return new Image({ ...layout, functions: addedFunctions(runtime), roots }, parts);
   }
@@ -57,8 +61,22 @@ class Image {
     this.restore(runtime);
   }
 
+  /**
+   * Put memory back after a use if a proof's code ran in it, if something broke off (not `isWhole`),
+   * or if it fills up. To put it back takes as long as to elaborate a proof. Otherwise nothing but
+   * Lean's own code has written to it, to which a proof is data.
+   */
+  tidy(runtime, isWhole) {
+    this.uses += 1;
+    const isHit = runtime.noticed.evaluated || !isWhole;
+    const isFull = () => this.uses >= USES || runtime.x.sbrk(0) - this.head.top > SPARE;
+    if (isHit || isFull()) this.restore(runtime);
+    Object.assign(runtime.noticed, { evaluated: 0, unchecked: 0 });
+  }
+
   /** Put every live byte back; memory grown since is cleared. */
   restore(runtime) {
+    this.uses = 0;
     const { bytes } = runtime;
     liveStretches(this.head).forEach(([start], index) => bytes.set(this.parts[index], start));
     bytes.fill(0, this.head.size);

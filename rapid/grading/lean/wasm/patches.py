@@ -1,13 +1,16 @@
-"""Changes to the JavaScript half of the published WebAssembly Lean, each with its reason.
+"""Changes to the published WebAssembly Lean, each with its reason.
 
 The package runs as published, but a file takes it minutes and 3.5 GB. Nearly all of that is
 book-keeping for the 200,000 functions that its dynamic linker could be asked for and is not:
-the checker starts no threads and loads no shared libraries. Lean itself, lean.wasm, stays as it is.
+the checker starts no threads and loads no shared libraries. What is changed in Lean itself,
+lean.wasm, is in notices.py.
 """
 
 import hashlib
 import re
 from typing import NamedTuple
+
+from rapid.grading.lean.wasm.notices import NOTICES, PatchFailed
 
 
 class Patch(NamedTuple):
@@ -58,10 +61,6 @@ ASSIGN_EXPORTS = "function assignWasmExports(wasmExports){"
 IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
 
 
-class PatchFailed(ValueError):
-    """The text to be patched is not the text that the patches were written for."""
-
-
 def patch_lean_js(source: str) -> str:
     """Return lean.js, 0.7 MB of 89 MB; raise PatchFailed if a patch does not apply just once."""
     source = drop_unused_exports(source)
@@ -75,7 +74,7 @@ def patch_lean_js(source: str) -> str:
 def patches_digest() -> str:
     """Return the SHA-256 of what is changed, whatever is said about it."""
     changes = [(patch.old, patch.new) for patch in PATCHES]
-    return hashlib.sha256(repr((EXPORTS_DROPPED, changes)).encode()).hexdigest()
+    return hashlib.sha256(repr((EXPORTS_DROPPED, changes, NOTICES)).encode()).hexdigest()
 
 
 def drop_unused_exports(source: str) -> str:

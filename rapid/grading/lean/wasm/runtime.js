@@ -10,6 +10,7 @@
 const fs = require('node:fs');
 const path = require('node:path');
 const vm = require('node:vm');
+const { Invokes } = require('./invoke.js');
 
 const PAGE = 65536; // bytes
 const MAX_PAGES = 24576; // 1.6 GB; an import takes 0.2
@@ -36,6 +37,13 @@ const OPEN = new RegExp(
     '|_dlsym(?:_catchup)?_js|emscripten_(?:get_now|date_now|resize_heap|get_heap_max' +
     '|num_logical_cores|check_blocking_allowed)|clock_(?:time|res)_get|random_get|fd_write)$',
 );
+
+// Imports that Lean does not need are called where Lean goes two ways that we have to know of:
+// patches.py puts the calls there.
+const NOTICES = {
+  _emscripten_runtime_keepalive_clear: 'evaluated', // the interpreter is entered: a proof's code
+  emscripten_unwind_to_js_event_loop: 'unchecked', // a declaration is added without the kernel
+};
 
 // With these it ends: for want of memory, at a bug.
 const ENDS = new Set(['exit', 'proc_exit', '_abort_js', '__assert_fail']);
@@ -69,14 +77,20 @@ function instantiate({ source, code, folder }) {
     const module = {
       noInitialRun: true,
       isClosed: false,
+      noticed: { evaluated: 0, unchecked: 0 }, // how often, since memory was tidied up
       print() {}, // what a proof prints is not ours
       printErr() {},
       stdin: () => null, // nor is our standard input a proof's
       wasmMemory: new WebAssembly.Memory({ initial: 256, maximum: MAX_PAGES, shared: true }),
       instantiateWasm(imports, done) {
         close(imports.env, () => module.isClosed); // which are WASI's, too
+        for (const [name, notice] of Object.entries(NOTICES)) {
+          imports.env[name] = () => void (module.noticed[notice] += 1);
+        }
+        const invokes = new Invokes(imports.env);
         const instance = new WebAssembly.Instance(code, imports);
         module.exports = instance.exports;
+        invokes.connect(instance.exports);
         done(instance, code);
       },
       onRuntimeInitialized: () => setImmediate(resolve, module),
@@ -96,6 +110,7 @@ class Runtime {
   constructor(module, library) {
     this.module = module;
     this.library = library;
+    this.noticed = module.noticed;
     this.x = module.exports;
     this.memory = module.wasmMemory;
     this.table = module.exports.__indirect_function_table;
@@ -127,12 +142,20 @@ class Runtime {
     this.module.isClosed = true;
   }
 
-  // Views are made anew at each use: growing the memory replaces its buffer.
+  // Growing the memory replaces its buffer.
+  get views() {
+    const { buffer } = this.memory;
+    if (this.seen?.buffer !== buffer) {
+      const counts = new Int32Array(buffer);
+      this.seen = { buffer, bytes: new Uint8Array(buffer), words: new Uint32Array(buffer), counts };
+    }
+    return this.seen;
+  }
   get bytes() {
-    return new Uint8Array(this.memory.buffer);
+    return this.views.bytes;
   }
   get words() {
-    return new Uint32Array(this.memory.buffer);
+    return this.views.words;
   }
 
   isScalar(object) {
@@ -145,6 +168,10 @@ class Runtime {
   constructorOf(object) {
     return this.isScalar(object) ? object >>> 1 : this.tag(object);
   }
+  /** Return a byte that stands behind the fields. */
+  byte(object, fields, index) {
+    return this.bytes[object + 8 + 4 * fields + index];
+  }
   field(object, index) {
     return this.words[(object >>> 2) + 2 + index];
   }
@@ -152,7 +179,7 @@ class Runtime {
   /** Add references to `object`, for callees that consume them. Returns it. */
   share(object, count = 1) {
     if (this.isScalar(object)) return object;
-    const counts = new Int32Array(this.memory.buffer);
+    const { counts } = this.views;
     // What threads share is counted downwards, and 0 stands for what lives for ever.
     counts[object >>> 2] += count * Math.sign(counts[object >>> 2]);
     return object;
@@ -269,4 +296,4 @@ class Runtime {
   }
 }
 
-module.exports = { Closed, Runtime, LeanError, PAGE, box, readProgram };
+module.exports = { Closed, PAGE, Runtime, box, readProgram };

@@ -5,7 +5,7 @@ const MESSAGES = { count: 5, characters: 500 };
 
 /** The end of a check without a proof: `why` is a reason of verdicts.py, or 'bad statement'. */
 class Refusal extends Error {
-  constructor(why, messages) {
+  constructor(why, messages = []) {
     super(why);
     this.why = why;
     this.messages = messages
@@ -14,9 +14,7 @@ class Refusal extends Error {
   }
 }
 
-const shown = ({ severity, line, text }) => `${severity}, line ${line}: ${text}`;
-
 /** A text for each name, different for different names. */
 const keyOf = (name) => JSON.stringify(name);
 
-module.exports = { Refusal, keyOf, shown };
+module.exports = { Refusal, keyOf };

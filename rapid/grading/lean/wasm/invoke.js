@@ -1,0 +1,143 @@
+'use strict';
+/**
+ * Calls that catch C++ exceptions, as WebAssembly functions.
+ *
+ * Lean's C++ was compiled for engines without exceptions: a call that may throw goes through an
+ * import `invoke_SIGNATURE(index, ...)`, a JavaScript function that calls an entry of Lean's table
+ * and catches. The kernel makes 300,000 such calls for one proof by `omega`, and the way out and
+ * back took half of its time. Here they are WebAssembly functions, written out as bytes.
+ *
+ * Lean wants its imports before there is a table to call into. So an import only steps on to a
+ * table of ours, which `connect` fills.
+ */
+
+/** A signature in the name of an import: the result, then the parameters. */
+const NAMED = /^invoke_([vijfd])([ijfd]*)$/;
+// The imports that throw C++ exceptions: in JavaScript, numbers.
+const THROW = [
+  '__cxa_throw', '__cxa_rethrow', '__cxa_rethrow_primary_exception', '__resumeException',
+  '_emscripten_throw_longjmp',
+];
+
+// WebAssembly's binary format, as far as it is used.
+const MAGIC = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0];
+const TYPES = { i: 0x7f, j: 0x7e, f: 0x7d, d: 0x7c };
+const ZEROS = { v: [], i: [0x41, 0], j: [0x42, 0], f: [0x43, 0, 0, 0, 0] };
+ZEROS.d = [0x44, 0, ...ZEROS.f.slice(1), 0, 0, 0];
+const [FUNCTION, TABLE, TAG, FUNCREF] = [0, 1, 4, 0x70]; // kinds of imports, of a table's items
+const [TRY, CATCH, END, CALL, CALL_INDIRECT] = [0x06, 0x07, 0x0b, 0x10, 0x11];
+const [GET, SET, NUMBER, NO_RESULT] = [0x20, 0x21, 0x41, 0x40];
+
+/** Return a number below 2 ** 13, which is the same with and without a sign. */
+const number = (value) => [(value & 127) | 128, value >> 7];
+const list = (items) => [...number(items.length), ...items.flat()];
+const sized = (bytes) => [(bytes.length & 127) | 128, ...number(bytes.length >> 7), ...bytes];
+const text = (characters) => list([...Buffer.from(characters)]);
+const type = (result, parameters) => [
+  0x60, ...list([...parameters].map((each) => TYPES[each])),
+  ...list(result === 'v' ? [] : [TYPES[result]]),
+];
+const get = (first, count) => Array.from({ length: count }, (_, at) => [GET, first + at]).flat();
+
+/** Return the exports of a module of one function for each signature. */
+function instantiate(signatures, { types, imports, tables, exports, given }, body) {
+  const first = imports.filter(([, kind]) => kind === FUNCTION).length;
+  const functions = signatures.map(({ name }, at) => [name, FUNCTION, ...number(first + at)]);
+  const named = ([name, ...rest]) => [...text(name), ...rest];
+  const sections = {
+    1: types,
+    2: imports.map((each) => [...text('given'), ...named(each)]),
+    3: signatures.map((_, at) => number(at)),
+    4: tables,
+    7: [...exports, ...functions].map(named),
+    10: signatures.map((each, at) => sized([...body(each, at), END])),
+  };
+  const bytes = Object.entries(sections).flatMap(([id, items]) => [+id, ...sized(list(items))]);
+  const module = new WebAssembly.Module(new Uint8Array([...MAGIC, ...bytes]));
+  return new WebAssembly.Instance(module, { given }).exports;
+}
+
+class Invokes {
+  /** Replace the imports in `imports` that call and catch, and those that throw. */
+  constructor(imports) {
+    this.signatures = Object.keys(imports).flatMap((name) => {
+      const [, result, parameters] = NAMED.exec(name) ?? [];
+      return result ? [{ name, result, parameters }] : [];
+    });
+    this.tag = new WebAssembly.Tag({ parameters: [] });
+    const { slots, ...steps } = this.steps();
+    this.slots = slots;
+    Object.assign(imports, steps);
+    for (const name of THROW) imports[name] = this.throwing(imports[name]);
+  }
+
+  /** Return functions that call what is in their slot, and the `slots`. */
+  steps() {
+    const count = number(this.signatures.length);
+    const parts = {
+      types: this.signatures.map(({ result, parameters }) => type(result, `i${parameters}`)),
+      imports: [],
+      tables: [[FUNCREF, 0, ...count]],
+      exports: [['slots', TABLE, 0]],
+    };
+    return instantiate(this.signatures, parts, ({ parameters }, at) => [
+      0, ...get(0, parameters.length + 1), NUMBER, ...number(at), CALL_INDIRECT, ...number(at), 0,
+    ]);
+  }
+
+  /** Let the imports call into the table of Lean's `exports`. */
+  connect(exports) {
+    const count = this.signatures.length;
+    const inner = this.signatures.map(({ result, parameters }) => type(result, parameters));
+    const others = [type('i', ''), type('v', 'i'), type('v', 'ii'), type('v', '')];
+    const parts = {
+      types: [
+        ...this.signatures.map(({ result, parameters }) => type(result, `i${parameters}`)),
+        ...inner,
+        ...others,
+      ],
+      imports: [
+        ['stack', FUNCTION, ...number(2 * count)],
+        ['restore', FUNCTION, ...number(2 * count + 1)],
+        ['threw', FUNCTION, ...number(2 * count + 2)],
+        ['table', TABLE, FUNCREF, 0, 0],
+        ['tag', TAG, 0, ...number(2 * count + 3)],
+      ],
+      tables: [],
+      exports: [],
+      given: {
+        stack: exports.emscripten_stack_get_current,
+        restore: exports._emscripten_stack_restore,
+        threw: exports.setThrew,
+        table: exports.__indirect_function_table,
+        tag: this.tag,
+      },
+    };
+    const catching = instantiate(this.signatures, parts, ({ result, parameters }, at) => {
+      const stack = parameters.length + 1;
+      return [
+        1, 1, TYPES.i, CALL, 0, SET, stack,
+        TRY, TYPES[result] ?? NO_RESULT,
+        ...get(1, parameters.length), ...get(0, 1), CALL_INDIRECT, ...number(count + at), 0,
+        CATCH, 0,
+        ...get(stack, 1), CALL, 1, NUMBER, 1, NUMBER, 0, CALL, 2, ...ZEROS[result],
+        END,
+      ];
+    });
+    this.signatures.forEach(({ name }, at) => this.slots.set(at, catching[name]));
+  }
+
+  /** Return `open`, whose numbers are thrown as what WebAssembly catches. */
+  throwing(open) {
+    const throwing = (...values) => {
+      try {
+        return open(...values);
+      } catch (error) {
+        throw typeof error === 'number' ? new WebAssembly.Exception(this.tag, []) : error;
+      }
+    };
+    return Object.assign(throwing, open);
+  }
+}
+
+module.exports = { Invokes };

@@ -1,0 +1,130 @@
+"""Calls put into lean.wasm, so that we know which ways Lean goes.
+
+Some functions of Lean are made to begin with a call of an import, which is a JavaScript function of
+ours (runtime.js). No code that a proof brings along can keep Lean from calling it.
+"""
+
+from collections.abc import Iterator
+
+# Functions of lean.wasm, and the import that each is made to call first: ones without parameters
+# that Lean has no use for here. wasm/runtime.js says what they then mean.
+NOTICES = {
+    # The constructor of the interpreter, without which no compiled definition of a proof is run.
+    "_ZN4lean2ir11interpreterC2ERKNS_16elab_environmentERKNS_7optionsE": (
+        "_emscripten_runtime_keepalive_clear"
+    ),
+    # What `debug.skipKernelTC` leads to.
+    "lean_elab_add_decl_without_checking": "emscripten_unwind_to_js_event_loop",
+    "lean_add_decl_without_checking": "emscripten_unwind_to_js_event_loop",
+}
+
+IMPORTS, EXPORTS, CODE = 2, 7, 10  # sections of a WebAssembly module
+CALL = 0x10
+HEADER = 8  # bytes
+
+
+class PatchFailed(ValueError):
+    """What is to be patched is not what the patches were written for."""
+
+
+def add_notices(program: bytes, notices: dict[str, str] = NOTICES) -> bytes:
+    """Return a WebAssembly module in which each function of `notices` begins with a call.
+
+    Args:
+        notices: an exported function, and the imported one that it is to call.
+
+    Raises:
+        PatchFailed: one of them is not there.
+    """
+    begins = {program[begin]: begin for begin, _ in _sections(program)}
+    sections = {program[begin]: content for begin, content in _sections(program)}
+    imported = _imported_functions(program, sections[IMPORTS].start)
+    try:
+        calls = {
+            _exported_function(program, sections[EXPORTS], name): bytes(
+                [CALL, *_leb(imported.index(notice))]
+            )
+            for name, notice in notices.items()
+        }
+    except ValueError as error:
+        raise PatchFailed(f"lean.wasm has other functions: {error}") from error
+    code = sections[CODE]
+    count, at = _number(program, code.start)
+    pieces, kept = [_leb(count)], at
+    for index in range(len(imported), max(calls) + 1):
+        size, body = _number(program, at)
+        if index in calls:
+            start = _after_locals(program, body)
+            pieces += [program[kept:at], _leb(size + len(calls[index]))]
+            pieces += [program[body:start], calls[index]]
+            kept = start
+        at = body + size
+    new = b"".join([*pieces, program[kept : code.stop]])
+    before = program[: begins[CODE] + 1]
+    return b"".join([before, _leb(len(new)), new, program[code.stop :]])
+
+
+def _sections(program: bytes) -> Iterator[tuple[int, range]]:
+    """Yield where each section begins, with its kind, and where its content lies."""
+    at = HEADER
+    while at < len(program):
+        size, start = _number(program, at + 1)
+        yield at, range(start, start + size)
+        at = start + size
+
+
+def _imported_functions(program: bytes, at: int) -> list[str]:
+    """Return the names of the imported functions, in their order."""
+    found = []
+    count, at = _number(program, at)
+    for _ in range(count):
+        for _ in range(2):  # the module, the name
+            size, start = _number(program, at)
+            name, at = program[start : start + size], start + size
+        kind, at = program[at], at + 1
+        if kind == 0:
+            found.append(name.decode())
+            _, at = _number(program, at)
+        elif kind in (1, 2):  # a table has a type; both have limits
+            at += kind == 1
+            has_maximum, at = program[at] & 1, at + 1
+            for _ in range(1 + has_maximum):
+                _, at = _number(program, at)
+        else:  # a global's or a tag's type
+            at += 2
+    return found
+
+
+def _exported_function(program: bytes, section: range, name: str) -> int:
+    """Return the index of an exported function; raise ValueError where there is none."""
+    entry = _leb(len(name)) + name.encode() + b"\0"
+    return _number(program, program.index(entry, section.start, section.stop) + len(entry))[0]
+
+
+def _after_locals(program: bytes, at: int) -> int:
+    """Return where the instructions of a function begin, whose body is at `at`."""
+    count, at = _number(program, at)
+    for _ in range(count):
+        _, at = _number(program, at)
+        at += 1
+    return at
+
+
+def _number(program: bytes, at: int) -> tuple[int, int]:
+    """Return the number in LEB128 at `at`, and where it ends."""
+    number = shift = 0
+    while True:
+        byte = program[at]
+        number |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return number, at
+
+
+def _leb(number: int) -> bytes:
+    """Return a natural number in LEB128."""
+    encoded = bytearray()
+    while number > 127:
+        encoded.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*encoded, number])

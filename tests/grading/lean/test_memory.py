@@ -1,0 +1,126 @@
+"""Lean's memory is put back once a proof's code ran in it; the author is told when that happens."""
+
+import json
+import subprocess
+
+import pytest
+
+from rapid.grading import verdicts
+from rapid.grading.lean import LeanChecker, launch
+from rapid.grading.lean.install import find_node
+from tests.grading.lean import attacks
+from tests.grading.lean.scripts import change_script
+
+STATEMENT = "theorem p1 : (1 : Nat) = 2 := by\n  "
+TRUE = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
+# It stops no code, and says how often the interpreter was entered, and then what was wrong.
+TELLTALE = [
+    (r"const (CODE|OPTIONS) = new Set\(\[[^]]*\]\)", r"const \1 = new Set()", 2),
+    (
+        r"Refusal\('wrong_answer'\)",
+        "Refusal('wrong_answer', [`${lean.rt.noticed.evaluated}`, ...messages.map((m) => m.text())])",
+        1,
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def checker(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        change_script("author.js", TELLTALE, tmp_path_factory.mktemp("author"), patch)
+        with LeanChecker(timeout=60) as checker:
+            checker.wait_ready()
+            yield checker
+
+
+def refused(checker: LeanChecker, proof: str) -> tuple[str, int, str]:
+    """Why the author refuses a proof, how often it entered the interpreter, and its first error."""
+    request = {"name": "p1", "statement": STATEMENT, "proof": proof}
+    answer, export = checker._processes["author"].ask(request, 60)
+    assert not export
+    count, *errors = answer.messages
+    return answer.why, int(count) if count.isdigit() else -1, "".join(errors[:1])
+
+
+EVALUATED = {
+    "an option": "simp (maxSteps := 3 + 4)",
+    "an option's structure": "simp (config := { maxSteps := 3 + 4 })",
+    "an option that is set": "decide +kernel",
+    "compiled code": "native_decide",
+    "compiled code by option": "decide +native",
+    "a constant of Lean": "simp (maxSteps := Lean.maxRecDepthErrorMessage.length)",
+}
+
+
+@pytest.mark.parametrize("label", EVALUATED)
+def test_code_of_a_proof_is_noticed(checker, label):
+    why, entered, _ = refused(checker, EVALUATED[label])
+    assert why == verdicts.WRONG_ANSWER and entered > 0
+
+
+@pytest.mark.parametrize("program", attacks.PROGRAMS)
+def test_no_program_runs_unnoticed(checker, program):
+    """Where one breaks off, memory is put back, too. Lean may also refuse to compile it."""
+    why, entered, error = refused(checker, f"simp (maxSteps := {attacks.PROGRAMS[program]})")
+    if why == verdicts.WRONG_ANSWER and not entered:
+        assert "Error evaluating configuration" in error
+
+
+ORDINARY = [
+    "omega",
+    "simp",
+    "decide",
+    "grind",
+    "rfl",
+    "exact absurd rfl (by decide)",
+    "induction 3 <;> simp_all <;> omega",
+    "have : ∀ n : Nat, n + 0 = n := fun n => by cases n <;> rfl\n  norm_cast",
+]
+
+
+@pytest.mark.parametrize("proof", ORDINARY)
+def test_lean_runs_no_code_of_its_library(checker, proof):
+    """Otherwise memory would be put back after each proof."""
+    why, entered, _ = refused(checker, proof)
+    assert why == verdicts.WRONG_ANSWER and entered == 0
+
+
+def test_honest_proofs_among_hostile_ones_are_accepted(checker):
+    for program in attacks.PROGRAMS.values():
+        assert checker.check("p1", STATEMENT, f"simp (maxSteps := {program})").reward == 0.0
+        assert checker.check(*TRUE).reason == verdicts.PASSED
+
+
+SCRIPT = """
+    const { Image } = require(process.argv[1]);
+    const given = JSON.parse(process.argv[2]);
+    const image = new Image({ top: 1000 }, []);
+    image.uses = 0;
+    let restored = [];
+    image.restore = () => { image.uses = 0; restored.push(at); };
+    let at = 0;
+    for (const { evaluated, isWhole, top } of given) {
+      at += 1;
+      const noticed = { evaluated, unchecked: 3 };
+      image.tidy({ noticed, x: { sbrk: () => top } }, isWhole);
+      if (noticed.evaluated || noticed.unchecked) throw new Error('not forgotten');
+    }
+    console.log(JSON.stringify(restored));
+"""
+QUIET = {"evaluated": 0, "isWhole": True, "top": 1000}
+
+
+@pytest.mark.parametrize(
+    ("uses", "restored"),
+    [
+        ([QUIET] * 70, [32, 64]),
+        ([QUIET, QUIET | {"evaluated": 1}, QUIET], [2]),
+        ([QUIET, QUIET | {"isWhole": False}, QUIET], [2]),
+        ([QUIET, QUIET | {"top": 1 << 27}, QUIET], [2]),
+        ([QUIET | {"evaluated": 1}] + [QUIET] * 32, [1, 33]),
+    ],
+)
+def test_memory_is_put_back_when_it_has_to_be(uses, restored):
+    command = [find_node(), "-e", SCRIPT, str(launch.SCRIPTS / "memory.js"), json.dumps(uses)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == restored
