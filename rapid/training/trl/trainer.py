@@ -1,4 +1,4 @@
-"""GRPOTrainer, of which only sampling, grading, evaluation and logging are left.
+"""GRPOTrainer, of which sampling, grading, evaluation, logging and its loss's formulas are left.
 
 RapidTrainer builds on it and knows nothing of TRL's ways. A method with @override is GRPOTrainer's
 or transformers' Trainer's, which call it; its docstring says what they do without.
@@ -8,6 +8,7 @@ import inspect
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import cached_property
 from unittest.mock import patch
 
 import torch
@@ -27,21 +28,25 @@ from rapid.training.forward import without_dropout
 from rapid.training.generation import instrumented
 from rapid.training.processes import gathered
 from rapid.training.rewards import StreamedRewards
-from rapid.training.trl import COLUMNS, REFUSED_COLUMNS
+from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS
+from rapid.training.trl.loss import OwnLoss
 from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
 
 IMAGES = {"image", "images"}  # columns of a dataset
-SINGLE_TURNS = (
-    "RapidTrainer trains on text in single turns: leave tools, environments and images out"
-)
+TEXT = "RapidTrainer trains on text: leave images out, of the dataset and of what tools answer"
 
 
 def _refused(args, given: dict) -> Iterator[str]:
     """Yield what of GRPOTrainer's arguments RapidTrainer does not take, and what to change."""
     dataset = given.get("train_dataset")
     columns = getattr(dataset, "column_names", None) or ()
-    if given.get("tools") or given.get("environment_factory") or IMAGES & {*columns}:
-        yield SINGLE_TURNS
+    if IMAGES & {*columns}:
+        yield TEXT
+    if args.grading_workers and given.get("environment_factory"):
+        yield (
+            f"grading_workers={args.grading_workers} grades one completion at a time, but rewards "
+            "get the environments of a whole batch: set grading_workers=0"
+        )
     if args.dynamic_sampling_rounds > 1 and isinstance(dataset, IterableDataset):
         yield (
             f"dynamic_sampling_rounds={args.dynamic_sampling_rounds} draws other prompts from a "
@@ -49,8 +54,8 @@ def _refused(args, given: dict) -> Iterator[str]:
         )
 
 
-class SamplingTrainer(GRPOTrainer):
-    """GRPOTrainer without its loss and its loop. Arguments are GRPOTrainer's, with a `RapidConfig`.
+class SamplingTrainer(OwnLoss):
+    """GRPOTrainer without its loop. Arguments are GRPOTrainer's, with a `RapidConfig`.
 
     After `train`, `clock.seconds` has the wall-clock seconds of each phase.
     """
@@ -63,7 +68,6 @@ class SamplingTrainer(GRPOTrainer):
             super().__init__(model, reward_funcs, args, *more, **named)
         if args.disable_dropout:
             without_dropout(self.model)
-        self.clock = PhaseClock()
         self.completions_sampled = 0  # by this process
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
         self._rewards_per_func: Tensor | None = None  # (N, functions), of all processes
@@ -76,6 +80,19 @@ class SamplingTrainer(GRPOTrainer):
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
         if self.use_vllm:
             mend_weight_sync(self.vllm_generation, args.sync_in_one_call, self.clock)
+
+    @cached_property
+    def clock(self) -> PhaseClock:
+        """The seconds of each phase; also of an object that was made without `__init__`."""
+        return PhaseClock()
+
+    @property
+    def same_prompts(self) -> bool:
+        """Return whether all completions of a group have one prompt.
+
+        An environment may say something else in each, and a `rollout_func` may make its own.
+        """
+        return self.rollout_func is None and self.environment_factories is None
 
     @property
     def group_size(self) -> int:
@@ -116,8 +133,11 @@ class SamplingTrainer(GRPOTrainer):
         In training TRL would shuffle completions and buffer slices of them; there `training_step`
         asks for samples itself. TRL cuts an evaluation's batch where a process is full. Where that
         tears groups, all processes take the loss of the whole batch, and run their part of it.
+        TRL's own loss is of each completion by itself.
         """
         batch = super()._prepare_inputs(generation_batch)
+        if self.args.trls_loss:
+            return batch
         rows = len(batch["completion_ids"])
         if rows % self.group_size:
             batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
@@ -141,8 +161,9 @@ class SamplingTrainer(GRPOTrainer):
         with self.clock.phase("other"), aligned:
             sampled = super()._generate_and_score_completions(inputs)
         if any(name in sampled for name in REFUSED_COLUMNS):
-            raise ValueError(SINGLE_TURNS)
-        batch = {ours: sampled[name] for name, ours in COLUMNS.items() if name in sampled}
+            raise ValueError(TEXT)
+        columns = LOSS_COLUMNS if self.args.trls_loss else COLUMNS
+        batch = {ours: sampled[name] for name, ours in columns.items() if name in sampled}
         if self.rollout_func is not None:
             batch.pop("sampler_logp", None)  # of whatever policy, or zeros because TRL wants some
         if self._sampled_logp:  # (N, T); the sampler may have gone on beyond the ends
@@ -154,7 +175,8 @@ class SamplingTrainer(GRPOTrainer):
         batch["rewards"] = weighted.nansum(1).masked_fill(rewards.isnan().all(1), math.nan)
         batch["accuracy"] = rewards[:, 0].nan_to_num()
         self.completions_sampled += len(inputs)
-        self._log_advantages()
+        if not self.args.trls_loss:
+            self._log_advantages()
         return batch
 
     def _log_advantages(self) -> None:
@@ -210,11 +232,12 @@ class SamplingTrainer(GRPOTrainer):
     def _watching(self, start: int) -> AbstractContextManager[list[Tensor]]:
         """Share prompts, record log mu and grade early while transformers samples from row `start`.
 
-        TRL calls `model.generate` with nothing of the kind.
+        TRL calls `model.generate` with nothing of the kind. With tools it calls it once a turn, for
+        those that go on: a forward pass finds log mu, and all are graded in the end.
         """
         if self.use_vllm or not self.model.training:
             return nullcontext([])
-        records = self.args.H > 1 and self.sampler_is_exact()
+        records = self.args.H > 1 and self.sampler_is_exact() and not self.tools
         asked = self.generation_config
         # Static caches cannot be filled before, and beams are more rows than completions.
         beams = (asked.num_beams or 1) > 1
@@ -228,7 +251,7 @@ class SamplingTrainer(GRPOTrainer):
             share_prefill=self.args.share_prefill and fillable and not beams,
             record_at=self.args.temperature if records else None,
             ends=torch.tensor(self.eos_token_ids),
-            on_end=grade if self._streamed and not beams else None,
+            on_end=grade if self._streamed and not beams and not self.tools else None,
         )
 
     def sampler_is_exact(self) -> bool:
@@ -242,7 +265,7 @@ class SamplingTrainer(GRPOTrainer):
 
     def _grade_early(self, row: int, ids: list[int]) -> None:
         """Start to grade a completion that has ended, as the text that TRL will make of it."""
-        if not self._streamed or not self.model.training:
+        if not self._streamed or not self.model.training or self.tools:
             return
         example = self._examples[row]
         text = self.processing_class.decode(ids, skip_special_tokens=True)
