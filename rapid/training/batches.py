@@ -91,13 +91,17 @@ def rows_of(groups: Tensor, group_size: int) -> Tensor:
 
 
 def take(mini_batch: Batch, groups: Sequence[int], group_size: int, trim: bool) -> Batch:
-    """Return the rows of some groups; trimmed, without the columns that are padding in them all."""
+    """Return the rows of some groups; trimmed, without the columns that are padding in them all.
+
+    Two columns of completions stay. One would be computed with the prompt alone, in one call of the
+    model instead of two: processes have to make as many, or DDP waits for ever.
+    """
     index = torch.tensor(groups, dtype=torch.long, device=mini_batch["completion_ids"].device)
     piece = rows(mini_batch, rows_of(index, group_size))
     if not trim:
         return piece
     prompt = int(piece["prompt_mask"].sum(1).max())
-    completion = max(1, int(piece["completion_mask"].sum(1).max()))
+    completion = max(2, int(piece["completion_mask"].sum(1).max()))
     for name, value in piece.items():
         if value.dim() == 2:
             first = value.size(1) - prompt if name.startswith("prompt") else 0

@@ -53,17 +53,18 @@ SAMPLED = {
     }
 }
 # Two completions in each process, of groups of four; the last batch of three prompts' is not full.
+# There, Trainer would take more of the one process's mean than of the other's.
 EVALUATED = {
     f"evaluated-{objective}": {
         "objective": objective,
         "H": 1,
         "per_device_eval_batch_size": size,
-        "evaluated": 3,
+        "evaluated": prompts,
         **ONE_GROUP,
         **ALL,
         "max_steps": 2,
     }
-    for objective, size in (("rapid", 2), ("grpo", 6), ("trl", 2))
+    for objective, size, prompts in (("rapid", 2, 3), ("grpo", 6, 3), ("trl", 2, 4))
 }
 LOOPS = WHOLE | TORN
 

@@ -26,6 +26,13 @@ LOSSES = {
     "sapo": {"loss_type": "sapo", "beta": 0.1, "use_bias_correction_kl": False},
     "luspo": {"loss_type": "luspo", "importance_sampling_level": "sequence"},
     "vespo": {"loss_type": "vespo", "multi_objective_aggregation": "normalize_then_sum"},
+    # As if vLLM had sampled, whose log-probabilities are not quite the policy's.
+    "vllm": {"use_vllm": True, "vllm_importance_sampling_clip_max": 1.1},
+    "vllm-tokens": {
+        "use_vllm": True,
+        "vllm_importance_sampling_mode": "token_truncate",
+        "loss_type": "vespo",
+    },
 }
 # What TRL takes of each pass by itself: the same gradient where the pass is the same.
 OF_A_PASS = {
@@ -43,12 +50,13 @@ class Scripted:
     """Sample what the prompt and the place in its group say."""
 
     def _generate_single_turn(self, prompt_ids, *_, **__):
-        seen, completions = Counter(), []
+        seen, completions, logps = Counter(), [], []
         for ids in map(tuple, prompt_ids):
             rng = random.Random(repr((ids, seen[ids])))
             seen[ids] += 1
             completions.append([rng.randrange(2, 258) for _ in range(rng.randint(1, 8))])
-        return completions, None
+            logps.append([rng.uniform(-5.6, -5.5) for _ in completions[-1]])
+        return completions, logps if self.use_vllm else None
 
 
 class Stock(Scripted, GRPOTrainer):
@@ -67,15 +75,22 @@ def in_order(monkeypatch):
 
 def stock(model, folder, **settings) -> Stock:
     sizes = {"per_device_train_batch_size": N_STEP, "steps_per_generation": H}
-    config = GRPOConfig(str(folder), **COMMON | sizes | {"max_completion_length": 8} | settings)
-    trainer = make(Stock, config, model, sometimes)
+    trainer = built(Stock, GRPOConfig, folder, model, sizes | settings)
     trainer.current_gradient_accumulation_steps = 1  # as `train` sets it
     return trainer
 
 
 def ours(model, folder, **settings) -> Ours:
-    sizes = {"objective": "trl", "H": H, "n_step": N_STEP, "max_completion_length": 8}
-    return make(Ours, RapidConfig(str(folder), **COMMON | sizes | settings), model, sometimes)
+    sizes = {"objective": "trl", "H": H, "n_step": N_STEP}
+    return built(Ours, RapidConfig, folder, model, sizes | settings)
+
+
+def built(kind, config, folder, model, settings):
+    settings = COMMON | {"max_completion_length": 8} | settings
+    use_vllm = settings.pop("use_vllm", False)
+    trainer = make(kind, config(str(folder), **settings), model, sometimes)
+    trainer.use_vllm = use_vllm
+    return trainer
 
 
 def gradients(trainer) -> list[torch.Tensor]:

@@ -1,7 +1,7 @@
 """Everything that bends TRL, and which of its behaviours forces each bend.
 
-trainer   SamplingTrainer, GRPOTrainer with only its sampling, grading and logging left: a method
-          overridden there says in its docstring why
+trainer   SamplingTrainer, GRPOTrainer without its loop: a method overridden there says in its
+          docstring why
 vllm      the engine that TRL builds in this process: its precision, its seed, its weights
 sizes     GRPOConfig's batch sizes, read as n_step and H, and set from them
 loss      GRPOTrainer's own loss, of the passes that an optimizer step is cut into

@@ -1,5 +1,8 @@
 """GRPOTrainer's own loss, of the passes that an optimizer step is cut into."""
 
+import math
+from unittest.mock import patch
+
 from torch import Tensor
 from trl import GRPOTrainer
 from typing_extensions import override
@@ -31,6 +34,9 @@ class OwnLoss(GRPOTrainer):
         It divides sums over tokens by `num_items_in_batch`, those of the inference batch, over its
         steps: by the mean over these, not by the tokens of this step. That is left as it is.
 
+        For metrics it gathers a number for each completion of the pass, and expects as many in all
+        processes. Missing ones are NaN, of which it takes no notice.
+
         Args:
             tokens: of the inference batch, in all processes. In evaluation, where there is none,
                 they are those of the pass.
@@ -43,7 +49,13 @@ class OwnLoss(GRPOTrainer):
             tokens = tokens * share
         else:
             tokens = self.accelerator.gather(learned(piece).sum()).sum()
-        return super()._compute_loss(model, theirs | {"num_items_in_batch": tokens})
+        gather, pad = self.accelerator.gather, self.accelerator.pad_across_processes
+
+        def gather_all(values: Tensor) -> Tensor:
+            return gather(pad(values, pad_index=math.nan))
+
+        with patch.object(self.accelerator, "gather", gather_all):
+            return super()._compute_loss(model, theirs | {"num_items_in_batch": tokens})
 
     @override
     def _get_per_token_logps_and_entropies(

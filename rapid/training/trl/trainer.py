@@ -1,4 +1,4 @@
-"""GRPOTrainer, of which sampling, grading, evaluation, logging and its loss's formulas are left.
+"""GRPOTrainer without its loop: it still samples, grades, evaluates and logs.
 
 RapidTrainer builds on it and knows nothing of TRL's ways. A method with @override is GRPOTrainer's
 or transformers' Trainer's, which call it; its docstring says what they do without.
