@@ -11,7 +11,15 @@ from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.rewards import StreamedRewards
-from tests.training.loops import COMMON, build, digits_sum, logged, run, weights
+from tests.training.loops import (
+    COMMON,
+    ScriptedTrainer,
+    build,
+    digits_sum,
+    logged,
+    run,
+    weights,
+)
 
 PROMPTS = Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(32)])
 TRL = COMMON | {
@@ -126,6 +134,21 @@ def test_the_model_card_cites_the_paper_of_what_was_trained(toy_model, tmp_path)
     card = (tmp_path / "README.md").read_text()
     assert "This model was trained with DAPO" in card
     assert "RAPID: An Efficient" not in card
+    build(toy_model, tmp_path, "trl").create_model_card("mine")
+    card = (tmp_path / "README.md").read_text()
+    assert "This model was trained with GRPO" in card and "DeepSeekMath" in card
+
+
+@pytest.mark.parametrize("objective", ["rapid", "trl"])
+def test_nothing_is_learned_where_all_completions_are_cut_off(toy_model, tmp_path, objective):
+    """The scripted ones have no end; Adam would make a step of the least gradient."""
+    settings = {"trainer": ScriptedTrainer, "mask_truncated_completions": True, "H": 2}
+    trainer = build(toy_model, tmp_path, objective, max_steps=2, optim="adamw_torch", **settings)
+    before = weights(trainer)
+    trainer.train()
+    assert logged(trainer, "completions/clipped_ratio") == [1]
+    assert logged(trainer, "grad_norm") == [0, 0]
+    assert torch.equal(weights(trainer), before)
 
 
 @pytest.mark.parametrize(
