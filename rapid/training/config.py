@@ -16,9 +16,9 @@ from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
 from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
 from rapid.training.trl.objective import (
     FIELDS,
-    OBJECTIVES,
     TRL,
     asked,
+    objectives,
     take_defaults,
     take_objective,
 )
@@ -167,10 +167,8 @@ class RapidConfig(GRPOConfig):
 
     def __post_init__(self):
         take_objective(self)
-        if self.objective not in OBJECTIVES:
-            raise ValueError(
-                f"objective={self.objective!r}: set it to one of {', '.join(OBJECTIVES)}"
-            )
+        if self.objective not in (known := objectives()):
+            raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(known)}")
         self._take_parameters()
         processes = self.device and self.world_size  # the device's set-up says how many there are
         take_sizes(self, processes)
@@ -209,7 +207,7 @@ class RapidConfig(GRPOConfig):
     @property
     def algorithm(self) -> Algorithm:
         """The algorithm that `objective` names."""
-        return OBJECTIVES[self.objective]
+        return objectives()[self.objective]
 
     @property
     def trls_loss(self) -> bool:
@@ -297,13 +295,13 @@ class RapidConfig(GRPOConfig):
                 f"scale_rewards={self.scale_rewards!r}: the advantages of objective="
                 f"'{self.objective}' have {theirs!r}; leave it unset, or set objective='trl'"
             )
-        others = {key: one.fields for key, one in OBJECTIVES.items()}
+        others = {key: one.fields for key, one in objectives().items()}
         own = {*self.algorithm.fields, "dynamic_sampling_rounds"}  # which any objective may have
         own |= {*FIELDS} if self.trls_loss else set()
         for one in fields(self):
             name, value = one.name, getattr(self, one.name)
             owners = [key for key, has in others.items() if name in has and name not in own]
-            owners += ["trl"] * bool(owners and name in FIELDS)
+            owners += [TRL.name] * bool(owners and name in FIELDS)
             if owners and value != one.default:
                 yield (
                     f"{name}={value!r}: objective='{self.objective}' has no such parameter; set "

@@ -21,8 +21,6 @@ class TrlsLoss(Algorithm):
 
 
 TRL = TrlsLoss()
-# What RapidTrainer can be told to do, by name.
-OBJECTIVES = {name: one for name, one in ALGORITHMS.items() if not one.imitates} | {"trl": TRL}
 # Fields of GRPOConfig that shape this loss; the first four have a meaning for others too.
 FIELDS = ("beta", "epsilon", "epsilon_high", "scale_rewards", *DECIDED_BY_THE_OBJECTIVE)
 # Values other than the default that ask for nothing: they are what RAPID does.
@@ -31,6 +29,11 @@ AS_RAPID = {
     "router_aux_loss_coef": (0,),
     "vllm_importance_sampling_correction": (False,),
 }
+
+
+def objectives() -> dict[str, Algorithm]:
+    """Return what RapidTrainer can be told to do, by name: the RL algorithms, and this loss."""
+    return {name: one for name, one in ALGORITHMS.items() if not one.imitates} | {TRL.name: TRL}
 
 
 def asked(config) -> dict[str, object]:
