@@ -15,6 +15,7 @@ from rapid.algorithms.groups import chosen
 
 Batch = dict[str, Tensor]
 FORWARD = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # what a model sees
+RATIO = "importance_sampling_ratio"  # of TRL's, (N, T) or (N, 1): 1 where there is nothing to weigh
 
 
 class Kept(torch.utils.data.Dataset):
@@ -40,6 +41,12 @@ def endless(dataset, seed: int) -> Iterator[int]:
     order = torch.Generator().manual_seed(seed)
     while True:
         yield from torch.randperm(len(dataset), generator=order).tolist()
+
+
+def learned(batch: Batch) -> Tensor:
+    """Return which tokens the policy sampled, 1 or 0, (N, T): not what tools answered."""
+    mask = batch["completion_mask"]
+    return mask * batch["tool_mask"] if "tool_mask" in batch else mask
 
 
 def rows(batch: Batch, index: slice | Tensor) -> Batch:
@@ -83,13 +90,17 @@ def rows_of(groups: Tensor, group_size: int) -> Tensor:
 
 
 def take(mini_batch: Batch, groups: Sequence[int], group_size: int, trim: bool) -> Batch:
-    """Return the rows of some groups; trimmed, without the columns that are padding in them all."""
+    """Return the rows of some groups; trimmed, without the columns that are padding in them all.
+
+    Two columns of completions stay. One would be computed with the prompt alone, in one call of the
+    model instead of two: processes have to make as many, or DDP waits for ever.
+    """
     index = torch.tensor(groups, dtype=torch.long, device=mini_batch["completion_ids"].device)
     piece = rows(mini_batch, rows_of(index, group_size))
     if not trim:
         return piece
     prompt = int(piece["prompt_mask"].sum(1).max())
-    completion = max(1, int(piece["completion_mask"].sum(1).max()))
+    completion = max(2, int(piece["completion_mask"].sum(1).max()))
     for name, value in piece.items():
         if value.dim() == 2:
             first = value.size(1) - prompt if name.startswith("prompt") else 0
@@ -116,10 +127,15 @@ def replaced(batch: Batch, groups: Tensor, fresh: Batch, group_size: int, pad_id
 
 
 def widen(values: Tensor, width: int, name: str, pad_id: int) -> Tensor:
-    """Pad (N, T) to (N, width): prompts on the left, completions on the right; ids with pad_id."""
+    """Pad (N, T) to (N, width): prompts on the left, completions on the right."""
     missing = width - values.size(1)
     sides = (missing, 0) if name.startswith("prompt") else (0, missing)
-    return torch.nn.functional.pad(values, sides, value=pad_id if name.endswith("_ids") else 0)
+    return torch.nn.functional.pad(values, sides, value=padding(name, pad_id))
+
+
+def padding(name: str, pad_id: int) -> int:
+    """Return what fills up a column of this name."""
+    return pad_id if name.endswith("_ids") else int(name == RATIO)
 
 
 # Passes -------------------------------------------------------------------------------------------
@@ -219,7 +235,7 @@ def with_shares(piece: Batch, mini_batch: Batch, processes: int) -> Batch:
     gradients are averaged. Losses that are means over a pass, times its share, sum to the mean over
     the mini-batch. What was left out contributes nothing, and makes no other count for more.
     """
-    tokens = piece["completion_mask"].sum() / mini_batch["completion_mask"].sum().clamp(min=1)
+    tokens = learned(piece).sum() / learned(mini_batch).sum().clamp(min=1)
     part = len(piece["completion_ids"]) / len(mini_batch["completion_ids"])
     return piece | {
         "sequence_share": torch.tensor(part * processes, device=tokens.device),
@@ -230,7 +246,8 @@ def with_shares(piece: Batch, mini_batch: Batch, processes: int) -> Batch:
 def without_weight(piece: Batch) -> Batch:
     """Return a pass that contributes nothing, for a process that must take part in the others'."""
     zero = torch.zeros((), device=piece["completion_ids"].device)
-    return piece | {"sequence_share": zero, "token_share": zero}
+    none = torch.zeros_like(piece["completion_mask"])
+    return piece | {"sequence_share": zero, "token_share": zero, "completion_mask": none}
 
 
 def torn(piece: Batch, part: int, process: int) -> Batch:
@@ -247,4 +264,5 @@ def own_part(piece: Batch) -> Batch:
     """Return what a process runs of a pass: all of it, unless it is torn."""
     if "own_rows" not in piece:
         return piece
-    return rows({name: piece[name] for name in FORWARD}, piece["own_rows"])
+    seen = {name: piece[name] for name in (*FORWARD, "tool_mask") if name in piece}
+    return rows(seen, piece["own_rows"])

@@ -10,10 +10,18 @@ import torch
 from pydantic import ValidationError
 from trl import GRPOConfig
 
-from rapid.algorithms import ALGORITHMS, RAPID
+from rapid.algorithms import RAPID
 from rapid.algorithms.base import Algorithm, Parameters
 from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
 from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
+from rapid.training.trl.objective import (
+    FIELDS,
+    TRL,
+    asked,
+    objectives,
+    take_defaults,
+    take_objective,
+)
 from rapid.training.trl.sizes import contradictions, set_sizes, take_sizes
 
 AT_LEAST = {"H": 1, "sampling_batch_size": 1, "grading_workers": 0, "token_budget": 1}
@@ -60,9 +68,11 @@ class RapidConfig(GRPOConfig):
         ValueError: settings that contradict each other; the message says what to change.
     """
 
-    objective: str = option(
-        RAPID.name,
-        "RAPID, or another RL algorithm of `rapid.algorithms` in the same loop, by name.",
+    objective: str | None = option(
+        None,
+        'The name of an RL algorithm of `rapid.algorithms`, in the same loop; or "trl", '
+        "GRPOTrainer's own loss with all its settings. None is rapid, but where a setting of "
+        "GRPOTrainer's loss is given: then trl, with a warning.",
     )
     parameters: dict = field(
         default_factory=dict,
@@ -136,34 +146,33 @@ class RapidConfig(GRPOConfig):
     # GRPOConfig's defaults that would change the paper's algorithms.
     scale_rewards: str | None = option(
         None,
-        'The objective\'s: "group" (advantages in standard deviations) for grpo and dapo, else '
-        '"none".',
+        'None is the objective\'s: "group" (advantages in standard deviations) for grpo, dapo and '
+        'trl, else "none".',
     )
-    router_aux_loss_coef: float = option(
-        0.0, "The objectives have no auxiliary loss that balances experts."
+    router_aux_loss_coef: float | None = option(
+        None, "Weight of a loss that balances experts. None is the model's with trl, else 0."
     )
     beta: float = option(0.0, "KL coefficient, where there is such a term.")
-    disable_dropout: bool = option(
-        True,
+    disable_dropout: bool | None = option(
+        None,
         "Leave dropout out, also LoRA's. With it, log pi and log mu are of different networks, and "
-        "importance weights are noise.",
+        "importance weights are noise. None is True, but for trl with H = 1.",
     )
-    vllm_importance_sampling_correction: bool = option(
-        False, "TRL's correction would weigh the loss a second time."
+    vllm_importance_sampling_correction: bool | None = option(
+        None, "None is True with trl; else it would weigh the loss a second time."
     )
     per_device_train_batch_size: int | None = option(
         None, "Completions of a pass in each process, to set n_step; afterwards n_step's part."
     )
 
     def __post_init__(self):
-        known = [name for name, one in ALGORITHMS.items() if not one.imitates]
-        if self.objective not in known:
+        take_objective(self)
+        if self.objective not in (known := objectives()):
             raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(known)}")
         self._take_parameters()
-        names = {None: self.algorithm.scale_rewards, True: "group", False: "none"}  # as TRL has it
-        self.scale_rewards = names.get(self.scale_rewards, self.scale_rewards)
         processes = self.device and self.world_size  # the device's set-up says how many there are
         take_sizes(self, processes)
+        take_defaults(self)
         if wrong := [*self._contradictions(processes)]:
             raise ValueError("\n".join(wrong))
         if self.bf16 is None and not self.fp16:  # TRL's default is bf16, which a laptop cannot do
@@ -198,7 +207,12 @@ class RapidConfig(GRPOConfig):
     @property
     def algorithm(self) -> Algorithm:
         """The algorithm that `objective` names."""
-        return ALGORITHMS[self.objective]
+        return objectives()[self.objective]
+
+    @property
+    def trls_loss(self) -> bool:
+        """Return whether the loss is GRPOTrainer's own."""
+        return self.algorithm is TRL
 
     @property
     def settings(self) -> Parameters | None:
@@ -270,32 +284,41 @@ class RapidConfig(GRPOConfig):
                 )
         if self.H > 1:
             yield from self._other_distributions()
-        if self.scale_rewards != (theirs := self.algorithm.scale_rewards):
-            yield (
-                f"scale_rewards={self.scale_rewards!r}: the advantages of objective="
-                f"'{self.objective}' have {theirs!r}; leave it unset"
-            )
-        others = {key: one.fields for key, one in ALGORITHMS.items() if not one.imitates}
-        own = {*self.algorithm.fields, "dynamic_sampling_rounds"}  # which any objective may have
-        for one in fields(self):
-            name, value = one.name, getattr(self, one.name)
-            owners = [key for key, has in others.items() if name in has and name not in own]
-            if owners and value != one.default:
-                yield (
-                    f"{name}={value!r}: objective='{self.objective}' has no such parameter; set "
-                    f"{name}={one.default!r}, or objective to one of {', '.join(owners)}"
-                )
-            if name in DECIDED_BY_THE_OBJECTIVE and value != one.default:
-                yield (
-                    f"{name}={value!r} shapes GRPOTrainer's loss, which RapidTrainer does not "
-                    f"use: objective='{self.objective}' decides; leave it at {one.default!r}"
-                )
+        yield from self._of_other_objectives()
         if self.H * self.n_step % processes:
             yield (
                 f"n_step={self.n_step}, H={self.H} and {processes} process(es) do not fit: make "
                 f"H * n_step a multiple of {processes}"
             )
         yield from contradictions(self, processes)
+
+    def _of_other_objectives(self) -> Iterator[str]:
+        """Yield which settings the objective does not look at, and what to change."""
+        theirs = self.algorithm.scale_rewards
+        if not self.trls_loss and self.scale_rewards != theirs:
+            yield (
+                f"scale_rewards={self.scale_rewards!r}: the advantages of objective="
+                f"'{self.objective}' have {theirs!r}; leave it unset, or set objective='trl'"
+            )
+        others = {key: one.fields for key, one in objectives().items()}
+        own = {*self.algorithm.fields, "dynamic_sampling_rounds"}  # which any objective may have
+        own |= {*FIELDS} if self.trls_loss else set()
+        for one in fields(self):
+            name, value = one.name, getattr(self, one.name)
+            owners = [key for key, has in others.items() if name in has and name not in own]
+            owners += [TRL.name] * bool(owners and name in FIELDS)
+            if owners and value != one.default:
+                yield (
+                    f"{name}={value!r}: objective='{self.objective}' has no such parameter; set "
+                    f"{name}={one.default!r}, or objective to one of {', '.join(owners)}"
+                )
+        for name, value in asked(self).items():
+            if name in DECIDED_BY_THE_OBJECTIVE and not self.trls_loss:
+                default = self.__dataclass_fields__[name].default
+                yield (
+                    f"{name}={value!r} shapes GRPOTrainer's own loss, but objective="
+                    f"'{self.objective}' decides; leave it at {default!r}, or set objective='trl'"
+                )
 
 
 def _documented() -> str:

@@ -36,8 +36,8 @@ def completion_logp(
         piece: `prompt_ids`, `prompt_mask` (N, P), `completion_ids`, `completion_mask` (N, T); the
             rows of a group are contiguous and have one prompt.
         share_prefill: compute each prompt once for its whole group, where `can_share_prompts`.
-        entropies: gets the entropy of the distribution of each token, (N, T), nats, without
-            gradient; nothing where the model's forward does not compute it.
+        entropies: gets the entropy of the distribution of each token, (N, T), nats; nothing where
+            the model's forward does not compute it.
     """
     if share_prefill and group_size > 1 and can_share_prompts(model):
         return _with_shared_prompts(model, piece, group_size, temperature, entropies)
@@ -49,7 +49,7 @@ def completion_logp(
     where = {"position_ids": positions(mask)} if has_absolute_positions(model) else {}
     output = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, **where)
     if entropies is not None and output.entropy is not None:
-        entropies.append(output.entropy[:, -width:].detach())
+        entropies.append(output.entropy[:, -width:])
     return output.log_probs[:, -width:]
 
 
@@ -78,14 +78,13 @@ def _with_shared_prompts(
         fused_lm_head=True,
     )
     if entropies is not None and rest.entropy is not None:
-        entropies.append(torch.cat([entropy_of(first), rest.entropy.detach()], dim=1))
+        entropies.append(torch.cat([entropy_of(first), rest.entropy], dim=1))
     return torch.cat([logp, rest.log_probs], dim=1)
 
 
 def entropy_of(logp: Tensor) -> Tensor:
-    """Return the entropy of distributions, nats, without gradient. (N, V) -> (N, 1)"""
-    known = logp.detach()
-    return -(known.exp() * known).nan_to_num().sum(1, keepdim=True)
+    """Return the entropy of distributions, nats. (N, V) -> (N, 1)"""
+    return -(logp.exp() * logp).nan_to_num().sum(1, keepdim=True)
 
 
 def prefilled(

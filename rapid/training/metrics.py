@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rapid.algorithms.groups import signal
-from rapid.training.batches import Batch
+from rapid.training.batches import Batch, learned
 
 
 class WeightedMeans:
@@ -66,7 +66,7 @@ def of_mini_batch(mini_batch: Batch, group_size: int) -> dict[str, float]:
     """Return metrics of a mini-batch; those of rewards are of its graded groups, if any."""
     graded = mini_batch["graded"]
     found = {
-        "length": mini_batch["completion_mask"].sum(1).float().mean(),
+        "length": learned(mini_batch).sum(1).float().mean(),
         "graded": graded.float().mean(),
     }
     if graded.any():

@@ -3,7 +3,7 @@
 from accelerate import Accelerator
 from torch import Tensor
 
-from rapid.training.batches import Batch
+from rapid.training.batches import Batch, padding
 
 
 def gathered(batch: Batch, accelerator: Accelerator, pad_id: int) -> Batch:
@@ -13,7 +13,7 @@ def gathered(batch: Batch, accelerator: Accelerator, pad_id: int) -> Batch:
     """
     everyones = {}
     for name, value in batch.items():
-        fill, left = pad_id if name.endswith("_ids") else 0, name.startswith("prompt")
+        fill, left = padding(name, pad_id), name.startswith("prompt")
         padded = accelerator.pad_across_processes(value, 1, pad_index=fill, pad_first=left)
         everyones[name] = accelerator.gather(padded)
     return everyones

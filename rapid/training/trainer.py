@@ -5,8 +5,8 @@ Where it departs from the paper and from TRL's GRPOTrainer:
    single completions; prompts are in random order already.
 2. Groups stay whole, in a mini-batch and in each pass: the importance-weighted baseline is a mean
    over a group. TRL shuffles single completions.
-3. The loss is one of the pure functions of `rapid.algorithms`, from raw rewards. TRL's advantages
-   are not used.
+3. The loss is one of the pure functions of `rapid.algorithms`, from raw rewards, without TRL's
+   advantages. With objective "trl" it is GRPOTrainer's own, in this loop.
 4. An optimizer step makes its own forward and backward passes: as many as there is something to
    learn from, none of them wider than its longest completion. TRL makes a fixed number.
 5. Processes see the whole inference batch and divide what is to be run. TRL's keep to their own.
@@ -24,7 +24,7 @@ import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
 from torch import Tensor
-from trl import GRPOConfig
+from trl import GRPOConfig, GRPOTrainer
 from typing_extensions import override
 
 from rapid.algorithms import RAPID
@@ -55,7 +55,8 @@ class RapidTrainer(SamplingTrainer):
     The reward of a completion is the weighted sum of the reward functions; dynamic sampling looks
     at the first of them. A completion for which all of them return None was not graded: its whole
     group takes no part in gradient and metrics, and the others count as if it contributed 0.
-    Policies are text models and a completion is a single turn: no tools, no images.
+    Policies are text models. A completion may be of several turns, with tools or an environment:
+    what these say is read by the policy, and no part of what it learns from.
 
     `last_pass` is what ran last: the optimizer step, the pass, and its log pi, (N, T), without
     gradient. After `train`, `clock.seconds` has the wall-clock seconds by phase: sampling (from
@@ -74,10 +75,12 @@ class RapidTrainer(SamplingTrainer):
         super().__init__(model, reward_funcs, RapidConfig.of(args), *more, **named)
         self._refuse_too_few_prompts()
         if self.args.algorithm is not RAPID:  # for the model card
-            self._name, self._paper = self.args.algorithm.label, {}
+            self._name = self.args.algorithm.label
+            self._paper = GRPOTrainer._paper if self.args.trls_loss else {}
         self.last_pass: tuple[int, Batch, Tensor] | None = None
         self._steps: list[tuple[Batch, list[Batch]]] = []  # Z_h, ..., Z_H, and the passes of each
         self._spares = 0  # prompts drawn for groups to be replaced
+        self._tokens: Tensor | int = 0  # of the inference batch, in all processes
         self._means = WeightedMeans(
             lambda values: self.accelerator.reduce(values, "mean"), self.args.reduce_metrics_once
         )
@@ -108,6 +111,7 @@ class RapidTrainer(SamplingTrainer):
                 with self.clock.phase("other"):
                     Z = self._sample(inputs)  # y ~ pi(.|x), N_inference of them, with rewards R
                     Z = self._resample(Z)
+                    self._tokens = batches.learned(Z).sum()
                     Z = batches.mini_batches(Z, self.args.H)  # Z_1, ..., Z_H, N_step each
                 with self.clock.phase("backpropagation"):
                     self._steps = [(Z_h, self._passes(Z_h, h)) for h, Z_h in enumerate(Z)]
@@ -120,11 +124,12 @@ class RapidTrainer(SamplingTrainer):
 
     def ahead(self):
         """Return the mini-batches to come with their passes, and how many spares are used."""
-        return {"steps": self._steps, "spares": self._spares}
+        return {"steps": self._steps, "spares": self._spares, "tokens": self._tokens}
 
     def go_on_with(self, ahead):
         """Take over what `ahead` returned; with {} the first step samples."""
-        self._steps, self._spares = ahead.get("steps", []), ahead.get("spares", 0)
+        self._steps, self._tokens = ahead.get("steps", []), ahead.get("tokens", 0)
+        self._spares = ahead.get("spares", 0)
         order = batches.endless(self.train_dataset, self.args.seed + 1)
         self._spare_prompts = islice(order, self._spares, None)
 
@@ -147,9 +152,15 @@ class RapidTrainer(SamplingTrainer):
         of min(w, eta) R over the group: see `rapid.algorithms.rapid.rapid_loss`.
         """
         algorithm, piece = self.args.algorithm, inputs
+        if self.args.trls_loss:
+            loss = self._loss_of_trl(model, piece, self._tokens)
+            if "sequence_share" in piece:
+                self._means.add({}, piece["sequence_share"])
+            self.last_pass = self.state.global_step + 1, piece, self._logp
+            return loss
         entropies: list[Tensor] = []
         log_pi = self._log_pi(model, piece, entropies)  # (N, T)
-        itself, mask = log_pi.detach(), piece["completion_mask"]
+        itself, mask = log_pi.detach(), batches.learned(piece)
         log_mu = piece.get("behavior_logp", itself)
         reference = piece.get("reference_logp", itself)
         given = Pass(
@@ -160,8 +171,8 @@ class RapidTrainer(SamplingTrainer):
             off = (piece["sampler_logp"] - itself).abs().nan_to_num() * mask
             metrics["sampler_mismatch"] = off.sum() / mask.sum().clamp(min=1)
         for entropy in entropies:  # one, of the rows that this process runs
-            own_mask = batches.own_part(piece)["completion_mask"]
-            metrics["entropy"] = mean_entropy(entropy, own_mask, algorithm.metrics_over)
+            own_mask = batches.learned(batches.own_part(piece))
+            metrics["entropy"] = mean_entropy(entropy.detach(), own_mask, algorithm.metrics_over)
         whole = torch.ones_like(loss)  # an evaluation's batch is a part of nothing
         self._means.add(metrics, piece.get(f"{algorithm.metrics_over}_share", whole))
         self.last_pass = self.state.global_step + 1, piece, itself
@@ -201,9 +212,11 @@ class RapidTrainer(SamplingTrainer):
 
     def _passes(self, mini_batch: Batch, step: int) -> list[Batch]:
         """Return what this process runs in a step: the same number of passes as the others."""
-        args, group = self.args, self.num_generations
+        args, group = self.args, self._together()
         runs = mini_batch["graded"][::group]  # (K,)
-        if args.skip_zero_groups:
+        if args.trls_loss:
+            runs = runs | True
+        elif args.skip_zero_groups:
             runs = runs & args.algorithm.contributes(
                 mini_batch["rewards"], group, args.settings, on_policy=step == 0
             )
@@ -223,12 +236,24 @@ class RapidTrainer(SamplingTrainer):
             least=int(deepspeed),
         )
 
+    def _together(self) -> int:
+        """Return how many completions of a prompt stay together in a pass: a group.
+
+        With TRL's loss each counts by itself, so that processes may have a part of a group each.
+        """
+        if not (self.args.trls_loss and self.model.training):
+            return self.group_size
+        groups = self.args.n_step // self.num_generations
+        return batches.part_of_group(groups, self.num_generations, self.accelerator.num_processes)
+
     # Log-probabilities ----------------------------------------------------------------------------
 
     def _keep_log_mu(self) -> None:
         """Give passes log mu, from the second step on: in the first the policy is mu."""
         first = 1 if self.args.reuse_logp else 0
         for piece in (piece for _, passes in self._steps[first:] for piece in passes):
+            if "behavior_logp" in piece:  # TRL needed it to correct vLLM's
+                continue
             known = piece.get("sampler_logp")
             if known is not None and self.sampler_is_exact() and not known.isnan().any():
                 piece["behavior_logp"] = known
@@ -238,9 +263,9 @@ class RapidTrainer(SamplingTrainer):
 
     def _log_pi(self, model, piece: Batch, entropies: list[Tensor] | None = None) -> Tensor:
         """Return log pi of each token of a pass, (N, T); `entropies` gets that of the own rows."""
-        share = self.args.share_prefill
+        share = self.args.share_prefill and self.same_prompts
         own = batches.own_part(piece)
-        one_prompt = math.gcd(len(own["completion_ids"]), self.group_size)
+        one_prompt = math.gcd(len(own["completion_ids"]), self._together())
         with self.accelerator.autocast():
             logp = completion_logp(model, own, one_prompt, self.temperature, share, entropies)
         if "own_rows" in piece:

@@ -143,6 +143,7 @@ ATTRIBUTES = {one.key for one in ALGORITHMS.values()} - {"rapid"}
 ALLOWED = {
     "reports/paper.py": {"grpo", "pg", "dapo", "naive-grpo"},  # of the paper's tables and claims
     "rapid/grading/limits.py": {"rapid-"},  # control groups
+    "rapid/training/trl/loss.py": {"dapo"},  # a loss_type of TRL's
 }
 
 

@@ -46,6 +46,7 @@ OBJECTIVES = {
     "pg": {"objective": "pg", "H": 1},
     "grpo": {"objective": "grpo", "H": 2, "beta": 0.04},
     "dapo": {"objective": "dapo", "H": 2, "epsilon_high": 0.28},
+    "trl": {"objective": "trl", "H": 2, "epsilon_high": 0.28},
 }
 
 

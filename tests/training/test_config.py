@@ -9,6 +9,7 @@ from trl import GRPOConfig
 from rapid.algorithms.rapid import RapidParameters
 from rapid.training.config import RapidConfig
 
+RAPID = {"objective": "rapid"}
 GOOD = {
     "output_dir": "unused",
     "use_cpu": True,
@@ -49,10 +50,10 @@ def test_a_config_can_be_made_from_another():
         ({"n_step": 10}, "n_step=10 completions are not whole groups of num_generations=4"),
         ({"n_step": 2}, "make it a multiple of 4"),
         ({"num_iterations": 3}, "leave it at 1, or H unset"),
-        ({"objective": "ppo"}, "set it to one of grpo, naive-grpo, pg, dapo, rapid"),
+        ({"objective": "ppo"}, "set it to one of grpo, naive-grpo, pg, dapo, rapid, trl"),
         ({"objective": "sft"}, "set it to one of"),
         ({"objective": "GRPO"}, "set it to one of grpo"),
-        ({"beta": 0.1}, "set beta=0"),
+        ({"beta": 0.1, **RAPID}, "set beta=0.0, or objective to one of grpo, naive-grpo, trl"),
         ({"top_p": 0.9}, "set top_p=1"),
         ({"top_k": 50}, "set top_p=1"),
         ({"min_p": 0.1}, "set top_p=1"),
@@ -75,20 +76,18 @@ def test_a_config_can_be_made_from_another():
         ({"top_p": 0.9, "generation_kwargs": {"top_k": 5}}, "but top_p=0.9, top_k=5 changes"),
         ({"grading_workers": -1}, "set grading_workers >= 0"),
         ({"token_budget": 0}, "set token_budget >= 1"),
-        ({"loss_type": "grpo"}, "objective='rapid' decides"),
-        ({"scale_rewards": "group"}, "objective='rapid' have 'none'; leave it unset"),
-        ({"scale_rewards": True}, "objective='rapid' have 'none'; leave it unset"),
+        ({"loss_type": "grpo", **RAPID}, "leave it at 'dapo', or set objective='trl'"),
+        ({"scale_rewards": "group", **RAPID}, "objective='rapid' have 'none'; leave it unset"),
+        ({"scale_rewards": True, **RAPID}, "have 'none'; leave it unset, or set objective='trl'"),
         ({"scale_rewards": False, "objective": "dapo"}, "'dapo' have 'group'; leave it unset"),
-        ({"epsilon": 0.3}, r"set epsilon=0.2, or objective to one of grpo, naive-grpo, dapo"),
+        ({"epsilon": 0.3, **RAPID}, r"set epsilon=0.2, or .* grpo, naive-grpo, dapo, trl"),
         ({"epsilon_high": 0.3, "objective": "grpo"}, "epsilon_high=None, or objective .* dapo"),
         ({"clip": "front", "objective": "grpo"}, "set clip='advantage', or .* rapid"),
         ({"eta": 3.0, "objective": "pg"}, "set eta=2.0, or objective to one of rapid"),
-        ({"router_aux_loss_coef": 0.01}, "objective='rapid' decides; leave it at 0.0"),
-        ({"vespo_k_pos": 1.0}, "objective='rapid' decides; leave it at 2.0"),
-        (
-            {"vllm_importance_sampling_correction": True},
-            "objective=.rapid. decides; leave it at False",
-        ),
+        ({"router_aux_loss_coef": 0.01, **RAPID}, "objective='rapid' decides; leave it at None"),
+        ({"vespo_k_pos": 1.0, "objective": "dapo"}, "objective='dapo' decides; leave it at 2.0"),
+        ({"vllm_importance_sampling_correction": True, **RAPID}, "decides; leave it at None"),
+        ({"eta": 3.0, "delta": 1.5}, "objective='trl' has no such parameter; set eta=2.0, or"),
         ({"sampling_batch_size": 0}, "set sampling_batch_size >= 1"),
         (
             {"sampling_batch_size": 6, "use_vllm": True},
@@ -181,10 +180,40 @@ def test_a_grpo_config_is_taken_over():
     assert (config.learning_rate, config.temperature, config.output_dir) == (0.1, 0.7, "unused")
     assert config.scale_rewards == "none"
     assert RapidConfig.of(config) is config
-    with pytest.raises(ValueError, match=r"(?s)delta=1.5.*loss_type='grpo'"):
-        RapidConfig.of(replace(theirs, loss_type="grpo", delta=1.5, generation_batch_size=None))
+    own = RapidConfig.of(replace(theirs, loss_type="grpo", delta=1.5, generation_batch_size=None))
+    assert (own.objective, own.loss_type, own.delta) == ("trl", "grpo", 1.5)
     with pytest.raises(TypeError, match="args is a TrainingArguments: pass a RapidConfig"):
         RapidConfig.of(TrainingArguments("unused", use_cpu=True, report_to=[]))
+
+
+@pytest.mark.parametrize(
+    "given", [{"loss_type": "grpo"}, {"beta": 0.1, "epsilon": 0.3}, {"scale_rewards": True}]
+)
+def test_a_setting_of_trls_loss_asks_for_that_loss(caplog, given):
+    config = RapidConfig(**GOOD, **given)
+    assert config.objective == "trl" and config.trls_loss and config.scale_rewards == "group"
+    (warning,) = caplog.messages
+    assert all(f"{name}={value!r}" in warning for name, value in given.items())
+    assert "Leave them out to train with RAPID" in warning
+    assert replace(config, learning_rate=0.1).trls_loss
+    RapidConfig(**GOOD, **given, objective="trl")
+    assert len(caplog.messages) == 1
+
+
+def test_without_such_a_setting_it_is_rapid(caplog):
+    for none in ({}, {"scale_rewards": False}, {"router_aux_loss_coef": 0.0}):
+        assert RapidConfig(**GOOD, **none).objective == "rapid"
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(("objective", "H"), [("rapid", 1), ("rapid", 2), ("trl", 1), ("trl", 2)])
+def test_defaults_of_trls_loss_are_trls(objective, H):
+    config = RapidConfig(**GOOD | {"objective": objective, "H": H})
+    theirs = GRPOConfig("unused", use_cpu=True, bf16=False, report_to=[])
+    names = ("scale_rewards", "router_aux_loss_coef", "vllm_importance_sampling_correction")
+    for name in names:
+        assert (getattr(config, name) == getattr(theirs, name)) == (objective == "trl"), name
+    assert (config.disable_dropout == theirs.disable_dropout) == (objective == "trl" and H == 1)
 
 
 @pytest.mark.parametrize("objective", ["grpo", "dapo"])
@@ -243,7 +272,7 @@ def test_a_parameter_of_another_algorithm_is_refused():
 
 def test_what_is_wrong_is_said_together():
     with pytest.raises(ValueError, match=r"(?s)set H >= 1.*set token_budget >= 1.*set beta=0"):
-        RapidConfig(**GOOD | {"H": 0, "token_budget": 0, "beta": 0.1})
+        RapidConfig(**GOOD | RAPID | {"H": 0, "token_budget": 0, "beta": 0.1})
 
 
 def test_rapids_parameters_are_said_once():

@@ -11,7 +11,15 @@ from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.rewards import StreamedRewards
-from tests.training.loops import COMMON, build, digits_sum, logged, run, weights
+from tests.training.loops import (
+    COMMON,
+    ScriptedTrainer,
+    build,
+    digits_sum,
+    logged,
+    run,
+    weights,
+)
 
 PROMPTS = Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(32)])
 TRL = COMMON | {
@@ -55,7 +63,7 @@ def test_an_override_of_compute_loss_is_the_loss(toy_model, tmp_path):
 def test_what_is_not_trained_on_is_refused_at_once_and_together(toy_model, tmp_path):
     config = RapidConfig(str(tmp_path), dynamic_sampling_rounds=2, **COMMON)
     stream = PROMPTS.add_column("image", [0] * len(PROMPTS)).to_iterable_dataset()
-    with pytest.raises(ValueError, match=r"(?s)leave tools.*images out.*make the stream a Dataset"):
+    with pytest.raises(ValueError, match=r"(?s)leave images out.*make the stream a Dataset"):
         RapidTrainer(str(toy_model), digits_sum, config, stream)
 
 
@@ -126,6 +134,21 @@ def test_the_model_card_cites_the_paper_of_what_was_trained(toy_model, tmp_path)
     card = (tmp_path / "README.md").read_text()
     assert "This model was trained with DAPO" in card
     assert "RAPID: An Efficient" not in card
+    build(toy_model, tmp_path, "trl").create_model_card("mine")
+    card = (tmp_path / "README.md").read_text()
+    assert "This model was trained with GRPO" in card and "DeepSeekMath" in card
+
+
+@pytest.mark.parametrize("objective", ["rapid", "trl"])
+def test_nothing_is_learned_where_all_completions_are_cut_off(toy_model, tmp_path, objective):
+    """The scripted ones have no end; Adam would make a step of the least gradient."""
+    settings = {"trainer": ScriptedTrainer, "mask_truncated_completions": True, "H": 2}
+    trainer = build(toy_model, tmp_path, objective, max_steps=2, optim="adamw_torch", **settings)
+    before = weights(trainer)
+    trainer.train()
+    assert logged(trainer, "completions/clipped_ratio") == [1]
+    assert logged(trainer, "grad_norm") == [0, 0]
+    assert torch.equal(weights(trainer), before)
 
 
 @pytest.mark.parametrize(

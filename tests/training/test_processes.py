@@ -24,6 +24,8 @@ WHOLE = {
     for name, settings in {"plain": {}, "saved": ALL, **savings}.items()
 }
 WHOLE["rapid-ungraded"] = {"objective": "rapid", "reward": "sometimes", **PLAIN}
+ADAPTIVE = {"entropy_coef": 0.1, "use_adaptive_entropy": True, "entropy_target": 5.3}
+WHOLE["trl"] = {"objective": "trl", "H": 2, "reward": "sometimes", **ADAPTIVE, **ALL}
 ONE_GROUP = {"n_step": 4, "num_generations": 4, "max_steps": 9}
 PAIR = {"n_step": 2, "num_generations": 2}
 TORN = {
@@ -35,6 +37,7 @@ TORN = {
     "torn-pg": {"objective": "pg", **ONE_GROUP, **ALL},
     "torn-grpo": {"objective": "grpo", **ONE_GROUP, **ALL},
     "torn-dapo": {"objective": "dapo", "dynamic_sampling_rounds": 3, **ONE_GROUP, **ALL},
+    "torn-trl": {"objective": "trl", "H": 2, "beta": 0.1, **ONE_GROUP, **ALL},
     "torn-ungraded": {"objective": "rapid", "reward": "sometimes", **ONE_GROUP, **ALL},
     "torn-pair": {"objective": "rapid", "H": 2, **ONE_GROUP, **PAIR, **ALL},
 }
@@ -53,17 +56,18 @@ SAMPLED = {
 SAMPLED["saved"] = SAMPLED["sampled"] | {"save_strategy": "steps", "save_steps": 5}
 RESUMED = {"resumed": SAMPLED["saved"] | {"resumed": "saved/checkpoint-5"}}
 # Two completions in each process, of groups of four; the last batch of three prompts' is not full.
+# There, Trainer would take more of the one process's mean than of the other's.
 EVALUATED = {
     f"evaluated-{objective}": {
         "objective": objective,
         "H": 1,
         "per_device_eval_batch_size": size,
-        "evaluated": 3,
+        "evaluated": prompts,
         **ONE_GROUP,
         **ALL,
         "max_steps": 2,
     }
-    for objective, size in (("rapid", 2), ("grpo", 6))
+    for objective, size, prompts in (("rapid", 2, 3), ("grpo", 6, 3), ("trl", 2, 4))
 }
 LOOPS = WHOLE | TORN
 

@@ -15,18 +15,15 @@ from trl.trainer.utils import add_fused_lm_head
 
 from rapid.training import forward, trainer
 from rapid.training.config import RapidConfig
-from rapid.training.trl import (
-    COLUMNS,
-    DECIDED_BY_THE_OBJECTIVE,
-    REFUSED_COLUMNS,
-    checkpoints,
-    vllm,
-)
+from rapid.training.trl import LOSS_COLUMNS, REFUSED_COLUMNS, checkpoints, loss, vllm
 from rapid.training.trl import trainer as bends
+from rapid.training.trl.loss import OVER_TOKENS, OwnLoss
+from rapid.training.trl.objective import FIELDS
 from tests.training.loops import COMMON, make, run
 
 CLASSES = {
     checkpoints.ResumableTrainer: checkpoints,
+    OwnLoss: loss,
     bends.SamplingTrainer: bends,
     trainer.RapidTrainer: trainer,
 }
@@ -104,10 +101,14 @@ def moved_names():
     if not hasattr(vllm_generation.VLLMGeneration, "_init_vllm"):
         yield "VLLMGeneration has no _init_vllm, which builds its engine"
     sampled = inspect.getsource(GRPOTrainer._generate_and_score_completions)
-    for column in (*COLUMNS, *REFUSED_COLUMNS):
+    for column in (*LOSS_COLUMNS, *REFUSED_COLUMNS):
         if f'"{column}"' not in sampled:
             yield f"_generate_and_score_completions returns no {column}"
-    for name in (*DECIDED_BY_THE_OBJECTIVE, *SIZES):
+    own_loss = inspect.getsource(GRPOTrainer._compute_loss)
+    for name in (*LOSS_COLUMNS, "num_items_in_batch", *OVER_TOKENS):
+        if f'"{name}"' not in own_loss:
+            yield f"_compute_loss knows no {name}"
+    for name in (*FIELDS, *SIZES):
         if name not in GRPOConfig.__dataclass_fields__:
             yield f"GRPOConfig has no {name}"
     for name in ("fused_lm_head", "shift_labels", "log_probs"):
@@ -149,7 +150,9 @@ def test_what_is_gone_is_named(stock, monkeypatch):
     monkeypatch.setattr(GRPOTrainer, "_compute_loss", lambda self, model, batch: None)
     monkeypatch.delattr(vllm_generation.VLLMGeneration, "_init_vllm")
     monkeypatch.delitem(GRPOConfig.__dataclass_fields__, "delta")
-    assert moved(stock) == [
+    found = moved(stock)
+    assert "_compute_loss knows no num_items_in_batch" in found
+    assert [one for one in found if "knows no" not in one] == [
         "GRPOTrainer has no _generate_single_turn, which SamplingTrainer overrides",
         "GRPOTrainer._compute_loss takes ['self', 'model', 'batch'], RapidTrainer's "
         "['self', 'model', 'inputs']",

@@ -9,6 +9,7 @@ from transformers import TrainingArguments
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig
+from rapid.training.trl.objective import FIELDS as OF_TRLS_LOSS
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs/trl.md").read_text(encoding="utf-8")
@@ -51,7 +52,7 @@ def other(name: str):
     """Return another value than a field's default."""
     (field,) = (one for one in fields(RapidConfig) if one.name == name)
     assert field.default is not MISSING
-    if isinstance(field.default, bool):
+    if isinstance(field.default, bool) or name == "vllm_importance_sampling_correction":
         return not field.default
     return "another" if isinstance(field.default, str) else (field.default or 0) + 0.5
 
@@ -60,6 +61,16 @@ def other(name: str):
 def test_what_the_page_calls_refused_is_refused_by_name(name):
     with pytest.raises(ValueError, match=rf"\b{name}\b"):
         RapidConfig("unused", **SIZES, **{name: other(name)})
+
+
+def test_what_the_page_says_of_the_objective_is_so():
+    """A setting of TRL's loss takes that loss, or is refused where RAPID was asked for."""
+    assert {name for name, (_, how) in FIELDS.items() if "trl" in how} == {*OF_TRLS_LOSS}
+    for name in OF_TRLS_LOSS:
+        value = "batch" if name == "scale_rewards" else other(name)
+        assert RapidConfig("unused", **SIZES, **{name: value}).trls_loss, name
+        with pytest.raises(ValueError, match=rf"\b{name}\b"):
+            RapidConfig("unused", **SIZES, **{name: value}, objective="rapid")
 
 
 def test_sizes_are_as_the_page_says():

@@ -1,9 +1,11 @@
 """Everything that bends TRL, and which of its behaviours forces each bend.
 
-trainer   SamplingTrainer, GRPOTrainer with only its sampling, grading and logging left: a method
-          overridden there says in its docstring why
+trainer   SamplingTrainer, GRPOTrainer without its loop: a method overridden there says in its
+          docstring why
 vllm      the engine that TRL builds in this process: its precision, its seed, its weights
 sizes     GRPOConfig's batch sizes, read as n_step and H, and set from them
+loss      GRPOTrainer's own loss, of the passes that an optimizer step is cut into
+objective that loss as an objective: the settings that ask for it, and its defaults
 here      names of TRL's that the code depends on, the import of vLLM
 
 tests/training/test_trl.py compares all of it with the TRL that is installed. This module imports
@@ -14,13 +16,21 @@ nothing of TRL: `without_vllm` has to come first.
 # log-probabilities have the names of their policies.
 COLUMNS = {
     **{name: name for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")},
+    "tool_mask": "tool_mask",
     "ref_per_token_logps": "reference_logp",
     "sampling_per_token_logps": "sampler_logp",
 }
+# Those that only TRL's own loss looks at, and all that it gets of a pass.
+OF_TRLS_LOSS = {
+    "advantages": "advantages",
+    "old_per_token_logps": "behavior_logp",
+    "importance_sampling_ratio": "importance_sampling_ratio",
+}
+LOSS_COLUMNS = COLUMNS | OF_TRLS_LOSS
 # Columns of what this trainer does not train on.
-REFUSED_COLUMNS = ("tool_mask", "pixel_values")
+REFUSED_COLUMNS = ("pixel_values",)
 
-# Fields with which GRPOConfig shapes GRPOTrainer's loss. Set, they would be ignored: refused.
+# Fields with which GRPOConfig shapes GRPOTrainer's loss, and that no other objective has.
 DECIDED_BY_THE_OBJECTIVE = (
     "loss_type",
     "importance_sampling_level",

@@ -1,4 +1,4 @@
-"""GRPOTrainer, of which only sampling, grading, evaluation and logging are left.
+"""GRPOTrainer without its loop: it still samples, grades, evaluates and logs.
 
 RapidTrainer builds on it and knows nothing of TRL's ways. A method with @override is GRPOTrainer's
 or transformers' Trainer's, which call it; its docstring says what they do without.
@@ -8,6 +8,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import cached_property
 from unittest.mock import patch
 
 import torch
@@ -29,24 +30,28 @@ from rapid.training.forward import without_dropout
 from rapid.training.generation import Decoder, decoding
 from rapid.training.processes import gathered
 from rapid.training.rewards import StreamedRewards
-from rapid.training.trl import COLUMNS, REFUSED_COLUMNS
+from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS
 from rapid.training.trl.checkpoints import ResumableTrainer
+from rapid.training.trl.loss import OwnLoss
 from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
 
 IMAGES = {"image", "images"}  # columns of a dataset
 # PEFT's adapters that draw noise while they train, or that weigh by all rows and tokens of a pass.
 NO_POLICY = {"LILY", "PVERA", "XLORA"}
-SINGLE_TURNS = (
-    "RapidTrainer trains on text in single turns: leave tools, environments and images out"
-)
+TEXT = "RapidTrainer trains on text: leave images out, of the dataset and of what tools answer"
 
 
 def _refused(args, given: dict) -> Iterator[str]:
     """Yield what of GRPOTrainer's arguments RapidTrainer does not take, and what to change."""
     dataset = given.get("train_dataset")
     columns = getattr(dataset, "column_names", None) or ()
-    if given.get("tools") or given.get("environment_factory") or IMAGES & {*columns}:
-        yield SINGLE_TURNS
+    if IMAGES & {*columns}:
+        yield TEXT
+    if args.grading_workers and given.get("environment_factory"):
+        yield (
+            f"grading_workers={args.grading_workers} grades one completion at a time, but rewards "
+            "get the environments of a whole batch: set grading_workers=0"
+        )
     if "lomo" in args.optim:
         yield f"optim={args.optim} steps in every backward pass, of which a step has several"
     adapters = {"given": given.get("peft_config")} | getattr(given["model"], "peft_config", {})
@@ -62,8 +67,8 @@ def _refused(args, given: dict) -> Iterator[str]:
         )
 
 
-class SamplingTrainer(ResumableTrainer):
-    """GRPOTrainer without its loss and its loop. Arguments are GRPOTrainer's, with a `RapidConfig`.
+class SamplingTrainer(ResumableTrainer, OwnLoss):
+    """GRPOTrainer without its loop. Arguments are GRPOTrainer's, with a `RapidConfig`.
 
     After `train`, `clock.seconds` has the wall-clock seconds of each phase.
     """
@@ -77,7 +82,6 @@ class SamplingTrainer(ResumableTrainer):
         self._patch_adaption_prompts()
         if args.disable_dropout:
             without_dropout(self.model)
-        self.clock = PhaseClock()
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
         self._rewards_per_func: Tensor | None = None  # (N, functions), of all processes
         self._sampled_logp: list[Tensor] = []  # (T,) for each completion just sampled
@@ -95,6 +99,19 @@ class SamplingTrainer(ResumableTrainer):
         tuner = getattr(self.model, "base_model", None)
         if type(tuner).__name__ == "AdaptionPromptModel":
             tuner.forward = tuner.model.forward
+
+    @cached_property
+    def clock(self) -> PhaseClock:
+        """The seconds of each phase; also of an object that was made without `__init__`."""
+        return PhaseClock()
+
+    @property
+    def same_prompts(self) -> bool:
+        """Return whether all completions of a group have one prompt.
+
+        An environment may say something else in each, and a `rollout_func` may make its own.
+        """
+        return self.rollout_func is None and self.environment_factories is None
 
     @property
     def group_size(self) -> int:
@@ -140,8 +157,11 @@ class SamplingTrainer(ResumableTrainer):
         In training TRL would shuffle completions and buffer slices of them; there `training_step`
         asks for samples itself. TRL cuts an evaluation's batch where a process is full. Where that
         tears groups, all processes take the loss of the whole batch, and run their part of it.
+        TRL's own loss is of each completion by itself.
         """
         batch = super()._prepare_inputs(generation_batch)
+        if self.args.trls_loss:
+            return batch
         rows = len(batch["completion_ids"])
         if rows % self.group_size:
             batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
@@ -165,8 +185,9 @@ class SamplingTrainer(ResumableTrainer):
         with self.clock.phase("other"), aligned:
             sampled = super()._generate_and_score_completions(inputs)
         if any(name in sampled for name in REFUSED_COLUMNS):
-            raise ValueError(SINGLE_TURNS)
-        batch = {ours: sampled[name] for name, ours in COLUMNS.items() if name in sampled}
+            raise ValueError(TEXT)
+        columns = LOSS_COLUMNS if self.args.trls_loss else COLUMNS
+        batch = {ours: sampled[name] for name, ours in columns.items() if name in sampled}
         if self.rollout_func is not None:
             batch.pop("sampler_logp", None)  # of whatever policy, or zeros because TRL wants some
         if self._sampled_logp:  # (N, T); the sampler may have gone on beyond the ends
@@ -178,7 +199,8 @@ class SamplingTrainer(ResumableTrainer):
         batch["rewards"] = weighted.nansum(1).masked_fill(rewards.isnan().all(1), math.nan)
         batch["accuracy"] = rewards[:, 0].nan_to_num()
         self.completions_sampled += len(inputs)
-        self._log_advantages()
+        if not self.args.trls_loss:
+            self._log_advantages()
         return batch
 
     def _log_advantages(self) -> None:
@@ -246,15 +268,16 @@ class SamplingTrainer(ResumableTrainer):
     def _decoding(self, start: int) -> AbstractContextManager[list[Tensor]]:
         """Have transformers sample by `Decoder` from row `start`, and yield log mu if it is needed.
 
-        TRL calls `model.generate` with nothing of the kind.
+        TRL calls `model.generate` with nothing of the kind. With tools it calls it once a turn, for
+        those that go on: a forward pass finds log mu, and all are graded in the end.
         """
         if self.use_vllm:
             return nullcontext([])
-        training = self.model.training
+        early = self.model.training and not self.tools
         decoder = Decoder(
             share_prefill=self.args.share_prefill,
-            record=training and self.args.H > 1 and self.sampler_is_exact(),
-            on_end=self._grader_from(start) if training and self._streamed else None,
+            record=early and self.args.H > 1 and self.sampler_is_exact(),
+            on_end=self._grader_from(start) if early and self._streamed else None,
         )
         return decoding(self.accelerator.unwrap_model(self.model), decoder)
 
@@ -272,7 +295,7 @@ class SamplingTrainer(ResumableTrainer):
 
     def _grade_early(self, row: int, ids: list[int]) -> None:
         """Start to grade a completion that has ended, as the text that TRL will make of it."""
-        if not self._streamed or not self.model.training:
+        if not self._streamed or not self.model.training or self.tools:
             return
         example = self._examples[row]
         text = self.processing_class.decode(ids, skip_special_tokens=True)

@@ -1,0 +1,81 @@
+"""GRPOTrainer's own loss as an objective: which settings ask for it, and what else they mean then.
+
+It is no algorithm of the paper: params.yaml and the registry do not know it.
+"""
+
+import logging
+
+from rapid.algorithms import ALGORITHMS, RAPID
+from rapid.algorithms.base import Algorithm
+from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
+
+logger = logging.getLogger(__name__)
+
+
+class TrlsLoss(Algorithm):
+    """GRPOTrainer's loss, with TRL's advantages: see `rapid.training.trl.loss`."""
+
+    name = "trl"
+    label = "GRPO"
+    scale_rewards = "group"
+
+
+TRL = TrlsLoss()
+# Fields of GRPOConfig that shape this loss; the first four have a meaning for others too.
+FIELDS = ("beta", "epsilon", "epsilon_high", "scale_rewards", *DECIDED_BY_THE_OBJECTIVE)
+# Values other than the default that ask for nothing: they are what RAPID does.
+AS_RAPID = {
+    "scale_rewards": ("none", False),
+    "router_aux_loss_coef": (0,),
+    "vllm_importance_sampling_correction": (False,),
+}
+
+
+def objectives() -> dict[str, Algorithm]:
+    """Return what RapidTrainer can be told to do, by name: the RL algorithms, and this loss."""
+    return {name: one for name, one in ALGORITHMS.items() if not one.imitates} | {TRL.name: TRL}
+
+
+def asked(config) -> dict[str, object]:
+    """Return the settings of GRPOTrainer's loss that are given."""
+    known = config.__dataclass_fields__
+    given = {name: getattr(config, name) for name in FIELDS}
+    return {
+        name: value
+        for name, value in given.items()
+        if value != known[name].default and value not in AS_RAPID.get(name, ())
+    }
+
+
+def take_objective(config) -> None:
+    """Set the objective where it is None: RAPID, unless settings ask for GRPOTrainer's own loss."""
+    if config.objective is not None:
+        return
+    given = asked(config)
+    config.objective = TRL.name if given else RAPID.name
+    if given:
+        logger.warning(
+            "This trains with GRPOTrainer's own loss (objective='trl'), not with RAPID's, because "
+            "these settings shape it: %s. Leave them out to train with RAPID; set "
+            "objective='trl' to be told no more.",
+            ", ".join(f"{name}={value!r}" for name, value in given.items()),
+        )
+
+
+def take_defaults(config) -> None:
+    """Set what the objective decides where it is None. With TRL's loss these are TRL's defaults.
+
+    Dropout is the exception: with H > 1 log pi and log mu would be of different networks.
+    """
+    own = config.objective == TRL.name
+    names = {True: "group", False: "none"}  # as TRL has it
+    config.scale_rewards = names.get(config.scale_rewards, config.scale_rewards)
+    decided = {
+        "scale_rewards": config.algorithm.scale_rewards,
+        "disable_dropout": not own or config.H > 1,
+        "vllm_importance_sampling_correction": own,
+        "router_aux_loss_coef": None if own else 0.0,  # None is the model's own
+    }
+    for name, value in decided.items():
+        if getattr(config, name) is None:
+            setattr(config, name, value)
