@@ -132,12 +132,16 @@ def of_stock(toy_model, tmp_path_factory):
 
 @pytest.mark.parametrize("cut", PASSES)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_gradients_are_those_of_stock_trl(toy_model, tmp_path, of_stock, loss, cut):
+def test_gradients_are_those_of_stock_trl(toy_model, tmp_path, of_stock, monkeypatch, loss, cut):
     """On-policy and off-policy, some completions not graded, mini-batches of unequal length."""
     expected, _ = of_stock(loss, LOSSES[loss])
     trainer = ours(toy_model, tmp_path, **LOSSES[loss] | PASSES[cut])
+    passes, backpropagate = [], trainer._backpropagate
+    monkeypatch.setattr(
+        trainer, "_backpropagate", lambda *a, **k: passes.append(1) or backpropagate(*a, **k)
+    )
     assert_same(gradients(trainer), expected)
-    assert [len(passes) > 1 for passes in trainer._steps] == [cut == "several"] * H
+    assert (len(passes) > H) == (cut == "several")
 
 
 @pytest.mark.parametrize("loss", OF_A_PASS)
