@@ -7,6 +7,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rapid import RapidConfig, RapidTrainer
+from tests.training.conformance.adapters import config_of
 
 # Of all configurations, TRL's and ours.
 COMMON = {
@@ -107,13 +108,18 @@ def build(
     reward="digits_sum",
     trainer=RapidTrainer,
     dtype=torch.float64,
+    adapter=None,
     **settings,
 ) -> RapidTrainer:
-    """A trainer for 20 optimizer steps of 16 completions; its reward may be a name of REWARDS."""
+    """A trainer for 20 optimizer steps of 16 completions.
+
+    Its reward may be a name of REWARDS, its adapter a name of `adapters.KINDS`.
+    """
     sizes = {"n_step": 16, "micro_batch_size": 8, "max_completion_length": 6, "max_steps": 20}
     settings = COMMON | sizes | {"learning_rate": 0.05} | OBJECTIVES[objective] | settings
     reward = REWARDS[reward] if isinstance(reward, str) else reward
-    return make(trainer, RapidConfig(str(folder), **settings), model, reward, dtype=dtype)
+    others = {"peft_config": config_of(adapter, model)} if adapter else {}
+    return make(trainer, RapidConfig(str(folder), **settings), model, reward, dtype=dtype, **others)
 
 
 def run(*args, **settings) -> RapidTrainer:
