@@ -41,6 +41,7 @@ SAVINGS = {
     "reduce_metrics_once": {"reduce_metrics_once": True},
     "grading_workers": {"grading_workers": 2},
 }
+ALL = {name: value for saving in SAVINGS.values() for name, value in saving.items()}
 OBJECTIVES = {
     "rapid": {"objective": "rapid", "H": 4},
     "pg": {"objective": "pg", "H": 1},
@@ -66,6 +67,10 @@ def sometimes(prompts, completions, **_):
         )
     ]
 
+
+# The share of a step that float32 may change, in which TRL takes log-probabilities even of a float64
+# model: of T tokens, each a sum over a hidden size and a vocabulary, every term of them rounded.
+ROUNDING = 8 * (64 + 258) * 2.0**-24
 
 REWARDS = {"digits_sum": digits_sum, "sometimes": sometimes}
 
@@ -125,6 +130,20 @@ def run(*args, **settings) -> RapidTrainer:
 def weights(trainer) -> torch.Tensor:
     model = trainer.accelerator.unwrap_model(trainer.model)
     return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def untrained(model, dtype=torch.float64) -> torch.Tensor:
+    """The weights that training starts from."""
+    start = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
+    return torch.cat([p.detach().flatten() for p in start.parameters()])
+
+
+def assert_learned_alike(found, expected, start):
+    """Weights differ by rounding only, beside what was learned from `start` in some 20 steps."""
+    learned = (expected - start).norm()
+    assert learned > 1e-3 * start.norm()
+    stored = 20 * torch.finfo(expected.dtype).eps * expected.norm()
+    assert (found - expected).norm() <= ROUNDING * learned + stored
 
 
 def logged(trainer, name: str) -> list[float]:

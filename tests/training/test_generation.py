@@ -5,6 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rapid.training.generation import instrumented, prefill
+from tests.training.loops import ROUNDING
 
 PROMPTS = ["one prompt"] * 3 + ["another, longer prompt"] * 3
 NOTHING = {"share_prefill": False, "record_at": None, "ends": torch.arange(1, 60), "on_end": None}
@@ -83,7 +84,7 @@ def test_recorded_log_mu_is_that_of_the_tempered_distribution(model, prompts):
     for row in range(len(PROMPTS)):
         length = int((tokens[row] != 0).sum())
         torch.testing.assert_close(
-            recorded[row][:length], expected[row][:length], rtol=0, atol=1e-5
+            recorded[row][:length], expected[row][:length], rtol=0, atol=ROUNDING
         )
 
 
