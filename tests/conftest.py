@@ -14,10 +14,14 @@ import yaml
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture
-def values() -> dict:
+def default_values() -> dict:
     """params.yaml as a fresh dict, to change."""
     return yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def values() -> dict:
+    return default_values()
 
 
 def save_qwen2(folder: Path, tokenizer, **shape) -> Path:
