@@ -148,10 +148,10 @@ ALIKE = [{"int": hex(k * (2**61 - 1))} for k in range(20_000)]
     ids=["set", "frozenset", "dict", "tuples"],
 )
 def test_values_made_to_collide_are_refused_quickly(data):
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(ValueError, match="collide"):
         encoding.decode(data)
-    assert time.monotonic() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 @pytest.mark.parametrize("value", [[], 1, "a,b", [1, [2, {"a": 3}]], {(1, 2): [3]}, [[]] * 9])

@@ -149,7 +149,7 @@ def test_a_hanging_completion_costs_its_timeout(grader, double):
     grader.grade(double, double.canonical_solution)
     start = time.monotonic()
     assert grader.grade(double, "while True: pass").reason == verdicts.TIMEOUT
-    assert 1.0 <= time.monotonic() - start < 2.0
+    assert time.monotonic() - start >= grader.timeout
 
 
 @pytest.mark.parametrize(
