@@ -1,10 +1,22 @@
-"""What tests share. Everything runs offline, on one thread, from a seed."""
+"""What tests share. Everything runs offline, on one thread, from a seed.
+
+With `pytest -n 2 --dist loadgroup --no-loadscope-reorder`, as `make test` has it, two files run at a
+time: the fixtures of a file are made once, by the worker that runs it.
+"""
 
 import os
+import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # also silences telemetry
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    # Leases of cores too are this session's own: no test waits for another program's jobs.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # what tmp_path is below
+    TEMPORARY = tempfile.TemporaryDirectory(prefix="rapid-tests-")
+    os.environ["TMPDIR"] = TEMPORARY.name
+    tempfile.tempdir = None  # asked for anew
 
 from pathlib import Path
 
@@ -12,6 +24,15 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parent.parent
+LONGEST = ("tests/end_to_end/test_dag.py", "tests/training/", "tests/grading/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep each file with one worker; begin with the longest, which would else run on alone."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(item.location[0]))
+        items.sort(key=lambda item: [item.location[0].startswith(p) for p in LONGEST], reverse=True)
 
 
 def default_values() -> dict:
