@@ -54,6 +54,20 @@ def test_a_job_waits_until_a_core_is_free_and_a_killed_holder_frees_it(tmp_path)
             job.wait()
 
 
+def test_torch_that_was_imported_before_gets_the_threads(tmp_path):
+    """In a child of the warm process the environment is read no more."""
+    code = """
+import sys, types
+from pathlib import Path
+from rapid.machine.lease import lease_cores
+sys.modules["torch"] = types.SimpleNamespace(set_num_threads=lambda n: print("threads", n))
+lease_cores(1, Path(sys.argv[1]), threads=3)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "threads 3\n"
+
+
 def test_more_cores_than_the_machine_has_are_refused(tmp_path):
     with pytest.raises(TooFew, match="processes: 1000 is not allowed; allowed: at most"):
         lease_cores(1000, tmp_path)

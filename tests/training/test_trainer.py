@@ -105,7 +105,6 @@ def test_h_1_is_policy_gradient(toy_model, tmp_path):
     "settings",
     [
         {"objective": "rapid"},
-        {"objective": "grpo", "beta": 0.04},
         {"objective": "dapo", "epsilon_high": 0.28},
     ],
     ids=lambda settings: settings["objective"],
@@ -114,6 +113,12 @@ def test_the_size_of_a_pass_does_not_change_what_is_learned(toy_model, tmp_path,
     small = trained(toy_model, tmp_path, micro_batch_size=4, **settings)
     large = trained(toy_model, tmp_path, micro_batch_size=8, **settings)
     assert_learned_alike(weights(small), weights(large), untrained(toy_model))
+    first, *_ = small.state.log_history
+    names = [name for name in first if name.startswith("rapid/")]
+    assert "rapid/clip_fraction" in names and min(logged(small, "rapid/run")) < 1
+    for name in names:
+        found, expected = logged(small, name), logged(large, name)
+        assert found == pytest.approx(expected, rel=ROUNDING, abs=ROUNDING), name
 
 
 def test_dynamic_sampling_leaves_no_group_without_signal_that_it_can_replace(toy_model, tmp_path):
