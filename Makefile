@@ -12,7 +12,7 @@ PYTEST := python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup tables studies test test-all test-gpu test-processors bench lint lock clean
+.PHONY: help setup tables studies test test-all test-gpu test-processors mutants bench lint lock clean
 
 help:
 	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
@@ -20,6 +20,7 @@ help:
 	@echo "make test       the tests, with the pipeline at experiments/ci.yaml size  (WORKERS=$(WORKERS))"
 	@echo "make test-all   the slow tests too"
 	@echo "make test-processors   the numeric tests as on processors without AVX2, and without AVX-512"
+	@echo "make mutants    what the tests notice of random changes of the code  (MUTANTS=--count=200)"
 	@echo "make test-gpu   the tests that need a GPU; says so where there is none"
 	@echo "make bench      speed and memory, against TRL too: performance/results/  (BENCH=--quick)"
 	@echo "make lint       ruff"
@@ -56,6 +57,10 @@ test-processors: setup
 		$(PYTEST) -m "not slow and not gpu" $(NUMERIC)
 	$(ACTIVATE) ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
 		$(PYTEST) -m "not slow and not gpu" $(NUMERIC)
+
+# Hours, a mutant at a time: what was run is in mutants.jsonl, and is not run again.
+mutants: setup
+	$(ACTIVATE) python -m tests.mutants $(MUTANTS)
 
 test-gpu: setup
 	$(ACTIVATE) python -m pytest -m gpu
