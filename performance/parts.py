@@ -170,14 +170,14 @@ def savings(plan: Plan, workload: Workload) -> Iterator[Experiment]:
 
 
 def sizes(plan: Plan, workload: Workload) -> Iterator[Experiment]:
-    """Yield part (d): the cost against completion length, and against N_inference."""
+    """Yield part (d): the cost against completion length and against N_inference, at H=4."""
     usual = plan.usual(workload)
-    for length in (16, 32) if plan.quick else (16, 32, 64, 128):
+    for length in (16, 32) if plan.quick else (16, 32, 64, 128, 256, 512):
         setting = replace(usual, length=length, fixed_length=True)
         name = f"length {length}"
         yield timing(plan, workload, name, setting, (USUAL_RATE,), varied="length")
-    for h in (2, 4) if plan.quick else (1, 2, 4, 8, 16):
-        setting = replace(usual, H=h)
+    for n_step in (4, 16) if plan.quick else (4, 8, 16, 32, 64, 128):
+        setting = replace(usual, n_step=n_step, micro_batch=min(8, n_step))
         name = f"N_inference {setting.inference_batch}"
         yield timing(plan, workload, name, setting, (USUAL_RATE,), varied="N_inference")
 

@@ -97,16 +97,17 @@ def _common(setting: Setting) -> dict:
 
 def _build(kind, workload: Workload, setting: Setting, reward: Counted, config):
     torch.set_num_threads(1)
-    if (
-        setting.fixed_length
-    ):  # RapidConfig refuses it: importance weights are then of another policy
-        config.generation_kwargs = {"min_new_tokens": setting.length}
+    model = AutoModelForCausalLM.from_pretrained(workload.model, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(workload.model, padding_side="left")
+    if setting.fixed_length:  # a token that the model does not have would end a completion
+        tokenizer.add_special_tokens({"eos_token": "<never>"})
+        model.generation_config.eos_token_id = tokenizer.eos_token_id
     trainer = kind(
-        AutoModelForCausalLM.from_pretrained(workload.model, dtype=torch.float32),
+        model,
         reward,
         args=config,
         train_dataset=Dataset.from_list(workload.rows(setting.inference_batch // setting.group)),
-        processing_class=AutoTokenizer.from_pretrained(workload.model, padding_side="left"),
+        processing_class=tokenizer,
     )
     trainer.remove_callback(PrinterCallback)
     return trainer

@@ -206,11 +206,14 @@ def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
     """Return the spec, with the digest of the code that runs, whatever it was planned with."""
     try:
         values = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
-        return spec_type.model_validate(values.get("spec", values)).with_code()
-    except json.JSONDecodeError as error:
-        raise BadSpec(f"--spec: not JSON: {error}") from None
+        given = values.get("spec", values) if isinstance(values, dict) else values
+        return spec_type.model_validate(given).with_code()
+    except OSError as error:
+        raise BadSpec(f"--spec: neither JSON nor a file: {text!r} ({error.strerror})") from None
     except ValidationError as error:
         raise BadSpec(f"--spec: {error}") from None
+    except ValueError as error:
+        raise BadSpec(f"--spec: not JSON: {error}") from None
 
 
 def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:

@@ -29,6 +29,8 @@ def test_version(capsys):
     ("spec", "message"),
     [
         ("{", "--spec: not JSON"),
+        ("[1]", "--spec: neither JSON nor a file: '[1]'"),
+        (".", "--spec: neither JSON nor a file: '.'"),
         ('{"benchmark": "gsm8k"}', "Input should be 'mbpp_plus', 'math'"),
         ("no/such/file.json", "No such file"),
     ],

@@ -23,6 +23,7 @@ from rapid.config.sections import (
     Compute,
     EvaluationParams,
     Experiment,
+    ExperimentName,
     ModelName,
     Pretraining,
     Section,
@@ -42,7 +43,9 @@ class BadParams(BadInput):
 class General(Section):
     """What params.yaml has before the algorithms' sections."""
 
-    name: ModelName | None = Field(None, description="of an experiment: experiments/NAME/ has it")
+    name: ExperimentName | None = Field(
+        None, description="of an experiment: experiments/NAME/ has it"
+    )
     data_seed: Seed = Field(description="makes problems, splits and base models")
     compute: Compute
     benchmarks: dict[BenchmarkName, BenchmarkParams] = Field(min_length=1)

@@ -19,6 +19,8 @@ from rapid.benchmarks import BENCHMARKS
 
 BenchmarkName = Literal[tuple(BENCHMARKS)]
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+# Without dots: experiments/NAME/ lies beside experiments/NAME.yaml.
+ExperimentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 

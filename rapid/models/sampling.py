@@ -18,6 +18,7 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from rapid.benchmarks.prompts import prompt_ids
+from rapid.training.generation import Decoder, can_decode
 
 
 class Sample(BaseModel):
@@ -62,7 +63,7 @@ class Sampler(ABC):
 
 
 class TransformersSampler(Sampler):
-    """Sample with `transformers.generate`, `batch_size` completions at a time."""
+    """Sample with transformers, `batch_size` completions at a time."""
 
     def __init__(
         self,
@@ -92,6 +93,7 @@ class TransformersSampler(Sampler):
             pad_token_id=self.tokenizer.pad_token_id,
             eos_token_id=self.ends.tolist(),
         )
+        decoder = Decoder() if can_decode(self.model, config) else None
         samples = []
         with tqdm(total=len(prompts), desc="sampling", unit="completion") as bar:
             for start in range(0, len(prompts), self.batch_size):
@@ -101,7 +103,9 @@ class TransformersSampler(Sampler):
                 ]
                 inputs = self.tokenizer.pad({"input_ids": chunk}, return_tensors="pt")
                 inputs = inputs.to(self.device)
-                output = self.model.generate(**inputs, generation_config=config)
+                output = self.model.generate(
+                    **inputs, generation_config=config, custom_generate=decoder
+                )
                 samples += [self._sample(row) for row in output[:, inputs["input_ids"].shape[1] :]]
                 bar.update(len(chunk))
         return samples

@@ -88,9 +88,11 @@ def entropy_of(logp: Tensor) -> Tensor:
     return -(known.exp() * known).nan_to_num().sum(1, keepdim=True)
 
 
-def prefilled(model, ids: Tensor, mask: Tensor) -> tuple[Any, DynamicCache]:
+def prefilled(
+    model, ids: Tensor, mask: Tensor, cache: DynamicCache | None = None
+) -> tuple[Any, DynamicCache]:
     """Return a model's output at the last tokens of prompts, (K, P), and a cache of all of them."""
-    cache = DynamicCache(config=model_config(model))
+    cache = cache or DynamicCache(config=model_config(model))
     output = model(
         input_ids=ids,
         attention_mask=mask,

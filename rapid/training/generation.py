@@ -1,6 +1,6 @@
-"""Instruments for sampling with transformers: prompts are shared, log mu kept, ends announced.
+"""Sampling with transformers: each prompt is computed once, and who has ended is left out.
 
-`generate` of transformers is left as it is; it gets a filled cache and processors that only look.
+`generate` prepares what it is asked for, and `Decoder` takes the place of its loop.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,109 +9,173 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from transformers import LogitsProcessor, LogitsProcessorList
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
-from rapid.training.forward import can_share_prompts, prefilled
+from rapid.training.forward import can_share_prompts, model_config, positions, prefilled
 
-
-class BehaviourRecorder(LogitsProcessor):
-    """Record log mu of every token that `generate` samples, from softmax(logits / temperature).
-
-    `generate` hands a processor the logits of the next token and the tokens so far: the token that
-    was sampled after one call is known at the next.
-    """
-
-    def __init__(self, temperature: float):
-        self.temperature = temperature
-        self._next: Tensor | None = None  # (N, V) log-probabilities of the token being sampled
-        self._tokens: list[Tensor] = []  # (N, 1) each
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        if self._next is not None:
-            self._tokens.append(self._next.gather(1, input_ids[:, -1:]))
-        self._next = torch.log_softmax(scores.float() / self.temperature, dim=-1)
-        return scores
-
-    def finish(self, sequences: Tensor) -> Tensor:
-        """Return log mu of the completions, (N, T), given generate's output, (N, prompt + T)."""
-        return torch.cat([*self._tokens, self._next.gather(1, sequences[:, -1:])], dim=1)
+ROOM = 64  # tokens that a cache has room for, beyond those it was made for
+FEWER = 0.75  # the share of a batch's rows that are still sampled, from which on it is made smaller
 
 
-class EndWatcher(LogitsProcessor):
-    """Announce which completions have just ended, while others are still being sampled.
+class Decoder:
+    """The loop of `generate`, as its `custom_generate`: for models with `can_share_prompts`.
+
+    It draws the random numbers that `generate` would draw, so that a seed gives the same
+    completions. A prompt that is there several times is computed once. Completions that have ended
+    leave the batch.
 
     Args:
-        width: of the prompts.
-        ends: token ids that end a completion.
-        on_end: called with a row and its tokens, the end included.
+        share_prefill: compute each different prompt once.
+        record: keep log mu, of the distribution that a token is drawn from.
+        on_end: called with a row and its tokens, the end included, while others are still sampled.
+
+    Attributes:
+        logp: log mu of the completions of the last call, (N, T), where it is recorded; beyond the
+            end of a completion it has no meaning.
     """
 
-    def __init__(self, width: int, ends: Tensor, on_end: Callable[[int, list[int]], None]):
-        self.width, self.ends, self.on_end = width, ends, on_end
-        self._ended: set[int] = set()
+    def __init__(
+        self,
+        share_prefill: bool = True,
+        record: bool = False,
+        on_end: Callable[[int, list[int]], None] | None = None,
+    ):
+        self.share_prefill, self.record, self.on_end = share_prefill, record, on_end
+        self.logp: Tensor | None = None
 
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        if input_ids.size(1) > self.width:
-            at_end = torch.isin(input_ids[:, -1], self.ends.to(input_ids.device))
-            for row in at_end.nonzero().flatten().tolist():
-                if row not in self._ended:
-                    self._ended.add(row)
-                    self.on_end(row, input_ids[row, self.width :].tolist())
-        return scores
+    def __call__(
+        self,
+        model,
+        input_ids: Tensor,
+        logits_processor: Callable,
+        stopping_criteria: Callable,
+        generation_config,
+        **model_kwargs,
+    ) -> Tensor:
+        """Return prompts, (N, P), and their completions, filled up with padding: (N, P + T)."""
+        count, width = input_ids.shape
+        most = generation_config.max_length - width
+        attention_mask = model_kwargs["attention_mask"]
+        logits, cache = self._prompts(model, input_ids, attention_mask)
+        mask = torch.cat([attention_mask, attention_mask.new_ones(count, most)], dim=1)
+        sequences = torch.cat(
+            [input_ids, input_ids.new_full((count, most), generation_config.pad_token_id)], dim=1
+        )
+        noise = torch.empty_like(logits)  # (N, V), for all rows: each has its own random numbers
+        logp = logits.new_zeros(count, most) if self.record else None
+        rows = torch.arange(count, device=input_ids.device)  # in the batch
+        going = torch.ones_like(rows, dtype=torch.bool)  # of these, not ended
+        for place in range(width, width + most):
+            scores = logits_processor(sequences[rows, :place], logits)
+            drawn, its_logp = self._draw(scores, noise, rows, generation_config.do_sample)
+            drawn = drawn.where(going, sequences[rows, place])  # padding
+            sequences[rows, place] = drawn
+            if logp is not None:
+                logp[rows, place - width] = its_logp
+            ends = going & stopping_criteria(sequences[rows, : place + 1], None)
+            if self.on_end and place < width + most - 1:
+                for row in rows[ends].tolist():
+                    self.on_end(row, sequences[row, width : place + 1].tolist())
+            going = going & ~ends
+            left = int(going.sum())
+            if not left:
+                break
+            if left <= FEWER * len(rows):
+                cache.batch_select_indices(going.nonzero().flatten())
+                rows, drawn = rows[going], drawn[going]
+                going = going[going]
+            seen = mask[rows, : place + 1]
+            logits = model(
+                input_ids=drawn[:, None],
+                attention_mask=seen,
+                position_ids=positions(seen)[:, -1:],
+                past_key_values=cache,
+                use_cache=True,
+            ).logits[:, -1]
+            logits = logits.float()
+        self.logp = None if logp is None else logp[:, : place + 1 - width]
+        return sequences[:, : place + 1]
+
+    def _prompts(self, model, ids: Tensor, mask: Tensor):
+        """Return the logits of each row's first token, (N, V), and a cache of all prompts."""
+        which = torch.arange(len(ids), device=ids.device)
+        if self.share_prefill:
+            different, which = torch.unique(
+                torch.cat([ids, mask], dim=1), dim=0, return_inverse=True
+            )
+            ids, mask = different.chunk(2, dim=1)
+        cache = DynamicCache(config=model_config(model))
+        cache.layers = [Roomy() if type(one) is DynamicLayer else one for one in cache.layers]
+        output, cache = prefilled(model, ids, mask, cache)
+        cache.batch_select_indices(which)
+        return output.logits[:, -1].float()[which], cache
+
+    def _draw(self, scores: Tensor, noise: Tensor, rows: Tensor, sample: bool):
+        """Return a token of each row, and its log-probability, (n,) each.
+
+        Drawn is the largest of the probabilities over exponential variates, as `torch.multinomial`
+        does it.
+        """
+        logp = scores.log_softmax(-1)
+        drawn = scores
+        if sample:
+            noise = noise.exponential_()
+            drawn = logp.exp() / (noise if len(rows) == len(noise) else noise[rows])
+        drawn = drawn.argmax(-1)
+        return drawn, logp.gather(1, drawn[:, None])[:, 0]
 
 
-def prefill(model, input_ids: Tensor, attention_mask: Tensor) -> dict:
-    """Return arguments for `generate`: a cache for which each different prompt was computed once.
+class Roomy(DynamicLayer):
+    """Keys and values in buffers with room for more tokens. DynamicLayer copies all for each."""
 
-    They are none where no prompt is there twice, or where prompts cannot be shared. The last token
-    of a prompt is left for `generate`, which wants to compute one.
-    """
-    if not can_share_prompts(model):
-        return {}
-    key = torch.cat([input_ids, attention_mask], dim=1)
-    different, rows = torch.unique(key, dim=0, return_inverse=True)
-    if len(different) == len(key) or input_ids.size(1) < 2:
-        return {}
-    ids, mask = different.chunk(2, dim=1)
-    _, cache = prefilled(model, ids[:, :-1], mask[:, :-1])
-    cache.batch_select_indices(rows)
-    return {"past_key_values": cache}
+    def lazy_initialization(self, key_states, value_states) -> None:
+        super().lazy_initialization(key_states, value_states)
+        self._buffers = key_states[:, :, :0], value_states[:, :, :0]
+        self.keys, self.values = self._buffers
+
+    def update(self, key_states, value_states, *args, **kwargs) -> tuple[Tensor, Tensor]:
+        """Append the keys and values of new tokens, and return all. (N, heads, T, size) each"""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        start, end = self.keys.size(2), self.keys.size(2) + key_states.size(2)
+        if end > self._buffers[0].size(2) or len(key_states) != len(self._buffers[0]):
+            self._buffers = tuple(_roomier(old, end) for old in (self.keys, self.values))
+        for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
+            buffer[:, :, start:end] = new
+        self.keys, self.values = (buffer[:, :, :end] for buffer in self._buffers)
+        return self.keys, self.values
+
+
+def _roomier(old: Tensor, tokens: int) -> Tensor:
+    rows, heads, known, size = old.shape
+    buffer = old.new_empty(rows, heads, tokens + max(ROOM, tokens // 4), size)
+    buffer[:, :, :known] = old
+    return buffer
+
+
+def can_decode(model, config) -> bool:
+    """Return whether a Decoder can sample from a model as its GenerationConfig says."""
+    usual = config.use_cache is not False and config.cache_implementation in (None, "dynamic")
+    return usual and (config.num_beams or 1) == 1 and can_share_prompts(model)
 
 
 @contextmanager
-def instrumented(
-    model,
-    *,
-    share_prefill: bool,
-    record_at: float | None,
-    ends: Tensor,
-    on_end: Callable[[int, list[int]], None] | None,
-) -> Iterator[list[Tensor]]:
-    """Let `model.generate`, meanwhile, share prompts, record log mu and announce ends.
-
-    Args:
-        record_at: the temperature of sampling, to record log mu; None records nothing.
-        ends, on_end: see `EndWatcher`; None watches nothing.
+def decoding(model, decoder: Decoder) -> Iterator[list[Tensor]]:
+    """Let `model.generate`, meanwhile, decode by this where it can.
 
     Yields:
-        A list that gets log mu, (T,), of each completion in the order of sampling.
+        A list that gets log mu, (T,), of each completion in the order of sampling, if recorded.
     """
-    generate = model.generate
-    recorded: list[Tensor] = []
+    generate, recorded = model.generate, []
 
-    def instrumented_generate(input_ids, attention_mask, **others):
-        processors = LogitsProcessorList()
-        if record_at is not None:
-            processors.append(recorder := BehaviourRecorder(record_at))
-        if on_end:
-            processors.append(EndWatcher(input_ids.size(1), ends, on_end))
-        if share_prefill:
-            others |= prefill(model, input_ids, attention_mask)
-        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
-        output = generate(**inputs, logits_processor=processors, **others)
-        if record_at is not None:
-            recorded.extend(recorder.finish(output))
+    def decoded(*args, generation_config, **kwargs) -> Tensor:
+        if not can_decode(model, generation_config):
+            return generate(*args, generation_config=generation_config, **kwargs)
+        kwargs |= {"generation_config": generation_config, "custom_generate": decoder}
+        output = generate(*args, **kwargs)
+        recorded.extend(() if decoder.logp is None else decoder.logp)
         return output
 
-    with patch.object(model, "generate", instrumented_generate):
+    with patch.object(model, "generate", decoded):
         yield recorded

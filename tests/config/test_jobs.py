@@ -177,7 +177,7 @@ def own_reports(found: Plan) -> set[str]:
     return {job.folder for job in found.jobs if job.stage == "report"}
 
 
-@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden"])
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "small.yaml"])
 def test_a_name_is_that_of_a_folder(values, name):
     with pytest.raises(BadParams, match="name"):
         load(values | {"name": name})

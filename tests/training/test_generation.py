@@ -1,14 +1,14 @@
-"""Watching a sampler changes nothing that it samples."""
+"""The decoder samples what transformers samples, with the same seed, and does less."""
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, MistralConfig
 
-from rapid.training.generation import instrumented, prefill
+from rapid.training.generation import Decoder, can_decode, decoding
 from tests.training.loops import ROUNDING
 
-PROMPTS = ["one prompt"] * 3 + ["another, longer prompt"] * 3
-NOTHING = {"share_prefill": False, "record_at": None, "ends": torch.arange(1, 60), "on_end": None}
+PROMPTS = ["one prompt"] * 3 + ["another, longer prompt"] * 3 + ["a third"]
+ENDS = list(range(1, 40))
 
 
 @pytest.fixture(scope="module")
@@ -22,57 +22,81 @@ def prompts(toy_model):
     return tokenizer(PROMPTS, return_tensors="pt", padding=True)
 
 
-def sample(model, prompts, **settings):
+def config(**more) -> GenerationConfig:
+    usual = {"max_new_tokens": 40, "do_sample": True, "top_k": 0, "temperature": 0.7}
+    return GenerationConfig(**usual | {"eos_token_id": ENDS, "pad_token_id": 0} | more)
+
+
+def sample(model, prompts, decoder=None, **more) -> torch.Tensor:
+    """Return completions, (N, T)."""
     torch.manual_seed(0)
-    with torch.no_grad(), instrumented(model, **NOTHING | settings) as recorded:
-        output = model.generate(
-            input_ids=prompts["input_ids"],
-            attention_mask=prompts["attention_mask"],
-            max_new_tokens=12,
-            do_sample=True,
-            top_k=0,
-            temperature=0.7,
-            eos_token_id=list(range(1, 60)),
-            pad_token_id=0,
-        )
-    return output[:, prompts["input_ids"].size(1) :], recorded
+    inputs = {name: prompts[name] for name in ("input_ids", "attention_mask")}
+    output = model.generate(**inputs, generation_config=config(**more), custom_generate=decoder)
+    return output[:, prompts["input_ids"].size(1) :]
 
 
-def test_sharing_prompts_samples_the_same(model, prompts):
-    plain, _ = sample(model, prompts)
-    shared, _ = sample(model, prompts, share_prefill=True)
-    assert shared.tolist() == plain.tolist()
-    assert len({tuple(row) for row in plain.tolist()}) > 1
+@pytest.mark.parametrize("share_prefill", [False, True])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"top_p": 0.9, "top_k": 20, "repetition_penalty": 1.1},
+        {"do_sample": False},
+        {"min_new_tokens": 5},
+        {"max_new_tokens": 1},
+        {"eos_token_id": None},
+    ],
+    ids=str,
+)
+def test_a_seed_gives_the_completions_of_generate(model, prompts, share_prefill, more):
+    found = sample(model, prompts, Decoder(share_prefill), **more)
+    assert found.tolist() == sample(model, prompts, **more).tolist()
 
 
-def test_each_prompt_is_computed_once(model, prompts):
-    seen = []
+def test_completions_end_at_different_lengths(model, prompts):
+    lengths = (sample(model, prompts) != 0).sum(1).tolist()
+    assert len({*lengths}) > 3, "the other tests would be about nothing"
+
+
+def test_sliding_windows_are_sampled_as_by_generate(model, prompts):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"num_key_value_heads": 1, "intermediate_size": 32}
+    windowed = MistralConfig(sliding_window=4, vocab_size=model.config.vocab_size, **sizes)
+    model = AutoModelForCausalLM.from_config(windowed).eval()
+    found = sample(model, prompts, Decoder())
+    assert found.tolist() == sample(model, prompts).tolist()
+
+
+def test_each_prompt_is_computed_once_and_who_ended_is_left_out(model, prompts):
+    rows = []
     hook = model.model.register_forward_pre_hook(
-        lambda _, args, kwargs: seen.append(kwargs["input_ids"].shape[0]), with_kwargs=True
+        lambda _, args, kwargs: rows.append(kwargs["input_ids"].shape[0]), with_kwargs=True
     )
-    with torch.no_grad():
-        cache = prefill(model, prompts["input_ids"], prompts["attention_mask"])["past_key_values"]
+    completions = sample(model, prompts, Decoder())
     hook.remove()
-    assert seen == [2]
-    assert cache.layers[0].keys.shape[0] == 6
-
-
-def test_different_prompts_share_nothing(model, prompts):
-    assert prefill(model, prompts["input_ids"][2:4], prompts["attention_mask"][2:4]) == {}
+    assert rows[:2] == [3, 7]
+    assert len(rows) == completions.size(1)
+    lengths = (completions != 0).sum(1)
+    for step, count in enumerate(rows[1:], 1):
+        going = int((lengths > step).sum())
+        assert going <= count < max(2, going / 0.75 + 1)
+    assert rows[-1] < 4
 
 
 def test_prompts_that_differ_by_their_mask_only_are_different(model):
     ids = torch.tensor([[5, 6, 7], [5, 6, 7], [5, 6, 7]])
     mask = torch.tensor([[1, 1, 1], [0, 1, 1], [1, 1, 1]])
-    with torch.no_grad():
-        cache = prefill(model, ids, mask)["past_key_values"]
-    keys = cache.layers[0].keys
-    assert torch.equal(keys[0], keys[2])
-    assert not torch.equal(keys[0], keys[1])
+    prompts = {"input_ids": ids, "attention_mask": mask}
+    decoder = Decoder(record=True)
+    sample(model, prompts, decoder, do_sample=False, max_new_tokens=1)
+    first, masked, same = decoder.logp[:, 0].tolist()
+    assert first == same != masked
 
 
 def test_recorded_log_mu_is_that_of_the_tempered_distribution(model, prompts):
-    tokens, recorded = sample(model, prompts, share_prefill=True, record_at=0.7)
+    decoder = Decoder(record=True)
+    tokens = sample(model, prompts, decoder)
     ids = torch.cat([prompts["input_ids"], tokens], dim=1)
     mask = torch.cat([prompts["attention_mask"], torch.ones_like(tokens)], dim=1)
     position = (mask.cumsum(1) - 1).clamp(min=0)
@@ -81,28 +105,42 @@ def test_recorded_log_mu_is_that_of_the_tempered_distribution(model, prompts):
     width = prompts["input_ids"].size(1)
     logp = torch.log_softmax(logits[:, width - 1 : -1].float() / 0.7, dim=-1)
     expected = logp.gather(2, tokens[:, :, None])[:, :, 0]
-    for row in range(len(PROMPTS)):
-        length = int((tokens[row] != 0).sum())
-        torch.testing.assert_close(
-            recorded[row][:length], expected[row][:length], rtol=0, atol=ROUNDING
-        )
+    known = tokens != 0
+    torch.testing.assert_close(decoder.logp[known], expected[known], rtol=0, atol=ROUNDING)
 
 
-def test_ends_are_announced_once_with_the_completion_up_to_the_end(model, prompts):
+def test_an_end_is_announced_once_and_while_others_are_sampled(model, prompts):
     announced = {}
 
     def on_end(row, ids):
         assert row not in announced
         announced[row] = ids
 
-    tokens, _ = sample(model, prompts, on_end=on_end)
-    assert announced
+    tokens = sample(model, prompts, Decoder(on_end=on_end))
     for row, ids in announced.items():
         assert tokens[row][: len(ids)].tolist() == ids
-        assert 1 <= ids[-1] < 60
-        assert not any(1 <= token < 60 for token in ids[:-1])
+        assert ids[-1] in ENDS
+        assert not {*ids[:-1]} & {*ENDS}
+    assert announced.keys() == {
+        row for row, ids in enumerate(tokens.tolist()) if ids[-1] == 0 or ids[-1] in ENDS
+    }
 
 
-def test_generate_is_as_it_was_afterwards(model, prompts):
-    sample(model, prompts, share_prefill=True)
+def test_generate_decodes_only_meanwhile_and_hands_log_mu_over(model, prompts):
+    decoder = Decoder(record=True)
+    with decoding(model, decoder) as recorded:
+        output = model.generate(**prompts, generation_config=config())
+    assert torch.stack(recorded).shape == output[:, prompts["input_ids"].size(1) :].shape
     assert "generate" not in vars(model)
+
+
+@pytest.mark.parametrize(
+    "more", [{"num_beams": 2}, {"use_cache": False}, {"cache_implementation": "static"}], ids=str
+)
+def test_what_the_decoder_cannot_do_is_left_to_generate(model, prompts, more):
+    asked = config(max_new_tokens=4, **more)
+    assert not can_decode(model, asked)
+    with decoding(model, Decoder(record=True)) as recorded:
+        output = model.generate(**prompts, generation_config=asked)
+    assert len(output) == len(PROMPTS)
+    assert recorded == []

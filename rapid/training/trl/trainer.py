@@ -6,7 +6,7 @@ or transformers' Trainer's, which call it; its docstring says what they do witho
 
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from unittest.mock import patch
 
@@ -24,7 +24,7 @@ from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.clock import AfterOptimizer, PhaseClock
 from rapid.training.forward import without_dropout
-from rapid.training.generation import instrumented
+from rapid.training.generation import Decoder, decoding
 from rapid.training.processes import gathered
 from rapid.training.rewards import StreamedRewards
 from rapid.training.trl import COLUMNS, REFUSED_COLUMNS
@@ -196,7 +196,7 @@ class SamplingTrainer(GRPOTrainer):
         completion_ids, logps = [], []
         for start in range(0, len(prompt_ids), size):
             some = prompt_ids[start : start + size]
-            with self._watching(start) as recorded:
+            with self._decoding(start) as recorded:
                 ids, logp = super()._generate_single_turn(
                     some, images, multimodal_fields, num_generations, has_tool_images
                 )
@@ -207,29 +207,23 @@ class SamplingTrainer(GRPOTrainer):
             self._sampled_logp += recorded
         return completion_ids, logps or None
 
-    def _watching(self, start: int) -> AbstractContextManager[list[Tensor]]:
-        """Share prompts, record log mu and grade early while transformers samples from row `start`.
+    def _decoding(self, start: int) -> AbstractContextManager[list[Tensor]]:
+        """Have transformers sample by `Decoder` from row `start`, and yield log mu if it is needed.
 
         TRL calls `model.generate` with nothing of the kind.
         """
-        if self.use_vllm or not self.model.training:
+        if self.use_vllm:
             return nullcontext([])
-        records = self.args.H > 1 and self.sampler_is_exact()
-        asked = self.generation_config
-        # Static caches cannot be filled before, and beams are more rows than completions.
-        beams = (asked.num_beams or 1) > 1
-        fillable = asked.use_cache is not False and asked.cache_implementation in (None, "dynamic")
-
-        def grade(row: int, ids: list[int]) -> None:
-            self._grade_early(start + row, ids)
-
-        return instrumented(
-            self.accelerator.unwrap_model(self.model),
-            share_prefill=self.args.share_prefill and fillable and not beams,
-            record_at=self.args.temperature if records else None,
-            ends=torch.tensor(self.eos_token_ids),
-            on_end=grade if self._streamed and not beams else None,
+        training = self.model.training
+        decoder = Decoder(
+            share_prefill=self.args.share_prefill,
+            record=training and self.args.H > 1 and self.sampler_is_exact(),
+            on_end=self._grader_from(start) if training and self._streamed else None,
         )
+        return decoding(self.accelerator.unwrap_model(self.model), decoder)
+
+    def _grader_from(self, start: int) -> Callable[[int, list[int]], None]:
+        return lambda row, ids: self._grade_early(start + row, ids)
 
     def sampler_is_exact(self) -> bool:
         """Return whether the sampler's log-probabilities are the policy's, up to rounding."""
