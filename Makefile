@@ -7,7 +7,7 @@ WORKERS ?= 2
 LOCK := requirements/$(if $(GPU),gpu,cpu).txt
 STAMP := .venv/installed-$(if $(GPU),gpu,cpu)
 ACTIVATE := . .venv/bin/activate &&
-PYTEST := python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # What floating point decides, to be run as on other processors.
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)

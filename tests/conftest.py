@@ -1,6 +1,6 @@
 """What tests share. Everything runs offline, on one thread, from a seed.
 
-With `pytest -n 2 --dist loadgroup --no-loadscope-reorder`, as `make test` has it, two files run at a
+With `pytest -n 2 --dist loadfile --no-loadscope-reorder`, as `make test` has it, two files run at a
 time: the fixtures of a file are made once, by the worker that runs it.
 """
 
@@ -28,10 +28,8 @@ LONGEST = ("tests/end_to_end/test_dag.py", "tests/training/", "tests/grading/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep each file with one worker; begin with the longest, which would else run on alone."""
+    """Begin with the files that take longest: one of them at the end would run on alone."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        for item in items:
-            item.add_marker(pytest.mark.xdist_group(item.location[0]))
         items.sort(key=lambda item: [item.location[0].startswith(p) for p in LONGEST], reverse=True)
 
 

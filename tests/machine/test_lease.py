@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -166,6 +168,11 @@ def test_a_job_leases_among_those_it_was_given():
     assert chosen(GPUS, "") == chosen(GPUS, "NoDevFiles") == []
     assert [gpu.name for gpu in chosen(GPUS, "0,-1,1")] == ["0"]  # as CUDA has it
     assert [gpu.name for gpu in chosen(GPUS, "1,1")] == ["1"]
+
+
+def test_tests_lease_among_themselves():
+    """A pipeline that runs on this machine holds none of their cores."""
+    assert Path(tempfile.gettempdir()).name.startswith("rapid-tests-")
 
 
 def test_a_job_without_gpus_sees_none(tmp_path, monkeypatch):
