@@ -3,17 +3,24 @@
 
 PYTHON ?= python3.11
 CORES ?= 4
+WORKERS ?= 2
 LOCK := requirements/$(if $(GPU),gpu,cpu).txt
 STAMP := .venv/installed-$(if $(GPU),gpu,cpu)
 ACTIVATE := . .venv/bin/activate &&
+PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# What floating point decides, to be run as on other processors.
+NUMERIC := tests/algorithms tests/training/conformance \
+	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup tables studies test test-all test-gpu bench lint lock clean
+.PHONY: help setup tables studies test test-all test-gpu test-processors mutants bench lint lock clean
 
 help:
 	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
 	@echo "make studies    what else was asked of the paper: reports/studies/report.html"
-	@echo "make test       the tests, with the pipeline at experiments/ci.yaml size"
+	@echo "make test       the tests, with the pipeline at experiments/ci.yaml size  (WORKERS=$(WORKERS))"
 	@echo "make test-all   the slow tests too"
+	@echo "make test-processors   the numeric tests as on processors without AVX2, and without AVX-512"
+	@echo "make mutants    what the tests notice of random changes of the code  (MUTANTS=--count=200)"
 	@echo "make test-gpu   the tests that need a GPU; says so where there is none"
 	@echo "make bench      speed and memory, against TRL too: performance/results/  (BENCH=--quick)"
 	@echo "make lint       ruff"
@@ -44,10 +51,20 @@ studies: setup
 	@cat reports/studies/tables.txt
 
 test: setup
-	$(ACTIVATE) python -m pytest -m "not slow and not gpu"
+	$(ACTIVATE) $(PYTEST) -m "not slow and not gpu"
 
 test-all: setup
 	$(ACTIVATE) python -m pytest -m "not gpu"
+
+test-processors: setup
+	$(ACTIVATE) ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
+		$(PYTEST) -m "not slow and not gpu" $(NUMERIC)
+	$(ACTIVATE) ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
+		$(PYTEST) -m "not slow and not gpu" $(NUMERIC)
+
+# Hours, a mutant at a time: what was run is in mutants.jsonl, and is not run again.
+mutants: setup
+	$(ACTIVATE) python -m tests.mutants $(MUTANTS)
 
 test-gpu: setup
 	$(ACTIVATE) python -m pytest -m gpu

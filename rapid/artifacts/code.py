@@ -125,29 +125,38 @@ def _counts(path: Path) -> bool:
 @cache
 def _read(file: str, shown: bool) -> tuple[str, tuple[str, ...]]:
     """Return the digest of a file, and the files of this project that it imports."""
-    content, imported = (ROOT / file).read_bytes(), ()
+    digest, names = _parsed((ROOT / file).read_bytes(), file, shown)
+    imported = (_file_of(name) or _file_of(source) for name, source in names)
+    return digest, tuple(filter(None, imported))
+
+
+@cache
+def _parsed(content: bytes, file: str, shown: bool) -> tuple[str, list[tuple[str, str]]]:
+    """Return the digest of a file with this content, and the names that it imports."""
+    names = []
     if file.endswith(".py"):
         tree = ast.parse(content, file)
-        package = ".".join(Path(file).parent.parts)
-        imported = tuple(filter(None, map(_file_of, _imported(tree, package))))
+        names = _imported(tree, ".".join(Path(file).parent.parts))
         if not shown and file.startswith(PLUG_INS):
             _leave_out_shown(tree)
         content = _without_prose(tree).encode()
     elif file.endswith(".txt.j2"):
         content = _without_comments(content.decode()).encode()
-    return hashlib.sha256(content).hexdigest(), imported
+    return hashlib.sha256(content).hexdigest(), names
 
 
-def _imported(tree: ast.Module, package: str) -> list[str]:
-    """Return the names of modules that a package's module imports, and of what may be modules."""
+def _imported(tree: ast.Module, package: str) -> list[tuple[str, str]]:
+    """Return the names that a package's module imports, which may be modules, and whose they are.
+
+    The second is the module that a name is imported from, or nothing.
+    """
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
+            names += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             source = resolve_name("." * node.level + (node.module or ""), package)
-            inner = [f"{source}.{alias.name}" for alias in node.names]
-            names += [name if _file_of(name) else source for name in inner]
+            names += [(f"{source}.{alias.name}", source) for alias in node.names]
     return names
 
 

@@ -1,6 +1,6 @@
 """MiniF2F: what of a completion is the proof, and how raw completions are graded."""
 
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -214,7 +214,7 @@ def test_each_header_has_its_checker_and_the_oldest_goes(monkeypatch):
 
 
 def test_readings_share_their_time(monkeypatch):
-    asked = []
+    asked, clock = [], SimpleNamespace(now=0.0)
 
     class Checker:
         def __init__(self, *_, **__):
@@ -224,22 +224,23 @@ def test_readings_share_their_time(monkeypatch):
             return self
 
         def wait_ready(self):
-            time.sleep(0.2)  # not the proof's
+            clock.now += 5  # not the proof's
 
         def check(self, name, statement, proof, seconds):
             asked.append(seconds)
-            time.sleep(0.3)
+            clock.now += 3
             return verdicts.verdict(verdicts.WRONG_ANSWER)
 
         def stop(self):
             pass
 
     monkeypatch.setattr(lean_grader, "LeanChecker", Checker)
-    for timeout, expected in ((1.0, [1.0, 0.7]), (0.2, [0.2])):
+    monkeypatch.setattr(lean_grader, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    for timeout, expected in ((10.0, [10.0, 7.0]), (2.0, [2.0])):
         asked.clear()
         with lean_grader.LeanGrader(timeout) as grader:
             assert grader.grade(PROBLEM, "skip\n  omega").reason == verdicts.WRONG_ANSWER
-        assert asked == pytest.approx(expected, abs=0.1)
+        assert asked == expected
 
 
 def test_a_statement_that_needs_mathlib_is_an_error_that_names_the_lean(grader):

@@ -4,7 +4,9 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +67,20 @@ def test_a_job_waits_until_a_core_is_free_and_a_killed_holder_frees_it(tmp_path)
         for job in [*holders, late]:
             job.kill()
             job.wait()
+
+
+def test_torch_that_was_imported_before_gets_the_threads(tmp_path):
+    """In a child of the warm process the environment is read no more."""
+    code = """
+import sys, types
+from pathlib import Path
+from rapid.machine.lease import lease_cores
+sys.modules["torch"] = types.SimpleNamespace(set_num_threads=lambda n: print("threads", n))
+lease_cores(1, Path(sys.argv[1]), threads=3)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "threads 3\n"
 
 
 def test_more_cores_than_the_machine_has_are_refused(tmp_path):
@@ -165,6 +181,11 @@ def test_a_job_leases_among_those_it_was_given():
     assert chosen(GPUS, "") == chosen(GPUS, "NoDevFiles") == []
     assert [gpu.name for gpu in chosen(GPUS, "0,-1,1")] == ["0"]  # as CUDA has it
     assert [gpu.name for gpu in chosen(GPUS, "1,1")] == ["1"]
+
+
+def test_tests_lease_among_themselves():
+    """A pipeline that runs on this machine holds none of their cores."""
+    assert Path(tempfile.gettempdir()).name.startswith("rapid-tests-")
 
 
 def test_a_job_without_gpus_sees_none(tmp_path, monkeypatch):

@@ -63,7 +63,7 @@ def alive(pid: int) -> bool:
 
 
 def gone(*pids: int) -> bool:
-    for _ in range(100):
+    for _ in range(600):
         if not any(map(alive, pids)):
             return True
         time.sleep(0.1)

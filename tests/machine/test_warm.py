@@ -93,14 +93,10 @@ def test_a_killed_command_takes_its_child_with_it(tmp_path):
         assert rest == [str(tmp_path), "green", "True", "one", "two"]
         client.send_signal(signal.SIGKILL)
         client.wait()
-        for _ in range(100):
-            try:
+        with pytest.raises(ProcessLookupError):
+            for _ in range(1000):
                 os.kill(int(pid), 0)
-            except ProcessLookupError:
-                break
-            time.sleep(0.05)
-        else:
-            pytest.fail("the child outlived its command")
+                time.sleep(0.05)
     finally:
         server.kill()
         server.wait()
@@ -110,7 +106,7 @@ def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     command = [sys.executable, "-c", SLOW, str(tmp_path / "socket"), str(ended.pid)]
-    assert subprocess.run(command, timeout=30, check=False).returncode == 0
+    assert subprocess.run(command, check=False).returncode == 0
 
 
 @pytest.mark.slow

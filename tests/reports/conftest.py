@@ -11,6 +11,7 @@ from rapid.artifacts.files import write_json, write_jsonl
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.config.params import Params, load
 from rapid.config.specs import evaluations, train_spec
+from tests.conftest import default_values
 
 TABLES = {
     "main": {
@@ -28,9 +29,9 @@ TABLES = {
 }
 
 
-@pytest.fixture
-def values(values) -> dict:
+def small_values() -> dict:
     """params.yaml with smaller tables, and names that TeX must escape."""
+    values = default_values()
     benchmark = values["benchmarks"]["mbpp_plus"]
     benchmark["train"] = 16 * benchmark["n_step"]  # whatever H a test asks for divides it
     model = values["models"][values["teacher"]]
@@ -42,6 +43,11 @@ def values(values) -> dict:
     values["teacher"] = "teacher"
     values["evaluation"]["samples"] = 8
     return values | {"tables": copy.deepcopy(TABLES)}
+
+
+@pytest.fixture
+def values() -> dict:
+    return small_values()
 
 
 @pytest.fixture

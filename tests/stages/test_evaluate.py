@@ -1,10 +1,20 @@
-"""The unbiased estimator of pass@k."""
+"""Evaluation: what is sampled with which settings, what is graded, and the figures of both."""
 
+import json
+from contextlib import contextmanager
 from itertools import combinations
 
 import pytest
 
-from rapid.stages.evaluate import pass_at_k
+from rapid.artifacts.evaluations import CurvePoint
+from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
+from rapid.artifacts.runs import SNAPSHOTS, RunSummary, Runtime, StepRecord
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.math.record import MathProblem
+from rapid.config.specs import EvaluateSpec, Run
+from rapid.grading import verdicts
+from rapid.models.sampling import Sample
+from rapid.stages.evaluate import CURVE, evaluate, pass_at_k
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])
@@ -18,3 +28,122 @@ def test_it_is_the_share_of_subsets_with_a_correct_one(correct, k):
 def test_too_few_samples_are_refused():
     with pytest.raises(ValueError, match="pass@8 needs at least 8 samples"):
         pass_at_k(4, 1, 8)
+
+
+SPEC = EvaluateSpec(
+    run=Run(benchmark="math", model="toy", algorithm="rapid-H2", seed=7),
+    compute={"device": "cpu", "threads": 1, "processes": 1, "sampler": "transformers"},
+    max_completion_length=9,
+    timeout=2.0,
+    chat=False,
+    pass_at=[1, 2],
+    snapshots=1,
+    evaluation={"samples": 3, "temperature": 0.6, "top_p": 0.9},
+)
+# Of each problem its completions, as the stubs make and grade them: the last was not graded.
+OUTCOMES = {
+    "a": [verdicts.PASSED, verdicts.WRONG_ANSWER, verdicts.WRONG_ANSWER],
+    "b": [verdicts.WRONG_ANSWER] * 3,
+    "c": [verdicts.PASSED, verdicts.PASSED, verdicts.INFRASTRUCTURE],
+}
+LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 8]  # tokens, in the order of sampling
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[dict]:
+    """What a stub of the sampler was asked for; a stub grades what it gave, of any model alike."""
+    asked = []
+
+    class Stub:
+        def sample(self, prompts, **settings):
+            asked[-1] |= settings | {"prompts": list(prompts)}
+            order = [reason for reasons in OUTCOMES.values() for reason in reasons]
+            assert len(prompts) == len(order)
+            return [
+                Sample(text=reason, tokens=tokens)
+                for reason, tokens in zip(order, LENGTHS, strict=True)
+            ]
+
+    @contextmanager
+    def sampler(kind, model, *, chat, precision, seed):
+        asked.append({"model": model.name, "kind": kind, "precision": precision, "engine": seed})
+        yield Stub()
+
+    class Grader:
+        def grade(self, problem, completion):
+            return verdicts.verdict(completion)
+
+        def walls(self):
+            return "a wall"
+
+    @contextmanager
+    def grader(timeout, policy):
+        assert timeout == SPEC.timeout
+        yield Grader()
+
+    monkeypatch.setattr("rapid.models.sampling.sampler", sampler)
+    monkeypatch.setattr(BENCHMARKS["math"], "grader", grader)
+    return asked
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a run that kept a model after step 4, and a file of problems."""
+    (tmp_path / SNAPSHOTS / "step4").mkdir(parents=True)
+    (tmp_path / "model").mkdir()
+    write_json(
+        tmp_path / "summary.json", RunSummary(**SPEC.run.model_dump(), runtime=Runtime(total=9))
+    )
+    steps = [
+        StepRecord(step=step, seconds=step / 2, loss=0, gradient_norm=0) for step in range(1, 9)
+    ]
+    write_jsonl(tmp_path / "steps.jsonl", steps)
+    problems = [MathProblem(unique_id=name, problem=f"{name}?", answer="1") for name in OUTCOMES]
+    write_jsonl(tmp_path / "test.jsonl", problems)
+    return tmp_path
+
+
+def test_figures_are_of_what_was_sampled_and_graded(asked, run):
+    found = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
+    graded = [(score.id, score.samples, score.correct) for score in found.scores]
+    assert graded == [("a", 3, 1), ("b", 3, 0), ("c", 2, 2)]
+    expected = {1: (1 / 3 + 0 + 1) / 3, 2: (2 / 3 + 0 + 1) / 3}
+    assert found.pass_at == pytest.approx(expected)
+    assert found.completion_length == sum(LENGTHS) / 9
+    assert found.reasons == {"passed": 3, "wrong_answer": 5, "infrastructure": 1}
+    assert (found.status, found.note, found.problems, found.samples) == ("ok", "", 3, 3)
+    assert (found.temperature, found.top_p, found.max_completion_length) == (0.6, 0.9, 9)
+    assert (found.algorithm, found.seed) == ("rapid-H2", 7)
+    assert json.loads((run / "evaluation/evaluation.json").read_text()) == found.model_dump(
+        mode="json"
+    )
+    manifest = json.loads((run / "evaluation/manifest.json").read_text())
+    assert manifest["walls"] == "a wall"
+
+
+def test_completions_are_sampled_as_the_spec_says(asked, run):
+    evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
+    assert [one["model"] for one in asked] == ["model", "step4"]
+    for one in asked:
+        assert (one["kind"], one["precision"]) == ("transformers", "float32")
+        assert (one["temperature"], one["top_p"], one["max_tokens"]) == (0.6, 0.9, 9)
+        assert one["engine"] == one["seed"] == 7
+        order = [prompt.split("?")[0][-1] for prompt in one["prompts"]]
+        assert order == [*"aaabbbccc"]
+
+
+def test_a_model_kept_on_the_way_has_a_point_of_the_curve(asked, run):
+    found = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
+    (point,) = read_jsonl(run / "evaluation" / CURVE, CurvePoint)
+    assert (point.step, point.seconds, point.pass_at) == (4, 2.0, found.pass_at)
+    none = SPEC.model_copy(update={"snapshots": 0})
+    evaluate(none, run / "model", run / "test.jsonl", run / "other")
+    assert not (run / "other" / CURVE).exists()
+
+
+def test_a_run_that_was_not_trained_is_not_evaluated(asked, run):
+    summary = RunSummary(**SPEC.run.model_dump(), status="unavailable", note="no Lean")
+    write_json(run / "summary.json", summary)
+    found = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
+    assert (found.status, found.note, found.pass_at) == ("unavailable", "no Lean", {})
+    assert asked == []

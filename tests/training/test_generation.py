@@ -5,6 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, MistralConfig
 
 from rapid.training.generation import Decoder, can_decode, decoding
+from tests.training.loops import ROUNDING
 
 PROMPTS = ["one prompt"] * 3 + ["another, longer prompt"] * 3 + ["a third"]
 ENDS = list(range(1, 40))
@@ -105,7 +106,7 @@ def test_recorded_log_mu_is_that_of_the_tempered_distribution(model, prompts):
     logp = torch.log_softmax(logits[:, width - 1 : -1].float() / 0.7, dim=-1)
     expected = logp.gather(2, tokens[:, :, None])[:, :, 0]
     known = tokens != 0
-    torch.testing.assert_close(decoder.logp[known], expected[known], rtol=0, atol=1e-5)
+    torch.testing.assert_close(decoder.logp[known], expected[known], rtol=0, atol=ROUNDING)
 
 
 def test_an_end_is_announced_once_and_while_others_are_sampled(model, prompts):

@@ -12,16 +12,23 @@ import sys
 import pytest
 import torch
 import yaml
-from transformers import AutoModelForCausalLM
 
 from tests.conftest import ROOT
-from tests.training.loops import PLAIN, SAVINGS, ScriptedTrainer, run, weights
+from tests.training.loops import (
+    ALL,
+    PLAIN,
+    ROUNDING,
+    ScriptedTrainer,
+    assert_learned_alike,
+    run,
+    untrained,
+    weights,
+)
 
-ALL = {name: value for saving in SAVINGS.values() for name, value in saving.items()}
 WHOLE = {
-    f"{objective}-{name}": {"objective": objective, **PLAIN, **settings}
-    for objective, savings in (("rapid", SAVINGS), ("dapo", {}))
-    for name, settings in {"plain": {}, "saved": ALL, **savings}.items()
+    f"{objective}-{name}": {"objective": objective, **settings}
+    for objective in ("rapid", "dapo")
+    for name, settings in {"plain": PLAIN, "saved": ALL}.items()
 }
 WHOLE["rapid-ungraded"] = {"objective": "rapid", "reward": "sometimes", **PLAIN}
 ADAPTIVE = {"entropy_coef": 0.1, "use_adaptive_entropy": True, "entropy_target": 5.3}
@@ -134,25 +141,23 @@ def test_two_processes_took_part(both):
     assert all(result["processes"] == 2 for process in both for result in process.values())
 
 
+@pytest.fixture(scope="module")
+def start(toy_model):
+    return untrained(toy_model, torch.float32)
+
+
 @pytest.mark.parametrize("name", LOOPS)
-def test_two_processes_learn_what_one_learns(both, alone, name):
+def test_two_processes_learn_what_one_learns(both, alone, start, name):
     for process in both:
-        torch.testing.assert_close(process[name]["weights"], alone(name), rtol=0, atol=1e-5)
+        assert_learned_alike(process[name]["weights"], alone(name), start)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TORN)
-def test_four_processes_learn_what_one_learns(four, alone, name):
+def test_four_processes_learn_what_one_learns(four, alone, start, name):
     for process in four:
         assert process[name]["processes"] == 4
-        torch.testing.assert_close(process[name]["weights"], alone(name), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", TORN)
-def test_a_loop_of_one_group_learns_something_to_compare(both, toy_model, name):
-    start = AutoModelForCausalLM.from_pretrained(toy_model, dtype=torch.float32)
-    moved = both[0][name]["weights"] - torch.cat([p.flatten() for p in start.parameters()])
-    assert moved.abs().max() > 1e-3
+        assert_learned_alike(process[name]["weights"], alone(name), start)
 
 
 def rows_run(processes: list[dict], name: str) -> set[int]:
@@ -179,7 +184,7 @@ def check_sampled(processes: list[dict]):
     runs = [process["sampled"] for process in processes]
     assert all(torch.equal(run["weights"], runs[0]["weights"]) for run in runs)
     assert sum(run["completions"] for run in runs) == 9 * 4
-    assert max(row["rapid/sampler_mismatch"] for row in runs[0]["log"][::3]) < 1e-5
+    assert max(row["rapid/sampler_mismatch"] for row in runs[0]["log"][::3]) < ROUNDING
 
 
 def test_what_both_sample_of_a_torn_group_is_of_their_policy(both):
@@ -213,7 +218,7 @@ def test_processes_that_tear_groups_evaluate_what_one_does(both, toy_model, tmp_
         assert found.keys() == expected.keys()
         for key, value in expected.items():
             if "runtime" not in key and "per_second" not in key:
-                assert found[key] == pytest.approx(value, rel=1e-4, abs=1e-5), key
+                assert found[key] == pytest.approx(value, rel=ROUNDING, abs=ROUNDING), key
 
 
 @pytest.mark.parametrize("name", LOOPS)
@@ -228,7 +233,7 @@ def test_work_is_balanced_when_groups_are_skipped(both, objective):
     first, second = (
         [sum(rows) for rows in process[f"{objective}-saved"]["rows"]] for process in both
     )
-    assert sum(first) + sum(second) < 20 * 16  # something was skipped
+    assert sum(first) + sum(second) < 8 * 16  # something was skipped
     assert max(abs(a - b) for a, b in zip(first, second, strict=True)) <= 4
 
 

@@ -1,7 +1,7 @@
 """What a training run leaves beside its model, on a toy model."""
 
+import itertools
 import json
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -16,11 +16,13 @@ LIMITS = {"max_completion_length": 6, "timeout": 2.0, "chat": False}
 COMPUTE = {"device": "cpu", "threads": 1, "processes": 1, "sampler": "transformers"}
 
 
-def test_what_is_paused_is_not_the_runs_time():
+def test_what_is_paused_is_not_the_runs_time(monkeypatch):
+    ticks = SimpleNamespace(perf_counter=itertools.count(start=100).__next__)
+    monkeypatch.setattr("rapid.training.recorder.time", ticks)
     recorder = StepRecorder()
     recorder.on_train_begin(None, None, None)
-    recorder.pause(lambda: time.sleep(0.2))
-    assert 0 < recorder.seconds < 0.1
+    recorder.pause(lambda: [ticks.perf_counter() for _ in range(40)])
+    assert recorder.seconds == 2  # one before the pause, one after
 
 
 @pytest.mark.parametrize(("count", "last", "expected"), [(3, 16, [4, 8, 12]), (7, 4, [1, 2, 3])])

@@ -15,7 +15,17 @@ from rapid.grading.code.sandbox import UNSAFE_LAYER, Sandbox, encode_job
 from tests.grading.code import raids
 from tests.grading.code.attacks import ATTACKS, RIGHT, forge
 
-SPARE = 2.0  # seconds beyond its timeout that an attack may cost
+PATIENCE = 30.0  # on a machine as busy as can be; an attack that escapes its timeout takes longer
+SPARE = 2.0  # seconds of a processor that reading and comparing an output may cost the grader
+
+
+def assert_in_order(grader: CodeGrader, problem: CodeProblem) -> None:
+    """The grader is as good as new, whatever was graded before."""
+    hurried, grader.timeout = grader.timeout, PATIENCE
+    try:
+        assert grader.grade(problem, RIGHT).reason == verdicts.PASSED
+    finally:
+        grader.timeout = hurried
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -23,12 +33,12 @@ def test_an_attack_fails(attacked, walls, double, attack):
     program, allowed = ATTACKS[attack]
     start = time.monotonic()
     verdict = attacked.grade(double, program)
-    assert time.monotonic() - start < attacked.timeout + SPARE
+    assert time.monotonic() - start < attacked.timeout + PATIENCE
     if walls.whole:
         assert verdict.reason in allowed
     else:  # another wall stops it, and may give another reason
         assert verdict.reason in allowed | (verdicts.REASONS - {verdicts.PASSED})
-    assert attacked.grade(double, RIGHT).reason == verdicts.PASSED
+    assert_in_order(attacked, double)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +52,7 @@ def hunted(tmp_path_factory):
 def test_a_raid_takes_nothing(attacked, double, hunted, raid):
     assert attacked.grade(double, raids.program(raid, hunted)).reason != verdicts.PASSED
     assert Path(hunted.path).read_bytes() == raids.SECRET
-    assert attacked.grade(double, RIGHT).reason == verdicts.PASSED
+    assert_in_order(attacked, double)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="of root, completions run as another user")
@@ -89,9 +99,9 @@ COSTLY = {
 def test_a_costly_output_costs_the_grader_little(grader, attack):
     problem, value = COSTLY[attack]
     grader.grade(problem, problem.canonical_solution)
-    start = time.monotonic()
+    start = time.process_time()
     verdict = grader.grade(problem, f"def {problem.entry_point}(): return {value}")
-    assert time.monotonic() - start < grader.timeout + SPARE
+    assert time.process_time() - start < SPARE
     assert verdict.reason in (verdicts.WRONG_ANSWER, verdicts.CRASHED, verdicts.TIMEOUT)
 
 
@@ -110,9 +120,9 @@ def test_costly_forged_lines_cost_the_grader_little(grader, double):
         b'{"output": 2, "more": [' + b"[]," * 9_000 + b"[]]}",
     ]
     for line in lines:
-        start = time.monotonic()
+        start = time.process_time()
         assert grader.grade(double, forge(line + b"\n")).reason != verdicts.PASSED
-        assert time.monotonic() - start < 0.5
+        assert time.process_time() - start < SPARE
 
 
 def test_neither_reference_nor_outputs_are_in_the_child(grader, double):
@@ -148,7 +158,5 @@ def test_a_memory_bomb_within_the_usual_limit_ends_quickly(layer, double):
     """4 GiB, touched page by page: in time, and the sandbox is as good as new."""
     bomb = "def f(x):\n    a = []\n    while True: a.append(b'x' * 10**7)"
     with CodeGrader(timeout=20.0, layer=layer) as grader:
-        start = time.monotonic()
-        assert grader.grade(double, bomb).reason == verdicts.MEMORY
-        assert time.monotonic() - start < 20.0
+        assert grader.grade(double, bomb).reason == verdicts.MEMORY  # and not TIMEOUT
         assert grader.grade(double, RIGHT).reason == verdicts.PASSED

@@ -66,8 +66,8 @@ def test_what_was_not_encoded_is_refused(data):
 LONG = encoding.MANY + 1
 
 
-def repr_of_the_first(items):
-    return repr(items[0])
+def type_of_the_first(items):
+    return type(items[0]).__name__
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def repr_of_the_first(items):
         (["\udcff\0é"] * LONG, ["\udcff" + "\0é"] * LONG),
         ([tuple(range(77))] * (LONG // 70), [tuple(range(77)) for _ in range(LONG // 70)]),
     ],
-    ids=repr_of_the_first,
+    ids=type_of_the_first,
 )
 def test_equal_long_values_have_equal_digests(one, other):
     """Whether they share their items, are interned, or parts of something else."""
@@ -104,7 +104,7 @@ def test_equal_long_values_have_equal_digests(one, other):
         ([""] * LONG + ["ab"], [""] * LONG + ["ba"]),
         ([(1, 2), (3,)] * LONG, [(1,), (2, 3)] * LONG),
     ],
-    ids=repr_of_the_first,
+    ids=type_of_the_first,
 )
 def test_different_long_values_have_different_digests(one, other):
     assert cross(one) != cross(other)
@@ -148,10 +148,10 @@ ALIKE = [{"int": hex(k * (2**61 - 1))} for k in range(20_000)]
     ids=["set", "frozenset", "dict", "tuples"],
 )
 def test_values_made_to_collide_are_refused_quickly(data):
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(ValueError, match="collide"):
         encoding.decode(data)
-    assert time.monotonic() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 @pytest.mark.parametrize("value", [[], 1, "a,b", [1, [2, {"a": 3}]], {(1, 2): [3]}, [[]] * 9])

@@ -149,7 +149,7 @@ def test_a_hanging_completion_costs_its_timeout(grader, double):
     grader.grade(double, double.canonical_solution)
     start = time.monotonic()
     assert grader.grade(double, "while True: pass").reason == verdicts.TIMEOUT
-    assert 1.0 <= time.monotonic() - start < 2.0
+    assert time.monotonic() - start >= grader.timeout
 
 
 @pytest.mark.parametrize(
@@ -160,6 +160,12 @@ def test_a_hanging_completion_costs_its_timeout(grader, double):
         ("```\ndef f(): 1\n```\nUse it:\n```python\nf()\n```", "def f(): 1\n"),
         ("```python\ndef f(): 1\n```\nBetter:\n```py\ndef f(): 2\n```", "def f(): 2\n"),
         ("```python\na\n```\n```\nb\n```", "b\n"),
+        ("```\nimport re\n\ndef f(): 1\n```\nUse it:\n```\nf()\n```", "import re\n\ndef f(): 1\n"),
+        (
+            "```\nimport re\nf = lambda: 1\n```\nUse it:\n```\nf()\n```",
+            "import re\nf = lambda: 1\n",
+        ),
+        ("```\nx = 1\nasync def f(): 1\n```\n```\nf()\n```", "x = 1\nasync def f(): 1\n"),
         ("```python\ndef f():\n    return", "def f():\n    return"),
         ("x = '```'", "x = '```'"),
     ],

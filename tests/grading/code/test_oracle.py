@@ -1,5 +1,6 @@
 """The rules by which EvalPlus compares outputs, the special problems of MBPP+ among them."""
 
+import numpy as np
 import pytest
 
 from rapid.grading.code.oracle import agrees, expectation, restore_inputs, tolerances
@@ -51,6 +52,17 @@ def test_the_rule_of_a_problem(entry_point, inputs, output, expected, right):
         (1.0 + 1e-9, 1.0, 1e-6, True),
         (1.0 + 1e-4, 1.0, 1e-6, False),
         (1.0 + 1e-9, 1.0, 0.0, False),
+        (1.0 + 1.05e-6, 1.0, 1e-6, True),  # and a ten-millionth of what is expected
+        (1.0 + 1.15e-6, 1.0, 1e-6, False),
+        (-1e6 - 0.099, -1e6, 1e-6, True),
+        (-1e6 - 0.101, -1e6, 1e-6, False),
+        (0.0, 1e-6, 1e-6, True),
+        (0.0, 1.2e-6, 1e-6, False),
+        (float("inf"), float("inf"), 1e-6, True),
+        (float("-inf"), float("inf"), 1e-6, False),
+        (1e300, float("inf"), 1e-6, False),
+        (1j + 1e-7, 1j, 1e-6, True),
+        ([1.0, 2.0 + 1e-3], [1.0, 2.0], 1e-6, False),
         ([1.0], (1.0,), 1e-6, False),
         ("a", 1.0, 1e-6, False),
         ([1.0, 2.0], [1.0], 1e-6, False),
@@ -62,6 +74,14 @@ def test_the_rule_of_a_problem(entry_point, inputs, output, expected, right):
 )
 def test_floats_are_compared_with_a_tolerance(output, expected, atol, right):
     assert agrees("f", [], output, expected, atol) is right
+
+
+def test_numbers_are_close_where_numpy_says_so():
+    chance = np.random.default_rng(0)
+    for expected in chance.normal(0, 10.0 ** chance.integers(-8, 9, 300)):
+        output = expected + chance.normal(0, 1e-6 + 1e-7 * abs(expected))
+        close = np.allclose(output, expected, rtol=1e-7, atol=1e-6)
+        assert agrees("f", [], float(output), float(expected), 1e-6) == close
 
 
 def test_the_tolerance_starts_with_the_first_float():

@@ -56,6 +56,33 @@ def test_different_problems_are_found_side_by_side(double, monkeypatch):
         list(threads.map(shared.find, [double, other], [None, None]))
 
 
+def test_base_and_plus_inputs_are_as_the_function_takes_them(grader, double):
+    """Those of MBPP+'s tasks are stored as JSON, which has no tuples."""
+    program = "def f(a, b): return type(a).__name__, type(b).__name__"
+    stored = double.model_copy(
+        update={
+            "task_id": "Mbpp/2",
+            "canonical_solution": program,
+            "base_input": [[[1], [2]]],
+            "plus_input": [[[3], [4]]],
+        }
+    )
+    found = grader._references.find(stored, grader._sandbox)
+    assert found.inputs == [[(1,), (2,)], [(3,), (4,)]]
+    assert found.expected == [("tuple", "tuple")] * 2
+
+
+def test_a_completion_that_changes_its_inputs_changes_no_other_s(grader, double):
+    greedy = "def f(x):\n    x.append(0)\n    return len(x)"
+    problem = double.model_copy(
+        update={"canonical_solution": greedy, "base_input": [[[]]], "plus_input": [[[1]], [[1]]]}
+    )
+    assert grader._references.find(problem, grader._sandbox).expected == [1, 2, 2]
+    for _ in range(2):
+        assert grader.grade(problem, greedy).reason == verdicts.PASSED
+    assert grader._references.find(problem, grader._sandbox).inputs == [[[]], [[1]], [[1]]]
+
+
 def test_a_problem_is_known_by_its_content(grader, double):
     """Two of one id are two, for references and for cached verdicts."""
     triple = double.model_copy(update={"canonical_solution": "def f(x): return 3 * x"})

@@ -335,7 +335,7 @@ def test_nothing_outlives_a_grader_that_was_killed():
         time.sleep(0.5)
         assert session(leader)
         process.kill()
-    assert gone(leader, seconds=10.0)
+    assert gone(leader, PATIENCE)
 
 
 def test_what_would_run_could_do_nothing(tmp_path):

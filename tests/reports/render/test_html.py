@@ -1,5 +1,6 @@
 """report.html: complete, honest about gaps, and good without a network."""
 
+import functools
 import json
 import re
 from html.parser import HTMLParser
@@ -13,6 +14,7 @@ from rapid.config.specs import Run, evaluations
 from reports.__main__ import main
 from reports.formats import percent
 from reports.plots import style
+from tests.reports.conftest import Runs, small_values
 
 
 class Reader(HTMLParser):
@@ -44,28 +46,31 @@ class Reader(HTMLParser):
             self.text.append(data)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Figures are drawn in test_figures and test_command; here they are only put into the page."""
-    monkeypatch.setattr(style, "render", lambda figure, kinds: dict.fromkeys(kinds, b"<svg/>"))
-
-
 def write(values, root: Path) -> Path:
+    """Figures are drawn in test_figures and test_command; here they are only put into the page."""
     html = root / "out" / "report.html"
     given = ["--config", json.dumps(values), "--root", str(root), "--html", str(html)]
-    assert main(given) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(style, "render", lambda figure, kinds: dict.fromkeys(kinds, b"<svg/>"))
+        assert main(given) == 0
     return html
 
 
-@pytest.fixture(params=["all runs", "some runs", "no runs", "one seed"])
-def page(request, values, runs):
-    """The page of runs of which some are missing, and its parameters."""
-    if request.param == "one seed":
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Write a kind of page once, and return where it is."""
+    return functools.cache(lambda kind: made(kind, Runs(tmp_path_factory.mktemp("page"))))
+
+
+def made(kind: str, runs: Runs) -> Path:
+    """The page of runs of which some may be missing."""
+    values = small_values()
+    if kind == "one seed":
         values["tables"]["main"]["seeds"] = [0]
     params = load(values)
-    if request.param != "no runs":
+    if kind != "no runs":
         runs.all(params)
-    if request.param == "some runs":
+    if kind == "some runs":
         for number, run in enumerate(evaluations(params)):
             if number % 3 == 0:
                 note = "no Lean & <none>"
@@ -75,12 +80,15 @@ def page(request, values, runs):
             elif number % 3 == 1:
                 (runs.root / run.evaluation / "evaluation.json").unlink()
                 (runs.root / run.folder / "steps.jsonl").unlink(missing_ok=True)
-    return request.param, params, write(values, runs.root)
+    return write(values, runs.root)
 
 
-def test_the_page_is_whole_and_says_what_is_missing(page):
-    kind, _, path = page
-    reader = Reader(path.read_text())
+KINDS = pytest.mark.parametrize("kind", ["all runs", "some runs", "no runs", "one seed"])
+
+
+@KINDS
+def test_the_page_is_whole_and_says_what_is_missing(pages, kind):
+    reader = Reader(pages(kind).read_text())
     seen = " ".join(" ".join(reader.text).split())
     assert reader.open == []
     assert not re.search(r"\b(nan|none|inf|undefined)\b", seen.replace("& <none>", ""), re.I)
@@ -94,8 +102,9 @@ def test_the_page_is_whole_and_says_what_is_missing(page):
     assert {f"Table {n}." for n in range(1, 14)} <= set(re.findall(r"Table \d+\.", seen))
 
 
-def test_every_link_is_in_the_page_or_a_file_that_is_there(page):
-    *_, path = page
+@KINDS
+def test_every_link_is_in_the_page_or_a_file_that_is_there(pages, kind):
+    path = pages(kind)
     reader = Reader(path.read_text())
     assert reader.links
     for link in reader.links:
@@ -106,9 +115,8 @@ def test_every_link_is_in_the_page_or_a_file_that_is_there(page):
             assert (path.parent / unquote(link)).resolve().is_file(), link
 
 
-def test_figures_of_a_cell_are_those_of_the_linked_files(values, runs):
-    runs.all(load(values))
-    path = write(values, runs.root)
+def test_figures_of_a_cell_are_those_of_the_linked_files(pages):
+    path = pages("all runs")
     text = path.read_text()
     (box,) = re.findall(r'<div popover id="tab-main-4-0-0".*?</div>', text, re.S)  # PG on MBPP+
     pairs = re.findall(r'<a href="([^"]+)">([^<]+)</a>', box)
@@ -119,9 +127,9 @@ def test_figures_of_a_cell_are_those_of_the_linked_files(values, runs):
         assert shown == percent(document["pass_at"]["1"])
 
 
-def test_the_same_runs_give_the_same_bytes(values, runs):
+def test_the_same_runs_give_the_same_bytes(values, runs, pages):
     runs.all(load(values))
-    assert write(values, runs.root).read_bytes() == write(values, runs.root).read_bytes()
+    assert write(values, runs.root).read_bytes() == pages("all runs").read_bytes()
 
 
 def test_words_of_a_run_are_text(values, runs):

@@ -56,6 +56,15 @@ def test_scores_that_are_all_equal_get_clopper_and_pearsons_interval(value, boun
     assert pytest.approx(exact.low) == 0.025 ** (1 / 40)
 
 
+def test_replicates_of_exactly_0_are_on_both_sides():
+    # One problem of three differs: of the two that are drawn none is that one in 4/9 of cases.
+    found = estimate(np.array([[1.0, 0.0, 0.0]]), DIFFERENCES)
+    share = 4 / 9
+    noise = 4 * math.sqrt(share * (1 - share) / 10_000)
+    assert found.p == pytest.approx(2 * share, abs=2 * noise)
+    assert found.low == 0 and found.covers(0)
+
+
 def test_p_and_interval_agree():
     chance = np.random.default_rng(2)
     for shift in np.linspace(-0.2, 0.2, 21):

@@ -57,6 +57,34 @@ def test_a_verdict_is_the_side_that_the_interval_is_on(low, high, limits, verdic
     assert claims.decide(Estimate(0.5, low, high), **limits)[0] == verdict
 
 
+INFINITE = float("inf")
+
+
+def test_the_limits_are_the_papers_figures():
+    limits = {claim.about: (claim.above, claim.below) for claim in claims.claims()}
+    expected = {
+        "RAPID fastest": (-INFINITE, 1.0),
+        "Saves 11%": (-INFINITE, 0.89),
+        "Saves 89% of naive": (-INFINITE, 0.115),  # 11 %, as printed
+        "Accuracy kept": (-0.011, INFINITE),
+        "Staleness grows": (0, INFINITE),
+        "Runtime falls": (-INFINITE, 0),
+        "5% clipped": (0.025, 0.1),
+    }
+    assert limits.keys() == expected.keys()
+    for about, limit in expected.items():
+        assert limits[about] == pytest.approx(limit), about
+
+
+@pytest.mark.parametrize("edge", [-0.5, 0.0, 1.0])
+def test_an_interval_that_ends_at_the_limit_is_on_the_other_side(edge):
+    below, above = Estimate(0, edge - 1, edge), Estimate(0, edge, edge + 1)
+    assert claims.decide(above, above=edge)[0] == UNTESTED
+    assert claims.decide(below, below=edge)[0] == UNTESTED
+    assert claims.decide(below, above=edge)[0] == FAILS
+    assert claims.decide(above, below=edge)[0] == FAILS
+
+
 def test_the_papers_own_deficit_is_the_margin():
     assert claims.margin() == pytest.approx(0.306 - 0.295)  # MATH: PG and RAPID (H=4)
 

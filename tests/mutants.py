@@ -1,0 +1,310 @@
+"""Change the code at random, one place at a time, and see whether the fast tests notice.
+
+`make mutants` draws a sample with a seed and writes a line for each mutant into mutants.jsonl; what
+has a line there is not run again. At the end come the share that was caught and what was not.
+
+The code is changed in a copy of the repository. The tests of a mutant run in a child that is forked
+from this process, which has imported what they need of others. Walls around completions are left as
+they are: attacks would run without them.
+"""
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+RESULTS = "mutants.jsonl"
+# Tests that are to notice, by the beginning of a file's path.
+AREAS = {
+    "rapid/algorithms/": ["tests/algorithms", "tests/training"],
+    "rapid/training/": ["tests/training", "tests/algorithms/test_against_trl.py"],
+    "rapid/stages/evaluate.py": ["tests/stages"],
+    "reports/": ["tests/reports"],
+    "rapid/grading/code/": ["tests/grading/code"],
+    "rapid/grading/math/": ["tests/grading/math"],
+    "rapid/grading/lean/": ["tests/grading/lean", "tests/benchmarks/test_minif2f.py"],
+    "rapid/grading/": ["tests/grading", "tests/stages"],
+}
+LEFT_OUT = (
+    "rapid/grading/code/runner/", "rapid/grading/code/sandbox.py", "rapid/grading/limits.py",
+    "rapid/grading/policy.py", "rapid/grading/math/worker/__main__.py",
+    *(f"rapid/grading/lean/{name}.py" for name in ("box", "install", "launch", "process")),
+    "rapid/training/trl/vllm.py",  # whose tests are slow
+    "reports/plots/",  # colours and places
+)  # fmt: skip
+SECONDS = 1200  # of a mutant: what runs longer is caught
+GOAL = 0.95
+SWAPS = {
+    ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"),
+    ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*"),
+    ast.FloorDiv: ("//", "*"), ast.Mod: ("%", "*"), ast.Pow: ("**", "*"), ast.And: ("and", "or"),
+    ast.Or: ("or", "and"), ast.BitAnd: ("&", "|"), ast.BitOr: ("|", "&"),
+}  # fmt: skip
+NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "sum": "max", "mean": "sum"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one file: the text from `start` to `end` becomes `new`."""
+
+    file: str
+    line: int
+    start: int
+    end: int
+    old: str
+    new: str
+
+    @property
+    def key(self) -> str:
+        """A name that holds as long as the file is as it is."""
+        text = f"{asdict(self)}{(ROOT / self.file).read_text()}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def of(self, source: str) -> str:
+        """Return the file's text with the change."""
+        return source[: self.start] + self.new + source[self.end :]
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.old!r} -> {self.new!r}"
+
+
+def mutants(file: str, source: str) -> Iterator[Mutant]:
+    """Yield the changes of a file, each of which is Python still."""
+    starts = [0]
+    for text in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(text))
+
+    def place(line: int, column: int) -> int:  # columns count bytes
+        text = source[starts[line - 1] :].encode()[:column]
+        return starts[line - 1] + len(text.decode())
+
+    for node in looked_at(ast.parse(source)):
+        start = place(node.lineno, node.col_offset)
+        end = place(node.end_lineno, node.end_col_offset)
+        for first, last, new in changes(node, source, start, end, place):
+            made = Mutant(file, node.lineno, first, last, source[first:last], new)
+            try:
+                compile(made.of(source), file, "exec")
+            except SyntaxError:
+                continue
+            yield made
+
+
+def looked_at(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield what may be changed: no words, annotations and errors' messages."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.JoinedStr | ast.Raise | ast.arg | ast.ImportFrom | ast.Import):
+            continue
+        if isinstance(tree, ast.AnnAssign) and child is tree.annotation:
+            continue
+        if isinstance(tree, ast.FunctionDef) and child is tree.returns:
+            continue
+        if hasattr(child, "lineno"):
+            yield child
+        yield from looked_at(child)
+
+
+def changes(node, source: str, start: int, end: int, place) -> Iterator[tuple[int, int, str]]:
+    """Yield the changes of a node: from where, to where, and the new text."""
+    match node:
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            yield between(left, right, op, source, place)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in SWAPS:
+            yield between(left, right, op, source, place)
+        case ast.BoolOp(op=op, values=[left, right, *_]):
+            yield between(left, right, op, source, place)
+        case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.Invert(), operand=operand):
+            yield start, place(operand.lineno, operand.col_offset), " "
+        case ast.Constant(value=bool(value)):
+            yield start, end, str(not value)
+        case ast.Constant(value=int(value) | float(value)):
+            yield start, end, repr(value + 1)
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+            first = place(test.lineno, test.col_offset)
+            last = place(test.end_lineno, test.end_col_offset)
+            yield first, last, f"(not ({source[first:last]}))"
+        case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Continue() | ast.Break():
+            yield start, end, "pass"
+        case ast.Call(func=ast.Name(id=name)) if name in NAMES:
+            yield start, start + len(name), NAMES[name]
+        case ast.Call(func=ast.Attribute(value=whose, attr=name)) if name in NAMES:
+            first = place(whose.end_lineno, whose.end_col_offset) + 1
+            yield first, first + len(name), NAMES[name]
+    if isinstance(node, ast.Call):
+        for given in node.keywords:
+            words = ast.JoinedStr | ast.Constant | ast.List
+            if given.arg and not isinstance(given.value, words):
+                last = place(given.end_lineno, given.end_col_offset)
+                last += source[last:].startswith(",")
+                yield place(given.lineno, given.col_offset), last, ""
+
+
+def between(left, right, op, source: str, place) -> tuple[int, int, str]:
+    """Return the change of the operator between two operands."""
+    old, new = SWAPS[type(op)]
+    end = place(left.end_lineno, left.end_col_offset)
+    start = source.index(old, end, place(right.lineno, right.col_offset))
+    return start, start + len(old), new
+
+
+# Running ------------------------------------------------------------------------------------------
+
+
+def tracked(*options: str) -> list[str]:
+    """Return the files of the repository."""
+    command = ["git", "ls-files", *options]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def sample(count: int, seed: int, area: str = "") -> list[Mutant]:
+    """Return as many mutants, drawn from all files; a smaller sample is the start of a larger."""
+    files = [
+        name
+        for name in sorted(tracked())
+        if name.endswith(".py")
+        and name.startswith(tuple(AREAS))
+        and name.startswith(area)
+        and not name.startswith(LEFT_OUT)
+    ]
+    every = [one for file in files for one in mutants(file, (ROOT / file).read_text("utf-8"))]
+    random.Random(seed).shuffle(every)
+    return every[:count]
+
+
+def tests_of(file: str) -> list[str]:
+    """Return the tests that are to notice a change, those of the same name first."""
+    area = next(tests for name, tests in AREAS.items() if file.startswith(name))
+    own = sorted(
+        str(path.relative_to(ROOT))
+        for tests in area
+        for path in (ROOT / tests).rglob(f"test_{Path(file).stem}*.py")
+    )
+    return [*own, *area]
+
+
+def copy_tree(folder: Path) -> None:
+    """Copy the files that are tracked, and those that are not yet."""
+    for name in tracked("-co", "--exclude-standard"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+
+
+def run_tests(folder: Path, tests: list[str]) -> str:
+    """Run tests in a child until one fails; return that one, "" where none does, or "time"."""
+    said = folder / "failed.txt"
+    said.unlink(missing_ok=True)
+    (folder / "tmp").mkdir(exist_ok=True)
+    child = os.fork()
+    if not child:
+        os.setsid()
+        with open(folder / "output.txt", "w") as output:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+        os.chdir(folder)
+        sys.path[:] = [str(folder), *(path for path in sys.path if path not in ("", str(ROOT)))]
+        os.environ |= {"PYTHONPATH": str(folder), "TMPDIR": str(folder / "tmp")}
+        for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "rapid")]:
+            del sys.modules[name]
+        import pytest
+
+        class FirstFailure:
+            def pytest_runtest_logreport(self, report):
+                if report.failed:
+                    said.write_text(report.nodeid)
+
+            def pytest_collectreport(self, report):
+                if report.failed:
+                    said.write_text(f"{report.nodeid} (collection)")
+
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu"]
+        status = pytest.main([*options, *tests], plugins=[FirstFailure()])
+        if status and not said.exists():
+            said.write_text(f"status {status}")
+        os._exit(0)
+    deadline = time.monotonic() + SECONDS
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        if time.monotonic() > deadline:
+            said.write_text("time")
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            break
+        time.sleep(0.1)
+    with suppress(ProcessLookupError):  # what it left behind
+        os.killpg(child, signal.SIGKILL)
+    shutil.rmtree(folder / "tmp", ignore_errors=True)
+    return said.read_text() if said.exists() else ""
+
+
+def prepare() -> None:
+    """Import what tests import of others."""
+    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    import datasets  # noqa: F401
+    import evalplus.eval  # noqa: F401
+    import matplotlib.pyplot  # noqa: F401
+    import pandas  # noqa: F401
+    import peft  # noqa: F401
+    import scipy.stats  # noqa: F401
+    import torch
+    import transformers
+    import trl
+
+    torch.set_num_threads(1)
+    for module, names in (
+        (transformers, ("AutoModelForCausalLM", "AutoTokenizer", "Trainer")),
+        (trl, ("GRPOConfig", "GRPOTrainer", "SFTTrainer")),
+    ):
+        for name in names:  # imported when they are asked for
+            getattr(module, name)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=200, help="mutants to have a line for")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--area", default="", help="the beginning of a path: only mutants of these files"
+    )
+    asked = parser.parse_args()
+    results = ROOT / RESULTS
+    lines = results.read_text().splitlines() if results.exists() else []
+    known = {row["key"]: row for row in map(json.loads, lines)}
+    drawn = sample(asked.count, asked.seed, asked.area)
+    prepare()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as name, open(results, "a") as out:
+        copy_tree(folder := Path(name))
+        for number, one in enumerate(drawn, 1):
+            if one.key in known:
+                continue
+            source = (ROOT / one.file).read_text(encoding="utf-8")
+            (folder / one.file).write_text(one.of(source), encoding="utf-8")
+            caught = run_tests(folder, tests_of(one.file))
+            (folder / one.file).write_text(source, encoding="utf-8")
+            known[one.key] = {"key": one.key, "mutant": str(one), "caught": caught}
+            print(json.dumps(known[one.key]), file=out, flush=True)
+            print(f"{number}/{len(drawn)} {one}: {caught or 'SURVIVES'}", flush=True)
+    rows = [known[one.key] for one in drawn]
+    alive = [row["mutant"] for row in rows if not row["caught"]]
+    share = 1 - len(alive) / len(rows)
+    print("\n".join(["", *alive, f"{share:.1%} of {len(rows)} mutants are caught"]))
+    return int(share < GOAL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

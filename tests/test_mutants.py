@@ -1,0 +1,44 @@
+"""What `make mutants` changes: one place at a time, in what decides figures and verdicts."""
+
+from tests import mutants
+
+SOURCE = '''"""Words."""
+def f(x: int = 1) -> bool:
+    if (x) > 2 and not g(x, y=x, label="é"):
+        x += min([x])
+        say(x)
+    return -x == 3 or raised(f"{x + 1}")
+'''
+
+
+def test_every_kind_of_change_is_made_where_it_is_code():
+    made = [(one.line, one.old, one.new) for one in mutants.mutants("f.py", SOURCE)]
+    assert made == [
+        (2, "1", "2"),
+        (3, "(x) > 2 and not g(x, y=x, label=\"é\")", "(not ((x) > 2 and not g(x, y=x, label=\"é\")))"),
+        (3, "and", "or"),
+        (3, ">", ">="),
+        (3, "2", "3"),
+        (3, "not ", " "),
+        (3, "y=x,", ""),
+        (4, "x += min([x])", "pass"),
+        (4, "min", "max"),
+        (5, "say(x)", "pass"),
+        (6, "or", "and"),
+        (6, "==", "!="),
+        (6, "-", " "),
+        (6, "3", "4"),
+    ]  # fmt: skip
+
+
+def test_a_sample_is_drawn_by_its_seed_from_what_has_tests():
+    some = mutants.sample(30, 0)
+    assert some == mutants.sample(40, 0)[:30] != mutants.sample(30, 1)
+    for one in some:
+        assert one.file.startswith(tuple(mutants.AREAS)) and not one.file.startswith(
+            mutants.LEFT_OUT
+        )
+        assert mutants.tests_of(one.file)
+    assert {one.file for one in mutants.sample(9, 0, "rapid/algorithms/pg")} == {
+        "rapid/algorithms/pg.py"
+    }

@@ -1,0 +1,68 @@
+"""Metrics of a step, over its passes and over its mini-batch."""
+
+import pytest
+import torch
+
+from rapid.training.metrics import WeightedMeans, as_trl, mean_entropy, of_mini_batch
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_mean_is_of_what_was_run_however_it_is_cut(at_once):
+    """Three eighths of a mini-batch were run; the rest counts nowhere."""
+    means = WeightedMeans(lambda values: values, at_once)
+    means.add({"staleness": torch.tensor(2.0), "weight": torch.tensor(1.0)}, torch.tensor(0.25))
+    means.add({"staleness": torch.tensor(5.0), "weight": torch.tensor(4.0)}, torch.tensor(0.125))
+    assert means.take() == ({"staleness": 3.0, "weight": 2.0}, 0.375)
+    assert means.take() == ({}, 0.0)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_mean_is_over_processes(at_once):
+    """The other process ran a pass with half the weight and another value."""
+    other = torch.tensor([8 * 0.125, 0.125])
+    means = WeightedMeans(lambda values: (values + other) / 2, at_once)
+    means.add({"weight": torch.tensor(2.0)}, torch.tensor(0.25))
+    found, run = means.take()
+    assert (found, run) == ({"weight": 4.0}, 0.1875)
+
+
+def test_a_pass_without_weight_says_nothing():
+    means = WeightedMeans(lambda values: values, True)
+    means.add({"weight": torch.tensor(2.0)}, torch.tensor(0.0))
+    assert means.take() == ({}, 0.0)
+
+
+def test_names_of_trl():
+    ours = {"entropy": 2.0, "kl": 0.5, "clip_fraction": 0.75, "clip_low": 0.25, "weight": 1.0}
+    assert as_trl(ours) == {
+        "entropy": 2.0,
+        "kl": 0.5,
+        "clip_ratio/region_mean": 0.75,
+        "clip_ratio/low_mean": 0.25,
+        "clip_ratio/high_mean": 0.5,
+    }
+    assert as_trl({"clip_fraction": 0.5})["clip_ratio/high_mean"] == 0.5
+    assert as_trl({"weight": 1.0}) == {}
+
+
+def test_entropy_is_of_all_tokens_or_of_each_completion():
+    entropy = torch.tensor([[1.0, 3.0, 9.0], [5.0, 9.0, 9.0]])
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
+    assert mean_entropy(entropy, mask, "token") == 3
+    assert mean_entropy(entropy, mask, "sequence") == (2 + 5) / 2
+    assert mean_entropy(entropy, torch.zeros(2, 3), "token") == 0
+
+
+def test_rewards_are_of_graded_groups_and_lengths_of_all():
+    mini_batch = {
+        "completion_mask": torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0], [1, 1, 0]] * 2),
+        "accuracy": torch.tensor([1.0, 0, 1, 1, 0, 0, 0, 0]),
+        "graded": torch.tensor([True] * 6 + [False] * 2),
+    }
+    found = of_mini_batch(mini_batch, 2)
+    assert found["length"] == 2
+    assert found["graded"] == 0.75
+    assert found["accuracy"] == 0.5
+    assert found["signal"] == pytest.approx(1 / 3)
+    mini_batch["graded"] = torch.zeros(8, dtype=torch.bool)
+    assert of_mini_batch(mini_batch, 2) == {"length": 2.0, "graded": 0.0}

@@ -1,0 +1,87 @@
+"""What log mu is where the sampler's is not exact, and rewards that are not all known."""
+
+import math
+
+import pytest
+import torch
+
+from tests.training.loops import (
+    ROUNDING,
+    ScriptedTrainer,
+    assert_learned_alike,
+    build,
+    digits_sum,
+    logged,
+    run,
+    untrained,
+    weights,
+)
+
+STEPS = {"H": 2, "max_steps": 4}
+
+
+def log_mu_passes(trainer) -> list[bool]:
+    """Notes, for each forward pass outside sampling, whether it is without gradient: for log mu."""
+    passes: list[bool] = []
+    log_pi = trainer._log_pi
+
+    def watch(*args):
+        passes.append(not torch.is_grad_enabled())
+        return log_pi(*args)
+
+    trainer._log_pi = watch
+    return passes
+
+
+@pytest.mark.parametrize(("dtype", "again"), [(torch.float32, False), (torch.bfloat16, True)])
+def test_in_bfloat16_log_mu_is_found_again(toy_model, tmp_path, dtype, again):
+    """The sampler rounds otherwise than a pass does: of an unchanged policy weights are 1."""
+    trainer = build(toy_model, tmp_path, "rapid", dtype=dtype, learning_rate=0.0, **STEPS)
+    passes = log_mu_passes(trainer)
+    trainer.train()
+    assert any(passes) == again
+    assert max(logged(trainer, "rapid/staleness")) < ROUNDING
+    assert logged(trainer, "rapid/weight") == pytest.approx([1] * 4, abs=ROUNDING)
+
+
+def test_a_log_mu_that_is_not_known_is_found_again(toy_model, tmp_path):
+    trainer = build(toy_model, tmp_path, "rapid", **STEPS)
+    passes, sample = log_mu_passes(trainer), trainer._generate_single_turn
+
+    def forget(*args):
+        found = sample(*args)
+        trainer._sampled_logp = [logp * math.nan for logp in trainer._sampled_logp]
+        return found
+
+    trainer._generate_single_turn = forget
+    trainer.train()
+    assert any(passes)
+    known = run(toy_model, tmp_path, "rapid", **STEPS)
+    assert_learned_alike(weights(trainer), weights(known), untrained(toy_model))
+
+
+def test_checkpointing_learns_the_same(toy_model, tmp_path):
+    plain, checkpointed = (
+        run(toy_model, tmp_path, "rapid", **STEPS, gradient_checkpointing=on)
+        for on in (False, True)
+    )
+    assert checkpointed.model.is_gradient_checkpointing
+    assert_learned_alike(weights(checkpointed), weights(plain), untrained(toy_model))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_reward_is_the_weighted_sum_of_those_that_are_known(toy_model, tmp_path, workers):
+    def by_length(completions, **_):
+        return [None if len(text) % 2 else len(text) / 8 for text in completions]
+
+    def both(prompts, completions, **_):
+        pairs = zip(digits_sum(prompts, completions), by_length(completions), strict=True)
+        return [0.5 * one - 2 * (other or 0) for one, other in pairs]
+
+    settings = {"trainer": ScriptedTrainer, "grading_workers": workers} | STEPS
+    rewards = [digits_sum, by_length]
+    several = run(toy_model, tmp_path, "rapid", rewards, reward_weights=[0.5, -2.0], **settings)
+    one = run(toy_model, tmp_path, "rapid", both, **settings)
+    assert_learned_alike(weights(several), weights(one), untrained(toy_model))
+    first = run(toy_model, tmp_path, "rapid", **settings)
+    assert logged(several, "rapid/accuracy") == logged(first, "rapid/accuracy")  # unweighted
