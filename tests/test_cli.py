@@ -1,11 +1,10 @@
 """The `rapid` command: what it refuses, and how."""
 
 import json
-import sys
 
 import pytest
 
-from rapid import __version__, cli
+from rapid import __version__
 from rapid.cli import run
 from rapid.config.specs import PrepareSpec
 
@@ -56,17 +55,6 @@ def test_a_job_notes_the_code_that_ran_and_not_that_it_was_planned_with(tmp_path
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["spec"]["code"] == PrepareSpec(**spec).with_code().code
     assert manifest["code"] == PrepareSpec(**spec).files()
-
-
-def test_the_warm_process_reads_code_before_it_imports_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rapid.training.trl", None)  # to import it is an error
-
-    def read(*roots):
-        raise EOFError
-
-    monkeypatch.setattr(cli, "files_behind", read)
-    with pytest.raises(EOFError):
-        cli._import_stages()
 
 
 def run_prepare(spec, out, check=True):
