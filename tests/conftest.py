@@ -4,6 +4,7 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # also silences telemetry
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["RAPID_ATTEMPTS"] = "1"  # runtimes are not looked at
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 from pathlib import Path

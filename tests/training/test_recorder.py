@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rapid.artifacts.files import read_jsonl
-from rapid.artifacts.runs import StepRecord, TokenWeights
+from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import EvaluateSpec, Run, TrainSpec
 from rapid.training.recorder import Snapshots, StepRecorder
@@ -60,10 +60,26 @@ def trained(toy_model, tmp_path_factory):
         snapshots=1,
         **LIMITS,
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
-        train(spec, toy_model, folder / "train.jsonl", folder / "run")
+    for name, enough in {"run": 0.0, "disturbed": 1000.0}.items():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
+            patch.setattr("rapid.stages.train.ENOUGH", enough)
+            patch.setenv("RAPID_ATTEMPT", "2 of 3")
+            train(spec, toy_model, folder / "train.jsonl", folder / name)
     return folder
+
+
+def test_a_run_without_its_core_is_marked(trained):
+    run, disturbed = (
+        RunSummary.model_validate_json((trained / name / "summary.json").read_text())
+        for name in ("run", "disturbed")
+    )
+    assert (run.disturbed, disturbed.disturbed) == (False, True)
+    assert run.attempt == 2
+    assert run.stolen >= 0
+    # One thread. The two clocks tick apart by less than a hundredth of a second for each phase.
+    computing = run.runtime.sampling + run.runtime.backpropagation
+    assert 0 < run.cpu < computing + 0.01 * 100
 
 
 def half_right():
