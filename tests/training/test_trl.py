@@ -131,7 +131,7 @@ def test_the_installed_trl_has_all_that_is_bent(stock):
 
 def test_what_is_gone_is_named(stock, monkeypatch):
     monkeypatch.delattr(GRPOTrainer, "_generate_single_turn")
-    monkeypatch.delattr(stock, "reward_weights")
+    monkeypatch.delattr(stock, "reward_funcs")
     monkeypatch.setattr(GRPOTrainer, "_compute_loss", lambda self, model, batch: None)
     monkeypatch.delattr(vllm_generation.VLLMGeneration, "_init_vllm")
     monkeypatch.delitem(GRPOConfig.__dataclass_fields__, "delta")
@@ -139,7 +139,7 @@ def test_what_is_gone_is_named(stock, monkeypatch):
         "GRPOTrainer has no _generate_single_turn, which SamplingTrainer overrides",
         "GRPOTrainer._compute_loss takes ['self', 'model', 'batch'], RapidTrainer's "
         "['self', 'model', 'inputs']",
-        "GRPOTrainer has no attribute reward_weights, which SamplingTrainer uses",
+        "GRPOTrainer has no attribute reward_funcs, which SamplingTrainer uses",
         "VLLMGeneration has no _init_vllm, which builds its engine",
         "GRPOConfig has no delta",
     ]
