@@ -8,8 +8,6 @@ import time
 
 import pytest
 
-from rapid.machine.warm import attempt
-
 RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
 # A job that says which process it is and then takes its time.
@@ -24,34 +22,12 @@ serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
 """
 
 
-# A command that is disturbed until the attempt that its argument names.
-DISTURBED = """
-import sys
-from pathlib import Path
-from rapid.machine.warm import AGAIN, attempt, serve
-def run(arguments):
-    number, last = attempt()
-    print(number, flush=True)
-    return AGAIN if number < int(arguments[0]) and not last else 0
-serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
-"""
-
-
 def serve(path, *command):
     server = subprocess.Popen([*command, str(path), str(os.getpid())])
     while not path.exists():
         assert server.poll() is None
         time.sleep(0.05)
     return server
-
-
-@pytest.fixture(scope="module")
-def disturbed(tmp_path_factory):
-    path = tmp_path_factory.mktemp("disturbed") / "socket"
-    server = serve(path, sys.executable, "-c", DISTURBED)
-    yield path
-    server.kill()
-    server.wait()
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +39,15 @@ def socket(tmp_path_factory):
     server.wait()
 
 
-def rapid(socket, *arguments, cwd=None, **variables):
-    environment = {**os.environ, "RAPID_WARM": str(socket), **variables}
+def rapid(socket, *arguments, **options):
+    environment = {**os.environ, "RAPID_WARM": str(socket)}
     return subprocess.run(
-        [*RAPID, *arguments], capture_output=True, text=True, env=environment, check=False, cwd=cwd
+        [*RAPID, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        **options,
     )
 
 
@@ -114,17 +95,3 @@ def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
     ended.wait()
     command = [sys.executable, "-c", SLOW, str(tmp_path / "socket"), str(ended.pid)]
     assert subprocess.run(command, timeout=30, check=False).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("quiet", "attempts", "expected"),
-    [(1, "3", [1]), (2, "3", [1, 2]), (9, "3", [1, 2, 3]), (9, "1", [1])],
-)
-def test_what_was_disturbed_is_run_again_at_most_twice(disturbed, quiet, attempts, expected):
-    result = rapid(disturbed, str(quiet), RAPID_ATTEMPTS=attempts)
-    assert [int(line) for line in result.stdout.split()] == expected
-    assert result.returncode == 0
-
-
-def test_a_command_by_itself_is_run_once():
-    assert attempt() == (1, True)
