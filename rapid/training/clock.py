@@ -16,13 +16,19 @@ def _now() -> float:
 
 
 class PhaseClock:
-    """Wall-clock seconds by phase. A phase entered within another pauses the outer one."""
+    """Seconds by phase: `seconds` of wall-clock time, `cpu` of all threads of this process.
 
-    def __init__(self, now: Callable[[], float] = _now):
+    A phase entered within another pauses the outer one.
+    """
+
+    def __init__(
+        self, now: Callable[[], float] = _now, cpu: Callable[[], float] = time.process_time
+    ):
         self.seconds: dict[str, float] = defaultdict(float)
-        self._now = now
+        self.cpu: dict[str, float] = defaultdict(float)
+        self._now, self._cpu = now, cpu
         self._running: list[str] = []
-        self._since = now()
+        self._since, self._cpu_since = now(), cpu()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -36,10 +42,11 @@ class PhaseClock:
             self._running.pop()
 
     def _switch(self) -> None:
-        now = self._now()
+        now, cpu = self._now(), self._cpu()
         if self._running:
             self.seconds[self._running[-1]] += now - self._since
-        self._since = now
+            self.cpu[self._running[-1]] += cpu - self._cpu_since
+        self._since, self._cpu_since = now, cpu
 
 
 class AfterOptimizer(TrainerCallback):
