@@ -216,6 +216,8 @@ def test_an_interrupted_repro_can_be_repeated(elsewhere):
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # What a shell has started in the background ignores it, and all of its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     for line in command.stdout:
         if "Execute" in line and "train" not in line:
