@@ -151,6 +151,7 @@ def passes(
     size: int,
     budget: int | None,
     least: int = 0,
+    alike: bool = False,
 ) -> list[Batch]:
     """Return the passes of one process, as many as of any other.
 
@@ -162,6 +163,7 @@ def passes(
         size: groups of a pass, in order and untrimmed, if there is no budget.
         budget: padded tokens of a pass.
         least: passes to make even if there is nothing to run.
+        alike: put prompts of one length only into a pass, unless it is torn.
     """
     trim = budget is not None
     part = part_of_group(len(groups), group_size, processes)
@@ -172,9 +174,10 @@ def passes(
     costs = [sum(width) for width in widths]
     shares = share_out(groups, costs, processes)
     if budget is None:
+        size = 1 if alike else size
         plans = [[share[i : i + size] for i in range(0, len(share), size)] for share in shares]
     else:
-        plans = [pack(share, widths, group_size, budget) for share in shares]
+        plans = [pack(share, widths, group_size, budget, alike) for share in shares]
     made = [
         with_shares(take(mini_batch, some, group_size, trim), mini_batch, processes)
         for some in plans[process]
@@ -209,17 +212,25 @@ def share_out(groups: Sequence[int], costs: Sequence[int], processes: int) -> li
 
 
 def pack(
-    groups: Sequence[int], widths: Sequence[tuple[int, int]], group_size: int, budget: int
+    groups: Sequence[int],
+    widths: Sequence[tuple[int, int]],
+    group_size: int,
+    budget: int,
+    alike: bool = False,
 ) -> list[list[int]]:
     """Return passes of groups of like length, each of at most `budget` padded tokens or one group.
 
     A pass is as wide as its longest prompt and its longest completion together.
+
+    Args:
+        alike: put prompts of one length only into a pass.
     """
     packed: list[list[int]] = []
     prompt = completion = 0
-    for group in sorted(groups, key=lambda g: (-sum(widths[g]), g)):
+    for group in sorted(groups, key=lambda g: (alike * widths[g][0], -sum(widths[g]), g)):
         wider = (max(prompt, widths[group][0]), max(completion, widths[group][1]))
-        if packed and (len(packed[-1]) + 1) * group_size * sum(wider) <= budget:
+        fits = not alike or widths[group][0] == prompt
+        if packed and fits and (len(packed[-1]) + 1) * group_size * sum(wider) <= budget:
             packed[-1].append(group)
             prompt, completion = wider
         else:

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedConfig
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from rapid.training.batches import Batch
+from rapid.training.batches import FORWARD, Batch
 
 IGNORED = -100  # a label that is not scored
 # What is known of a prompt in these is keys and values, a row for each prompt. Others may hold
@@ -39,6 +39,8 @@ def completion_logp(
         entropies: gets the entropy of the distribution of each token, (N, T), nats; nothing where
             the model's forward does not compute it.
     """
+    if (piece["prompt_mask"] == 0).any() and sees_padding(model):
+        return _by_prompt_length(model, piece, entropies)
     if share_prefill and group_size > 1 and can_share_prompts(model):
         return _with_shared_prompts(model, piece, group_size, temperature, entropies)
     ids = torch.cat([piece["prompt_ids"], piece["completion_ids"]], dim=1)  # (N, P + T)
@@ -51,6 +53,28 @@ def completion_logp(
     if entropies is not None and output.entropy is not None:
         entropies.append(output.entropy[:, -width:])
     return output.log_probs[:, -width:]
+
+
+def _by_prompt_length(model, piece: Batch, entropies: list[Tensor] | None) -> Tensor:
+    """Return what `completion_logp` does, from a forward pass for each length of prompts.
+
+    Processes train on prompts of one length in a pass, for they have to make as many forward passes
+    as each other. Without a gradient the model by itself makes them, and nobody has to wait.
+    """
+    model = model if torch.is_grad_enabled() else unwrapped(model)
+    lengths, width = piece["prompt_mask"].sum(1), piece["prompt_ids"].size(1)
+    order, found, parts = [], [], []
+    for length in lengths.unique().tolist():
+        rows = (lengths == length).nonzero().flatten()
+        part = {name: piece[name][rows] for name in FORWARD}
+        for name in ("prompt_ids", "prompt_mask"):
+            part[name] = part[name][:, width - length :]
+        order.append(rows)
+        found.append(completion_logp(model, part, 1, 1.0, False, parts))
+    back = torch.cat(order).argsort()
+    if entropies is not None and len(parts) == len(found):
+        entropies.append(torch.cat(parts)[back])
+    return torch.cat(found)[back]
 
 
 def _with_shared_prompts(
@@ -112,11 +136,21 @@ def can_share_prompts(model) -> bool:
     """
     model = unwrapped(model)
     adapter = getattr(model, "active_peft_config", None)
-    needs_prompt = ("is_prompt_learning", "alora_invocation_tokens")
-    if model.is_gradient_checkpointing or any(getattr(adapter, n, None) for n in needs_prompt):
+    switched_on = getattr(adapter, "alora_invocation_tokens", None)
+    if model.is_gradient_checkpointing or switched_on or sees_padding(model):
         return False
     layers = DynamicCache(config=model_config(model)).layers
     return all(type(layer) in KEYS_AND_VALUES for layer in layers)
+
+
+def sees_padding(model) -> bool:
+    """Return whether an adapter's virtual tokens make log pi depend on padding before a prompt.
+
+    They are before the padding, and PEFT ignores positions that are given to it.
+    """
+    adapter = getattr(unwrapped(model), "active_peft_config", None)
+    virtual = getattr(adapter, "is_prompt_learning", False)
+    return virtual or getattr(adapter, "peft_type", None) == "ADAPTION_PROMPT"
 
 
 def has_absolute_positions(model) -> bool:

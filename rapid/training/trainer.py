@@ -33,7 +33,7 @@ from rapid.algorithms.groups import chosen
 from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.config import RapidConfig
-from rapid.training.forward import completion_logp
+from rapid.training.forward import completion_logp, sees_padding
 from rapid.training.metrics import WeightedMeans, as_trl, mean_entropy, of_mini_batch
 from rapid.training.processes import gathered, with_others
 from rapid.training.trl.trainer import SamplingTrainer
@@ -234,6 +234,7 @@ class RapidTrainer(SamplingTrainer):
             size=args.micro_batch_size // group,
             budget=budget,
             least=int(deepspeed),
+            alike=sees_padding(self.model),
         )
 
     def _together(self) -> int:

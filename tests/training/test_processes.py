@@ -37,6 +37,7 @@ ONE_GROUP = {"n_step": 4, "num_generations": 4, "max_steps": 9}
 PAIR = {"n_step": 2, "num_generations": 2}
 ADAPTED = {"objective": "rapid", "learning_rate": 1.0, **ALL}
 WHOLE["lora"] = {"adapter": "lora", **ADAPTED}
+WHOLE["prefix"] = {"adapter": "prefix", **ADAPTED}
 WHOLE["prefix-of-one-group"] = {"adapter": "prefix", **ADAPTED, **ONE_GROUP}
 TORN = {
     "torn-plain": {"objective": "rapid", "H": 2, **ONE_GROUP, **PLAIN},

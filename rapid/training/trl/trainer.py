@@ -26,7 +26,7 @@ from typing_extensions import override
 from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.clock import AfterOptimizer, PhaseClock
-from rapid.training.forward import without_dropout
+from rapid.training.forward import sees_padding, without_dropout
 from rapid.training.generation import Decoder, decoding
 from rapid.training.processes import gathered
 from rapid.training.rewards import StreamedRewards
@@ -238,10 +238,10 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         """
         if len(prompt_ids) % num_generations:
             num_generations = 1
-        size = self.args.sampling_batch_size or len(prompt_ids)
-        completion_ids, logps = [], []
-        for start in range(0, len(prompt_ids), size):
-            some = prompt_ids[start : start + size]
+        completion_ids, logps, end = [], [], 0
+        while end < len(prompt_ids):
+            start, end = end, self._sampled_together(prompt_ids, end)
+            some = prompt_ids[start:end]
             with self._policy_itself(), self._decoding(start) as recorded:
                 ids, logp = super()._generate_single_turn(
                     some, images, multimodal_fields, num_generations, has_tool_images
@@ -252,6 +252,14 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
             logps += logp or []
             self._sampled_logp += recorded
         return completion_ids, logps or None
+
+    def _sampled_together(self, prompt_ids: list[list[int]], start: int) -> int:
+        """Return where a batch of prompts ends: before padding where the policy would see it."""
+        end = min(start + (self.args.sampling_batch_size or len(prompt_ids)), len(prompt_ids))
+        if sees_padding(self.model):
+            length = len(prompt_ids[start])
+            return next((n for n in range(start, end) if len(prompt_ids[n]) != length), end)
+        return end
 
     def _policy_itself(self) -> AbstractContextManager:
         """Sample from the policy itself where completions are weighed.

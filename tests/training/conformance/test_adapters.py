@@ -3,13 +3,22 @@
 import peft
 import pytest
 import torch
+from datasets import Dataset
 from transformers import TrainerCallback
+from trl.trainer.utils import add_fused_lm_head
 
 from rapid import RapidTrainer
+from rapid.training.forward import completion_logp
 from tests.training.conformance.adapters import FAMILY, KINDS, TARGETS, config_of
+from tests.training.conformance.conftest import GROUP
 from tests.training.conformance.families import untrained
 from tests.training.conformance.runs import train
-from tests.training.conformance.test_families import ScriptedGrpo, ScriptedRapid, quiet
+from tests.training.conformance.test_families import (
+    ScriptedGrpo,
+    ScriptedRapid,
+    one_by_one,
+    quiet,
+)
 from tests.training.loops import logged
 
 QUICK = ("adaption", "alora", "lora", "prefix")
@@ -79,6 +88,34 @@ def test_the_gradient_of_grpo_is_trls_and_the_reference_has_no_adapter(kind, toy
         steps[0], steps[-1], rtol=1e-3, atol=1e-4 * float(steps[0].abs().max())
     )
     assert logged(runs[0], "kl") == pytest.approx(logged(runs[-1], "kl"), rel=1e-3, abs=1e-9)
+
+
+UNPADDED = ("adaption", "p", "prefix", "prompt")
+
+
+@pytest.mark.parametrize("kind", UNPADDED)
+def test_virtual_tokens_do_not_see_the_padding_of_shorter_prompts(kind, toy_model, piece):
+    model = peft.get_peft_model(quiet("Llama"), config_of(kind, toy_model))
+    Moved().on_train_begin(None, None, None, model)
+    add_fused_lm_head(model.get_base_model(), temperature=1.0)
+    if kind == "adaption":
+        model.base_model.forward = model.get_base_model().forward
+    found = completion_logp(model, piece, GROUP, 1.0, True) * piece["completion_mask"]
+    torch.testing.assert_close(found, one_by_one(model, piece), rtol=0, atol=2e-5)
+
+
+def test_virtual_tokens_are_sampled_from_without_padding(toy_model, tmp_path):
+    rows = Dataset.from_list([{"prompt": "long " * (number % 3) + "prompt"} for number in range(8)])
+    given = arguments("prefix", toy_model, Moved()) | {"train_dataset": rows}
+    padded = []
+
+    class Watched(RapidTrainer):
+        def _decoding(self, start):
+            padded.append(start)
+            return super()._decoding(start)
+
+    train(Watched, untrained("Llama"), toy_model, tmp_path, arguments=given, H=1, **SIZES)
+    assert len(padded) > 1  # lengths differ between neighbours, in any order of the four prompts
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])

@@ -12,28 +12,10 @@ from trl.trainer.utils import add_fused_lm_head
 
 from rapid import RapidTrainer
 from rapid.training.forward import can_share_prompts, completion_logp, without_dropout
+from tests.training.conformance.conftest import GROUP
 from tests.training.conformance.families import ATTENTION, FAMILIES, STATES, untrained
 from tests.training.conformance.runs import train
 from tests.training.loops import logged, weights
-
-GROUP = 3
-
-
-@pytest.fixture
-def piece():
-    """Two groups of three: prompts of 12 and 7 tokens, completions of 1 to 6."""
-    generator = torch.Generator().manual_seed(1)
-    prompts = torch.randint(2, 258, (2, 12), generator=generator).repeat_interleave(GROUP, dim=0)
-    prompt_mask = torch.ones_like(prompts)
-    prompt_mask[GROUP:, :5] = 0
-    completions = torch.randint(2, 258, (2 * GROUP, 6), generator=generator)
-    mask = (torch.arange(6) < torch.tensor([6, 1, 3, 2, 6, 5])[:, None]).long()
-    return {
-        "prompt_ids": prompts * prompt_mask,
-        "prompt_mask": prompt_mask,
-        "completion_ids": completions * mask,
-        "completion_mask": mask,
-    }
 
 
 def sharp(family: str):
@@ -58,7 +40,7 @@ def one_by_one(model, piece) -> torch.Tensor:
             for part in ("prompt", "completion")
         )
         ids = torch.cat([prompt, completion])
-        logits = model(ids[None], use_cache=False).logits[0, len(prompt) - 1 : -1].float()
+        logits = model(ids[None], use_cache=False).logits[0, -len(completion) - 1 : -1].float()
         found[row, : len(completion)] = logits.log_softmax(-1).gather(1, completion[:, None])[:, 0]
     return found
 
