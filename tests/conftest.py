@@ -16,6 +16,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     # Leases of cores too are this session's own: no test waits for another program's jobs.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # what tmp_path is below
     TEMPORARY = tempfile.TemporaryDirectory(prefix="rapid-tests-")
+    os.chmod(TEMPORARY.name, 0o755)  # some tests read it as another user
     os.environ["TMPDIR"] = TEMPORARY.name
     tempfile.tempdir = None  # asked for anew
 

@@ -3,7 +3,8 @@
 config       RapidConfig: the paper's letters, the savings' switches, refusals of contradictions
 trainer      RapidTrainer: Algorithm 1, sample, grade, split into mini-batches, step
 trl/         everything that bends TRL: the base class of RapidTrainer, the vLLM engine
-generation   sampling with transformers: shared prefill, log mu, streamed grading
+caches       what a model keeps of its prompts
+generation   sampling with transformers: prompts computed once, log mu, streamed grading
 rewards      reward functions called beside sampling
 batches      mini-batches of whole groups, shared among processes and packed into passes
 processes    what processes exchange

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from rapid.training.forward import can_share_prompts, model_config, positions, prefilled
+from rapid.training.caches import can_share_prompts, model_config, positions, prefilled
 
 ROOM = 64  # tokens that a cache has room for, beyond those it was made for
 FEWER = 0.75  # the share of a batch's rows that are still sampled, from which on it is made smaller

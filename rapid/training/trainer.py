@@ -32,8 +32,9 @@ from rapid.algorithms.base import Pass
 from rapid.algorithms.groups import chosen
 from rapid.training import batches
 from rapid.training.batches import Batch
+from rapid.training.caches import sees_padding
 from rapid.training.config import RapidConfig
-from rapid.training.forward import completion_logp, sees_padding
+from rapid.training.forward import completion_logp
 from rapid.training.metrics import WeightedMeans, as_trl, mean_entropy, of_mini_batch
 from rapid.training.processes import gathered, with_others
 from rapid.training.trl.trainer import SamplingTrainer

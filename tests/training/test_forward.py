@@ -5,7 +5,8 @@ import torch
 import transformers
 from trl.trainer.utils import add_fused_lm_head
 
-from rapid.training.forward import completion_logp, positions
+from rapid.training.caches import positions
+from rapid.training.forward import completion_logp
 from tests.training.loops import ROUNDING
 
 COMMON = {

@@ -20,8 +20,8 @@ from tests.training.loops import (
     ROUNDING,
     ScriptedTrainer,
     assert_learned_alike,
+    build,
     run,
-    untrained,
     weights,
 )
 
@@ -121,18 +121,20 @@ def four(request, toy_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(toy_model, tmp_path_factory):
-    """The final weights of a loop in one process that saves nothing."""
+    """The weights after and before a loop in one process that saves nothing."""
     known = {}
 
-    def of(name: str) -> torch.Tensor:
+    def of(name: str) -> tuple[torch.Tensor, torch.Tensor]:
         settings = LOOPS[name] | PLAIN
         key = json.dumps(settings, sort_keys=True)
         if key not in known:
             folder = tmp_path_factory.mktemp("alone")
-            trainer = run(
+            trainer = build(
                 toy_model, folder, trainer=ScriptedTrainer, dtype=torch.float32, **settings
             )
-            known[key] = weights(trainer)
+            start = weights(trainer)
+            trainer.train()
+            known[key] = weights(trainer), start
         return known[key]
 
     return of
@@ -142,23 +144,18 @@ def test_two_processes_took_part(both):
     assert all(result["processes"] == 2 for process in both for result in process.values())
 
 
-@pytest.fixture(scope="module")
-def start(toy_model):
-    return untrained(toy_model, torch.float32)
-
-
 @pytest.mark.parametrize("name", LOOPS)
-def test_two_processes_learn_what_one_learns(both, alone, start, name):
+def test_two_processes_learn_what_one_learns(both, alone, name):
     for process in both:
-        assert_learned_alike(process[name]["weights"], alone(name), start)
+        assert_learned_alike(process[name]["weights"], *alone(name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TORN)
-def test_four_processes_learn_what_one_learns(four, alone, start, name):
+def test_four_processes_learn_what_one_learns(four, alone, name):
     for process in four:
         assert process[name]["processes"] == 4
-        assert_learned_alike(process[name]["weights"], alone(name), start)
+        assert_learned_alike(process[name]["weights"], *alone(name))
 
 
 def rows_run(processes: list[dict], name: str) -> set[int]:

@@ -25,8 +25,9 @@ from typing_extensions import override
 
 from rapid.training import batches
 from rapid.training.batches import Batch
+from rapid.training.caches import sees_padding
 from rapid.training.clock import AfterOptimizer, PhaseClock
-from rapid.training.forward import sees_padding, without_dropout
+from rapid.training.forward import without_dropout
 from rapid.training.generation import Decoder, decoding
 from rapid.training.processes import gathered
 from rapid.training.rewards import StreamedRewards

@@ -11,7 +11,8 @@ from trl import GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
 from rapid import RapidTrainer
-from rapid.training.forward import can_share_prompts, completion_logp, without_dropout
+from rapid.training.caches import can_share_prompts
+from rapid.training.forward import completion_logp, without_dropout
 from tests.training.conformance.conftest import GROUP
 from tests.training.conformance.families import ATTENTION, FAMILIES, STATES, untrained
 from tests.training.conformance.runs import train

@@ -1,0 +1,82 @@
+"""What a model keeps of its prompts, and which models can go on from it."""
+
+from inspect import signature
+from typing import Any
+
+from torch import Tensor
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+# What is known of a prompt in these is keys and values, a row for each prompt. Others may hold
+# states too, which are not repeated with them, or are written over while a gradient needs them.
+KEYS_AND_VALUES = (DynamicLayer, DynamicSlidingWindowLayer)
+
+
+def prefilled(
+    model, ids: Tensor, mask: Tensor, cache: DynamicCache | None = None
+) -> tuple[Any, DynamicCache]:
+    """Return a model's output at the last tokens of prompts, (K, P), and a cache of all of them."""
+    cache = cache or DynamicCache(config=model_config(model))
+    output = model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=positions(mask),
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    return output, cache
+
+
+def can_share_prompts(model) -> bool:
+    """Return whether the completions of a group can go on from one cache of their prompt.
+
+    They cannot where a prompt leaves a state beside keys and values (state-space and linear
+    attention), where checkpointing keeps no cache, and where PEFT puts virtual tokens before the
+    prompt (prefix and prompt tuning) or looks for tokens in it that switch an adapter on (aLoRA).
+    """
+    model = unwrapped(model)
+    adapter = getattr(model, "active_peft_config", None)
+    switched_on = getattr(adapter, "alora_invocation_tokens", None)
+    if model.is_gradient_checkpointing or switched_on or sees_padding(model):
+        return False
+    layers = DynamicCache(config=model_config(model)).layers
+    return all(type(layer) in KEYS_AND_VALUES for layer in layers)
+
+
+def sees_padding(model) -> bool:
+    """Return whether an adapter's virtual tokens make log pi depend on padding before a prompt.
+
+    They are before the padding, and PEFT ignores positions that are given to it.
+    """
+    adapter = getattr(unwrapped(model), "active_peft_config", None)
+    virtual = getattr(adapter, "is_prompt_learning", False)
+    return virtual or getattr(adapter, "peft_type", None) == "ADAPTION_PROMPT"
+
+
+def has_absolute_positions(model) -> bool:
+    """Return whether a model has to be told positions, or it would count padding (GPT-2).
+
+    Rotary positions are differences, which padding on the left does not change.
+    """
+    model = unwrapped(model)
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    rotary = hasattr(model_config(model), "rope_parameters")
+    return not rotary and "position_ids" in signature(base.forward).parameters
+
+
+def positions(mask: Tensor) -> Tensor:
+    """Return the positions of the tokens in a mask, from 0; padding on the left has 0."""
+    return (mask.cumsum(1) - 1).clamp(min=0)
+
+
+def model_config(model):
+    """Return the text model's configuration, also of a model that DDP or DeepSpeed has wrapped."""
+    return unwrapped(model).config.get_text_config()
+
+
+def unwrapped(model):
+    """Return the model that DDP or DeepSpeed has wrapped."""
+    while hasattr(model, "module"):
+        model = model.module
+    return model
