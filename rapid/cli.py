@@ -29,7 +29,6 @@ from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.policy import Grading
 from rapid.grading.verdicts import INFRASTRUCTURE
-from rapid.machine.warm import AGAIN, attempt
 
 
 def run(arguments: list[str]) -> int:
@@ -259,7 +258,7 @@ def _distill(args) -> None:
     distill(spec, args.model, args.data, args.out)
 
 
-def _train(args) -> int:
+def _train(args) -> None:
     spec = _read_spec(args.spec, specs.TrainSpec)
     paths = [str(path) for path in (args.model, args.data, args.out)]
     if spec.compute.nodes > 1:
@@ -286,7 +285,6 @@ def _train(args) -> int:
         _say_ungraded(summary.reasons)
     else:
         print(f"{args.out}: not trained: {summary.note}", file=sys.stderr)
-    return AGAIN if summary.disturbed and not attempt()[1] else 0
 
 
 def _evaluate(args) -> None:

@@ -9,7 +9,6 @@ import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # also silences telemetry
 os.environ["OMP_NUM_THREADS"] = "1"
-os.environ["RAPID_ATTEMPTS"] = "1"  # runtimes are not looked at
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 if "PYTEST_XDIST_WORKER" not in os.environ:

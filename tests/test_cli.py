@@ -5,12 +5,8 @@ import json
 import pytest
 
 from rapid import __version__
-from rapid.artifacts.runs import RunSummary, Runtime
 from rapid.cli import run
-from rapid.config.params import load, read
-from rapid.config.specs import PrepareSpec, Run, train_spec
-from rapid.machine.warm import AGAIN
-from tests.conftest import ROOT
+from rapid.config.specs import PrepareSpec
 
 
 def test_help_names_every_stage(capsys):
@@ -76,26 +72,6 @@ def test_a_source_that_is_nowhere_is_refused_with_status_2(tmp_path):
     assert failed.returncode == 2
     assert "no such file or folder" in failed.stderr
     assert "Traceback" not in failed.stderr
-
-
-@pytest.mark.parametrize(
-    ("disturbed", "attempt", "status"),
-    [(True, "1 of 3", AGAIN), (True, "3 of 3", 0), (True, None, 0), (False, "1 of 3", 0)],
-)
-def test_a_disturbed_run_asks_for_another_attempt(
-    monkeypatch, tmp_path, disturbed, attempt, status
-):
-    made = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
-    summary = RunSummary(
-        **made.model_dump(), runtime=Runtime(total=1.0), cpu=0.5, disturbed=disturbed
-    )
-    monkeypatch.setattr("rapid.stages.train.train", lambda *_: summary)
-    monkeypatch.setattr("rapid.machine.resources.lease", lambda spec: None)
-    if attempt:
-        monkeypatch.setenv("RAPID_ATTEMPT", attempt)
-    spec = train_spec(load(read(ROOT / "params.yaml")), made)
-    paths = [f"--{name}={tmp_path}" for name in ("model", "data", "out")]
-    assert run(["train", "--spec", spec.model_dump_json(), *paths]) == status
 
 
 def test_a_model_is_asked(toy_model, capsys):

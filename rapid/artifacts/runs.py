@@ -58,19 +58,6 @@ class RunSummary(Record):
     status: Literal["ok", "unavailable"] = "ok"
     note: str = Field("", description="why the status is 'unavailable'")
     runtime: Runtime | None = None
-    cpu: float | None = Field(
-        None, description="CPU seconds of the process in runtime's sampling, backpropagation, sync"
-    )
-    stolen: float | None = Field(
-        None, description="seconds that its cores served other virtual machines in the meantime"
-    )
-    disturbed: bool = Field(
-        False,
-        description="whether cpu is less than 95 % of those phases, so that they are too long",
-    )
-    attempt: int = Field(
-        1, description="which this is: a disturbed run is run again, at most twice"
-    )
     optimizer_steps: int = 0
     completions: int = Field(0, description="completions sampled, resampled ones too")
     staleness: float | None = None

@@ -8,12 +8,8 @@ A job lies in a folder and leaves a manifest.json there (`rapid.artifacts.manife
 2. Named parameters have theirs in folders of the same names below experiments/NAME/.
 3. A job of named parameters that is also one of the default's is shared: it lies in the default's
    folder. It is the same job if its spec is equal and all jobs whose files it reads are shared.
-
-Runs begin seed by seed, and those of a seed in random order: a machine that is slower for a while
-is slower for all algorithms alike. They come after what they need, and before evaluations.
 """
 
-import hashlib
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -59,20 +55,6 @@ class Plan:
             folder = name if self._is_shared(job) else f"{self.root}{name}"
             self._jobs[name] = replace(job, folder=folder)
         return self._jobs[name]
-
-    def priority(self, name: str) -> int:
-        """Return how soon a job begins: of those that could, the one of highest priority does."""
-        room = name.split("/")[0]
-        if room == "runs":
-            return self._turns.get(name, 0)
-        return 0 if room == "evaluations" else len(self._turns) + 1
-
-    @cached_property
-    def _turns(self) -> dict[str, int]:
-        """Return the priority of each planned run, above 0; the first in turn has the highest."""
-        runs = [name for name in self._planned if name.startswith("runs/")]
-        order = sorted(runs, key=lambda name: (self.job(name).spec.run.seed, _at_random(name)))
-        return {name: turn for turn, name in enumerate(reversed(order), 1)}
 
     def folder(self, name: str) -> str:
         """Return where a job lies."""
@@ -168,11 +150,6 @@ class Plan:
             return _trained_and_evaluated(specs.compared(self.params))
         rooms = ("distilled", "runs", "evaluations")
         return [each for each in self._needed if each.split("/")[0] in rooms]
-
-
-def _at_random(text: str) -> str:
-    """Return what sorts texts at random, but always alike."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _trained_and_evaluated(runs: list[specs.Run]) -> list[str]:

@@ -6,9 +6,6 @@ in RAPID_WARM. The `rapid` command hands its arguments, folder, environment and 
 it; the warm process forks a child that runs the command, and answers with its exit status. Where
 RAPID_WARM is not set, or nobody answers there, the command runs by itself: the result is the same.
 
-A run that was disturbed (`rapid.artifacts.runs`) is run again in another child, at most twice; a
-command says so by its status, AGAIN. RAPID_ATTEMPTS=1 is for machines that are never quiet.
-
 The warm process has one thread and has touched no GPU when it forks. It ends with its parent. A
 command that is killed takes its child with it.
 """
@@ -26,31 +23,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 VARIABLE = "RAPID_WARM"
-ATTEMPT = "RAPID_ATTEMPT"  # what a child is told: 1 of 3
-AGAIN = os.EX_TEMPFAIL
 STREAMS = 3  # standard input, output, error
 MESSAGE_BYTES = 1 << 20
 POLL_SECONDS = 0.05
 
 
-def attempt() -> tuple[int, bool]:
-    """Return which attempt at its command this process is, and whether it is the last."""
-    number, _, last = os.environ.get(ATTEMPT, "1 of 1").partition(" of ")
-    return int(number), number == last
-
-
 def run_in_child(arguments: list[str]) -> int | None:
     """Have the warm process run `rapid`; return the status, None where there is no warm process."""
-    last = int(os.environ.get("RAPID_ATTEMPTS", "3"))
-    for number in range(1, last + 1):
-        status = _ask(arguments, {**os.environ, ATTEMPT: f"{number} of {last}"})
-        if status != AGAIN:
-            break
-        print("rapid: something else had this job's cores: once more", file=sys.stderr)
-    return status
-
-
-def _ask(arguments: list[str], environment: dict[str, str]) -> int | None:
     path = os.environ.get(VARIABLE)
     if not path:
         return None
@@ -59,7 +38,7 @@ def _ask(arguments: list[str], environment: dict[str, str]) -> int | None:
             connection.connect(path)
         except OSError:
             return None
-        request = {"arguments": arguments, "folder": os.getcwd(), "environment": environment}
+        request = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
         streams = array.array("i", range(STREAMS))
         connection.sendmsg(
             [json.dumps(request).encode()],

@@ -21,11 +21,7 @@ from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import prompt_ids, render
 from rapid.config.specs import TrainSpec, served
 from rapid.grading.verdicts import REASONS
-from rapid.machine.processes import is_main, stolen_seconds
-from rapid.machine.warm import attempt
-
-COMPUTING = ("sampling", "backpropagation", "sync")  # phases in which this process never waits
-ENOUGH = 0.95  # CPU seconds per second of such a phase; less, and something else had the core
+from rapid.machine.processes import is_main
 
 
 def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
@@ -62,9 +58,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
     if spec.snapshots:
         trainer.add_callback(Snapshots(spec.snapshots, kept, trainer.save_model, recorder))
-    cpu, stolen = time.process_time(), stolen_seconds()
     trainer.train()
-    cpu, stolen = time.process_time() - cpu, stolen_seconds() - stolen
     total = recorder.seconds
 
     trainer.save_model(str(folder / "model"))
@@ -73,30 +67,16 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         write_json(folder / TOKEN_WEIGHTS, weights)
         written.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
-    if clock:
-        cpu = sum(clock.cpu[phase] for phase in COMPUTING)
-    computing = sum(phases.get(phase, 0.0) for phase in COMPUTING)
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
     summary = RunSummary(
         **identity,
         runtime=Runtime(total=total, startup=recorder.began - entered, **phases),
-        cpu=cpu,
-        stolen=stolen,
-        disturbed=_computes_alone(spec) and cpu < ENOUGH * computing,
-        attempt=attempt()[0],
         peak_memory_mb=peak_memory_mb(),
         **counted(),
         **_means(recorder.steps),
     )
     walls = getattr(trainer, "walls", "")  # sft grades nothing
     return _write(spec, folder, summary, recorder.steps, [model, data], written, walls)
-
-
-def _computes_alone(spec: TrainSpec) -> bool:
-    """Return whether all computing is done by this process, on the CPU."""
-    compute = spec.compute
-    alone = compute.processes == 1 and compute.sampler == "transformers"
-    return compute.device == "cpu" and alone
 
 
 def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:

@@ -16,19 +16,13 @@ def _now() -> float:
 
 
 class PhaseClock:
-    """Seconds by phase: `seconds` of wall-clock time, `cpu` of all threads of this process.
+    """Wall-clock seconds by phase. A phase entered within another pauses the outer one."""
 
-    A phase entered within another pauses the outer one.
-    """
-
-    def __init__(
-        self, now: Callable[[], float] = _now, cpu: Callable[[], float] = time.process_time
-    ):
+    def __init__(self, now: Callable[[], float] = _now):
         self.seconds: dict[str, float] = defaultdict(float)
-        self.cpu: dict[str, float] = defaultdict(float)
-        self._now, self._cpu = now, cpu
+        self._now = now
         self._running: list[str] = []
-        self._since, self._cpu_since = now(), cpu()
+        self._since = now()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -42,11 +36,10 @@ class PhaseClock:
             self._running.pop()
 
     def _switch(self) -> None:
-        now, cpu = self._now(), self._cpu()
+        now = self._now()
         if self._running:
             self.seconds[self._running[-1]] += now - self._since
-            self.cpu[self._running[-1]] += cpu - self._cpu_since
-        self._since, self._cpu_since = now, cpu
+        self._since = now
 
 
 class AfterOptimizer(TrainerCallback):

@@ -84,18 +84,7 @@ def provenance(runs: pd.DataFrame) -> list[str]:
     made = [*machines(list(trained.hardware)), *commits(list(trained.commit))]
     if trained.empty:
         made = ["No model has been trained."]
-    amiss = [*disturbed(trained), *accepted(runs), *unwalled(list(runs.unwalled)), *ungraded(runs)]
-    return [*made, *amiss]
-
-
-def disturbed(trained: pd.DataFrame) -> list[str]:
-    """Return a note on runs whose runtimes are too long, if there are any."""
-    if not (count := trained.disturbed.sum()):
-        return []
-    return [
-        f"Disturbed: {count} of {len(trained)} runs did not have their core for 95 % of the time "
-        "in which they computed, in their last attempt. Their runtimes are too long."
-    ]
+    return [*made, *accepted(runs), *unwalled(list(runs.unwalled)), *ungraded(runs)]
 
 
 def accepted(runs: pd.DataFrame) -> list[str]:

@@ -59,34 +59,6 @@ def test_a_job_comes_after_those_that_it_reads(default):
         seen.add(job)
 
 
-def test_runs_begin_seed_by_seed_in_an_order_of_their_own(default):
-    """Between what they need and evaluations, and no algorithm comes first with every seed."""
-    names = [job.folder for job in default.jobs if job.stage != "report"]
-    order = sorted(names, key=default.priority, reverse=True)
-    rooms = ["evaluations", "runs", "other"]
-    kinds = [name.split("/")[0] for name in order]
-    places = [rooms.index(kind) if kind in rooms else 2 for kind in kinds]
-    assert places == sorted(places, reverse=True)
-
-    runs = [default.job(name).spec.run for name in order if name.startswith("runs/")]
-    assert len({default.priority(run.folder) for run in runs}) == len(runs)
-    seeds = [run.seed for run in runs]
-    assert seeds == sorted(seeds)
-    blocks = {
-        seed: [run.algorithm for run in runs if (run.seed, run.benchmark) == (seed, "math")]
-        for seed in seeds
-    }
-    assert len({tuple(block) for block in blocks.values()}) == len(blocks) > 1
-
-
-def test_an_experiment_s_runs_take_turns_with_those_that_it_shares(placed):
-    changed = placed(rapid={"eta": 1.5})
-    runs = [name for name in changed._planned if name.startswith("runs/")]
-    assert any(changed.folder(name) == name for name in runs)
-    assert any(changed.folder(name) != name for name in runs)
-    assert len({changed.priority(name) for name in runs}) == len(runs)
-
-
 def test_without_sft_there_is_no_teacher(values):
     values["tables"]["main"]["algorithms"] = ["pg"]
     values["tables"]["families"]["algorithms"] = ["pg"]

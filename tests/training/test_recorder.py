@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rapid.artifacts.files import read_jsonl
-from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights
+from rapid.artifacts.runs import StepRecord, TokenWeights
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import EvaluateSpec, Run, TrainSpec
 from rapid.training.recorder import Snapshots, StepRecorder
@@ -62,26 +62,10 @@ def trained(toy_model, tmp_path_factory):
         snapshots=1,
         **LIMITS,
     )
-    on_gpu = spec.model_copy(update={"compute": spec.compute.model_copy(update={"device": "gpu"})})
-    runs = {"run": (spec, 0.0), "disturbed": (spec, 1000.0), "gpu": (on_gpu, 1000.0)}
-    for name, (given, enough) in runs.items():
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
-            patch.setattr("rapid.stages.train.ENOUGH", enough)
-            patch.setenv("RAPID_ATTEMPT", "2 of 3")
-            train(given, toy_model, folder / "train.jsonl", folder / name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
+        train(spec, toy_model, folder / "train.jsonl", folder / "run")
     return folder
-
-
-def test_a_run_without_its_core_is_marked(trained):
-    run, disturbed, on_gpu = (
-        RunSummary.model_validate_json((trained / name / "summary.json").read_text())
-        for name in ("run", "disturbed", "gpu")
-    )
-    assert (run.disturbed, disturbed.disturbed, on_gpu.disturbed) == (False, True, False)
-    assert run.attempt == 2
-    assert run.stolen >= 0
-    assert run.cpu > 0
 
 
 def half_right():

@@ -49,7 +49,7 @@ for command, (place, log_file) in PLACES.items():
         resources:
             **needs(place),
             **(SPREAD if command == "train" else {}),
-        priority: turn(place)
+        priority: 10 if "models/" in place else 0  # everything else waits for models
         log:
             f"{{root}}logs/{log_file}.log",
         benchmark:

@@ -179,14 +179,6 @@ def test_a_note_counts_results_accepted_after_a_change_of_code(params, runs):
     assert len(said) == 1 and said[0].startswith("Accepted: 1 of ")
 
 
-def test_a_note_counts_disturbed_runs(params, runs):
-    runs.all(params)
-    assert "Disturbed" not in str([table.notes for table in build(params, runs)])
-    runs.summary(run("grpo"), disturbed=True)
-    said = [note for table in build(params, runs) for note in table.notes if "Disturbed" in note]
-    assert said and said[0].startswith("Disturbed: 1 of ")
-
-
 def test_without_family_models_there_is_no_table_2(values, runs):
     values["tables"]["families"]["models"] = []
     assert [table.number for table in build(load(values), runs)] == [1, 3, 4]
