@@ -1,4 +1,4 @@
-"""What every job does first, done once in the warm process that jobs are forked from."""
+"""Rehearsal of what every job does first, in the warm process that jobs are forked from."""
 
 from tempfile import TemporaryDirectory
 

@@ -1,4 +1,4 @@
-"""What a model keeps of its prompts, and which models can go on from it."""
+"""Caches of prompts, and which models can go on from them."""
 
 from inspect import signature
 from typing import Any

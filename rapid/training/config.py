@@ -131,8 +131,8 @@ class RapidConfig(GRPOConfig):
     reuse_logp: bool = option(
         True,
         "Take log mu where it is known: from the policy's own pass in the first step on an "
-        "inference batch, and later from the sampler, if it computes in float32 like the policy. "
-        "Else another forward pass finds it.",
+        "inference batch, and later from the sampler, if it computes in float32 like the policy "
+        "and can share prompts. Else another forward pass finds it.",
     )
     share_prefill: bool = option(
         True,

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
+from transformers.integrations.fsdp import is_fsdp_managed_module
 
 from rapid.training.caches import can_share_prompts, model_config, positions, prefilled
 
@@ -157,8 +159,11 @@ def _roomier(old: Tensor, tokens: int) -> Tensor:
 def can_decode(model, config) -> bool:
     """Return whether a Decoder can sample from a model as a GenerationConfig says.
 
-    What that leaves open, the model's own says.
+    What that leaves open, the model's own says. Processes that each hold a part of the weights
+    (ZeRO-3, FSDP) have to make as many forward passes as the others, which a Decoder does not.
     """
+    if is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model):
+        return False
     own = model.generation_config
     beams, cached, cache = (
         getattr(own if getattr(config, name) is None else config, name)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, MistralConfig
 
+from rapid.training import generation
 from rapid.training.generation import Decoder, can_decode, decoding
 from tests.training.loops import ROUNDING
 
@@ -132,6 +133,13 @@ def test_generate_decodes_only_meanwhile_and_hands_log_mu_over(model, prompts):
         output = model.generate(**prompts, generation_config=config())
     assert torch.stack(recorded).shape == output[:, prompts["input_ids"].size(1) :].shape
     assert "generate" not in vars(model)
+
+
+@pytest.mark.parametrize("sharded", ["is_deepspeed_zero3_enabled", "is_fsdp_managed_module"])
+def test_processes_that_share_weights_sample_in_step_by_generate(model, monkeypatch, sharded):
+    assert can_decode(model, config())
+    monkeypatch.setattr(generation, sharded, lambda *_: True)
+    assert not can_decode(model, config())
 
 
 @pytest.mark.parametrize(

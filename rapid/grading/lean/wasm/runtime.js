@@ -39,7 +39,7 @@ const OPEN = new RegExp(
 );
 
 // Imports that Lean does not need are called where Lean goes two ways that we have to know of:
-// patches.py puts the calls there.
+// notices.py puts the calls there.
 const NOTICES = {
   _emscripten_runtime_keepalive_clear: 'evaluated', // the interpreter is entered: a proof's code
   emscripten_unwind_to_js_event_loop: 'unchecked', // a declaration is added without the kernel
