@@ -1,7 +1,8 @@
 # make tables: the paper's tables, made here.    make test: the tests.
 # Both set the environment up first. GPU=1 takes the environment for NVIDIA GPUs.
 
-PYTHON ?= python3.11
+PYTHONS := python3.13 python3.12 python3.11
+PYTHON ?= $(firstword $(foreach one,$(PYTHONS),$(shell $(one) -c "" 2> /dev/null && echo $(one))))
 CORES ?= 4
 WORKERS ?= 2
 LOCK := requirements/$(if $(GPU),gpu,cpu).txt
@@ -33,8 +34,9 @@ setup: $(STAMP)
 # A stamp stands for a whole environment: it goes before anything is changed. Without it, as after an
 # interruption or for the other lock, the environment is made afresh, from what uv has downloaded.
 $(STAMP): $(LOCK) pyproject.toml
-	@command -v $(PYTHON) > /dev/null || \
-		{ echo "No $(PYTHON): install Python 3.11, or say make PYTHON=/path/to/python3.11"; exit 1; }
+	@command -v $(or $(PYTHON),-) > /dev/null || { \
+		echo "No $(or $(PYTHON),$(PYTHONS)): install one, or say make PYTHON=/path/to/python3.13"; \
+		exit 1; }
 	@echo "Installing $(LOCK) into .venv"
 	@test -e $@ || $(PYTHON) -m venv --clear .venv
 	@rm -f .venv/installed-*

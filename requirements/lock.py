@@ -1,4 +1,7 @@
-"""Resolve requirements/{cpu,gpu}.in into complete locks, for Linux and Python 3.11 (`make lock`).
+"""Resolve requirements/{cpu,gpu}.in into complete locks, for Linux and Python 3.11 to 3.13.
+
+They are resolved for the oldest Python (`make lock`), and then it is seen that the others need the
+same packages: what only they need is said again in base.in.
 
 The lock without GPU is that of torch's CPU build, which needs no CUDA libraries; which build is
 installed is decided by install.py.
@@ -14,8 +17,15 @@ from pathlib import Path
 from install import Uv, pinned
 
 HERE = Path(__file__).parent
-PLATFORM = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28")
+OLDEST, *NEWER = "3.11", "3.12", "3.13"
+PLATFORM = ("--python-platform", "x86_64-manylinux_2_28")
 QUIET = ("--no-emit-index-url", "--no-emit-find-links", "--quiet")
+MADE_BY = ("--custom-compile-command", "make lock")
+
+
+def pins(lock: Path) -> set[str]:
+    """Return the packages of a lock, with their versions."""
+    return set(re.findall(r"^[\w.-]+==\S+", lock.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def main() -> None:
@@ -28,10 +38,18 @@ def main() -> None:
         if place is None:
             sys.exit("torch's CPU build was not found: see install.py.")
         for kind, variables in {"cpu": place, "gpu": {}}.items():
-            files = (f"{kind}.in", "--overrides", f"overrides-{kind}.txt", "-o", f"{kind}.txt")
-            made_by = ("--custom-compile-command", "make lock")
-            if not uv.pip("compile", *PLATFORM, *files, *made_by, *QUIET, **variables):
+            lock = Path(f"{kind}.txt")
+            asked = (f"{kind}.in", "--overrides", f"overrides-{kind}.txt", *PLATFORM, *QUIET)
+            made = ("--python-version", OLDEST, "-o", str(lock), *MADE_BY)
+            if not uv.pip("compile", *asked, *made, **variables):
                 sys.exit(f"requirements/{kind}.in was not resolved, see above.")
+            for version in NEWER:
+                other = Path(folder, lock.name)
+                again = ("--python-version", version, "-o", str(other), "--constraints", str(lock))
+                if not uv.pip("compile", *asked, *again, **variables):
+                    print(f"Not known whether {lock} is complete for Python {version}, see above.")
+                elif missing := pins(other) - pins(lock):
+                    sys.exit(f"Python {version} needs more, for base.in: {', '.join(missing)}")
     lock = Path("cpu.txt")
     text = lock.read_text(encoding="utf-8")
     lock.write_text(re.sub(r"^(torch==[\d.]+)\+cpu$", r"\1", text, flags=re.M), encoding="utf-8")

@@ -240,7 +240,21 @@ def test_the_other_lock_has_an_environment_of_its_own(make):
     assert make() == (True, [NEW, CPU])
 
 
-def test_a_python_that_is_missing_is_named(make, tmp_path):
-    command = ["make", "setup", "PYTHON=python0"]
+def test_the_newest_python_that_runs_is_taken(make, tmp_path, monkeypatch):
+    """One on PATH that does not run, as pyenv's may, is passed over."""
+    for name, text in {"python3.13": "exit 127", "python3.12": "", "python3.11": ""}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    command = ["make", "--dry-run", "setup"]
+    said = subprocess.check_output(command, cwd=tmp_path, text=True)
+    assert "python3.12 -m venv" in said
+
+
+@pytest.mark.parametrize("python", ["python0", ""])
+def test_a_python_that_is_missing_is_named(make, tmp_path, python):
+    """Where none is named, it is said what was looked for."""
+    command = ["make", "setup", f"PYTHON={python}"]
     result = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert result.returncode and "make PYTHON=" in result.stdout
+    assert (python or "python3.12") in result.stdout
