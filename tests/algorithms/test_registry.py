@@ -30,8 +30,8 @@ class LeaveOneOutParameters(Parameters):
 class LeaveOneOut(Algorithm):
     """REINFORCE with the mean reward of a group's others as baseline (Ahmadian et al. 2024)."""
 
-    name = "rloo"
-    label = "RLOO"
+    name = "mine"
+    label = "MINE"
     look = Look("#123456", "d")
     parameters = LeaveOneOutParameters
 
@@ -43,18 +43,18 @@ class LeaveOneOut(Algorithm):
 
 
 @pytest.fixture
-def rloo(monkeypatch):
+def mine(monkeypatch):
     parse.cache_clear()
-    monkeypatch.setitem(ALGORITHMS, "rloo", LeaveOneOut())
+    monkeypatch.setitem(ALGORITHMS, "mine", LeaveOneOut())
     yield
     parse.cache_clear()
 
 
-@pytest.mark.usefixtures("rloo")
+@pytest.mark.usefixtures("mine")
 def test_an_algorithm_that_is_one_class_is_known_to_parameters_and_specs(values):
-    names = ["rloo", "rloo-H4", "rloo-H4,scale=2,n_step=8"]
+    names = ["mine", "mine-H4", "mine-H4,scale=2,n_step=8"]
     values["tables"]["main"]["algorithms"] += names
-    values["rloo"] = {"scale": 3.0}
+    values["mine"] = {"scale": 3.0}
     params = load(values)
     for name, h, scale in zip(names, (1, 4, 4), (3.0, 3.0, 2.0), strict=True):
         assert re.fullmatch(pattern(), name)
@@ -63,42 +63,42 @@ def test_an_algorithm_that_is_one_class_is_known_to_parameters_and_specs(values)
         spec = specs.train_spec(params, run)
         assert (spec.H, spec.objective) == (h, LeaveOneOutParameters(scale=scale))
         assert specs.TrainSpec.model_validate_json(spec.model_dump_json()) == spec
-    assert "rloo" not in load({k: v for k, v in values.items() if k != "rloo"}).model_fields_set
-    values["rloo"] = {"scale": "much"}
-    with pytest.raises(BadParams, match=r"rloo\.scale: 'much' is not allowed"):
+    assert "mine" not in load({k: v for k, v in values.items() if k != "mine"}).model_fields_set
+    values["mine"] = {"scale": "much"}
+    with pytest.raises(BadParams, match=r"mine\.scale: 'much' is not allowed"):
         load(values)
 
 
-@pytest.mark.usefixtures("rloo")
+@pytest.mark.usefixtures("mine")
 def test_it_trains(toy_model, tmp_path, monkeypatch):
-    monkeypatch.setitem(loops.OBJECTIVES, "rloo", {"objective": "rloo", "parameters": {"scale": 2}})
-    start = loops.weights(loops.build(toy_model, tmp_path, "rloo"))
+    monkeypatch.setitem(loops.OBJECTIVES, "mine", {"objective": "mine", "parameters": {"scale": 2}})
+    start = loops.weights(loops.build(toy_model, tmp_path, "mine"))
     moved = {}
     for h in (1, 2):
-        trained = loops.run(toy_model, tmp_path, "rloo", H=h, max_steps=4)
+        trained = loops.run(toy_model, tmp_path, "mine", H=h, max_steps=4)
         assert trained.state.global_step == 4
         moved[h] = loops.weights(trained)
         assert not torch.equal(moved[h], start)
     assert not torch.equal(moved[1], moved[2])
 
 
-@pytest.mark.usefixtures("rloo")
+@pytest.mark.usefixtures("mine")
 def test_it_has_rows_in_tables(values, tmp_path):
-    values["tables"]["main"]["algorithms"] += ["rloo", "rloo-H4"]
+    values["tables"]["main"]["algorithms"] += ["mine", "mine-H4"]
     params = load(values)
     measured = Measured.read(params, tmp_path)
     rows = results.main(measured).rows
-    assert [row.label for row in rows][-2:] == ["RLOO", "RLOO (H=4)"]
-    assert "RLOO: scale" in [row.label for row in setup.rl(measured).rows]
+    assert [row.label for row in rows][-2:] == ["MINE", "MINE (H=4)"]
+    assert "MINE: scale" in [row.label for row in setup.rl(measured).rows]
 
 
-@pytest.mark.usefixtures("rloo")
+@pytest.mark.usefixtures("mine")
 def test_it_has_a_label_and_a_look():
-    assert labels.algorithm("rloo") == "RLOO"
-    assert labels.algorithm("rloo-H8,scale=2") == "RLOO (H=8), scale = 2"
-    assert style.look("rloo") == Look("#123456", "d")
-    assert style.look("rloo-H4").color == "#123456"
-    assert style.look("rloo-H4") != style.look("rloo-H8")
+    assert labels.algorithm("mine") == "MINE"
+    assert labels.algorithm("mine-H8,scale=2") == "MINE (H=8), scale = 2"
+    assert style.look("mine") == Look("#123456", "d")
+    assert style.look("mine-H4").color == "#123456"
+    assert style.look("mine-H4") != style.look("mine-H8")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ ATTRIBUTES = {one.key for one in ALGORITHMS.values()} - {"rapid"}
 ALLOWED = {
     "reports/paper.py": {"grpo", "pg", "dapo", "naive-grpo"},  # of the paper's tables and claims
     "rapid/grading/limits.py": {"rapid-"},  # control groups
-    "rapid/training/trl/loss.py": {"dapo"},  # a loss_type of TRL's
+    "rapid/training/trl/loss.py": {"dapo", "cispo", "vespo"},  # loss_types of TRL's
 }
 
 

@@ -1,4 +1,4 @@
-"""Every RL algorithm of the registry trains, with the parameters that it has by default."""
+"""Every RL algorithm of the registry trains off-policy too, with the parameters that it has by default."""
 
 import pytest
 import torch
