@@ -44,7 +44,7 @@ def gspo_loss(
 class Gspo(GroupRelative):
     name = "gspo"
     label = "GSPO"
-    look = Look("#17BECF", "p", (0, (3, 1)))
+    look = Look("#00B8D4", "p", (0, (3, 1)))
     parameters = GspoParameters
     loss_function = staticmethod(gspo_loss)
     scale_rewards = "group"

@@ -55,7 +55,7 @@ def m2po_loss(
 class M2po(GroupRelative):
     name = "m2po"
     label = "M2PO"
-    look = Look("#F06292", "s", (0, (6, 2)))
+    look = Look("#FF7F6E", "s", (0, (6, 2)))
     parameters = M2poParameters
     loss_function = staticmethod(m2po_loss)
     mean_over = metrics_over = "token"

@@ -55,7 +55,7 @@ def topr_loss(
 class Topr(GroupRelative):
     name = "topr"
     label = "TOPR"
-    look = Look("#26A69A", "*", (0, (3, 1, 1, 1)))
+    look = Look("#004D40", "*", (0, (3, 1, 1, 1)))
     parameters = ToprParameters
     loss_function = staticmethod(topr_loss)
 

@@ -5,9 +5,11 @@ import json
 import re
 import subprocess
 import sys
+from itertools import combinations
 
 import pytest
 import torch
+from matplotlib.colors import to_rgb
 from pydantic import Field
 
 from rapid.algorithms import ALGORITHMS
@@ -70,12 +72,12 @@ def test_an_algorithm_that_is_one_class_is_known_to_parameters_and_specs(values)
 
 
 @pytest.mark.usefixtures("mine")
-def test_it_trains(toy_model, tmp_path, monkeypatch):
-    monkeypatch.setitem(loops.OBJECTIVES, "mine", {"objective": "mine", "parameters": {"scale": 2}})
+def test_it_trains(toy_model, tmp_path):
     start = loops.weights(loops.build(toy_model, tmp_path, "mine"))
     moved = {}
     for h in (1, 2):
-        trained = loops.run(toy_model, tmp_path, "mine", H=h, max_steps=4)
+        settings = {"H": h, "max_steps": 4, "parameters": {"scale": 2}}
+        trained = loops.run(toy_model, tmp_path, "mine", **settings)
         assert trained.state.global_step == 4
         moved[h] = loops.weights(trained)
         assert not torch.equal(moved[h], start)
@@ -101,9 +103,34 @@ def test_it_has_a_label_and_a_look():
     assert style.look("mine-H4") != style.look("mine-H8")
 
 
+def test_looks_are_told_apart():
+    """By colour, as CIELAB has distances, and without it."""
+    shown = [one.look for one in ALGORITHMS.values()]
+    assert len({(look.marker, str(look.line)) for look in shown}) == len(shown)
+    colours = [torch.tensor(lab(look.color)) for look in shown]
+    assert min((a - b).norm() for a, b in combinations(colours, 2)) > 18
+
+
+def lab(color: str) -> list[float]:
+    """Return CIELAB coordinates of a colour in sRGB."""
+    red, green, blue = (
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        for value in to_rgb(color)
+    )
+    x, y, z = (
+        t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116
+        for t in (
+            (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505,
+            0.2126 * red + 0.7152 * green + 0.0722 * blue,
+            (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089,
+        )
+    )
+    return [116 * y - 16, 500 * (x - y), 200 * (y - z)]
+
+
 @pytest.mark.parametrize(
     ("name", "label"),
-    [("grpo-H4", "GRPO (H=4)"), ("pg-H2", "PG (H=2)"), ("dapo-H8", "DAPO (H=8)")],
+    [("grpo-H4", "GRPO (H=4)"), ("cispo-H2", "CISPO (H=2)"), ("dr-grpo-H16", "Dr. GRPO (H=16)")],
 )
 def test_any_rl_algorithm_may_be_given_an_h(values, name, label):
     values["tables"]["main"]["algorithms"].append(name)
@@ -111,7 +138,7 @@ def test_any_rl_algorithm_may_be_given_an_h(values, name, label):
     spec = specs.train_spec(load(values), run)
     assert int(name.split("-H")[1]) == spec.H
     assert labels.algorithm(name) == label
-    assert style.look(name).color == style.look(name.split("-")[0]).color
+    assert style.look(name).color == style.look(name.split("-H")[0]).color
 
 
 def test_a_plain_policy_gradient_off_policy_says_how_stale_it_is(toy_model, tmp_path):
@@ -121,6 +148,18 @@ def test_a_plain_policy_gradient_off_policy_says_how_stale_it_is(toy_model, tmp_
     assert [value > 0 for value in values] == [False, True, False, True]
     fresh = loops.run(toy_model, tmp_path, "pg", **settings).state.log_history
     assert not any("rapid/staleness" in row for row in fresh)
+
+
+def test_sections_of_defaults_only_are_no_part_of_a_spec(values):
+    """Else a new algorithm would make every report again."""
+    plain = load(values).model_dump_json()
+    values["cispo"] = {"cap": 5.0}
+    assert load(values).model_dump_json() == plain
+    values["cispo"] = {"cap": 2.0}
+    again = load(json.loads(load(values).model_dump_json()))
+    assert (again.cispo.cap, again.gspo.clip_low) == (2.0, 3e-4)
+    values["dapo"]["overlong_filtering"] = False
+    assert "overlong" not in load(values).dapo.model_dump_json().replace("overlong_buffer", "")
 
 
 def test_names_and_parameters_cost_no_torch():
