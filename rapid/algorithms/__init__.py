@@ -48,5 +48,16 @@ RAPID = Rapid()  # the paper's own: sweeps and claims are about it
 
 # In the order of tables. The paper's baselines; current practice, by what it weighs; RAPID.
 BASELINES = (IMITATING, Grpo(), NaiveGrpo(), PLAIN, Dapo())
-CURRENT = (Rloo(), DrGrpo(), Gspo(), Sapo(), Cispo(), Dppo(), M2po(), Tis(), Topr(), Vespo())
+CURRENT = (
+    Rloo(),
+    DrGrpo(),
+    Gspo(),
+    Sapo(),
+    Cispo(),
+    Dppo(),
+    M2po(),
+    Tis(),
+    Topr(),
+    Vespo(),
+)
 ALGORITHMS: dict[str, Algorithm] = {one.name: one for one in (*BASELINES, *CURRENT, RAPID)}
