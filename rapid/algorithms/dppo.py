@@ -15,9 +15,13 @@ from rapid.algorithms.ratios import clip_shares, truncated
 
 class DppoParameters(Parameters):
     divergence: float = Field(
-        0.2, gt=0, le=1, description="change of a token's probability beyond which it is left out"
+        0.2,
+        gt=0,
+        le=1,
+        title="trust region",
+        description="change of a token's probability beyond which it is left out",
     )
-    cap: PositiveFloat = Field(5.0, description="token ratios are clipped to at most it")
+    cap: PositiveFloat = Field(5.0, title="clip above", description="token ratios")
 
 
 def dppo_loss(

@@ -19,7 +19,7 @@ from rapid.algorithms.ratios import clip_shares
 
 
 class M2poParameters(Parameters):
-    tau: PositiveFloat = Field(0.04, description="most of the mean square of log ratios, nats^2")
+    tau: PositiveFloat = Field(0.04, title="second moment", description="of log ratios, at most")
 
 
 def outliers(log_ratio: Tensor, counts: Tensor, group_size: int, tau: float) -> Tensor:

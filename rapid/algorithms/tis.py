@@ -14,7 +14,7 @@ from rapid.algorithms.ratios import truncated
 
 
 class TisParameters(Parameters):
-    cap: PositiveFloat = Field(2.0, description="token ratios are clipped to at most it")
+    cap: PositiveFloat = Field(2.0, title="clip above", description="token ratios")
 
 
 def tis_loss(

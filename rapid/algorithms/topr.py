@@ -20,6 +20,7 @@ from rapid.algorithms.ratios import log_weights
 class ToprParameters(Parameters):
     offset: float | None = Field(
         None,
+        title="offset",
         description="subtracted from rewards; null is the group's mean. With 0.5, rewards of 0 and "
         "1 are the paper's -1 and 1, halved.",
     )

@@ -19,13 +19,13 @@ LEAST = math.log(1e-8)  # log w
 
 class VespoParameters(Parameters):
     k_pos: NonNegativeFloat = Field(
-        2.0, description="power of the weight where the advantage is positive"
+        2.0, title="power above", description="of the weight where the advantage is positive"
     )
-    decay_pos: NonNegativeFloat = Field(3.0, description="its exponential decay there")
+    decay_pos: NonNegativeFloat = Field(3.0, title="decay above", description="exponential, there")
     k_neg: NonNegativeFloat = Field(
-        3.0, description="power of the weight where the advantage is negative"
+        3.0, title="power below", description="of the weight where the advantage is negative"
     )
-    decay_neg: NonNegativeFloat = Field(2.0, description="its exponential decay there")
+    decay_neg: NonNegativeFloat = Field(2.0, title="decay below", description="exponential, there")
 
 
 def vespo_loss(
