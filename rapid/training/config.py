@@ -146,8 +146,8 @@ class RapidConfig(GRPOConfig):
     # GRPOConfig's defaults that would change the paper's algorithms.
     scale_rewards: str | None = option(
         None,
-        'None is the objective\'s: "group" (advantages in standard deviations) for grpo, dapo and '
-        'trl, else "none".',
+        'None is what the objective does with advantages: "group" (in standard deviations) or '
+        '"none". With trl it is "group".',
     )
     router_aux_loss_coef: float | None = option(
         None, "Weight of a loss that balances experts. None is the model's with trl, else 0."
@@ -301,7 +301,8 @@ class RapidConfig(GRPOConfig):
                 f"'{self.objective}' have {theirs!r}; leave it unset, or set objective='trl'"
             )
         others = {key: one.fields for key, one in objectives().items()}
-        own = {*self.algorithm.fields, "dynamic_sampling_rounds"}  # which any objective may have
+        shared = {"dynamic_sampling_rounds", "mask_truncated_completions"}
+        own = {*self.algorithm.fields} | shared  # which any objective may have
         own |= {*FIELDS} if self.trls_loss else set()
         for one in fields(self):
             name, value = one.name, getattr(self, one.name)
