@@ -311,6 +311,13 @@ def table(measured: Measured) -> Table:
     )
 
 
+def studied(measured: Measured, number: int) -> Table:
+    """Return the table of those claims for which only the studies have runs."""
+    asked = [claim for claim in claims() if claim.unknown]
+    caption = "The paper's claims that need studies."
+    return judged(measured, asked, number=number, label="tab:studied-claims", caption=caption)
+
+
 def judged(measured: Measured, asked: list[Claim], **named) -> Table:
     """Return a table of claims; those of a family are judged together."""
     parts, every = [], []
@@ -336,7 +343,7 @@ def judged(measured: Measured, asked: list[Claim], **named) -> Table:
             "two rules. It decides where it is at most 0.05; intervals hold 95 % each "
             f"by itself. Of {decided} verdicts that hold or do not, {together} would stand if all "
             f"{len(every)} comparisons were adjusted for together.",
-            f"RAPID has the H with which the paper claims it, and is compared with "
+            f"RAPID has the H with which the paper claims it, and its baseline is "
             f"{labels.algorithm(BASELINE)}: both were chosen before the runs. Models: "
             f"{measured.params.tables.main.model} here, {paper.load()['main']['model']} in the "
             "paper, whose figures are from reports/paper.yaml.",
