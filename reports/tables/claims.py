@@ -21,6 +21,7 @@ from reports.statistics import estimates
 from reports.statistics.decisions import holm
 from reports.statistics.estimates import LEVEL, Estimate, correlate
 from reports.tables.columns import RATIO, RUNTIME, Column, accuracy
+from reports.tables.intervals import printed
 from reports.tables.table import MISSING, Cell, Group, Row, Source, Table, interval, stacked
 
 HOLDS, FAILS, UNTESTED = "holds", "does not hold", "not tested here"
@@ -99,14 +100,10 @@ def rapid(contest: Contest, wanted: str | None = None) -> str:
 def compared(contest: Contest, column: Column, ours: str, theirs: str = BASELINE) -> Evidence:
     """Return one algorithm against another, paired, in one column."""
     pairing, metric, where = column.paired, column.metric, labels.benchmark(contest.benchmark)
-    if contest.family:
-        where += f", {contest.model}"
-        means = [paper.family(contest.model, name, metric) for name in (ours, theirs)]
-    else:
-        means = [paper.main(contest.benchmark, name, metric) for name in (ours, theirs)]
+    where += f", {contest.model}" * contest.family + f" {column.title}" * of_evaluation(metric)
     return Evidence(
-        f"{where} {column.title}" if of_evaluation(metric) else where,
-        None if None in means else pairing.of_means(*means),
+        where,
+        printed(contest, column, ours, theirs),
         pairing.of_runs(contest.of(ours), contest.of(theirs), metric),
         pairing.show,
         NO_SCORES if of_evaluation(metric) else NO_RUNS,
