@@ -1,6 +1,6 @@
-"""The paper's figures beside the measured ones: ratios, orders and signs.
+"""The paper's figures beside the measured ones: orders and signs.
 
-These compare across machines, where seconds and accuracies do not.
+These compare across machines, where seconds and accuracies do not; so do the ratios of Table 8.
 """
 
 import math
@@ -14,58 +14,10 @@ from reports import formats, labels, paper
 from reports.formats import MINUS
 from reports.measured import UNRANKED_RUNTIME, Contest, Measured
 from reports.statistics.estimates import correlate
-from reports.tables.columns import DIFFERENCE, RUNTIME, STALENESS, TIME, Column, accuracy
+from reports.tables.columns import STALENESS, TIME, Column, accuracy
 from reports.tables.table import MISSING, Cell, Group, Row, Table, estimate_cell, stacked
 
 NOT_IN_PAPER = "the paper has no such figure"
-NOT_HERE = "no runs to compare"
-PASS_AT_1 = Column("Pass@1", "pass@1", formats.percent, paired=DIFFERENCE)
-
-
-def ratios(measured: Measured) -> Table:
-    """Return Table 10: RAPID's runtime and accuracy against the strongest RL baseline."""
-    contests = measured.contests.values()
-    rapids = next(iter(contests)).rapids
-    parts = [
-        [
-            Row(label.format(labels.ratio(name)), [_against(one, name, column) for one in contests])
-            for name in rapids
-        ]
-        for column, label in (
-            (RUNTIME, "Runtime, {} / fastest"),
-            (PASS_AT_1, f"Pass@1, {{}} {MINUS} most accurate"),
-        )
-    ]
-    return Table(
-        number=10,
-        label="tab:beside-ratios",
-        caption="RAPID against the strongest RL baseline, in the paper and here.",
-        stub="Figure",
-        groups=[Group(labels.benchmark(one.benchmark), ["Paper", "Here"]) for one in contests],
-        rows=stacked(parts),
-        notes=[
-            _apart(),
-            "Runtime: RAPID's mean over the fastest RL baseline's, here with the 95 % interval of "
-            "pairs. Pass@1: less the most accurate RL baseline's, in points.",
-        ],
-    )
-
-
-def _against(contest: Contest, rapid: str, column: Column) -> list[Cell]:
-    """Return the paper's comparison with the strongest baseline, and the one of these runs."""
-    pairing, metric, benchmark = column.paired, column.metric, contest.benchmark
-    ours = paper.main(benchmark, rapid, metric)
-    theirs = paper.main(benchmark, paper.first(benchmark, paper.BASELINES, metric), metric)
-    printed = Cell(MISSING, reason=NOT_IN_PAPER)
-    if ours is not None and theirs is not None:
-        printed = Cell(pairing.show(pairing.of_means(ours, theirs)))
-    best = contest.first(contest.baselines, metric)
-    found = best and pairing.of_runs(contest.of(rapid), contest.of(best), metric)
-    if not found:
-        return [printed, Cell(MISSING, reason=NOT_HERE)]
-    behind = contest.runs[contest.runs.algorithm.isin([rapid, best])]
-    here = estimate_cell(pairing.show, found, sources=column.sources(behind, labels.run))
-    return [printed, here]
 
 
 # Orders -------------------------------------------------------------------------------------------
