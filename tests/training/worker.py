@@ -3,6 +3,7 @@
 The first process writes, for each loop asked for, its final weights and what its steps logged.
 """
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -62,4 +63,5 @@ def main(asked: Path, model: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # Trainer asks for a collection in every run
     main(*map(Path, sys.argv[1:]))
