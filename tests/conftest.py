@@ -25,7 +25,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rapid.training.trl import without_vllm
+
 gc.disable()  # while tests are imported
+without_vllm()  # tests of vLLM run it in processes of their own
 
 ROOT = Path(__file__).parent.parent
 LONGEST = ("tests/end_to_end/test_dag.py", "tests/training/", "tests/grading/")
