@@ -56,7 +56,8 @@ test: setup
 	$(ACTIVATE) $(PYTEST) -m "not slow and not gpu"
 
 test-all: setup
-	$(ACTIVATE) python -m pytest -m "not gpu"
+	$(ACTIVATE) $(PYTEST) -m "not gpu" --ignore=tests/end_to_end
+	$(ACTIVATE) python -m pytest -m "not gpu" tests/end_to_end  # which take both cores
 
 test-processors: setup
 	$(ACTIVATE) ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 \

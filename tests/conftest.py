@@ -4,6 +4,7 @@ With `pytest -n 2 --dist loadfile --no-loadscope-reorder`, as `make test` has it
 time: the fixtures of a file are made once, by the worker that runs it.
 """
 
+import gc
 import os
 import tempfile
 
@@ -24,6 +25,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rapid.training.trl import without_vllm
+
+gc.disable()  # while tests are imported
+without_vllm()  # tests of vLLM run it in processes of their own
+
 ROOT = Path(__file__).parent.parent
 LONGEST = ("tests/end_to_end/test_dag.py", "tests/training/", "tests/grading/")
 
@@ -32,6 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest: one of them at the end would run on alone."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: [item.location[0].startswith(p) for p in LONGEST], reverse=True)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of collections: Trainer asks for one in every run."""
+    gc.freeze()
+    gc.enable()
 
 
 def default_values() -> dict:

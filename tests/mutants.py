@@ -106,11 +106,13 @@ def mutants(file: str, source: str) -> Iterator[Mutant]:
 
 
 def looked_at(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield what may be changed: no words, annotations and errors' messages."""
+    """Yield what may be changed: no words, annotations, errors' messages and no `strict` of zip."""
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.JoinedStr | ast.Raise | ast.arg | ast.ImportFrom | ast.Import):
             continue
         if isinstance(tree, ast.AnnAssign) and child is tree.annotation:
+            continue
+        if isinstance(tree, ast.keyword) and tree.arg == "strict":
             continue
         if isinstance(tree, ast.FunctionDef) and child is tree.returns:
             continue

@@ -4,7 +4,7 @@ from tests import mutants
 
 SOURCE = '''"""Words."""
 def f(x: int = 1) -> bool:
-    if (x) > 2 and not g(x, y=x, label="é"):
+    if (x) > 2 and not g(x, y=x, label="é", strict=True):
         x += min([x])
         say(x)
     return -x == 3 or raised(f"{x + 1}")
@@ -15,7 +15,7 @@ def test_every_kind_of_change_is_made_where_it_is_code():
     made = [(one.line, one.old, one.new) for one in mutants.mutants("f.py", SOURCE)]
     assert made == [
         (2, "1", "2"),
-        (3, "(x) > 2 and not g(x, y=x, label=\"é\")", "(not ((x) > 2 and not g(x, y=x, label=\"é\")))"),
+        (3, "(x) > 2 and not g(x, y=x, label=\"é\", strict=True)", "(not ((x) > 2 and not g(x, y=x, label=\"é\", strict=True)))"),
         (3, "and", "or"),
         (3, ">", ">="),
         (3, "2", "3"),

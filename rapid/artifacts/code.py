@@ -108,9 +108,15 @@ def _file_of(module: str) -> str:
 
 def _with_folder(file: str) -> list[str]:
     """Return the file, or all files of the folder that it stands for."""
-    if not (folder := WHOLE.match(file)):
-        return [file] if file else []
-    inside = [path for path in (ROOT / folder[0]).rglob("*") if path.is_file()]
+    if folder := WHOLE.match(file):
+        return _inside(folder[0])
+    return [file] if file else []
+
+
+@cache
+def _inside(folder: str) -> list[str]:
+    """Return the files that count of a folder."""
+    inside = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
     relative = [path.relative_to(ROOT) for path in inside]
     return [path.as_posix() for path in relative if _counts(path)]
 

@@ -359,8 +359,9 @@ def test_dapo_divides_by_a_mini_batchs_own_tokens_and_trl_by_their_mean(
 ):
     """TRL divides by the inference batch's tokens over H."""
     theirs, mine = trained("dapo", 2, toy_model, tmp_path, max_steps=1)
-    sampled = mine._tokens.item()
-    first = sampled - sum(batch["completion_mask"].sum().item() for batch, _ in mine._steps)
+    ahead = mine.ahead()
+    sampled = ahead["tokens"].item()
+    first = sampled - sum(batch["completion_mask"].sum().item() for batch, _ in ahead["steps"])
     assert first != sampled / 2
     assert_close(mine.gradients[0] * first, theirs.gradients[0] * sampled / 2, SINGLE)
 

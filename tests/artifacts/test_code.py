@@ -28,8 +28,8 @@ def copy(tmp_path, monkeypatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    code.files_behind.cache_clear()
-    code._read.cache_clear()
+    for known in (code.files_behind, code._inside, code._read):
+        known.cache_clear()
 
 
 @pytest.fixture

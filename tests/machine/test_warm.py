@@ -17,7 +17,8 @@ from pathlib import Path
 from rapid.machine.warm import serve
 def run(arguments):
     frozen = gc.get_freeze_count() > 0
-    print(os.getpid(), os.getcwd(), os.environ["COLOUR"], frozen, *arguments, flush=True)
+    here = os.environ["COLOUR"], os.environ.get("OF_THE_SERVER")
+    print(os.getpid(), os.getcwd(), *here, frozen, *arguments, flush=True)
     time.sleep(60)
 def prepare():
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
@@ -82,15 +83,16 @@ def test_it_works_in_the_caller_s_folder_and_gives_the_same_files(socket, tmp_pa
         assert (tmp_path / "warm" / file).read_bytes() == (tmp_path / "cold" / file).read_bytes()
 
 
-def test_a_killed_command_takes_its_child_with_it(tmp_path):
-    server = serve(tmp_path / "socket", sys.executable, "-c", SLOW)
+def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
     environment = {**os.environ, "RAPID_WARM": str(tmp_path / "socket"), "COLOUR": "green"}
+    monkeypatch.setenv("OF_THE_SERVER", "and not of the command")
+    server = serve(tmp_path / "socket", sys.executable, "-c", SLOW)
     try:
         client = subprocess.Popen(
             [*RAPID, "one", "two"], stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
         )
         pid, *rest = client.stdout.readline().split()
-        assert rest == [str(tmp_path), "green", "True", "one", "two"]
+        assert rest == [str(tmp_path), "green", "None", "True", "one", "two"]
         client.send_signal(signal.SIGKILL)
         client.wait()
         with pytest.raises(ProcessLookupError):

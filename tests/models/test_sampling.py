@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from transformers import AutoTokenizer
 
 from rapid.benchmarks.prompts import prompt_ids
@@ -30,14 +31,24 @@ def test_the_same_seed_gives_the_same_completions(sampler):
     assert first == again != other
 
 
-def test_tokens_are_counted_up_to_the_first_end(sampler):
+def test_generate_is_asked_for_what_was_asked_and_tokens_count_up_to_the_end(sampler, monkeypatch):
     end, pad = sampler.tokenizer.eos_token_id, sampler.tokenizer.pad_token_id
-    x = sampler.tokenizer("x")["input_ids"]
-    ids = sampler.ends.new_tensor
-    assert sampler._sample(ids([*x, *x, end, pad, pad])).tokens == 3
-    assert sampler._sample(ids([*x, end, end])).tokens == 2
-    assert sampler._sample(ids(x * 5)).tokens == 5
-    assert sampler._sample(ids([*x, end, pad])).text == "x"
+    (x,) = sampler.tokenizer("x")["input_ids"]
+    rows = torch.tensor([[x, x, end, pad], [x, x, end, end], [x, x, x, x], [x, end, pad, pad]])
+
+    def generate(input_ids, generation_config, **_):
+        asked.append(generation_config)
+        return torch.cat([input_ids, rows], dim=1)
+
+    asked = []
+    monkeypatch.setattr(sampler.model, "generate", generate)
+    samples = sampler.sample(["a"] * 4, max_tokens=4, temperature=0.6, top_p=0.9, seed=0)
+    (config,) = asked
+    assert (config.do_sample, config.temperature, config.top_p) == (True, 0.6, 0.9)
+    assert (config.top_k, config.max_new_tokens) == (0, 4)
+    assert (config.pad_token_id, config.eos_token_id) == (pad, [end])
+    assert [sample.tokens for sample in samples] == [3, 3, 4, 2]
+    assert [sample.text for sample in samples] == ["xx", "xx", "xxxx", "x"]
 
 
 CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"

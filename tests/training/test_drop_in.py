@@ -205,20 +205,17 @@ def test_metrics_have_trls_names_in_training_and_evaluation(toy_model, tmp_path)
 
 @pytest.mark.parametrize("share_prefill", [False, True])
 def test_entropies_are_those_of_the_distributions(toy_model, tmp_path, share_prefill):
-    trainer = run(toy_model, tmp_path, "pg", max_steps=1, share_prefill=share_prefill)
+    one_pass = {"skip_zero_groups": False, "token_budget": 10_000, "share_prefill": share_prefill}
+    unchanged = {"max_steps": 1, "learning_rate": 0.0}
+    trainer = run(toy_model, tmp_path, "pg", **one_pass, **unchanged)
     _, piece, _ = trainer.last_pass
-    entropies = []
     with torch.no_grad():
-        trainer._log_pi(trainer.model, piece, entropies)
         ids = torch.cat([piece["prompt_ids"], piece["completion_ids"]], 1)
         mask = torch.cat([piece["prompt_mask"], piece["completion_mask"]], 1)
         logits = trainer.model(input_ids=ids, attention_mask=mask).logits
     logp = logits[:, piece["prompt_ids"].size(1) - 1 : -1].log_softmax(-1)
-    keep = piece["completion_mask"].bool()
-    torch.testing.assert_close(
-        entropies[0][keep],
-        -(logp.exp() * logp).sum(-1)[keep],
-        rtol=ROUNDING,
-        atol=ROUNDING,
-        check_dtype=False,
-    )
+    mask = piece["completion_mask"]
+    entropy = -(logp.exp() * logp).sum(-1) * mask
+    assert len(mask) == 16
+    expected = (entropy.sum(1) / mask.sum(1)).mean().item()
+    assert logged(trainer, "entropy") == [pytest.approx(expected, rel=ROUNDING)]

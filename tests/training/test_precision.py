@@ -9,7 +9,6 @@ from tests.training.loops import (
     ROUNDING,
     ScriptedTrainer,
     assert_learned_alike,
-    build,
     digits_sum,
     logged,
     run,
@@ -20,44 +19,28 @@ from tests.training.loops import (
 STEPS = {"H": 2, "max_steps": 4}
 
 
-def log_mu_passes(trainer) -> list[bool]:
-    """Notes, for each forward pass outside sampling, whether it is without gradient: for log mu."""
-    passes: list[bool] = []
-    log_pi = trainer._log_pi
+class Unknown(ScriptedTrainer):
+    """Its sampler does not know the probabilities of what it sampled."""
 
-    def watch(*args):
-        passes.append(not torch.is_grad_enabled())
-        return log_pi(*args)
-
-    trainer._log_pi = watch
-    return passes
+    def _generate_single_turn(self, *args):
+        completions, _ = super()._generate_single_turn(*args)
+        return completions, [[math.nan] * len(ids) for ids in completions]
 
 
-@pytest.mark.parametrize(("dtype", "again"), [(torch.float32, False), (torch.bfloat16, True)])
-def test_in_bfloat16_log_mu_is_found_again(toy_model, tmp_path, dtype, again):
+def test_in_bfloat16_log_mu_is_found_again(toy_model, tmp_path):
     """The sampler rounds otherwise than a pass does: of an unchanged policy weights are 1."""
-    trainer = build(toy_model, tmp_path, "rapid", dtype=dtype, learning_rate=0.0, **STEPS)
-    passes = log_mu_passes(trainer)
-    trainer.train()
-    assert any(passes) == again
+    unchanged = {"dtype": torch.bfloat16, "learning_rate": 0.0} | STEPS
+    trainer = run(toy_model, tmp_path, "rapid", **unchanged)
+    assert not trainer.sampler_is_exact()
     assert max(logged(trainer, "rapid/staleness")) < ROUNDING
     assert logged(trainer, "rapid/weight") == pytest.approx([1] * 4, abs=ROUNDING)
 
 
 def test_a_log_mu_that_is_not_known_is_found_again(toy_model, tmp_path):
-    trainer = build(toy_model, tmp_path, "rapid", **STEPS)
-    passes, sample = log_mu_passes(trainer), trainer._generate_single_turn
-
-    def forget(*args):
-        found = sample(*args)
-        trainer._sampled_logp = [logp * math.nan for logp in trainer._sampled_logp]
-        return found
-
-    trainer._generate_single_turn = forget
-    trainer.train()
-    assert any(passes)
-    known = run(toy_model, tmp_path, "rapid", **STEPS)
-    assert_learned_alike(weights(trainer), weights(known), untrained(toy_model))
+    unknown = run(toy_model, tmp_path, "rapid", trainer=Unknown, **STEPS)
+    assert unknown.last_pass[1]["sampler_logp"].isnan().any()
+    unsaid = run(toy_model, tmp_path, "rapid", trainer=ScriptedTrainer, **STEPS)
+    assert_learned_alike(weights(unknown), weights(unsaid), untrained(toy_model))
 
 
 def test_checkpointing_learns_the_same(toy_model, tmp_path):

@@ -47,7 +47,7 @@ def test_the_number_of_steps_is_epochs_times_completions_over_n_step(toy_model, 
 def test_prompts_of_a_pass_are_whole_groups(toy_model, tmp_path):
     run = trainer(toy_model, tmp_path, skip_zero_groups=False)
     seen = []
-    compute_loss = run._compute_loss
+    compute_loss = run.compute_loss
 
     def watch(model, inputs):
         seen.append(
@@ -55,7 +55,7 @@ def test_prompts_of_a_pass_are_whole_groups(toy_model, tmp_path):
         )
         return compute_loss(model, inputs)
 
-    run._compute_loss = watch
+    run.compute_loss = watch
     run.train()
     groups = [prompts[i : i + 4] for prompts in seen for i in range(0, len(prompts), 4)]
     assert all(len(set(group)) == 1 for group in groups)

@@ -20,7 +20,6 @@ from tests.training.loops import (
     PLAIN,
     ScriptedTrainer,
     assert_learned_alike,
-    build,
     digits_sum,
     logged,
     make,
@@ -216,19 +215,12 @@ def test_where_nothing_is_graded_nothing_is_learned_and_nothing_is_said(toy_mode
 
 
 def test_a_group_that_is_not_graded_is_sampled_anew_by_dapo(toy_model, tmp_path):
-    trainer = build(toy_model, tmp_path, "dapo", "sometimes", **PLAIN, dynamic_sampling_rounds=20)
-    graded = []
-    resample = trainer._resample
-
-    def watch(batch):
-        replaced = resample(batch)
-        graded.append((batch["graded"].all().item(), replaced["graded"].all().item()))
-        return replaced
-
-    trainer._resample = watch
-    trainer.train()
-    assert not all(before for before, _ in graded)
-    assert all(after for _, after in graded)
+    once, often = (
+        run(toy_model, tmp_path, "dapo", "sometimes", dynamic_sampling_rounds=rounds, max_steps=4)
+        for rounds in (1, 20)
+    )
+    assert min(logged(once, "rapid/graded")) < 1
+    assert logged(often, "rapid/graded") == [1] * 4
 
 
 def test_a_reward_of_one_function_is_enough(toy_model, tmp_path):

@@ -3,6 +3,7 @@
 The first process writes, for each loop asked for, its final weights and what its steps logged.
 """
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -21,19 +22,19 @@ from tests.training.loops import ScriptedTrainer, build, weights  # noqa: E402
 def count_rows(trainer) -> list[list[int]]:
     """Collects, for each optimizer step, the completions of each pass."""
     steps: list[list[int]] = []
-    step, loss = trainer.training_step, trainer._compute_loss
+    step, loss = trainer.training_step, trainer.compute_loss
 
     def watched_step(*args):
         steps.append([])
         return step(*args)
 
-    def watched_loss(model, inputs):
+    def watched_loss(model, inputs, *others, **named):
         run = batches.own_part(inputs)["completion_ids"]
         if model.training:
             steps[-1].append(len(run) if inputs["sequence_share"] else 0)
-        return loss(model, inputs)
+        return loss(model, inputs, *others, **named)
 
-    trainer.training_step, trainer._compute_loss = watched_step, watched_loss
+    trainer.training_step, trainer.compute_loss = watched_step, watched_loss
     return steps
 
 
@@ -62,4 +63,5 @@ def main(asked: Path, model: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # Trainer asks for a collection in every run
     main(*map(Path, sys.argv[1:]))

@@ -93,6 +93,13 @@ def test_a_problem_is_known_by_its_content(grader, double):
     assert cached.grade(triple, double.canonical_solution).reason == verdicts.WRONG_ANSWER
 
 
+def test_a_problem_s_own_tolerance_holds_for_its_completions(grader, double):
+    halves = {"canonical_solution": "def f(x): return 0.5", "atol": 0.01}
+    problem = double.model_copy(update=halves)
+    assert grader.grade(problem, "def f(x): return 0.509").reason == verdicts.PASSED
+    assert grader.grade(problem, "def f(x): return 0.511").reason == verdicts.WRONG_ANSWER
+
+
 @pytest.mark.parametrize(
     ("took", "limit"), [(0.0, 20.0), (4.9, 20.0), (6.0, 24.0), (15.0, 60.0), (99.0, 60.0)]
 )

@@ -165,8 +165,8 @@ class TestBox:
         elif end == "group":
             os.killpg(process.pid, signal.SIGKILL)
         os.close(lifeline)
-        process.wait(timeout=10)
-        deadline = time.monotonic() + 10
+        process.wait(timeout=30)
+        deadline = time.monotonic() + 30
         while living(str(tmp_path)) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert living(str(tmp_path)) == []
