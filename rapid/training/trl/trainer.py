@@ -21,6 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
+from trl.trainer.utils import use_adapter
 from typing_extensions import override
 
 from rapid.training import batches
@@ -161,13 +162,28 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         TRL's own loss is of each completion by itself.
         """
         batch = super()._prepare_inputs(generation_batch)
-        if self.args.trls_loss:
-            return batch
-        rows = len(batch["completion_ids"])
-        if rows % self.group_size:
-            batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
-            batch = batches.torn(batch, rows, self.accelerator.process_index)
-        return batches.with_graded(batch, self.group_size)
+        if not self.args.trls_loss:
+            rows = len(batch["completion_ids"])
+            if rows % self.group_size:
+                batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
+                batch = batches.torn(batch, rows, self.accelerator.process_index)
+            batch = batches.with_graded(batch, self.group_size)
+        self._keep_reference(batch)
+        return batch
+
+    def _keep_reference(self, piece: Batch) -> None:
+        """Give a pass its log-probabilities under the policy before training, for a KL term.
+
+        An adapter is left out; one that was trained before has a copy, which TRL calls "ref".
+        """
+        if not self.beta:
+            return
+        without = nullcontext()
+        if (reference := self.ref_model) is None:
+            reference, model = self.model, self.accelerator.unwrap_model(self.model)
+            without = use_adapter(model, "ref" if "ref" in model.peft_config else None)
+        with torch.no_grad(), without:
+            piece["reference_logp"] = self._log_pi(reference, piece)
 
     @override
     def _generate_and_score_completions(self, inputs) -> Batch:
@@ -175,7 +191,8 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
 
         TRL returns advantages. A reward is NaN where no function graded a completion. TRL would
         make a forward pass of all completions for log mu, unless gradient_accumulation_steps is a
-        multiple of steps_per_generation: unless it samples anew for each optimizer step. What a
+        multiple of steps_per_generation: unless it samples anew for each optimizer step. With beta
+        it would make another, of the reference. What a
         `rollout_func` returns beside completions TRL writes into the dataset's rows, which the
         completions of a group may share: each gets a copy.
         """
@@ -183,7 +200,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         self._examples, self._sampled_logp = inputs, []
         steps = self.args.steps_per_generation
         aligned = patch.object(self.args, "gradient_accumulation_steps", steps)
-        with self.clock.phase("other"), aligned:
+        with self.clock.phase("other"), aligned, patch.object(self, "beta", 0.0):
             sampled = super()._generate_and_score_completions(inputs)
         if any(name in sampled for name in REFUSED_COLUMNS):
             raise ValueError(TEXT)
