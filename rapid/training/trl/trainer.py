@@ -12,7 +12,7 @@ from functools import cached_property
 from unittest.mock import patch
 
 import torch
-from accelerate.utils import DistributedType, is_peft_model
+from accelerate.utils import DistributedType, is_peft_model, send_to_device
 from accelerate.utils.memory import clear_device_cache
 from datasets import Dataset, IterableDataset
 from torch import Tensor
@@ -32,7 +32,7 @@ from rapid.training.forward import without_dropout
 from rapid.training.generation import Decoder, decoding
 from rapid.training.processes import gathered
 from rapid.training.rewards import StreamedRewards
-from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS
+from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, remember_packages
 from rapid.training.trl.checkpoints import ResumableTrainer
 from rapid.training.trl.loss import OwnLoss
 from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
@@ -79,6 +79,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         given = inspect.signature(GRPOTrainer).bind(model, reward_funcs, args, *more, **named)
         if wrong := [*_refused(args, given.arguments)]:
             raise ValueError("\n".join(wrong))
+        remember_packages()
         with engine_like_the_policy(args.seed):
             super().__init__(model, reward_funcs, args, *more, **named)
         self._patch_adaption_prompts()
@@ -133,17 +134,20 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         """Load this process's part of an inference batch, however it is cut into steps.
 
         TRL loads per_device_train_batch_size * steps_per_generation rows, more than there are where
-        n_step is no multiple of the processes. And it loads them anew in each of the H steps: the
-        rows are kept meanwhile.
+        n_step is no multiple of the processes. And it loads them anew in each of the H steps, and
+        moves them to the device: here rows are kept meanwhile, and moved once they are needed.
         """
         if is_training:
             batch_size = self.args.generation_batch_size // self.accelerator.num_processes
             if isinstance(dataset, Dataset):
                 prompts = self.args.generation_batch_size // self.num_generations
                 dataset = batches.Kept(dataset, prompts)
-        return super()._get_dataloader(
+        loader = super()._get_dataloader(
             dataset, description, batch_size, is_training=is_training, **others
         )
+        if is_training:
+            loader.device = None
+        return loader
 
     @override
     def get_test_dataloader(self, test_dataset):
@@ -196,7 +200,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         `rollout_func` returns beside completions TRL writes into the dataset's rows, which the
         completions of a group may share: each gets a copy.
         """
-        inputs = [dict(one) for one in inputs]
+        inputs = [send_to_device(dict(one), self.accelerator.device) for one in inputs]
         self._examples, self._sampled_logp = inputs, []
         steps = self.args.steps_per_generation
         aligned = patch.object(self.args, "gradient_accumulation_steps", steps)
