@@ -1,7 +1,7 @@
 """`python -m performance.bench`: measure, write the figures, and the page from them.
 
 Nothing else should run on the machine. The command takes a core as the pipeline's jobs do (it waits
-for those that run) and keeps to one thread on it.
+for those that run) and keeps to one thread on it; part (h) also measures two processes on two.
 """
 
 import argparse
@@ -21,13 +21,14 @@ ENVIRONMENT = {
     "TQDM_DISABLE": "1",  # in fresh processes: here tqdm is imported already
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # a GPU asked for must not spoil later forks
 }
+PROCESSES = 2  # of one training loop, in part (h)
 QUICK = ROOT / "benchmarks" / "quick"  # not among the results that are kept
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command, and return its exit status."""
     options = _parser().parse_args(arguments)
-    _prepare()
+    _prepare(PROCESSES if "h" in options.part else 1)
     from performance import parts, report, results
 
     folder = options.out or (QUICK if options.quick else results.FOLDER)
@@ -60,18 +61,22 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _prepare() -> None:
-    """Take a core, then import what every loop needs."""
+def _prepare(processes: int) -> None:
+    """Take a core for each process of a loop, then import what every loop needs."""
     os.environ |= ENVIRONMENT
-    from rapid.machine.lease import lease_cores
+    from rapid.machine.lease import bind, lease_cores, usable_cores
 
-    cores = lease_cores(1)
-    _say(f"on core {cores[0]}; importing")
+    cores = lease_cores(min(processes, len(usable_cores())))
+    bind(cores[:1], 1)
+    _say(f"on core {', '.join(map(str, cores))}; importing")
     from rapid.training.trl import without_vllm
 
     without_vllm()
     import transformers
 
+    from performance import loops
+
+    loops.CORES[:] = cores
     transformers.logging.disable_progress_bar()
 
 
@@ -106,7 +111,7 @@ def _say(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m performance.bench", description=__doc__)
     add = parser.add_argument
-    add("--part", default="abcdefg", help="which parts, as in `ac` (default: all)")
+    add("--part", default="abcdefghi", help="which parts, as in `ac` (default: all)")
     add("--repeats", type=int, help="samples of each side (default: 5; 3 of smollm2)")
     add("--quick", action="store_true", help="two minutes, to see that it works")
     add("--models", nargs="+", choices=["tiny", "smollm2"], help="(default: both)")

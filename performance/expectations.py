@@ -27,11 +27,22 @@ def expectations(documents: dict[str, dict]) -> list[Expectation]:
         (_faster(FASTER), usual, f"at least {FASTER}x GRPOTrainer's speed at H=4"),
         (_faster(1.0), against, "never slower than GRPOTrainer"),
         (_faster(1.0), savings, "no saving slower than the plain loop"),
+        (_faster(1.0), _against_on_policy(phases), "no H slower than on-policy"),
         (_near_the_floor, floors, f"at most {TO_FLOOR}x the least floor"),
         (_little_else, phases, f'"other" at most {OTHER:.0%} of wall-clock time'),
         (_no_more_memory, memory, "peak memory no higher than GRPOTrainer's"),
     ]
     return [Expectation(text, *(check(rows) if rows else ())) for check, rows, text in checks]
+
+
+def _against_on_policy(rows: list[dict]) -> list[dict]:
+    """Return the rows with H > 1, `faster` than those with H = 1 and the same N_step."""
+    seconds = {(row["n_step"], row["H"]): row["seconds_rapid"][0] for row in rows}
+    return [
+        row | {"faster": [seconds[row["n_step"], 1] / row["seconds_rapid"][0]]}
+        for row in rows
+        if row["H"] > 1 and (row["n_step"], 1) in seconds
+    ]
 
 
 def _label(row: dict) -> str:

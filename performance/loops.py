@@ -2,7 +2,8 @@
 
 Each loop lives in a process of its own, forked from one that has imported everything and pinned to
 the same core. It takes as many optimizer steps as it is told to, sends what they took, and waits.
-So two loops take turns (ABAB...), always warm, and neither's memory is the other's.
+So two loops take turns (ABAB...), always warm, and neither's memory is the other's. A loop may have
+several processes, each on a core of its own.
 
 Sampling is seeded anew for every inference batch, so that both loops sample the same completions as
 long as their policies are about the same.
@@ -11,6 +12,7 @@ long as their policies are about the same.
 import gc
 import multiprocessing
 import os
+import socket
 import time
 import traceback
 from collections.abc import Callable
@@ -22,7 +24,9 @@ from transformers import TrainerCallback
 
 from performance.rewards import Counted
 from performance.trainers import Setting
+from rapid.machine.lease import bind
 
+CORES: list[int] = []  # those of a loop's processes, if they are bound to any
 SEED = 1000
 BUILD_SECONDS = 300.0  # a loop that is not ready by then never will be
 
@@ -119,22 +123,25 @@ def _now() -> float:
 
 
 class Loop:
-    """A training loop in a process of its own; use as a context manager.
+    """A training loop in processes of its own; use as a context manager.
 
     Args:
-        build: makes the trainer of a setting and a reward; runs in that process.
-        reward: makes the reward; runs in that process.
+        build: makes the trainer of a setting and a reward; runs in these processes.
+        reward: makes the reward; runs there too.
     """
 
     def __init__(self, setting: Setting, build: Callable, reward: Callable[[], Counted]):
         context = multiprocessing.get_context("fork")
-        self._connection, theirs = context.Pipe()
+        self._connections, self._processes = [], []
         gc.collect()
         gc.freeze()  # what is shared after the fork stays shared
-        arguments = (theirs, self._connection, setting, build, reward)
-        self._process = context.Process(target=_live, args=arguments, daemon=True)
-        self._process.start()
-        theirs.close()
+        for environment in _environments(setting.processes):
+            connection, theirs = context.Pipe()
+            self._connections.append(connection)
+            arguments = (theirs, [*self._connections], environment, setting, build, reward)
+            self._processes.append(context.Process(target=_live, args=arguments, daemon=True))
+            self._processes[-1].start()
+            theirs.close()
         self._answer(BUILD_SECONDS)
 
     def run(self, steps: int) -> dict:
@@ -142,27 +149,45 @@ class Loop:
         return self.call(None, steps)
 
     def call(self, function: Callable | None, *arguments) -> Any:
-        """Return the result of `function(trainer, *arguments)`, in the loop's process."""
-        self._connection.send((function, *arguments))
+        """Return the result of `function(trainer, *arguments)`, in the loop's first process."""
+        for connection in self._connections:
+            connection.send((function, *arguments))
         return self._answer()
 
     def _answer(self, timeout: float | None = None) -> Any:
-        if not self._connection.poll(timeout):
-            raise RuntimeError(f"a training loop was not ready after {timeout:.0f} s")
-        try:
-            answer = self._connection.recv()
-        except EOFError:
-            raise RuntimeError("a training loop ended without a word") from None
-        if isinstance(answer, Failure):
-            raise RuntimeError(f"a training loop failed:\n{answer.traceback}")
-        return answer
+        answers = []
+        for connection in self._connections:
+            if not connection.poll(timeout):
+                raise RuntimeError(f"a training loop was not ready after {timeout:.0f} s")
+            try:
+                answers.append(connection.recv())
+            except EOFError:
+                raise RuntimeError("a training loop ended without a word") from None
+            if isinstance(answers[-1], Failure):
+                raise RuntimeError(f"a training loop failed:\n{answers[-1].traceback}")
+        return answers[0]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.join()
+        for process in self._processes:
+            process.terminate()
+            process.join()
+
+
+def _environments(processes: int) -> list[dict[str, str]]:
+    """Return what accelerate reads in each process of a loop, if there are several."""
+    if processes == 1:
+        return [{}]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [
+        {name: str(value) for name, value in {**common, "RANK": rank, "LOCAL_RANK": rank}.items()}
+        for rank in range(processes)
+    ]
 
 
 class Failure(NamedTuple):
@@ -171,11 +196,15 @@ class Failure(NamedTuple):
     traceback: str
 
 
-def _live(connection, other_end, setting: Setting, build: Callable, reward: Callable) -> None:
-    other_end.close()  # so that this process ends with the one that asks
+def _live(connection, others, environment, setting: Setting, build, reward) -> None:
+    for other_end in others:
+        other_end.close()  # so that this process ends with the one that asks
     silence = os.open(os.devnull, os.O_WRONLY)  # errors are sent
     os.dup2(silence, 1), os.dup2(silence, 2)
+    os.environ |= environment
     try:
+        if CORES:
+            bind([CORES[int(environment.get("RANK", 0))]], 1)
         trainer = build(setting=setting, reward=reward())
         trainer.add_callback(Gate(connection, trainer, setting))
         trainer.train()

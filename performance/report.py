@@ -1,4 +1,4 @@
-"""`python -m performance.report [FOLDER]`: FOLDER/summary.jsonl -> FOLDER/README.md."""
+"""`python -m performance.report [FOLDER]`: FOLDER/summary.jsonl -> README.md, growth.svg in it."""
 
 import sys
 from itertools import groupby
@@ -7,6 +7,7 @@ from statistics import median
 
 import yaml
 
+from performance import growth
 from performance.expectations import expectations
 from performance.results import FOLDER, read
 from rapid.artifacts.files import write_text
@@ -94,6 +95,8 @@ def main(arguments: list[str] | None = None) -> None:
     folder = Path(arguments[0]) if arguments else FOLDER
     documents = read(folder)
     write_text(folder / "README.md", render(documents))
+    if "h" in documents:
+        write_text(folder / "growth.svg", growth.draw(documents))
     for claim in expectations(documents):
         print(f"{HOLDS[claim.holds].strip('*')}: {claim.text}: {claim.found}")
     print(folder / "README.md")

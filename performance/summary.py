@@ -79,6 +79,11 @@ def memory(sides: dict[str, list[dict]]) -> dict:
     return figures
 
 
+def operators(samples: list[dict]) -> dict:
+    """Return a row's figures: the median of each kind."""
+    return pd.DataFrame(samples).median().map(number).to_dict()
+
+
 def verdicts(samples: list[dict]) -> dict:
     """Return a row's figures: latencies of all verdicts, and the rate of each sample."""
     latencies = np.concatenate([sample["latencies"] for sample in samples])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
+from transformers import AutoTokenizer, PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from performance.models import Workload
@@ -32,6 +32,7 @@ class Setting:
         micro_batch: completions of a forward and backward pass.
         length: tokens that a completion may have.
         fixed_length: make all completions as long as that.
+        processes: that share the work.
     """
 
     H: int = 4
@@ -40,6 +41,7 @@ class Setting:
     micro_batch: int = 8
     length: int = 80
     fixed_length: bool = False
+    processes: int = 1
 
     @property
     def inference_batch(self) -> int:
@@ -97,7 +99,7 @@ def _common(setting: Setting) -> dict:
 
 def _build(kind, workload: Workload, setting: Setting, reward: Counted, config):
     torch.set_num_threads(1)
-    model = AutoModelForCausalLM.from_pretrained(workload.model, dtype=torch.float32)
+    model = workload.load()
     tokenizer = AutoTokenizer.from_pretrained(workload.model, padding_side="left")
     if setting.fixed_length:  # a token that the model does not have would end a completion
         tokenizer.add_special_tokens({"eos_token": "<never>"})

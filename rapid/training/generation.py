@@ -64,7 +64,8 @@ class Decoder:
         sequences = torch.cat(
             [input_ids, input_ids.new_full((count, most), generation_config.pad_token_id)], dim=1
         )
-        noise = torch.empty_like(logits)  # (N, V), for all rows: each has its own random numbers
+        precision = torch.float64 if logits.device.type == "cpu" else logits.dtype
+        noise = torch.empty_like(logits, dtype=precision)  # (N, V), each row has its own numbers
         logp = logits.new_zeros(count, most) if self.record else None
         rows = torch.arange(count, device=input_ids.device)  # in the batch
         going = torch.ones_like(rows, dtype=torch.bool)  # of these, not ended
@@ -120,12 +121,20 @@ class Decoder:
         does it.
         """
         logp = scores.log_softmax(-1)
-        drawn = scores
-        if sample:
-            noise = noise.exponential_()
-            drawn = logp.exp() / (noise if len(rows) == len(noise) else noise[rows])
+        drawn = logp.exp() / _exponential(noise, rows) if sample else scores
         drawn = drawn.argmax(-1)
         return drawn, logp.gather(1, drawn[:, None])[:, 0]
+
+
+def _exponential(noise: Tensor, rows: Tensor) -> Tensor:
+    """Return some rows of exponential variates, of which all are drawn into `noise`.
+
+    On a CPU they are the logarithms of uniform ones, one after the other, which takes long. Here
+    all uniform variates are drawn, and only the logarithms that are needed are taken.
+    """
+    if noise.device.type != "cpu":
+        return noise.exponential_()[rows]
+    return noise.uniform_()[rows].neg_().log1p_().neg_().float()
 
 
 class Roomy(DynamicLayer):

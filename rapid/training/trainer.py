@@ -116,7 +116,7 @@ class RapidTrainer(SamplingTrainer):
                     Z = batches.mini_batches(Z, self.args.H)  # Z_1, ..., Z_H, N_step each
                 with self.clock.phase("backpropagation"):
                     self._steps = [(Z_h, self._passes(Z_h, h)) for h, Z_h in enumerate(Z)]
-                    self._keep_log_mu()  # mu <- pi
+                    self._keep_logp()  # mu <- pi
             Z_h, passes = self._steps.pop(0)
             with self.clock.phase("backpropagation"):
                 loss = self._policy_gradient(model, passes)  # grad J on Z_h
@@ -249,8 +249,10 @@ class RapidTrainer(SamplingTrainer):
 
     # Log-probabilities ----------------------------------------------------------------------------
 
-    def _keep_log_mu(self) -> None:
-        """Give passes log mu, from the second step on: in the first the policy is mu."""
+    def _keep_logp(self) -> None:
+        """Give passes the reference's, and log mu from the second step on: at first mu is pi."""
+        for piece in (piece for _, passes in self._steps for piece in passes):
+            self._keep_reference(piece)
         first = 1 if self.args.reuse_logp else 0
         for piece in (piece for _, passes in self._steps[first:] for piece in passes):
             if "behavior_logp" in piece:  # TRL needed it to correct vLLM's

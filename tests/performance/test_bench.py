@@ -1,5 +1,6 @@
 """One tiny measurement with the machinery of each part, on the toy model."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -11,6 +12,7 @@ from performance import (
     loops,
     memory,
     models,
+    operators,
     parts,
     report,
     results,
@@ -98,6 +100,30 @@ def test_the_savings_are_switches_of_the_trainer(workload):
     assert all(getattr(every, name) and not getattr(plain, name) for name in parts.PLAIN)
 
 
+def test_two_processes_divide_the_work(workload):
+    with loop(workload, setting=replace(SMALL, processes=2)) as two, loop(workload) as one:
+        for some, rows in ((one, 16), (two, 8)):
+            assert some.run(2)["completions"] == 16
+            assert some.call(completions_seen) == rows
+
+
+def completions_seen(trainer) -> int:
+    return len(trainer.reward_funcs[0].lengths)
+
+
+def test_an_untrained_model_has_the_width_that_is_asked_for(workload):
+    wide = replace(workload, width=128)
+    assert wide.load().config.hidden_size == 128
+    assert wide.parameters > workload.parameters
+
+
+def test_kinds_of_operators_add_up_to_the_whole(workload):
+    with loop(workload) as one:
+        found = operators.measure(one, 2)
+    assert {*found} == {*operators.KINDS, "operators", "outside"}
+    assert min(found.values()) > 0
+
+
 def test_the_floor_samples_again_what_the_loop_sampled(workload):
     with loop(workload) as one:
         sample = one.run(2)
@@ -136,9 +162,9 @@ def test_a_loop_that_fails_says_why(workload):
 
 def test_a_loop_ends_with_the_process_that_started_it(workload):
     with loop(workload) as one:
-        one._connection.close()  # as a process does that is killed
-        one._process.join(10)
-        assert not one._process.is_alive()
+        one._connections[0].close()  # as a process does that is killed
+        one._processes[0].join(10)
+        assert not one._processes[0].is_alive()
 
 
 def test_every_part_has_experiments_and_a_table(plan, workload):
@@ -166,7 +192,7 @@ def test_the_command_writes_a_part_and_the_page(toy_model, tmp_path, monkeypatch
     part = parts.Part(("tiny", "smollm2"), lambda plan, workload: [one])
     monkeypatch.setitem(parts.PARTS, "b", part)
     monkeypatch.setattr(models, "smollm2", unavailable)
-    monkeypatch.setattr(bench, "_prepare", lambda: None)
+    monkeypatch.setattr(bench, "_prepare", lambda processes: None)
     monkeypatch.setattr(report, "main", lambda folders: folders.append("written"))
     arguments = ["--part", "b", "--model", str(toy_model), "--repeats", "1"]
     assert bench.main([*arguments, "--out", str(tmp_path)]) == 0
@@ -203,7 +229,7 @@ def test_graders_need_no_model_and_one_that_does_not_run_is_said_to_be_missing(
 ):
     for name in BENCHMARKS:
         monkeypatch.setattr(type(BENCHMARKS[name]), "unavailable", lambda self: "not here")
-    monkeypatch.setattr(bench, "_prepare", lambda: None)
+    monkeypatch.setattr(bench, "_prepare", lambda processes: None)
     arguments = ["--part", "g", "--model", str(tmp_path / "none"), "--out", str(tmp_path)]
     assert bench.main(arguments) == 0
     said = capsys.readouterr().err

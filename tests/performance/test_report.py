@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from performance import report, results, summary
+from performance import growth, report, results, summary
 from performance.expectations import expectations
 from tests.performance.samples import FLOOR, MEMORY, PAIR, VERDICTS, sample
 
@@ -12,7 +12,8 @@ SETTING = {"H": 4, "n_step": 16, "group": 4, "micro_batch": 8, "length": 80, "N_
 SETTING["fixed_length"] = False
 ROW = {"model": "a model", "workload": "tiny", "rate": 0.1, **SETTING}
 SAVED = {"plain": PAIR["stock"], "saved": PAIR["rapid"]}
-ALONE = {"rapid": PAIR["rapid"]}
+ALONE, SLOWER = {"rapid": PAIR["rapid"]}, {"rapid": PAIR["stock"]}
+KINDS = dict.fromkeys(("products", "attention", "random", "operators", "outside"), 1.0)
 
 
 @pytest.fixture
@@ -22,12 +23,18 @@ def documents() -> dict[str, dict]:
     proofs = {"benchmark": "minif2f", "graded": "proofs"}
     rows = {
         "a": [ROW | summary.timing(PAIR)],
-        "b": [ROW | summary.timing(ALONE)],
+        "b": [ROW | {"H": h} | summary.timing(some) for h, some in ((1, SLOWER), (4, ALONE))],
         "c": [ROW | saving | summary.timing(SAVED)],
         "d": [ROW | {"varied": name} | summary.timing(PAIR) for name in ("length", "N_inference")],
         "e": [ROW | summary.timing(floors)],
         "f": [ROW | summary.memory(MEMORY)],
         "g": [proofs | {"kind": kind} | summary.verdicts(one) for kind, one in VERDICTS.items()],
+        "h": [
+            ROW | {"varied": name, "parameters": 1e6} | {name: value} | summary.timing(ALONE)
+            for name, values in (("width", (64, 128)), ("processes", (1, 2)))
+            for value in values
+        ],
+        "i": [ROW | {"trainer": "rapid"} | summary.operators([KINDS])],
     }
     common = {
         "date": "2026-01-01T00:00:00+00:00",
@@ -75,18 +82,34 @@ def test_verdicts_have_rates_and_latencies(documents):
 def test_expectations_hold_or_do_not_with_the_number(documents):
     found = expectations(documents)
     fast, *_, floor, _, memory = found
-    assert [one.holds for one in found] == [True, True, True, False, True, True]
+    assert [one.holds for one in found] == [True, True, True, True, False, True, True]
     assert "2.20x" in fast.found and "850 against 900 MB" in memory.found
     assert "2.00x" in floor.found
+
+
+def test_an_h_that_saves_nothing_is_named(documents):
+    documents["b"]["rows"].append(ROW | {"H": 8} | summary.timing(SLOWER | {"rapid": [sample(9)]}))
+    assert "1 of 2 rows; least: 0.24x (tiny, H=8" in expectations(documents)[3].found
+
+
+def test_ideals_are_of_what_was_measured_first(documents):
+    first, second = (row | {"H": h} for row, h in zip(documents["b"]["rows"], (1, 4), strict=True))
+    cost, sampling = first["seconds_rapid"][0], first["sampling"]
+    assert growth.ideal("H", first, second) == pytest.approx(cost - 0.75 * sampling)
+    one, two = documents["h"]["rows"][2:]
+    assert growth.ideal("processes", one, two) == one["seconds_rapid"][0] / 2
+    wide = one | {"parameters": 3e6, "length": 160}
+    assert growth.ideal("width", one, wide) == 3 * one["seconds_rapid"][0]
+    assert growth.ideal("length", one, wide) == 2 * one["seconds_rapid"][0]
 
 
 @pytest.mark.parametrize(
     ("part", "row", "holds"),
     [
-        ("a", {"rate": 1.0}, [False, False, True, False, True, True]),
-        ("d", {"varied": "length"}, [False, False, True, False, True, True]),
-        ("d", {"varied": "length", "H": 8}, [True, False, True, False, True, True]),
-        ("c", {"saving": "pack"}, [True, True, False, False, True, True]),
+        ("a", {"rate": 1.0}, [False, False, True, True, False, True, True]),
+        ("d", {"varied": "length"}, [False, False, True, True, False, True, True]),
+        ("d", {"varied": "length", "H": 8}, [True, False, True, True, False, True, True]),
+        ("c", {"saving": "pack"}, [True, True, False, True, False, True, True]),
     ],
 )
 def test_every_row_of_every_part_counts(documents, part, row, holds):
@@ -103,11 +126,12 @@ def test_time_in_no_phase_and_memory_are_held_against_their_bounds(documents):
     documents["b"]["rows"] = [ROW | summary.timing({"rapid": [much_else]})]
     swapped = {"stock": MEMORY["rapid"], "rapid": MEMORY["stock"]}
     documents["f"]["rows"] = [ROW | summary.memory(swapped)]
-    assert [one.holds for one in expectations(documents)] == [True, True, True, False, False, False]
+    found = [one.holds for one in expectations(documents)]
+    assert found == [True, True, True, None, False, False, False]
 
 
 def test_what_was_not_measured_is_said(documents):
-    assert [one.holds for one in expectations({})] == [None] * 6
+    assert [one.holds for one in expectations({})] == [None] * 7
     documents["a"]["missing"] = ["smollm2: no network"]
     assert "Not measured: smollm2: no network." in report.render(documents)
 
@@ -117,12 +141,14 @@ def test_the_page_is_written_from_the_summary_of_a_folder(documents, tmp_path, c
     assert results.read(tmp_path) == documents
     report.main([str(tmp_path)])
     page = (tmp_path / "README.md").read_text()
-    assert all(f"## ({part})" in page for part in "abcdefg")
+    assert all(f"## ({part})" in page for part in "abcdefghi")
     assert "0123456789+dirty" in page
     lines = page.splitlines()
     rules = [number for number, line in enumerate(lines) if line.startswith("| ---")]
-    assert len(rules) == 1 + 8 + 1  # expectations, parts of which one has two tables, provenance
+    assert len(rules) == 1 + 11 + 1  # expectations, parts of which two have two tables, provenance
     assert all(lines[number].count("|") == lines[number - 1].count("|") for number in rules)
+    figure = (tmp_path / "growth.svg").read_text()
+    assert "width of the model" in figure and figure == growth.draw(documents)
     assert "holds: " in capsys.readouterr().out
 
 
@@ -137,6 +163,8 @@ def test_a_part_replaces_its_figures_and_keeps_its_samples_apart(documents, tmp_
     results.write(tmp_path, "b", [row | {"H": 99, "samples": ALONE}], ["why"], {"repeats": 1})
     kept = results.read(tmp_path)
     assert kept["b"]["rows"] == [row | {"H": 99}] and kept["b"]["missing"] == ["why"]
-    assert {part: kept[part] for part in "acdefg"} == {part: documents[part] for part in "acdefg"}
+    assert {part: kept[part] for part in "acdefghi"} == {
+        part: documents[part] for part in "acdefghi"
+    }
     [raw] = json.loads((tmp_path / "samples" / "b.json").read_text())["rows"]
     assert raw["samples"] == ALONE

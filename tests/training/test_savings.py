@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from rapid.training.clock import PhaseClock
 from tests.training.loops import (
     ALL,
     PLAIN,
@@ -35,6 +36,19 @@ def tokens_run(trainer_model) -> list[int]:
 
     trainer_model.register_forward_pre_hook(count, with_kwargs=True)
     return sizes
+
+
+def test_the_reference_runs_what_the_policy_learns_from(toy_model, tmp_path):
+    trainer, referred = build(toy_model, tmp_path, "grpo", **ALL), []
+    trainer.clock = PhaseClock(lambda: len(referred))  # each of its forward passes takes a second
+    run = tokens_run(trainer.model.model)
+    trainer.ref_model.model.register_forward_pre_hook(
+        lambda module, args, kwargs: referred.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    trainer.train()
+    assert run and sorted(referred) == sorted(run)
+    seconds = {name: value for name, value in trainer.clock.seconds.items() if value}
+    assert seconds == {"backpropagation": len(referred)}
 
 
 def test_savings_save_tokens(toy_model, tmp_path):

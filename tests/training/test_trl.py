@@ -171,9 +171,10 @@ def test_the_tested_trl_is_within_its_bounds():
     assert upper == [version[0], version[1] + 1]
 
 
-def test_trl_makes_no_forward_pass_for_log_mu(toy_model, tmp_path, monkeypatch):
+@pytest.mark.parametrize("objective", ["rapid", "grpo"])
+def test_trl_makes_no_forward_pass_of_its_own(objective, toy_model, tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("TRL's own forward pass")
 
     monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", refuse)
-    assert run(toy_model, tmp_path, "rapid", max_steps=4).state.global_step == 4
+    assert run(toy_model, tmp_path, objective, max_steps=4).state.global_step == 4

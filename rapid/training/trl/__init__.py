@@ -13,6 +13,8 @@ tests/training/test_trl.py compares all of it with the TRL that is installed. Th
 nothing of TRL: `without_vllm` has to come first.
 """
 
+from functools import cache
+
 # Columns of the batch that `_generate_and_score_completions` returns, and their names here, where
 # log-probabilities have the names of their policies.
 COLUMNS = {
@@ -69,3 +71,15 @@ def without_vllm() -> None:
     import trl.import_utils as trl_imports
 
     trl_imports.is_vllm_available = lambda *_, **__: False
+
+
+def remember_packages() -> None:
+    """Let accelerate remember which packages are installed.
+
+    It asks whenever it unwraps a model, and reads a package's metadata each time: milliseconds, as
+    long as it takes to sample a token of many completions.
+    """
+    from accelerate.utils import imports
+
+    if not hasattr(imports._is_package_available, "cache_info"):
+        imports._is_package_available = cache(imports._is_package_available)

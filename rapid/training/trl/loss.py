@@ -19,7 +19,7 @@ class OwnLoss(GRPOTrainer):
 
     _logp: Tensor | None = None  # (N, T), log pi of the last pass, without gradient
 
-    def _log_pi(self, model, piece: Batch, entropies: list[Tensor]) -> Tensor:
+    def _log_pi(self, model, piece: Batch, entropies: list[Tensor] | None = None) -> Tensor:
         """Return log pi of each token of a pass, (N, T); `entropies` gets theirs."""
         raise NotImplementedError
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from unittest.mock import patch
 
 import torch
-from accelerate.utils import DistributedType, is_peft_model
+from accelerate.utils import DistributedType, is_peft_model, send_to_device
 from accelerate.utils.memory import clear_device_cache
 from datasets import Dataset, IterableDataset
 from torch import Tensor
@@ -21,6 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
+from trl.trainer.utils import use_adapter
 from typing_extensions import override
 
 from rapid.training import batches
@@ -31,7 +32,7 @@ from rapid.training.forward import without_dropout
 from rapid.training.generation import Decoder, decoding
 from rapid.training.processes import gathered
 from rapid.training.rewards import StreamedRewards
-from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS
+from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, remember_packages
 from rapid.training.trl.checkpoints import ResumableTrainer
 from rapid.training.trl.loss import OwnLoss
 from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
@@ -78,6 +79,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         given = inspect.signature(GRPOTrainer).bind(model, reward_funcs, args, *more, **named)
         if wrong := [*_refused(args, given.arguments)]:
             raise ValueError("\n".join(wrong))
+        remember_packages()
         with engine_like_the_policy(args.seed):
             super().__init__(model, reward_funcs, args, *more, **named)
         self._patch_adaption_prompts()
@@ -132,17 +134,20 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         """Load this process's part of an inference batch, however it is cut into steps.
 
         TRL loads per_device_train_batch_size * steps_per_generation rows, more than there are where
-        n_step is no multiple of the processes. And it loads them anew in each of the H steps: the
-        rows are kept meanwhile.
+        n_step is no multiple of the processes. And it loads them anew in each of the H steps, and
+        moves them to the device: here rows are kept meanwhile, and moved once they are needed.
         """
         if is_training:
             batch_size = self.args.generation_batch_size // self.accelerator.num_processes
             if isinstance(dataset, Dataset):
                 prompts = self.args.generation_batch_size // self.num_generations
                 dataset = batches.Kept(dataset, prompts)
-        return super()._get_dataloader(
+        loader = super()._get_dataloader(
             dataset, description, batch_size, is_training=is_training, **others
         )
+        if is_training:
+            loader.device = None
+        return loader
 
     @override
     def get_test_dataloader(self, test_dataset):
@@ -161,13 +166,28 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         TRL's own loss is of each completion by itself.
         """
         batch = super()._prepare_inputs(generation_batch)
-        if self.args.trls_loss:
-            return batch
-        rows = len(batch["completion_ids"])
-        if rows % self.group_size:
-            batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
-            batch = batches.torn(batch, rows, self.accelerator.process_index)
-        return batches.with_graded(batch, self.group_size)
+        if not self.args.trls_loss:
+            rows = len(batch["completion_ids"])
+            if rows % self.group_size:
+                batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
+                batch = batches.torn(batch, rows, self.accelerator.process_index)
+            batch = batches.with_graded(batch, self.group_size)
+        self._keep_reference(batch)
+        return batch
+
+    def _keep_reference(self, piece: Batch) -> None:
+        """Give a pass its log-probabilities under the policy before training, for a KL term.
+
+        An adapter is left out; one that was trained before has a copy, which TRL calls "ref".
+        """
+        if not self.beta:
+            return
+        without = nullcontext()
+        if (reference := self.ref_model) is None:
+            reference, model = self.model, self.accelerator.unwrap_model(self.model)
+            without = use_adapter(model, "ref" if "ref" in model.peft_config else None)
+        with torch.no_grad(), without:
+            piece["reference_logp"] = self._log_pi(reference, piece)
 
     @override
     def _generate_and_score_completions(self, inputs) -> Batch:
@@ -175,15 +195,16 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
 
         TRL returns advantages. A reward is NaN where no function graded a completion. TRL would
         make a forward pass of all completions for log mu, unless gradient_accumulation_steps is a
-        multiple of steps_per_generation: unless it samples anew for each optimizer step. What a
+        multiple of steps_per_generation: unless it samples anew for each optimizer step. With beta
+        it would make another, of the reference. What a
         `rollout_func` returns beside completions TRL writes into the dataset's rows, which the
         completions of a group may share: each gets a copy.
         """
-        inputs = [dict(one) for one in inputs]
+        inputs = [send_to_device(dict(one), self.accelerator.device) for one in inputs]
         self._examples, self._sampled_logp = inputs, []
         steps = self.args.steps_per_generation
         aligned = patch.object(self.args, "gradient_accumulation_steps", steps)
-        with self.clock.phase("other"), aligned:
+        with self.clock.phase("other"), aligned, patch.object(self, "beta", 0.0):
             sampled = super()._generate_and_score_completions(inputs)
         if any(name in sampled for name in REFUSED_COLUMNS):
             raise ValueError(TEXT)
