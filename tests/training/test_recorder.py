@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rapid.artifacts.files import read_jsonl
-from rapid.artifacts.runs import StepRecord, TokenWeights
+from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import EvaluateSpec, Run, TrainSpec
 from rapid.training.recorder import Snapshots, StepRecorder
@@ -64,8 +64,19 @@ def trained(toy_model, tmp_path_factory):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
+        patch.setattr("rapid.training.usage.LOST", -1.0)
+        patch.setenv("RAPID_ATTEMPT", "2")
         train(spec, toy_model, folder / "train.jsonl", folder / "run")
     return folder
+
+
+def test_a_summary_says_what_a_run_had_of_its_core(trained):
+    summary = RunSummary.model_validate_json((trained / "run/summary.json").read_text())
+    assert summary.cpu > 0
+    assert 0 <= summary.waited < summary.runtime.total
+    assert summary.stolen >= 0
+    assert summary.disturbed  # by what the fixture sets
+    assert summary.attempt == 2
 
 
 def half_right():
