@@ -12,7 +12,9 @@ from tests.conftest import ROOT
 from tests.documents import MARK, MISSING, PAGES
 
 MARKS = [(page, *mark) for page in PAGES for mark in documents.marks(page)]
-MEASURED = re.compile(r"\d[\d.,]*(?: ?(?:%|ms|min\b|GB|MB|times as|points)| (?:s|seconds|minutes)\b)")
+MEASURED = re.compile(
+    r"\d[\d.,]*(?: ?(?:%|ms|min\b|GB|MB|times as|points)| (?:s|seconds|minutes)\b)"
+)
 # The paper's figures and settings, which other tests look at; the first lines of files.
 ELSEWHERE = {"reproduction-notes.md", "architecture.md"}
 

@@ -11,6 +11,7 @@ from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import EvaluateSpec, Run, TrainSpec
 from rapid.training.recorder import Snapshots, StepRecorder
+from rapid.training.usage import Usage
 
 LIMITS = {"max_completion_length": 6, "timeout": 2.0, "chat": False}
 COMPUTE = {"device": "cpu", "threads": 1, "processes": 1, "sampler": "transformers"}
@@ -18,11 +19,15 @@ COMPUTE = {"device": "cpu", "threads": 1, "processes": 1, "sampler": "transforme
 
 def test_what_is_paused_is_not_the_runs_time(monkeypatch):
     ticks = SimpleNamespace(perf_counter=itertools.count(start=100).__next__)
+    usage = (Usage(0, waited, 0) for waited in itertools.count(start=100))
     monkeypatch.setattr("rapid.training.recorder.time", ticks)
+    monkeypatch.setattr(Usage, "now", lambda: next(usage))
     recorder = StepRecorder()
     recorder.on_train_begin(None, None, None)
-    recorder.pause(lambda: [ticks.perf_counter() for _ in range(40)])
+    recorder.pause(lambda: [(ticks.perf_counter(), next(usage)) for _ in range(40)])
     assert recorder.seconds == 2  # one before the pause, one after
+    recorder.on_train_end(None, None, None)
+    assert recorder.used == Usage(0, 2, 0)
 
 
 @pytest.mark.parametrize(("count", "last", "expected"), [(3, 16, [4, 8, 12]), (7, 4, [1, 2, 3])])
