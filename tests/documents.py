@@ -49,7 +49,7 @@ TIMES = "performance/results/commands.jsonl"
 
 
 def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
-    """A benchmark's part of Table 1, and what it was made with."""
+    """Return a benchmark's part of Table 1, and what it was made with."""
     measured = Measured.read(params(*overlays), root)
     printed = as_text.render([tables.main(measured)])
     label = labels.benchmark(benchmark)
@@ -60,7 +60,7 @@ def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
 
 
 def sweep(text: str, root: Path, *ratios: str) -> str:
-    """What `dvc exp show` has of RAPID at each H."""
+    """Return what `dvc exp show` has of RAPID at each H."""
     values, rows = read(ROOT / "params.yaml"), []
     for ratio in ratios:
         values["rapid"]["H"] = int(ratio)
@@ -73,7 +73,7 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
 
 
 def plan_check(text: str, root: Path, *place: str) -> str:
-    """What `rapid plan --check` says of a benchmark and a model, and of all runs."""
+    """Return what `rapid plan --check` says of a benchmark and a model, and of all runs."""
     runs, said = root / "runs", StringIO()
     if not runs.is_dir():
         return MISSING
@@ -85,7 +85,7 @@ def plan_check(text: str, root: Path, *place: str) -> str:
 
 
 def plan_paper(text: str, root: Path, length: str) -> str:
-    """Planned runtimes beside the paper's, at a mean length as a share of the limit."""
+    """Return planned runtimes beside the paper's, at a mean length as a share of the limit."""
     said = StringIO()
     with redirect_stdout(said):
         files = [str(ROOT / name) for name in ("params.yaml", "experiments/paper.yaml")]
@@ -94,13 +94,13 @@ def plan_paper(text: str, root: Path, length: str) -> str:
 
 
 def jobs_of(text: str, root: Path, overlay: str) -> str:
-    """How many jobs an experiment has."""
+    """Return the text with how many jobs an experiment has."""
     count = len(jobs(params(overlay)))
     return re.sub(r"\d+ of \d+ jobs", f"{count} of {count} jobs", text)
 
 
 def speed(text: str, root: Path, *workloads: str) -> str:
-    """RapidTrainer's speed over GRPOTrainer's at H=4, from the slowest row to the fastest."""
+    """Return the text with RapidTrainer's least and greatest speed over GRPOTrainer's at H=4."""
     measured = results.read(ROOT / results.FOLDER)
     rows = [row for part in "ad" for row in measured[part]["rows"] if row["H"] == 4]
     for name in workloads:
@@ -110,7 +110,7 @@ def speed(text: str, root: Path, *workloads: str) -> str:
 
 
 def times(text: str, root: Path) -> str:
-    """What commands took, in two columns of a table, and the machines below it."""
+    """Return a table with what commands took, in two columns, and the machines below it."""
 
     def measured(row: re.Match) -> str:
         if not (last := timed().get(row[2])):
@@ -126,7 +126,7 @@ def times(text: str, root: Path) -> str:
 
 
 def within(text: str, root: Path, file: str) -> str:
-    """Prose whose figures all stand in a file."""
+    """Return prose, with question marks for figures that do not stand in a file."""
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
     if path is None:
         return MISSING
