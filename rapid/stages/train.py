@@ -22,6 +22,7 @@ from rapid.benchmarks.prompts import prompt_ids, render
 from rapid.config.specs import TrainSpec, served
 from rapid.grading.verdicts import REASONS
 from rapid.machine.processes import is_main
+from rapid.machine.warm import attempt
 
 
 def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
@@ -71,6 +72,9 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     summary = RunSummary(
         **identity,
         runtime=Runtime(total=total, startup=recorder.began - entered, **phases),
+        **recorder.used._asdict(),
+        disturbed=recorder.used.disturbed(total),
+        attempt=attempt(),
         peak_memory_mb=peak_memory_mb(),
         **counted(),
         **_means(recorder.steps),
