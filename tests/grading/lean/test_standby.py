@@ -98,7 +98,10 @@ def test_a_pair_goes_from_job_to_job_and_a_killed_job_s_is_ended(idle):
 
 @pytest.mark.slow
 def test_a_job_replaces_what_dies_or_is_too_slow(idle):
+    Job(lambda: "did not need it").end()
+    unused = [process.pid for process in kept(idle)]
     first = eval(Job(judged()).end())
+    assert first[0] == unused
     slow = eval(Job(judged(("p1", *ENDLESS), TRUE, timeout=2)).end())
     assert slow[0] == first[0] and slow[2] == [verdicts.TIMEOUT, verdicts.PASSED]
     assert [list(pair) for pair in idle] == [["judge"]]  # the author was ended

@@ -62,7 +62,7 @@ class Image {
 
   /**
    * Put memory back after a use if a proof's code ran in it, if something broke off (not `isWhole`),
-   * or if it fills up. To put it back takes as long as to elaborate a proof. Otherwise nothing but
+   * or if it fills up. To put it back takes longer than to elaborate a proof. Otherwise nothing but
    * Lean's own code has written to it, to which a proof is data.
    */
   tidy(runtime, isWhole) {
