@@ -375,9 +375,9 @@ def _preflight(args) -> int:
 
 def _warm(args) -> None:
     from rapid.machine.warm import serve
-    from rapid.stages.rehearsal import rehearse
+    from rapid.stages.rehearsal import lend, rehearse
 
-    serve(args.socket, args.parent, rehearse, run)
+    serve(args.socket, args.parent, rehearse, run, lend)
 
 
 def _lean_setup(args) -> int:

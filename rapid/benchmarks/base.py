@@ -103,6 +103,24 @@ class Benchmark:
         """
         raise NotImplementedError
 
+    def rehearse(self, grader: SteadyGrader, problems: list[Problem]) -> None:
+        """Have a grader do what its first verdicts would wait for. That is start-up, not training.
+
+        Args:
+            problems: those to be graded, at least one.
+        """
+        grader.grade(problems[0], "")
+        grader.reasons.clear()
+
+    def lend(self) -> Callable[[bool], None] | None:
+        """Lend processes of graders to the job that the warm process forks next.
+
+        Returns:
+            What to call when that job has ended: whether it ended well. None where a grader starts
+            quickly, and nothing is lent.
+        """
+        return None
+
     def unavailable(self) -> str | None:
         """Return why completions cannot be graded on this machine, or None where they can."""
         return None

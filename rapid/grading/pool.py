@@ -49,6 +49,10 @@ class GraderPool:
         with self._free_grader() as grader:
             grader.prepare(problem)
 
+    def rehearse(self, exercises: list[tuple[Problem, str]]) -> None:
+        for grader in self._graders:
+            grader.rehearse(exercises)
+
     def grade(self, problem: Problem, completion: str) -> Verdict:
         with self._free_grader() as grader:
             return grader.grade(problem, completion)
@@ -107,6 +111,10 @@ class SteadyGrader:
 
     def prepare(self, problem: Problem) -> None:
         self._ask_twice(lambda: self.grader.prepare(problem))
+
+    def rehearse(self, exercises: list[tuple[Problem, str]]) -> None:
+        """Have each grader do once what takes longer the first time; no verdict counts."""
+        self._ask_twice(lambda: self.grader.rehearse(exercises))
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
         """Grade one completion.

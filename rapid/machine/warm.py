@@ -9,11 +9,15 @@ RAPID_WARM is not set, or nobody answers there, the command runs by itself: the 
 A run that was disturbed (`rapid.training.usage`) says so by its status, AGAIN. It is run again in
 another child, at most twice, as long as this happens to no more than a tenth of all commands.
 
+What a job's graders may keep from job to job, as a Lean that has started, is lent to the child by
+the fork (`lend`), and taken back when it has ended.
+
 The warm process has one thread and has touched no GPU when it forks. It ends with its parent. A
 command that is killed takes its child with it.
 """
 
 import array
+import contextlib
 import gc
 import json
 import os
@@ -72,7 +76,16 @@ def _ask(arguments: list[str], environment: dict[str, str]) -> int | None:
     return int(answer)
 
 
-def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -> None:
+Lend = Callable[[list[str]], Callable[[bool], None] | None]
+
+
+def serve(
+    path: Path,
+    parent: int,
+    prepare: Callable[[], None],
+    run: Callable,
+    lend: Lend = lambda arguments: None,
+) -> None:
     """Import what jobs need, then fork a child for each request until the parent process ends.
 
     Args:
@@ -80,6 +93,8 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -
         parent: process id of the parent, which may end while this process imports.
         prepare: imports what jobs need, and does what they would all do first.
         run: runs a command from its arguments, in a child; its exit status.
+        lend: called with a command's arguments before the fork; it may return a function, to be
+            called after the child's end with whether that was a good one.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # an import may ask for them, and CUDA survives no fork
@@ -87,7 +102,7 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     prepare()
     gc.freeze()  # a child's collections need not walk what it has imported
-    children: dict[socket.socket, int] = {}
+    children: dict[socket.socket, tuple[int, Callable[[bool], None] | None]] = {}
     commands = repeated = 0
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
@@ -98,35 +113,41 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -
                 if ready is listener:
                     connection, _ = listener.accept()
                     commands += 1
-                    children[connection] = _fork(run, connection, [listener, *children])
+                    children[connection] = _fork(run, lend, connection, [listener, *children])
                 else:  # a command says nothing after its request: it is gone
-                    os.kill(children[ready], signal.SIGTERM)
-                    os.waitpid(children.pop(ready), 0)
-                    ready.close()
-            for connection, child in list(children.items()):
+                    os.kill(children[ready][0], signal.SIGTERM)
+            for connection, (child, take_back) in list(children.items()):
                 ended, status = os.waitpid(child, os.WNOHANG)
                 if ended:
                     code = os.waitstatus_to_exitcode(status)
+                    ended_well = code in (0, AGAIN)
                     if code == AGAIN and repeated >= SHARE * commands:
                         code = 0
                     repeated += code == AGAIN
-                    connection.send(str(code).encode())
+                    with contextlib.suppress(OSError):  # the command is gone
+                        connection.send(str(code).encode())
                     connection.close()
                     del children[connection]
-    for child in children.values():
+                    if take_back:
+                        take_back(ended_well)
+    for child, _ in children.values():
         os.kill(child, signal.SIGTERM)
     path.unlink()
     gc.unfreeze()
 
 
-def _fork(run: Callable, connection: socket.socket, others: list[socket.socket]) -> int:
-    """Fork a child that runs the request, and return its process id."""
+def _fork(
+    run: Callable, lend: Lend, connection: socket.socket, others: list[socket.socket]
+) -> tuple[int, Callable[[bool], None] | None]:
+    """Fork a child that runs the request; return its process id, and what `lend` returned."""
     message, streams, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, STREAMS)
+    request = json.loads(message)
+    take_back = lend(request["arguments"])
     child = os.fork()
     if child:
         for stream in streams:
             os.close(stream)
-        return child
+        return child, take_back
     status = 1
     try:
         for number, stream in enumerate(streams):
@@ -134,7 +155,6 @@ def _fork(run: Callable, connection: socket.socket, others: list[socket.socket])
             os.close(stream)
         for other in [connection, *others]:
             other.close()
-        request = json.loads(message)
         os.chdir(request["folder"])
         os.environ.clear()
         os.environ.update(request["environment"])

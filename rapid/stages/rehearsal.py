@@ -1,5 +1,7 @@
-"""Rehearsal of what every job does first, in the warm process that jobs are forked from."""
+"""What the warm process does for its jobs: what every job does first, and what outlives a job."""
 
+import json
+from collections.abc import Callable
 from tempfile import TemporaryDirectory
 
 from rapid.algorithms import ALGORITHMS
@@ -25,6 +27,22 @@ def rehearse() -> None:
 
     versions()
     _load_a_model()
+
+
+def lend(arguments: list[str]) -> Callable[[bool], None] | None:
+    """Lend processes of its benchmark's graders to the job that is forked next, if any are kept.
+
+    Args:
+        arguments: of the `rapid` command that the job runs.
+
+    Returns:
+        What to call when the job has ended: whether it ended well.
+    """
+    try:
+        run = json.loads(arguments[arguments.index("--spec") + 1])["run"]
+        return BENCHMARKS[run["benchmark"]].lend()
+    except (ValueError, LookupError, TypeError):  # a command that grades nothing, or a spec's path
+        return None
 
 
 def _load_a_model() -> None:

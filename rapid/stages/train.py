@@ -213,9 +213,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     # It lives as long as the process.
     grader = task.grader(spec.timeout, policy=spec.grading).__enter__()
-    # Its processes start with the first verdict: that is start-up, not training.
-    grader.grade(next(iter(problems.values())), "")
-    grader.reasons.clear()
+    task.rehearse(grader, list(problems.values()))
 
     def accuracy(completions: list, id: list[str], **_) -> list[float | None]:
         texts = [c[0]["content"] for c in completions] if spec.chat else completions

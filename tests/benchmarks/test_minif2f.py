@@ -1,15 +1,18 @@
 """MiniF2F: what of a completion is the proof, and how raw completions are graded."""
 
+from random import Random
 from types import SimpleNamespace
 
 import pytest
 
 from rapid.benchmarks import BENCHMARKS, minif2f
+from rapid.benchmarks.minif2f.made import draw
 from rapid.benchmarks.minif2f.record import LeanProblem
 from rapid.grading import verdicts
 from rapid.grading.lean import BadStatement, LeanUnavailable
 from rapid.grading.lean import grader as lean_grader
 from rapid.grading.lean.extract import readings, stated
+from rapid.grading.pool import SteadyGrader
 
 HEAD = "theorem double (n : Nat) (h : n = 7) :\n    2 * n % 2 = 0"
 PROBLEM = LeanProblem(name="double", formal_statement=f"{HEAD} := by\n")
@@ -255,3 +258,49 @@ def test_without_lean_the_task_says_why(monkeypatch):
 
     monkeypatch.setattr(minif2f, "ensure_lean", none)
     assert BENCHMARKS["minif2f"].unavailable() == "npm cannot reach its registry"
+
+
+class Recording:
+    """A Lean grader that notes what it is asked."""
+
+    def __init__(self, answered: int):
+        self.answered, self.asked = answered, []
+
+    def _checker(self, header):
+        return self
+
+    def wait_ready(self):
+        pass
+
+    def prepare(self, problem):
+        self.asked.append(problem.name)
+
+    def grade(self, problem, completion):
+        self.asked.append(completion)
+        return verdicts.verdict(verdicts.PASSED)
+
+    def rehearse(self, exercises):
+        self.exercises = len(exercises)
+        lean_grader.LeanGrader.rehearse(self, exercises)
+
+
+@pytest.mark.parametrize("answered", [0, 1000])
+def test_before_the_clock_starts_lean_is_as_warm_as_after_earlier_jobs(answered):
+    lean = Recording(answered)
+    grader = SteadyGrader("minif2f", lean)
+    problems = [draw(Random(n), f"p{n}").problem for n in range(3)]
+    BENCHMARKS["minif2f"].rehearse(grader, problems)
+    assert lean.asked[:3] == ["p0", "p1", "p2"]
+    rehearsed = lean.asked[3:]
+    assert len(rehearsed) == (0 if answered else lean.exercises) and lean.exercises > 30
+    assert grader.reasons.total() == grader.hits == grader.misses == 0
+    if not answered:
+        kinds = ("refine", "simp", "induction", "decide", "omega", "exact", "rw")
+        assert all(any(kind in text for text in rehearsed) for kind in kinds)
+
+
+def test_problems_of_mathlib_only_start_lean():
+    lean = Recording(0)
+    problem = draw(Random(0), "p0").problem.model_copy(update={"header": "import Mathlib\n"})
+    BENCHMARKS["minif2f"].rehearse(SteadyGrader("minif2f", lean), [problem])
+    assert lean.asked == [""]

@@ -24,6 +24,24 @@ def prepare():
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run)
 """
+# Its jobs say what was lent to them and end as they are told; it says what it takes back.
+LENDING = """
+import os, signal, sys
+from pathlib import Path
+from rapid.machine.warm import serve
+lent = []
+def lend(arguments):
+    if "nothing" in arguments:
+        return None
+    lent.append(len(lent))
+    return lambda ended_well: print("back:", *arguments, ended_well, flush=True)
+def run(arguments):
+    print("lent:", lent, flush=True)
+    if "killed" in arguments:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int("failed" in arguments)
+serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run, lend)
+"""
 # Does what a job does that loads a model, once rehearsed; prints the packages it then imports.
 AFTER_REHEARSAL = """
 import sys
@@ -39,8 +57,8 @@ print("imported:", *{name.split(".")[0] for name in set(sys.modules) - known})
 """
 
 
-def serve(path, *command):
-    server = subprocess.Popen([*command, str(path), str(os.getpid())])
+def serve(path, *command, **options):
+    server = subprocess.Popen([*command, str(path), str(os.getpid())], **options)
     while not path.exists():
         assert server.poll() is None
         time.sleep(0.05)
@@ -102,6 +120,18 @@ def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
     finally:
         server.kill()
         server.wait()
+
+
+def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
+    path = tmp_path / "socket"
+    server = serve(path, sys.executable, "-c", LENDING, stdout=subprocess.PIPE, text=True)
+    try:
+        found = [rapid(path, how).stdout for how in ("well", "failed", "nothing", "killed")]
+    finally:
+        server.kill()
+        said, _ = server.communicate()
+    assert found == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n"]
+    assert said.splitlines() == ["back: well True", "back: failed False", "back: killed False"]
 
 
 def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from rapid.benchmarks import BENCHMARKS
 from rapid.stages import rehearsal
 
 
@@ -16,3 +17,20 @@ def test_code_is_read_before_it_is_imported(monkeypatch):
     monkeypatch.setattr(rehearsal, "files_behind", read)
     with pytest.raises(EOFError):
         rehearsal.rehearse()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lent"),
+    [
+        (["train", "--spec", '{"run": {"benchmark": "minif2f"}}', "--out", "x"], ["minif2f"]),
+        (["evaluate", "--out", "x", "--spec", '{"run": {"benchmark": "math"}}'], []),
+        (["prepare", "--spec", '{"benchmark": "minif2f"}'], []),
+        (["train", "--spec", "runs/minif2f/manifest.json"], []),
+        (["train", "--spec"], []),
+        (["train", "--spec", "[]"], []),
+        (["--help"], []),
+    ],
+)
+def test_a_job_is_lent_what_its_benchmark_keeps(arguments, lent, monkeypatch):
+    monkeypatch.setattr(type(BENCHMARKS["minif2f"]), "lend", lambda self: self.name)
+    assert rehearsal.lend(arguments) == (lent[0] if lent else None)

@@ -13,22 +13,20 @@ from typing import Self
 from rapid.grading import verdicts
 from rapid.grading.grader import BadProblem, GraderDied
 from rapid.grading.lean.install import Backend, ensure_lean
-from rapid.grading.lean.process import Answer, LeanProcess, ProcessDied
+from rapid.grading.lean.process import (
+    ANSWERS,
+    ELABORATED,
+    STATED,
+    Answer,
+    LeanProcess,
+    ProcessDied,
+)
+from rapid.grading.lean.standby import borrowed
 from rapid.grading.verdicts import Verdict
 
 MAX_PROOF = 8192  # bytes of UTF-8
 MAX_MEGABYTES = 1500  # of memory (1e6 bytes), above which a process is replaced
 STARTS = 3  # of a process that something outside keeps ending before it is ready
-
-# Beside the reasons of verdicts.py:
-ELABORATED = "elaborated"  # the author has an export
-STATED, BAD_STATEMENT = "stated", "bad statement"  # the judge accepts the statement, or not
-REFUSALS = {verdicts.WRONG_ANSWER, verdicts.UNPARSABLE, verdicts.FORBIDDEN}
-REFUSALS |= {verdicts.MEMORY, verdicts.CRASHED}
-ANSWERS = {
-    "author": REFUSALS | {ELABORATED},
-    "judge": REFUSALS | {STATED, BAD_STATEMENT, verdicts.PASSED},
-}
 
 
 class BadStatement(BadProblem):
@@ -85,6 +83,11 @@ class LeanChecker:
         with self._turn:
             return max(self._ready(role).seconds for role in ANSWERS)
 
+    @property
+    def answered(self) -> int:
+        """Return how many proofs both processes had seen when they got ready."""
+        return min(process.answered for process in self._processes.values())
+
     def check(self, name: str, statement: str, proof: str, timeout: float | None = None) -> Verdict:
         """Judge `proof` as the continuation of `statement`, which ends in `:=` or `:= by`.
 
@@ -123,10 +126,11 @@ class LeanChecker:
             self._state({"name": name, "statement": statement})
 
     def stop(self) -> None:
-        """End the processes, if there are any."""
+        """End the processes, if there are any; a borrowed one goes back to its owner."""
         with self._turn:
-            for role in ANSWERS:
-                self._stop(role)
+            for process in self._processes.values():
+                process.let_go()
+            self._processes.clear()
 
     def _check(self, name: str, statement: str, proof: str, timeout: float) -> str:
         goal = {"name": name, "statement": statement}
@@ -203,10 +207,11 @@ class LeanChecker:
 
     def _start(self) -> None:
         self.backend = self.backend or ensure_lean()
-        for role, answers in ANSWERS.items():
+        for role in ANSWERS:
             if role not in self._processes:
-                self._processes[role] = LeanProcess(
-                    self.backend, self.header, role, answers, self.unsafe
+                ready = borrowed(role, self.backend, self.header)
+                self._processes[role] = ready or LeanProcess(
+                    self.backend, self.header, role, self.unsafe
                 )
 
     def _restart(self, role: str) -> None:

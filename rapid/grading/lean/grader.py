@@ -50,6 +50,17 @@ class LeanGrader:
         """Start a Lean with the problem's header in it, and have the theorem elaborated there."""
         self._checker(problem.header).state(problem.name, stated(problem.formal_statement))
 
+    def rehearse(self, exercises: list[tuple[Theorem, str]]) -> None:
+        """Grade completions, unless Lean has answered as many before.
+
+        V8 compiles a function of Lean when it is first used. After this, few are left.
+        """
+        checker = self._checker(exercises[0][0].header)
+        checker.wait_ready()
+        if checker.answered < len(exercises):
+            for problem, completion in exercises:
+                self.grade(problem, completion)
+
     def grade(self, problem: Theorem, completion: str) -> Verdict:
         """Return the verdict on the first reading that is a proof, else on the first.
 

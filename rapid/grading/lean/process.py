@@ -5,15 +5,18 @@ import contextlib
 import json
 import os
 import secrets
+import select
 import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
+from rapid.grading import verdicts
 from rapid.grading.lean.install import Backend, LeanUnavailable, explain_failed_start
 from rapid.grading.lean.launch import Role, launch
 
@@ -23,12 +26,27 @@ MAX_EXPORT = 1 << 26  # bytes; a proof has some ten thousand
 CHUNK = 1 << 16
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # the second is what a shell makes of it
 
+# Beside the reasons of verdicts.py:
+ELABORATED = "elaborated"  # the author has an export
+STATED, BAD_STATEMENT = "stated", "bad statement"  # the judge accepts the statement, or not
+REFUSALS = {verdicts.WRONG_ANSWER, verdicts.UNPARSABLE, verdicts.FORBIDDEN}
+REFUSALS |= {verdicts.MEMORY, verdicts.CRASHED}
+ANSWERS: dict[Role, set[str]] = {  # what each may say
+    "author": REFUSALS | {ELABORATED},
+    "judge": REFUSALS | {STATED, BAD_STATEMENT, verdicts.PASSED},
+}
+
 
 class Ready(BaseModel, strict=True):
-    """The first line: whether Lean has imported the header, and why not."""
+    """The first line, and the answer to `renew`: whether Lean has the header, and why not.
 
+    `answered` counts the requests before.
+    """
+
+    id: str = ""
     ready: bool
     why: str = ""
+    answered: int = 0
 
 
 class Answer(BaseModel, strict=True):
@@ -58,22 +76,25 @@ class ProcessDied(Exception):
 class LeanProcess(subprocess.Popen):
     """A Lean with the header in it, as author or as judge, and leader of a process group.
 
+    A process that is forked from its owner can borrow it (standby.py): it asks as the owner would,
+    but cannot see how Lean ended.
+
     Args:
         backend: the Lean.
         header: what stands before every statement.
         role: `author` or `judge`.
-        answers: the values of `why` that it may answer with.
         unsafe: whether a native Lean may run without walls.
 
     Raises:
         LeanUnavailable: it cannot be started here.
     """
 
-    def __init__(
-        self, backend: Backend, header: str, role: Role, answers: Collection[str], unsafe: bool
-    ):
+    def __init__(self, backend: Backend, header: str, role: Role, unsafe: bool = False):
         self.seconds: float | None = None  # from start to ready
-        self._answers = answers
+        self.answered = 0  # requests before it was ready
+        self._owner = os.getpid()
+        self._answers = ANSWERS[role]
+        self._renewal = ""  # what the line that it is ready refers to
         self._started = time.monotonic()
         self._unread = bytearray()
         self._backend = backend
@@ -100,7 +121,37 @@ class LeanProcess(subprocess.Popen):
     @property
     def lives(self) -> bool:
         """Return whether the process has not ended."""
+        if self.is_borrowed:  # nothing was asked: only the end can be read
+            return not select.select([self.stdout], [], [], 0)[0]
         return self.poll() is None
+
+    @property
+    def is_borrowed(self) -> bool:
+        """Return whether another process started it."""
+        return os.getpid() != self._owner
+
+    def serves(self, backend: Backend, header: str) -> bool:
+        """Return whether it was started with this header."""
+        return (self._backend, self._header) == (backend, header)
+
+    def renew(self) -> None:
+        """Have its memory put back; `wait_ready` waits for that."""
+        self.seconds, self._started = None, time.monotonic()
+        self._renewal = secrets.token_hex(16)
+        self._write({"renew": self._renewal})
+
+    def follow(self) -> None:
+        """Bind it to the cores of the thread that calls."""
+        if not hasattr(os, "sched_setaffinity"):
+            return
+        with contextlib.suppress(OSError):  # it has ended, which the next question finds out
+            for task in Path(f"/proc/{self.pid}/task").iterdir():
+                os.sched_setaffinity(int(task.name), os.sched_getaffinity(0))
+
+    def let_go(self) -> None:
+        """End the process, or leave it to its owner."""
+        if not self.is_borrowed:
+            self.kill()
 
     def wait_ready(self) -> None:
         """Wait until the header is imported.
@@ -112,7 +163,9 @@ class LeanProcess(subprocess.Popen):
         if self.seconds is not None:
             return
         try:
-            answer = self._read(Ready, START_SECONDS)
+            answer = self._read(
+                Ready, START_SECONDS, lambda found: found.id == self._renewal or not found.ready
+            )
         except TimeoutError:
             answer = Ready(ready=False, why="too slow")
         except ProcessDied as death:
@@ -121,7 +174,7 @@ class LeanProcess(subprocess.Popen):
             answer = Ready(ready=False, why=str(death))
         if not answer.ready:
             raise LeanUnavailable(explain_failed_start(self._backend, self._header, answer.why))
-        self.seconds = time.monotonic() - self._started
+        self.seconds, self.answered = time.monotonic() - self._started, answer.answered
 
     def ask(
         self, request: dict, timeout: float, given: bytes | None = None
@@ -160,6 +213,8 @@ class LeanProcess(subprocess.Popen):
 
     def _death(self) -> ProcessDied:
         """Return how the process ended; one that has closed its output may well live on."""
+        if self.is_borrowed:
+            return ProcessDied("its owner knows how", was_killed=True)  # asked again, on a new one
         try:
             status = self.wait(timeout=1)
         except subprocess.TimeoutExpired:

@@ -75,6 +75,7 @@ ORDINARY = [
     "exact absurd rfl (by decide)",
     "induction 3 <;> simp_all <;> omega",
     "have : ∀ n : Nat, n + 0 = n := fun n => by cases n <;> rfl\n  norm_cast",
+    "simp [Nat.add_comm]",  # of which a linter would say that it is not used
 ]
 
 
@@ -95,9 +96,8 @@ SCRIPT = """
     const { Image } = require(process.argv[1]);
     const given = JSON.parse(process.argv[2]);
     const image = new Image({ top: 1000 }, []);
-    image.uses = 0;
     let restored = [];
-    image.restore = () => { image.uses = 0; restored.push(at); };
+    image.restore = () => restored.push(at);
     let at = 0;
     for (const { evaluated, isWhole, top } of given) {
       at += 1;
@@ -113,11 +113,10 @@ QUIET = {"evaluated": 0, "isWhole": True, "top": 1000}
 @pytest.mark.parametrize(
     ("uses", "restored"),
     [
-        ([QUIET] * 70, [32, 64]),
+        ([QUIET] * 3, []),
         ([QUIET, QUIET | {"evaluated": 1}, QUIET], [2]),
         ([QUIET, QUIET | {"isWhole": False}, QUIET], [2]),
         ([QUIET, QUIET | {"top": 1 << 27}, QUIET], [2]),
-        ([QUIET | {"evaluated": 1}] + [QUIET] * 32, [1, 33]),
     ],
 )
 def test_memory_is_put_back_when_it_has_to_be(uses, restored):

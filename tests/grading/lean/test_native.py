@@ -138,7 +138,7 @@ def answers(cases: list[tuple[str, ...]], folder, patch) -> list[str]:
     shown = ",\n".join("(" + ", ".join(map(literal, [*case, "", ""][:4])) + ")" for case in cases)
     header = "import Lean\n" + LIBRARY + checker_source() + COMMANDS.replace("CASES", shown)
     patch.setattr(launch, "image_path", lambda *_: folder / "image")
-    process = LeanProcess(ensure_lean(), header, "author", (), unsafe=False)
+    process = LeanProcess(ensure_lean(), header, "author")
     try:
         why = process._read(Ready, 300).why
     finally:

@@ -11,6 +11,7 @@
  * Requests and answers are JSON lines; a line with a field `bytes` is followed by as many bytes.
  *
  *   first   {header}                        ->  {ready, why}
+ *   later   {renew}                         ->  {id, ready, answered}, with the memory put back
  *   author  {id, name, statement, proof, checked}  ->  {id, why, messages, megabytes, bytes} export
  *   judge   {id, name, statement}                  ->  {id, why, messages, megabytes}
  *           {id, name, statement, bytes} export    ->  the same
@@ -116,8 +117,15 @@ async function main([role, folder, image, scratch]) {
   const lean = await start(folder, image, scratch, header);
   const worker = new ROLES[role](lean.frontend);
   send({ ready: true });
+  let count = 0; // of requests
   for (let line; (line = input.line()) !== null; ) {
     const request = JSON.parse(line);
+    if (request.renew !== undefined) {
+      lean.image.tidy(lean.runtime, false);
+      send({ id: request.renew, ready: true, answered: count });
+      continue;
+    }
+    count += 1;
     const given = request.bytes === undefined ? undefined : input.bytes(request.bytes);
     const { why, messages, payload, isWhole } = answered(worker, request, given);
     const megabytes = Math.round(process.memoryUsage().rss / 1e6);

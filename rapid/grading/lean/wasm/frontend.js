@@ -29,6 +29,7 @@ class Frontend {
     frontend.noMessages = log;
     frontend.options = runtime.keep(x.lean_internal_get_default_options(NONE));
     const environment = frontend.importModules(syntax);
+    frontend.removeLinters();
     const first = runtime.keep(
       x.l_Lean_Elab_Command_mkState(environment, log, frontend.options),
     );
@@ -63,6 +64,16 @@ class Frontend {
       noArtifacts,
     );
     return rt.keep(rt.io(imported, 'import'));
+  }
+
+  /**
+   * Let nothing comment on what was elaborated. Linters only warn, of what nobody reads here; one
+   * runs the interpreter for it, after which all memory would have to be put back.
+   */
+  removeLinters() {
+    const { rt, x } = this;
+    const linters = rt.words[x.l_Lean_Elab_Command_lintersRef.value >>> 2];
+    x.lean_st_ref_set(linters, rt.makeEmptyArray());
   }
 
   inputContext(text) {

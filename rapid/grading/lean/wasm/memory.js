@@ -10,8 +10,7 @@
 const fs = require('node:fs');
 const { PAGE } = require('./runtime.js');
 
-const USES = 32; // until memory is put back anyway: they only fill it
-const SPARE = 64 << 20; // bytes that they may fill
+const SPARE = 64 << 20; // bytes that uses may fill until memory is put back anyway
 
 /** Return the two stretches of memory beside the dead stack: [start, end) in bytes. */
 function liveStretches({ stack, pointer, size }) {
@@ -63,20 +62,17 @@ class Image {
 
   /**
    * Put memory back after a use if a proof's code ran in it, if something broke off (not `isWhole`),
-   * or if it fills up. To put it back takes as long as to elaborate a proof. Otherwise nothing but
+   * or if it fills up. To put it back takes longer than to elaborate a proof. Otherwise nothing but
    * Lean's own code has written to it, to which a proof is data.
    */
   tidy(runtime, isWhole) {
-    this.uses += 1;
     const isHit = runtime.noticed.evaluated || !isWhole;
-    const isFull = () => this.uses >= USES || runtime.x.sbrk(0) - this.head.top > SPARE;
-    if (isHit || isFull()) this.restore(runtime);
+    if (isHit || runtime.x.sbrk(0) - this.head.top > SPARE) this.restore(runtime);
     Object.assign(runtime.noticed, { evaluated: 0, unchecked: 0 });
   }
 
   /** Put every live byte back; memory grown since is cleared. */
   restore(runtime) {
-    this.uses = 0;
     const { bytes } = runtime;
     liveStretches(this.head).forEach(([start], index) => bytes.set(this.parts[index], start));
     bytes.fill(0, this.head.size);

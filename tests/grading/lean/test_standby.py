@@ -1,0 +1,138 @@
+"""Lean processes that are lent to one job after another."""
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from rapid.grading import verdicts
+from rapid.grading.lean import LeanChecker, standby
+from rapid.grading.lean.process import LeanProcess
+
+TRUE = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
+FALSE = ("p1", "theorem p1 : (1 : Nat) = 2 := by\n  ", "rfl")
+ENDLESS = "theorem p1 : ∃ n : Nat, n * n = 2 := by\n  ", "repeat (have : 1 = 1 := rfl)"
+
+
+class Job:
+    """A forked child that does `work`; `said` is what that returned, `take_back` what ends it."""
+
+    def __init__(self, work):
+        self.take_back = standby.lend()
+        reading, writing = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            os.write(writing, repr(work()).encode())
+            os._exit(0)
+        os.close(writing)
+        self._reading = reading
+
+    def end(self) -> str:
+        """Wait for its end and take back what was lent."""
+        said = os.read(self._reading, 4096).decode()
+        os.close(self._reading)
+        _, status = os.waitpid(self.pid, 0)
+        self.take_back(status == 0)
+        return said
+
+
+def judged(*proofs, timeout: float = 60, **options):
+    """Return work for a job: the pids of its Lean, how many answers they gave, the reasons."""
+
+    def work():
+        with LeanChecker(timeout, **options) as checker:
+            checker.wait_ready()
+            pids = [process.pid for process in checker._processes.values()]
+            found = [checker.check(*proof).reason for proof in proofs]
+            cores = [psutil.Process(pid).cpu_affinity() for pid in pids]
+            return pids, checker.answered, found, cores
+
+    return work
+
+
+@pytest.fixture(autouse=True)
+def idle():
+    """Begin and end with nothing kept."""
+    assert standby._idle == []
+    yield standby._idle
+    for process in [each for pair in standby._idle for each in pair.values()]:
+        process.kill()
+    standby._idle.clear()
+
+
+def kept(idle) -> list[LeanProcess]:
+    return [process for pair in idle for process in pair.values()]
+
+
+@pytest.mark.slow
+def test_a_pair_goes_from_job_to_job_and_a_killed_job_s_is_ended(idle):
+    cores = [min(os.sched_getaffinity(0))]
+
+    def bound():
+        os.sched_setaffinity(0, cores)
+        return judged(FALSE, TRUE)()
+
+    first = eval(Job(judged(TRUE, FALSE)).end())
+    again = eval(Job(bound).end())
+    assert first[0] == again[0] == [process.pid for process in kept(idle)]
+    assert first[1:3] == (0, [verdicts.PASSED, verdicts.WRONG_ANSWER])
+    assert again[1] > 0 and again[2] == [verdicts.WRONG_ANSWER, verdicts.PASSED]
+    assert again[3] == [cores, cores]
+
+    other = eval(Job(judged(TRUE, header="open Nat\n")).end())  # starts its own, and ends them
+    assert not set(other[0]) & set(again[0])
+    assert [process.pid for process in kept(idle)] == again[0]
+
+    lent = kept(idle)
+    job = Job(judged(("p1", *ENDLESS), timeout=600))
+    author = psutil.Process(lent[0].pid)
+    before = sum(author.cpu_times()[:2])
+    while sum(author.cpu_times()[:2]) < before + 0.5:  # it is at work
+        time.sleep(0.05)
+    os.kill(job.pid, signal.SIGKILL)
+    job.end()
+    assert idle == [] and not any(psutil.pid_exists(process.pid) for process in lent)
+
+
+@pytest.mark.slow
+def test_a_job_replaces_what_dies_or_is_too_slow(idle):
+    Job(lambda: "did not need it").end()
+    unused = [process.pid for process in kept(idle)]
+    first = eval(Job(judged()).end())
+    assert first[0] == unused
+    slow = eval(Job(judged(("p1", *ENDLESS), TRUE, timeout=2)).end())
+    assert slow[0] == first[0] and slow[2] == [verdicts.TIMEOUT, verdicts.PASSED]
+    assert [list(pair) for pair in idle] == [["judge"]]  # the author was ended
+    for role in ("judge", "author"):
+        (pair,) = idle
+        os.kill(pair[role].pid, signal.SIGKILL)
+        assert eval(Job(judged(TRUE)).end())[2] == [verdicts.PASSED]
+
+
+def test_lean_ends_with_the_process_that_keeps_it(idle):
+    reading, writing = os.pipe()
+    owner = os.fork()
+    if not owner:
+        standby.lend()
+        os.write(writing, repr([each.pid for each in standby._lent.values()]).encode())
+        signal.pause()
+    pids = eval(os.read(reading, 4096))
+    os.kill(owner, signal.SIGKILL)
+    os.waitpid(owner, 0)
+    os.close(reading)
+    os.close(writing)
+    found = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    _, alive = psutil.wait_procs(found, timeout=30)
+    assert alive == []
+
+
+def test_no_two_jobs_get_one_pair(idle):
+    """What is lent is lent to the next fork alone."""
+    standby._lent["author"] = "a process"
+    child = os.fork()
+    if not child:
+        os._exit(len(standby._lent))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert standby._lent == {}
