@@ -69,6 +69,7 @@ class PrepareSpec(Spec):
     data_seed: Seed
     train: int
     test: int
+    reserved: int = 0
     demonstrations: int
 
     def files(self) -> dict[str, str]:
@@ -139,6 +140,7 @@ class TrainSpec(Spec):
     objective: SerializeAsAny[Parameters] | None
     sampling_batch: int | None  # completions sampled at a time; None: the whole inference batch
     snapshots: int  # models kept on the way
+    problems: int | None = None  # of the training problems the first so many; None: all
 
     @field_validator("objective", mode="before")
     @classmethod
@@ -230,6 +232,16 @@ def studied(params: Params) -> list[Run]:
     return list(dict.fromkeys(found))
 
 
+def in_arena(params: Params) -> list[Run]:
+    """Every training run of the arena."""
+    model = params.tables.main.model
+    return [
+        Run(benchmark=benchmark, model=model, algorithm=name, seed=seed)
+        for benchmark, name, seeds in (params.arena.entries() if params.arena else ())
+        for seed in seeds
+    ]
+
+
 def evaluations(params: Params) -> list[Run]:
     """Every evaluation that the tables need."""
     return evaluated(runs(params))
@@ -249,6 +261,7 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
         data_seed=params.data_seed,
         train=sizes.train,
         test=sizes.test,
+        reserved=sizes.reserved,
         demonstrations=params.pretraining.demonstrations
         if _is_pretrained(params, benchmark)
         else 0,
@@ -264,8 +277,8 @@ def _is_pretrained(params: Params, benchmark: str) -> bool:
 
 
 def needed(params: Params) -> list[ModelName]:
-    """The models that the tables and the studies need."""
-    trained = [*runs(params), *studied(params)]
+    """The models that the tables, the studies and the arena need."""
+    trained = [*runs(params), *studied(params), *in_arena(params)]
     teachers = [params.teacher for run in trained if imitates(run.algorithm)]
     return list(dict.fromkeys([*(run.model for run in trained), *teachers]))
 
@@ -348,6 +361,7 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
         objective=objective,
         sampling_batch=algorithm.sampling_batch(params),
         snapshots=changes.snapshots or 0,
+        problems=changes.problems,
         **_limits(params, run.benchmark),
     ).with_code()
     if not served(spec):
