@@ -14,12 +14,22 @@ parameters.
 """
 
 from rapid.algorithms.base import Algorithm
+from rapid.algorithms.cispo import Cispo
 from rapid.algorithms.dapo import Dapo, dapo_loss
+from rapid.algorithms.dppo import Dppo
+from rapid.algorithms.dr_grpo import DrGrpo
 from rapid.algorithms.grpo import Grpo, grpo_loss
+from rapid.algorithms.gspo import Gspo
+from rapid.algorithms.m2po import M2po
 from rapid.algorithms.naive_grpo import NaiveGrpo
 from rapid.algorithms.pg import Pg, pg_loss
 from rapid.algorithms.rapid import Rapid, rapid_loss
+from rapid.algorithms.rloo import Rloo
+from rapid.algorithms.sapo import Sapo
 from rapid.algorithms.sft import Sft
+from rapid.algorithms.tis import Tis
+from rapid.algorithms.topr import Topr
+from rapid.algorithms.vespo import Vespo
 
 __all__ = [
     "ALGORITHMS",
@@ -36,7 +46,7 @@ IMITATING = Sft()  # what the teacher's samples are made for
 PLAIN = Pg()  # what costs are compared with
 RAPID = Rapid()  # the paper's own: sweeps and claims are about it
 
-# By name, in the order of tables.
-ALGORITHMS: dict[str, Algorithm] = {
-    one.name: one for one in (IMITATING, Grpo(), NaiveGrpo(), PLAIN, Dapo(), RAPID)
-}
+# In the order of tables. The paper's baselines; current practice, by what it weighs; RAPID.
+BASELINES = (IMITATING, Grpo(), NaiveGrpo(), PLAIN, Dapo())
+CURRENT = (Rloo(), DrGrpo(), Gspo(), Sapo(), Cispo(), Dppo(), M2po(), Tis(), Topr(), Vespo())
+ALGORITHMS: dict[str, Algorithm] = {one.name: one for one in (*BASELINES, *CURRENT, RAPID)}

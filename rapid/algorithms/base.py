@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -39,6 +40,7 @@ class Pass(NamedTuple):
         rewards: (N,).
         group_size: completions of one prompt.
         H: optimizer steps on the inference batch.
+        limit: the most tokens of a completion.
     """
 
     logp: Tensor
@@ -48,6 +50,7 @@ class Pass(NamedTuple):
     rewards: Tensor
     group_size: int
     H: int = 1
+    limit: int = 1
 
 
 class Algorithm:
@@ -59,6 +62,8 @@ class Algorithm:
     name: ClassVar[str]  # in params.yaml and in the folders of runs
     label: ClassVar[str]  # in reports
     look: ClassVar[Look]
+    # The loss: a static function, whose arguments have names of `Pass` and of `parameters`.
+    loss_function: ClassVar[Callable]
     # Parameters of the objective, which a variant may change; and the section of params.yaml, where
     # it has others.
     parameters: ClassVar[type[Parameters] | None] = None
@@ -171,4 +176,13 @@ class Algorithm:
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, averaged over `mean_over`, and metrics over `metrics_over`, 0-d each."""
-        raise NotImplementedError
+        known = given._asdict() | (settings.model_dump() if settings else {})
+        asked = signature(self.loss_function).parameters.keys() & known.keys()
+        return self.loss_function(**{name: known[name] for name in asked})
+
+
+class GroupRelative(Algorithm):
+    """An algorithm that has no gradient in a group of equal rewards: none has an advantage."""
+
+    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+        return "unequal"

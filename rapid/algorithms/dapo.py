@@ -2,13 +2,13 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from rapid.algorithms.base import Algorithm, Look, Parameters, Pass
-from rapid.algorithms.groups import Groups, Tensor, standardized
-from rapid.algorithms.ratios import clipped_surrogate
+from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.groups import Tensor, standardized
+from rapid.algorithms.means import token_mean
+from rapid.algorithms.ratios import clip_shares, clipped_surrogate
 
 
 class DapoParameters(Parameters):
@@ -25,6 +25,11 @@ class DapoParameters(Parameters):
     overlong_buffer: float = Field(
         gt=0, lt=1, title="overlong share", description="share of the length limit"
     )
+    overlong_filtering: bool = Field(
+        False,
+        exclude_if=lambda on: not on,
+        description="leave completions that hit the length limit out of the loss",
+    )
 
 
 def dapo_loss(
@@ -34,13 +39,14 @@ def dapo_loss(
     rewards: Tensor,
     group_size: int,
     epsilon_low: float,
-    epsilon_high: float,
+    epsilon_high: float | None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Clip-higher, averaged over the tokens of the batch, no KL: Yu et al. 2025, eq. 8.
 
     Args:
         logp, behavior_logp, mask, rewards, group_size: see `rapid.rapid_loss`.
-        epsilon_low, epsilon_high: token ratios are clipped to [1 - low, 1 + high].
+        epsilon_low, epsilon_high: token ratios are clipped to [1 - low, 1 + high]; a high of None
+            is the low.
 
     Returns:
         The loss (0-d), a mean over the tokens of the N completions, and
@@ -50,22 +56,22 @@ def dapo_loss(
         ValueError: N is not a whole number of groups.
     """
     advantages = standardized(rewards, group_size)
-    token_loss, is_clipped = clipped_surrogate(
-        logp, behavior_logp, advantages, epsilon_low, epsilon_high
-    )
-    tokens = mask.sum().clamp(min=1)
-    loss = (token_loss * mask).sum() / tokens
-    is_low = is_clipped * (advantages < 0)[:, None]
-    shares = {"clip_fraction": is_clipped, "clip_low": is_low}
-    return loss, {name: (at * mask).sum() / tokens for name, at in shares.items()}
+    high = epsilon_low if epsilon_high is None else epsilon_high
+    token_loss, is_clipped = clipped_surrogate(logp - behavior_logp, advantages, epsilon_low, high)
+    return token_mean(token_loss, mask), clip_shares(is_clipped, advantages, mask)
 
 
-class Dapo(Algorithm):
+class Dapo(GroupRelative):
     name = "dapo"
     label = "DAPO"
     look = Look("#CC79A7", "D", (0, (1, 1.2)))
     parameters = DapoParameters
-    arguments = {"epsilon_low": "epsilon", "rounds": "dynamic_sampling_rounds"}  # noqa: RUF012
+    loss_function = staticmethod(dapo_loss)
+    arguments = {  # noqa: RUF012
+        "epsilon_low": "epsilon",
+        "rounds": "dynamic_sampling_rounds",
+        "overlong_filtering": "mask_truncated_completions",
+    }
     defaults = {"overlong_buffer": 0.2}  # noqa: RUF012
     mean_over = metrics_over = "token"
     scale_rewards = "group"
@@ -78,14 +84,6 @@ class Dapo(Algorithm):
 
         buffer = max(1, round(parameters.overlong_buffer * limit))
         return with_penalty(reward, get_soft_overlong_punishment(limit, buffer))
-
-    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
-        return "unequal"  # equal rewards have no advantage
-
-    def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        logp, behavior_logp, _, *tensors, _ = given
-        low, high = settings.epsilon_low, settings.epsilon_high
-        return dapo_loss(logp, behavior_logp, *tensors, low, low if high is None else high)
 
 
 def with_penalty(reward: Callable, penalty: Callable) -> list[Callable]:

@@ -4,9 +4,10 @@ from typing import Any
 
 from pydantic import Field, NonNegativeFloat
 
-from rapid.algorithms.base import Algorithm, Look, Parameters, Pass
+from rapid.algorithms.base import Algorithm, Look, Parameters
 from rapid.algorithms.groups import Groups, Tensor, standardized
-from rapid.algorithms.ratios import clipped_surrogate
+from rapid.algorithms.means import completion_mean, token_mean
+from rapid.algorithms.ratios import clip_shares, clipped_surrogate
 
 
 class GrpoParameters(Parameters):
@@ -45,18 +46,11 @@ def grpo_loss(
         ValueError: N is not a whole number of groups.
     """
     advantages = standardized(rewards, group_size)
-    token_loss, is_clipped = clipped_surrogate(logp, behavior_logp, advantages, epsilon, epsilon)
+    token_loss, is_clipped = clipped_surrogate(logp - behavior_logp, advantages, epsilon, epsilon)
     difference = reference_logp - logp
     kl = difference.exp() - difference - 1  # (N, T)
-    lengths = mask.sum(1).clamp(min=1)
-    loss = (((token_loss + beta * kl) * mask).sum(1) / lengths).mean()
-    tokens = mask.sum().clamp(min=1)
-    metrics = {
-        "clip_fraction": (is_clipped * mask).sum() / tokens,
-        "clip_low": (is_clipped * (advantages < 0)[:, None] * mask).sum() / tokens,
-        "kl": (kl.detach() * mask).sum() / tokens,
-    }
-    return loss, metrics
+    metrics = clip_shares(is_clipped, advantages, mask) | {"kl": token_mean(kl.detach(), mask)}
+    return completion_mean(token_loss + beta * kl, mask), metrics
 
 
 class Grpo(Algorithm):
@@ -64,12 +58,9 @@ class Grpo(Algorithm):
     label = "GRPO"
     look = Look("#0072B2", "o", "-")
     parameters = GrpoParameters
+    loss_function = staticmethod(grpo_loss)
     scale_rewards = "group"
     metrics_over = "token"
 
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
         return "all" if settings.beta else "unequal"  # a KL term is never zero
-
-    def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        *tensors, _ = given
-        return grpo_loss(*tensors, settings.beta, settings.epsilon)

@@ -6,8 +6,10 @@ stale they are is a metric then.
 
 from typing import Any
 
-from rapid.algorithms.base import Algorithm, Look, Pass
-from rapid.algorithms.groups import Groups, Tensor, group_mean
+from rapid.algorithms.base import GroupRelative, Look, Pass
+from rapid.algorithms.groups import Tensor, group_mean
+from rapid.algorithms.means import reinforce
+from rapid.algorithms.ratios import log_weights
 
 
 def pg_loss(
@@ -27,20 +29,18 @@ def pg_loss(
         ValueError: N is not a whole number of groups.
     """
     advantages = rewards - group_mean(rewards, group_size)  # (N,)
-    return -(advantages * (logp * mask).sum(1)).mean(), {}
+    return reinforce(logp, mask, advantages), {}
 
 
-class Pg(Algorithm):
+class Pg(GroupRelative):
     name = "pg"
     label = "PG"
     look = Look("#009E73", "^", (0, (4, 1, 1, 1)))
-
-    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
-        return "unequal"  # equal rewards have no advantage
+    loss_function = staticmethod(pg_loss)
 
     def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, metrics = pg_loss(given.logp, given.mask, given.rewards, given.group_size)
+        loss, metrics = super().loss(settings, given)
         if given.H > 1:
-            log_weight = ((given.logp.detach() - given.behavior_logp) * given.mask).sum(1)  # (N,)
-            metrics = {"staleness": log_weight.abs().mean()}
+            stale = log_weights(given.logp, given.behavior_logp, given.mask)  # (N,)
+            metrics = {"staleness": stale.abs().mean()}
         return loss, metrics

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
-from rapid.algorithms.base import Algorithm, Look, Parameters, Pass
+from rapid.algorithms.base import Algorithm, Look, Parameters
 from rapid.algorithms.groups import Groups, Tensor, group_mean, group_mean_of_others
 
 Clip = Literal["advantage", "both", "nowhere"]
@@ -126,6 +126,7 @@ class Rapid(Algorithm):
     look = Look("#D55E00", "v", "-")
     parameters = RapidParameters
     section = RapidSection
+    loss_function = staticmethod(rapid_loss)
     defaults = {"eta": 2.0, "clip": "advantage"}  # noqa: RUF012
     H = "required"
 
@@ -159,7 +160,3 @@ class Rapid(Algorithm):
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
         weight = 1 if settings.clip == "nowhere" or not settings.weighted else min(settings.eta, 1)
         return rewards - VALUES[settings.baseline](weight * rewards, group_size)
-
-    def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        logp, behavior_logp, _, *tensors, _ = given
-        return rapid_loss(logp, behavior_logp, *tensors, **settings.model_dump())

@@ -1,22 +1,46 @@
-"""PPO's clipped surrogate of token ratios, which GRPO and DAPO share."""
+"""Ratios of probability under the policy and under the behaviour policy, weighted or clipped.
+
+Shapes: N completions, T tokens. Advantages are (N,), masks (N, T), log-probabilities (N, T) nats.
+"""
 
 from rapid.algorithms.groups import Tensor
+from rapid.algorithms.means import token_mean
 
 
 def clipped_surrogate(
-    logp: Tensor, behavior_logp: Tensor, advantages: Tensor, low: float, high: float
+    log_ratio: Tensor, advantages: Tensor, low: float, high: float
 ) -> tuple[Tensor, Tensor]:
-    """Return -min(r A, clip(r, 1 - low, 1 + high) A) of each token, r = exp(logp - behavior_logp).
+    """Return PPO's -min(r A, clip(r, 1 - low, 1 + high) A), r = exp(log_ratio).
 
     Args:
-        logp, behavior_logp: (N, T) nats.
-        advantages: (N,).
+        log_ratio: (N, T), or (N, 1) where a completion has one ratio.
 
     Returns:
-        The loss of each token, and whether the clip bounds it (its gradient is zero); (N, T) each.
+        The losses, and whether the clip bounds each (its gradient is zero); both like log_ratio.
     """
-    ratio = (logp - behavior_logp).exp()
+    ratio = log_ratio.exp()
     advantages = advantages[:, None]
     unclipped = ratio * advantages
     clipped = ratio.clamp(1 - low, 1 + high) * advantages
     return -unclipped.minimum(clipped), clipped < unclipped
+
+
+def clip_shares(is_clipped: Tensor, advantages: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Return the shares of tokens that are clipped, and clipped below, 0-d each."""
+    is_low = is_clipped * (advantages < 0)[:, None]
+    return {"clip_fraction": token_mean(is_clipped, mask), "clip_low": token_mean(is_low, mask)}
+
+
+def token_ratios(logp: Tensor, behavior_logp: Tensor) -> Tensor:
+    """Return pi / mu of each token, constants of the gradient. (N, T)"""
+    return (logp - behavior_logp).detach().exp()
+
+
+def log_weights(logp: Tensor, behavior_logp: Tensor, mask: Tensor) -> Tensor:
+    """Return log pi / mu of each completion, constants of the gradient. (N,)"""
+    return ((logp - behavior_logp).detach() * mask).sum(1)
+
+
+def by_sign(advantages: Tensor, positive: float, negative: float) -> Tensor:
+    """Return one number where an advantage is positive, else the other. Like advantages."""
+    return advantages.new_full(advantages.shape, negative).masked_fill(advantages > 0, positive)

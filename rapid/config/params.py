@@ -5,7 +5,8 @@ It is made of `rapid.config.sections` and of a section for each algorithm that h
 `rapid.config.specs` cuts out what a single job depends on.
 """
 
-from functools import cache
+from functools import cache, partial
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -216,13 +217,17 @@ def _overlay(base: dict, over: dict) -> None:
 
 @cache
 def _with_sections(*algorithms: str) -> type[Params]:
-    """`Params` with the sections of these algorithms, where params.yaml has them."""
+    """`Params` with the sections of these algorithms.
+
+    A section of defaults only is left out of what is written, as if the algorithm was not there.
+    """
     found = [ALGORITHMS[name] for name in algorithms]
     sections: dict[str, Any] = {}
     for one in sorted(found, key=lambda one: one.imitates):
         if kind := one.section or one.parameters:
             required = any(field.is_required() for field in kind.model_fields.values())
-            sections[one.key] = (kind, ... if required else kind())
+            known = ... if required else kind()
+            sections[one.key] = (kind, Field(known, exclude_if=partial(eq, known)))
     between = create_model("Sections", __base__=General, **sections)
     return create_model("Params", __base__=(Params, between))
 

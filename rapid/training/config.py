@@ -301,7 +301,8 @@ class RapidConfig(GRPOConfig):
                 f"'{self.objective}' have {theirs!r}; leave it unset, or set objective='trl'"
             )
         others = {key: one.fields for key, one in objectives().items()}
-        own = {*self.algorithm.fields, "dynamic_sampling_rounds"}  # which any objective may have
+        shared = {"dynamic_sampling_rounds", "mask_truncated_completions"}
+        own = {*self.algorithm.fields} | shared  # which any objective may have
         own |= {*FIELDS} if self.trls_loss else set()
         for one in fields(self):
             name, value = one.name, getattr(self, one.name)

@@ -164,9 +164,8 @@ class RapidTrainer(SamplingTrainer):
         itself, mask = log_pi.detach(), batches.learned(piece)
         log_mu = piece.get("behavior_logp", itself)
         reference = piece.get("reference_logp", itself)
-        given = Pass(
-            log_pi, log_mu, reference, mask, piece["rewards"], self.group_size, self.args.H
-        )
+        rewards, limit = piece["rewards"], self.args.max_completion_length
+        given = Pass(log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit)
         loss, metrics = algorithm.loss(self.args.settings, given)
         if "sampler_logp" in piece and "behavior_logp" not in piece:
             off = (piece["sampler_logp"] - itself).abs().nan_to_num() * mask

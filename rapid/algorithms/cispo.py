@@ -1,0 +1,47 @@
+"""CISPO: MiniMax 2025 (MiniMax-M1), arXiv 2506.13585.
+
+Clips the weight of a token and not its update, so that no token is without a gradient.
+"""
+
+from pydantic import Field, PositiveFloat
+
+from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.groups import Tensor, standardized
+from rapid.algorithms.means import token_mean
+from rapid.algorithms.ratios import token_ratios
+
+
+class CispoParameters(Parameters):
+    cap: PositiveFloat = Field(
+        5.0, description="token ratios are clipped to at most it: ScaleRL's, arXiv 2510.13786"
+    )
+
+
+def cispo_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    cap: float,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """REINFORCE by token with clipped ratios as weights, averaged over all tokens.
+
+        grad J = 1 / sum_n |y_n| sum_n sum_t min(r, cap) A_n grad log pi(y_nt)
+
+    Arguments, result and errors are those of `dapo_loss`; nothing is clipped below.
+    """
+    advantages = standardized(rewards, group_size)
+    ratios = token_ratios(logp, behavior_logp)
+    loss = token_mean(-ratios.clamp(max=cap) * advantages[:, None] * logp, mask)
+    return loss, {"clip_fraction": token_mean(ratios > cap, mask)}
+
+
+class Cispo(GroupRelative):
+    name = "cispo"
+    label = "CISPO"
+    look = Look("#7A1F2B", "d", (0, (1, 1)))
+    parameters = CispoParameters
+    loss_function = staticmethod(cispo_loss)
+    mean_over = metrics_over = "token"
+    scale_rewards = "group"

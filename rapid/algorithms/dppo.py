@@ -1,0 +1,53 @@
+"""DPPO: Qi et al. 2026 (Rethinking the Trust Region in LLM Reinforcement Learning), 2602.04879.
+
+A token is left out where its probability, and not its ratio, has moved too far in the direction of
+its advantage: ratios of rare tokens say little about how far a policy is from another. This is the
+paper's Binary-TV, the total variation between a token and all others taken together.
+"""
+
+from pydantic import Field, PositiveFloat
+
+from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.groups import Tensor, group_mean
+from rapid.algorithms.means import completion_sum
+from rapid.algorithms.ratios import clip_shares, token_ratios
+
+
+class DppoParameters(Parameters):
+    divergence: float = Field(
+        0.2, gt=0, le=1, description="change of a token's probability beyond which it is left out"
+    )
+    cap: PositiveFloat = Field(5.0, description="token ratios are clipped to at most it")
+
+
+def dppo_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    divergence: float,
+    cap: float,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Truncated token ratios as weights, within a trust region of probabilities: eq. 12, 13, 23.
+
+        grad J = 1/N sum_n A_n sum_t M_nt min(r, cap) grad log pi(y_nt),    A_n as in `pg_loss`
+        M_nt   = 0 if sign(A_n) (pi(y_nt) - mu(y_nt)) > divergence, else 1
+
+    Arguments, result and errors are those of `dapo_loss`. Without M this is `tis_loss`.
+    """
+    advantages = rewards - group_mean(rewards, group_size)
+    moved = logp.detach().exp() - behavior_logp.exp()  # (N, T)
+    is_left_out = moved * advantages.sign()[:, None] > divergence
+    weights = token_ratios(logp, behavior_logp).clamp(max=cap) * ~is_left_out
+    loss = completion_sum(-weights * advantages[:, None] * logp, mask)
+    return loss, clip_shares(is_left_out, advantages, mask)
+
+
+class Dppo(GroupRelative):
+    name = "dppo"
+    label = "DPPO"
+    look = Look("#9E9D24", "8", (0, (5, 2, 1, 2)))
+    parameters = DppoParameters
+    loss_function = staticmethod(dppo_loss)
+    metrics_over = "token"

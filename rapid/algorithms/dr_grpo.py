@@ -1,0 +1,48 @@
+"""Dr. GRPO: Liu et al. 2025 (Understanding R1-Zero-Like Training), arXiv 2503.20783.
+
+GRPO without its two divisors, by a completion's length and by the rewards' standard deviation. They
+make long wrong answers, and prompts of little spread, count for more. No KL term.
+"""
+
+from pydantic import Field
+
+from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.groups import Tensor, group_mean
+from rapid.algorithms.means import completion_sum
+from rapid.algorithms.ratios import clip_shares, clipped_surrogate
+
+
+class DrGrpoParameters(Parameters):
+    epsilon: float = Field(0.2, gt=0, lt=1, description="clip of the token ratio")
+
+
+def dr_grpo_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    epsilon: float,
+    limit: int,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Clipped token ratios, summed over tokens, of advantages R - mean R.
+
+        loss = 1/N sum_n 1/L sum_t max(-r A_n, -clip(r, 1 - epsilon, 1 + epsilon) A_n)
+
+    Args:
+        limit: L, the most tokens of a completion: a constant, which the authors' code divides by.
+
+    Other arguments, result and errors are those of `grpo_loss`.
+    """
+    advantages = rewards - group_mean(rewards, group_size)
+    token_loss, is_clipped = clipped_surrogate(logp - behavior_logp, advantages, epsilon, epsilon)
+    return completion_sum(token_loss, mask) / limit, clip_shares(is_clipped, advantages, mask)
+
+
+class DrGrpo(GroupRelative):
+    name = "dr-grpo"
+    label = "Dr. GRPO"
+    look = Look("#0B2A6F", ">", (0, (6, 1)))
+    parameters = DrGrpoParameters
+    loss_function = staticmethod(dr_grpo_loss)
+    metrics_over = "token"

@@ -1,0 +1,50 @@
+"""GSPO: Zheng et al. 2025 (Group Sequence Policy Optimization), arXiv 2507.18071.
+
+A completion has one ratio, the geometric mean of its tokens'. It is clipped, with a range as narrow
+as such means are.
+"""
+
+from pydantic import Field, PositiveFloat
+
+from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.groups import Tensor, standardized
+from rapid.algorithms.means import completion_mean
+from rapid.algorithms.ratios import clip_shares, clipped_surrogate
+
+
+class GspoParameters(Parameters):
+    clip_low: float = Field(3e-4, gt=0, lt=1, description="ratios of completions, below 1 - it")
+    clip_high: PositiveFloat = Field(4e-4, description="ratios of completions, above 1 + it")
+
+
+def gspo_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    clip_low: float,
+    clip_high: float,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """PPO's clip of the ratio s of a completion, its weight's root of its length (eq. 7).
+
+        loss = 1/N sum_n max(-s_n A_n, -clip(s_n, 1 - low, 1 + high) A_n)
+        s_n  = (pi(y_n | x_n) / mu(y_n | x_n))^(1 / |y_n|)
+
+    Arguments, result and errors are those of `dapo_loss`; shares are of completions.
+    """
+    advantages = standardized(rewards, group_size)
+    lengths = mask.sum(1, keepdim=True).clamp(min=1)
+    log_ratio = ((logp - behavior_logp) * mask).sum(1, keepdim=True) / lengths  # (N, 1)
+    losses, is_clipped = clipped_surrogate(log_ratio, advantages, clip_low, clip_high)
+    shares = clip_shares(is_clipped, advantages, mask.new_ones(is_clipped.shape))
+    return completion_mean(losses, mask), shares
+
+
+class Gspo(GroupRelative):
+    name = "gspo"
+    label = "GSPO"
+    look = Look("#17BECF", "p", (0, (3, 1)))
+    parameters = GspoParameters
+    loss_function = staticmethod(gspo_loss)
+    scale_rewards = "group"

@@ -1,0 +1,26 @@
+"""Means over tokens and completions. Values are (N, T) or (N, 1), masks (N, T), results 0-d."""
+
+from rapid.algorithms.groups import Tensor
+
+
+def token_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean over the tokens of all completions: each token counts alike."""
+    return (values * mask).sum() / mask.sum().clamp(min=1)
+
+
+def completion_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean over completions of the mean over their tokens: each completion counts alike.
+
+    One without tokens counts as 0.
+    """
+    return ((values * mask).sum(1) / mask.sum(1).clamp(min=1)).mean()
+
+
+def completion_sum(values: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean over completions of the sum over their tokens, as in a policy gradient."""
+    return (values * mask).sum(1).mean()
+
+
+def reinforce(logp: Tensor, mask: Tensor, advantages: Tensor) -> Tensor:
+    """Return REINFORCE's loss: minus the mean of advantages times log pi(y | x), (N,) both."""
+    return -(advantages * (logp * mask).sum(1)).mean()

@@ -1,0 +1,35 @@
+"""REINFORCE with the mean of the others as baseline (RLOO): Ahmadian et al. 2024, arXiv 2402.14740.
+
+The reward of a completion is no part of its own baseline, which makes the gradient unbiased. With
+groups of N_k completions each advantage is N_k / (N_k - 1) times that of `pg_loss`.
+"""
+
+from typing import Any
+
+from rapid.algorithms.base import Look
+from rapid.algorithms.groups import Tensor, group_mean_of_others
+from rapid.algorithms.means import reinforce
+from rapid.algorithms.pg import Pg
+
+
+def rloo_loss(
+    logp: Tensor, mask: Tensor, rewards: Tensor, group_size: int
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Policy gradient with the mean reward of the group's others as baseline.
+
+        grad J = 1/N sum_n A_n grad log pi(y_n | x_n),    A_n = R_n - mean of R over the others
+
+    Arguments, result and errors are those of `pg_loss`. A group of one is refused too.
+    """
+    advantages = rewards - group_mean_of_others(rewards, group_size)  # (N,)
+    return reinforce(logp, mask, advantages), {}
+
+
+class Rloo(Pg):
+    name = "rloo"
+    label = "RLOO"
+    look = Look("#6A3D9A", "<", (0, (2, 2)))
+    loss_function = staticmethod(rloo_loss)
+
+    def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
+        return rewards - group_mean_of_others(rewards, group_size)

@@ -1,0 +1,52 @@
+"""SAPO: Gao et al. 2025 (Soft Adaptive Policy Optimization), arXiv 2511.20347.
+
+A sigmoid of the token ratio takes the place of the clip: the gradient fades instead of stopping,
+and sooner where the advantage is negative.
+"""
+
+from pydantic import Field, PositiveFloat
+
+from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.groups import Tensor, standardized
+from rapid.algorithms.means import completion_mean
+from rapid.algorithms.ratios import by_sign
+
+
+class SapoParameters(Parameters):
+    temperature_pos: PositiveFloat = Field(
+        1.0, description="how fast the gradient fades where the advantage is positive"
+    )
+    temperature_neg: PositiveFloat = Field(
+        1.05, description="how fast it fades where the advantage is not"
+    )
+
+
+def sapo_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    temperature_pos: float,
+    temperature_neg: float,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Gated token ratios, averaged over a completion's tokens.
+
+        loss = -1/N sum_n 1/|y_n| sum_t f(r) A_n,    f(r) = 4 / tau sigmoid(tau (r - 1))
+
+    tau is `temperature_pos` where A_n is positive, else `temperature_neg`. Other arguments and
+    errors are those of `dapo_loss`; there are no metrics, since nothing is clipped.
+    """
+    advantages = standardized(rewards, group_size)[:, None]
+    tau = by_sign(advantages, temperature_pos, temperature_neg)
+    gate = (tau * ((logp - behavior_logp).exp() - 1)).sigmoid() * 4 / tau
+    return completion_mean(-gate * advantages, mask), {}
+
+
+class Sapo(GroupRelative):
+    name = "sapo"
+    label = "SAPO"
+    look = Look("#C2185B", "H", (0, (4, 2)))
+    parameters = SapoParameters
+    loss_function = staticmethod(sapo_loss)
+    scale_rewards = "group"

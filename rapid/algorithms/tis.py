@@ -1,0 +1,47 @@
+"""Truncated importance sampling by token: Yao et al. 2025 (Your Efficient RL Framework Secretly
+Brings You Off-Policy RL Training), and PG-TIS in arXiv 2602.04879.
+
+Policy gradient whose tokens each have a weight of their own. This ignores that the tokens before
+were of another policy, and in return has no product over a completion. RAPID with `clip=both` is
+truncated importance sampling by completion.
+"""
+
+from pydantic import Field, PositiveFloat
+
+from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.groups import Tensor, group_mean
+from rapid.algorithms.means import completion_sum, token_mean
+from rapid.algorithms.ratios import token_ratios
+
+
+class TisParameters(Parameters):
+    cap: PositiveFloat = Field(2.0, description="token ratios are clipped to at most it")
+
+
+def tis_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    cap: float,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Policy gradient with truncated token ratios as weights: arXiv 2602.04879, eq. 23, M_t = 1.
+
+        grad J = 1/N sum_n A_n sum_t min(r, cap) grad log pi(y_nt),    A_n as in `pg_loss`
+
+    Arguments, result and errors are those of `cispo_loss`. With pi = mu this is `pg_loss`.
+    """
+    advantages = rewards - group_mean(rewards, group_size)
+    ratios = token_ratios(logp, behavior_logp)
+    loss = completion_sum(-ratios.clamp(max=cap) * advantages[:, None] * logp, mask)
+    return loss, {"clip_fraction": token_mean(ratios > cap, mask)}
+
+
+class Tis(GroupRelative):
+    name = "tis"
+    label = "token TIS"
+    look = Look("#4D7A1F", "X", (0, (2, 1)))
+    parameters = TisParameters
+    loss_function = staticmethod(tis_loss)
+    metrics_over = "token"

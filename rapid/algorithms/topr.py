@@ -1,0 +1,68 @@
+"""TOPR: Le Roux et al. 2025 (Tapered Off-Policy REINFORCE), arXiv 2503.14286.
+
+Completions to be made likelier count fully, however stale. Those to be made less likely count by
+their importance weight, at most 1: less and less, the less likely they are already.
+
+The paper's rewards are 1 and -1, without a baseline. What is subtracted decides which completions
+are negative; here that is the group's mean, as for other algorithms, unless `offset` says it.
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.groups import Groups, Tensor, group_mean
+from rapid.algorithms.means import reinforce
+from rapid.algorithms.ratios import log_weights
+
+
+class ToprParameters(Parameters):
+    offset: float | None = Field(
+        None,
+        description="subtracted from rewards; null is the group's mean. With 0.5, rewards of 0 and "
+        "1 are the paper's -1 and 1, halved.",
+    )
+
+
+def topr_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    offset: float | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """REINFORCE whose negative completions have truncated importance weights: eq. 7 and 8.
+
+        grad J = 1/N sum_n c_n A_n grad log pi(y_n | x_n)
+        c_n    = 1 if A_n >= 0, else min{pi(y_n | x_n) / mu(y_n | x_n), 1}
+
+    Args:
+        offset: A_n = R_n - offset; None is the mean of R over n's group.
+
+    Other arguments and errors are those of `rapid_loss`. Metrics are `clip_fraction`, the share of
+    completions whose weight is cut to 1, and `weight`, the mean of c.
+    """
+    advantages = rewards - (group_mean(rewards, group_size) if offset is None else offset)
+    log_weight = log_weights(logp, behavior_logp, mask)
+    is_cut = (advantages < 0) & (log_weight > 0)
+    taper = log_weight.clamp(max=0).masked_fill(advantages >= 0, 0).exp()  # (N,)
+    loss = reinforce(logp, mask, taper * advantages)
+    return loss, {"clip_fraction": is_cut.to(taper.dtype).mean(), "weight": taper.mean()}
+
+
+class Topr(GroupRelative):
+    name = "topr"
+    label = "TOPR"
+    look = Look("#26A69A", "*", (0, (3, 1, 1, 1)))
+    parameters = ToprParameters
+    loss_function = staticmethod(topr_loss)
+
+    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+        return "unequal" if settings.offset is None else "all"
+
+    def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
+        if settings.offset is None:
+            return super().advantages(settings, rewards, group_size)
+        return rewards - settings.offset

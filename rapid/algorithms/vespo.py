@@ -1,0 +1,69 @@
+"""VESPO: Shen et al. 2026 (Variational Sequence-level Soft Policy Optimization), 2602.10693.
+
+The importance weight of a completion is reshaped by a gamma kernel: 1 where the policy has not
+moved, and towards 0 for weights that are small or large.
+"""
+
+import math
+
+from pydantic import Field, NonNegativeFloat
+
+from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.groups import Tensor, standardized
+from rapid.algorithms.means import token_mean
+from rapid.algorithms.ratios import by_sign
+
+MOST = 20.0  # |log ratio| of a token, and log w: the authors' bounds, with the next
+LEAST = math.log(1e-8)  # log w
+
+
+class VespoParameters(Parameters):
+    k_pos: NonNegativeFloat = Field(
+        2.0, description="power of the weight where the advantage is positive"
+    )
+    decay_pos: NonNegativeFloat = Field(3.0, description="its exponential decay there")
+    k_neg: NonNegativeFloat = Field(
+        3.0, description="power of the weight where the advantage is negative"
+    )
+    decay_neg: NonNegativeFloat = Field(2.0, description="its exponential decay there")
+
+
+def vespo_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    k_pos: float,
+    decay_pos: float,
+    k_neg: float,
+    decay_neg: float,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """REINFORCE with reshaped weights, averaged over all tokens.
+
+        grad J = 1 / sum_n |y_n| sum_n phi(w_n) A_n grad log pi(y_n | x_n)
+        phi(w) = w^k exp(decay (1 - w)),    w_n = pi(y_n | x_n) / mu(y_n | x_n)
+
+    Args:
+        k_pos, decay_pos: of the kernel where A_n > 0.
+        k_neg, decay_neg: of the kernel where A_n < 0.
+
+    Other arguments and errors are those of `dapo_loss`. The metric `weight` is the mean of phi.
+    """
+    advantages = standardized(rewards, group_size)
+    log_ratio = (logp - behavior_logp).detach().clamp(-MOST, MOST)
+    log_weight = (log_ratio * mask).sum(1).clamp(LEAST, MOST)
+    power, decay = by_sign(advantages, k_pos, k_neg), by_sign(advantages, decay_pos, decay_neg)
+    phi = (decay + power * log_weight - decay * log_weight.exp()).exp()  # (N,)
+    loss = token_mean(-(phi * advantages)[:, None] * logp, mask)
+    return loss, {"weight": phi.mean()}
+
+
+class Vespo(GroupRelative):
+    name = "vespo"
+    label = "VESPO"
+    look = Look("#5D4037", "P", (0, (1, 2)))
+    parameters = VespoParameters
+    loss_function = staticmethod(vespo_loss)
+    mean_over = "token"
+    scale_rewards = "group"
