@@ -1,8 +1,8 @@
-"""The section `arena` of params.yaml: which algorithms meet, and what is claimed of them beforehand.
+"""The section `arena` of params.yaml: which algorithms meet, and what is claimed beforehand.
 
-    fields    on a benchmark: algorithms, each with its learning rate, and the claims
-    maps      on a benchmark: RAPID at several N_step and H
-    tuning    where it is given, the fields' algorithms try these learning rates instead
+fields    on a benchmark: algorithms, each with its learning rate, and the claims
+maps      on a benchmark: RAPID at several N_step and H
+tuning    where it is given, the fields' algorithms try these learning rates instead
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from rapid.algorithms import PLAIN, RAPID
-from rapid.algorithms.names import AlgorithmName, variant
+from rapid.algorithms.names import AlgorithmName, parse, variant
 from rapid.config.sections import BenchmarkName, Probability, Section, Seed, not_allowed
 
 # What can be compared: seconds until an accuracy, accuracy after equal completions, or equal time.
@@ -51,9 +51,7 @@ class ArenaField(Section):
     def entry(self, name: AlgorithmName) -> AlgorithmName:
         """Return the name of an algorithm's runs."""
         rate = self.rates[name]
-        return variant(
-            name, problems=self.problems, learning_rate=rate, snapshots=self.snapshots
-        )
+        return variant(name, problems=self.problems, learning_rate=rate, snapshots=self.snapshots)
 
     def trial(self, name: AlgorithmName, rate: float) -> AlgorithmName:
         """Return the name of an algorithm's runs with a learning rate that is tried out."""
@@ -86,6 +84,9 @@ class Arena(Section):
     """Further targets, of the main table's model: see docs/arena.md."""
 
     margin: Probability = Field(0.02, description="a smaller difference of accuracy is none")
+    borrowed: dict[PositiveInt, PositiveInt] = Field(
+        default_factory=dict, description="H whose learning rate is that of another H"
+    )
     fields: dict[BenchmarkName, ArenaField] = Field(default_factory=dict)
     maps: dict[BenchmarkName, ArenaMap] = Field(default_factory=dict)
     tuning: Tuning | None = None
@@ -96,9 +97,9 @@ class Arena(Section):
             for name in field.rates:
                 if self.tuning is None:
                     yield benchmark, field.entry(name), field.seeds
-                    continue
-                for rate in self.tuning.rates:
-                    yield benchmark, field.trial(name, rate), self.tuning.seeds
+                elif parse(name).H not in self.borrowed:
+                    for rate in self.tuning.rates:
+                        yield benchmark, field.trial(name, rate), self.tuning.seeds
         for benchmark, cells in self.maps.items() if self.tuning is None else ():
             for n_step in cells.n_step:
                 for h in cells.H:
