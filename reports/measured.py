@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
+from rapid.algorithms import ALGORITHMS, IMITATING, PLAIN, RAPID
 from rapid.algorithms.names import parse
 from rapid.config.jobs import plan
 from rapid.config.params import Params
@@ -17,6 +17,7 @@ from reports.statistics.summary import spread
 
 # Their runtime is shown but wins nothing: the one does not train, the other does not explore.
 UNRANKED_RUNTIME = (BASE, *(name for name, one in ALGORITHMS.items() if one.imitates))
+BASELINE = PLAIN.name  # chosen beforehand: RAPID is compared with it, however others turn out
 
 
 @dataclass(frozen=True)
@@ -24,19 +25,15 @@ class Contest:
     """The runs of one benchmark and model, by algorithm."""
 
     benchmark: str
+    model: str
     runs: pd.DataFrame
     algorithms: list[str]
+    family: bool = False  # of Table 2; the others are the main model's
 
     @property
     def rapids(self) -> list[str]:
         """The names of RAPID at each H."""
         return [name for name in self.algorithms if RAPID.named(name)]
-
-    @property
-    def baselines(self) -> list[str]:
-        """The RL algorithms other than RAPID."""
-        left_out = (*UNRANKED_RUNTIME, *self.rapids)
-        return [name for name in self.algorithms if name not in left_out]
 
     @property
     def sweep(self) -> pd.DataFrame:
@@ -51,12 +48,6 @@ class Contest:
     def mean(self, algorithm: str, metric: str) -> float | None:
         """Return the mean of a metric over seeds, or `None` where no run has it."""
         return spread(self.of(algorithm)[metric]).mean if metric in self.runs else None
-
-    def first(self, algorithms: list[str], metric: str) -> str | None:
-        """Return the algorithm of least runtime or highest accuracy, of those that have a mean."""
-        sign = 1 if metric == "runtime" else -1
-        known = [name for name in algorithms if self.mean(name, metric) is not None]
-        return min(known, key=lambda name: sign * self.mean(name, metric), default=None)
 
 
 @dataclass(frozen=True)
@@ -92,12 +83,23 @@ class Measured:
             for benchmark in self.params.benchmarks
         }
 
-    def contest(self, benchmark: str, algorithms: list[str], seeds: list[int]) -> Contest:
-        """Return the main model's runs of these algorithms."""
-        frame, model = self.frame, self.params.tables.main.model
+    @cached_property
+    def families(self) -> list[Contest]:
+        """The runs of each model of Table 2."""
+        spec = self.params.tables.families
+        return [
+            self.contest(spec.benchmark, [BASE, *spec.algorithms], spec.seeds, model)
+            for model in spec.models
+        ]
+
+    def contest(
+        self, benchmark: str, algorithms: list[str], seeds: list[int], family: str = ""
+    ) -> Contest:
+        """Return the runs of these algorithms, of the main model or of one of Table 2."""
+        frame, model = self.frame, family or self.params.tables.main.model
         chosen = (frame.benchmark == benchmark) & (frame.model == model) & frame.seed.isin(seeds)
         runs = frame[chosen & frame.algorithm.isin(algorithms)]
-        return Contest(benchmark, runs, algorithms)
+        return Contest(benchmark, model, runs, algorithms, bool(family))
 
     @cached_property
     def manifests(self) -> dict[str, Manifest]:

@@ -14,6 +14,7 @@ from reports.statistics.estimates import Estimate
 
 BASELINES, RAPIDS = ["grpo", "pg", "dapo"], [RAPID.at(4), RAPID.at(8)]  # of Table 1
 NAIVE = "naive-grpo"  # of Figure 1
+KL = "grpo"  # what takes a KL term for off-policy training
 FILE = Path(__file__).with_name("paper.yaml")
 
 
@@ -47,6 +48,15 @@ def main(benchmark: str, algorithm: str | None, metric: str) -> float | None:
         h = parse(algorithm).H
         entry = document["staleness"].get(benchmark, {}).get(h, {}).get(metric)
     return None if entry is None else number(entry[0])
+
+
+def family(model: str, algorithm: str, metric: str) -> float | None:
+    """Return a figure of Table 2, of the family whose name is in a model's name."""
+    for title, rows in load()["families"].items():
+        if title != "table" and title.split()[0].lower() in model.lower():
+            text = rows.get(algorithm, {}).get(metric)
+            return None if text is None else number(text)
+    return None
 
 
 def first(benchmark: str, algorithms: list[str], metric: str) -> str | None:

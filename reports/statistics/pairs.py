@@ -3,7 +3,7 @@
 import pandas as pd
 
 from rapid.stages.evaluate import pass_at_k
-from reports.statistics.bootstrap import estimate
+from reports.statistics.crossed import estimate
 from reports.statistics.estimates import Estimate, paired_ratio
 
 SHARES, DIFFERENCES = (0.0, 1.0), (-1.0, 1.0)

@@ -8,16 +8,16 @@ import pandas as pd
 
 from rapid.artifacts.text import listing
 from reports import formats, labels
-from reports.measured import Contest, Measured
+from reports.measured import BASELINE, Contest, Measured
 from reports.statistics import pairs
-from reports.statistics.estimates import Estimate, holm
+from reports.statistics.decisions import detectable, holm
+from reports.statistics.estimates import Estimate
 from reports.tables import notes
 from reports.tables.columns import RUNTIME, Block, Column, accuracy, grid
-from reports.tables.table import MISSING, Cell, Group, Row, Table, estimate_cell, stacked
+from reports.tables.table import MISSING, Cell, Group, Row, Table, estimate_cell
 
 NO_SCORES = "no run has scores by problem"
 UNPAIRED = "no seed has both"
-STRONGEST = ("fastest", "most accurate")
 
 
 # Intervals ----------------------------------------------------------------------------------------
@@ -69,109 +69,80 @@ def intervals(measured: Measured) -> Table:
 
 @dataclass(frozen=True)
 class Comparison:
-    """RAPID against the strongest baseline of a kind, in one column: an entry of Table 8."""
+    """RAPID against the baseline in one column: an entry of Table 8."""
 
     contest: Contest
     rapid: str
-    kind: str
     column: Column
-
-    @cached_property
-    def baseline(self) -> str | None:
-        """The baseline; the most accurate one is that of the column's own accuracy."""
-        of_runtime = self.column.metric == RUNTIME.metric
-        metric = first_accuracy(self.contest) if of_runtime else self.column.metric
-        return strongest(self.contest, self.kind, metric)
 
     @cached_property
     def estimate(self) -> Estimate | None:
         """The paired ratio or difference, or `None` without a pair."""
-        if self.baseline is None:
-            return None
-        ours, theirs = self.contest.of(self.rapid), self.contest.of(self.baseline)
+        ours, theirs = self.contest.of(self.rapid), self.contest.of(BASELINE)
         return self.column.paired.of_runs(ours, theirs, self.column.metric)
+
+    @property
+    def p(self) -> float | None:
+        """The p of no difference, or `None` where there is no noise to compare with."""
+        found = self.estimate
+        return found.p_at(self.column.paired.equal) if found and found.p_at else None
 
     def cell(self) -> Cell:
         """Return the entry: the estimate, its interval and p."""
-        if self.baseline is None:
-            return Cell(MISSING, reason="no RL baseline has a value")
         found = self.estimate
         if found is None:
             of_runtime = self.column.metric == RUNTIME.metric
             reason = UNPAIRED if of_runtime else f"{UNPAIRED} with scores by problem"
             return Cell(MISSING, reason=reason)
-        names = f"{labels.algorithm(self.rapid)} against {labels.algorithm(self.baseline)}"
+        names = f"{labels.algorithm(self.rapid)} against {labels.algorithm(BASELINE)}"
         return estimate_cell(
             self.column.paired.show,
             found,
-            under=() if found.p is None else (formats.p_value(found.p),),
+            under=() if self.p is None else (formats.p_value(self.p),),
             reason="one pair of runs has no noise to compare with" if found.low is None else "",
             detail=f"{names}: {found.over}.",
-            sources=self.column.sources(
-                self.contest.of(self.rapid, self.baseline), label=labels.run
-            ),
+            sources=self.column.sources(self.contest.of(self.rapid, BASELINE), label=labels.run),
         )
 
 
 def comparisons(measured: Measured) -> Table:
-    """Return Table 8: RAPID at each H, paired with the strongest RL baselines."""
-    contests = measured.contests
+    """Return Table 8: RAPID at each H, paired with the baseline."""
+    contests, baseline = measured.contests, labels.algorithm(BASELINE)
     columns = {name: [*accuracy(measured.params, name), RUNTIME] for name in contests}
-    rapids = next(iter(contests.values())).rapids
     found = {
-        (kind, rapid): [
-            [Comparison(contest, rapid, kind, column) for column in columns[name]]
+        rapid: [
+            [Comparison(contest, rapid, column) for column in columns[name]]
             for name, contest in contests.items()
         ]
-        for kind in STRONGEST
-        for rapid in rapids
+        for rapid in next(iter(contests.values())).rapids
     }
-    estimates = [one.estimate for row in found.values() for group in row for one in group]
-    parts = [
-        [
-            Row(
-                f"{labels.ratio(rapid)}, {kind}",
-                [[one.cell() for one in group] for group in found[kind, rapid]],
-            )
-            for rapid in rapids
-        ]
-        for kind in STRONGEST
-    ]
+    every = [one for row in found.values() for group in row for one in group]
     return Table(
         number=8,
         label="tab:comparisons",
         caption=(
-            "RAPID beside the fastest and the most accurate RL baseline on "
-            f"{measured.params.tables.main.model}: difference of accuracy in points, ratio of "
-            "runtimes, 95 % intervals."
+            f"RAPID beside {baseline} on {measured.params.tables.main.model}: difference of "
+            "accuracy in points, ratio of runtimes, 95 % intervals."
         ),
-        stub="RAPID, against the",
+        stub="RAPID",
         groups=[
             Group(labels.benchmark(name), [column.title for column in columns[name]])
             for name in contests
         ],
-        rows=stacked(parts),
+        rows=[
+            Row(labels.ratio(rapid), [[one.cell() for one in group] for group in row])
+            for rapid, row in found.items()
+        ],
         notes=[
-            *_strongest(contests),
-            "Accuracy: RAPID less the baseline in percentage points, paired by problem and seed. "
-            "Runtime: RAPID's over the baseline's, paired by seed, t-test on logarithms.",
+            f"{baseline} was chosen before the runs: it is RAPID with H=1, and the best of several "
+            "baselines would be chosen by the noise.",
+            f"Accuracy: RAPID less {baseline} in percentage points, paired by problem and seed. "
+            f"Runtime: RAPID's over {baseline}'s, paired by seed, t-test on logarithms.",
             notes.INTERVALS,
-            _significant([one.p for one in estimates if one and one.p is not None]),
-            "The baselines were chosen by these same runs, which favours them.",
-            _resolved(contests, columns),
+            _significant([one.p for one in every if one.p is not None]),
+            _resolved(every),
         ],
     )
-
-
-def strongest(contest: Contest, kind: str, metric: str = "pass@1") -> str | None:
-    """Return the RL baseline that is fastest, or most accurate by this metric."""
-    return contest.first(contest.baselines, "runtime" if kind == "fastest" else metric)
-
-
-def first_accuracy(contest: Contest) -> str:
-    """Return the benchmark's first pass@k, by which "most accurate" goes where runtimes compare."""
-    known = [name for name in contest.runs.columns if name.startswith("pass@")]
-    return next((name for name in known if contest.runs[name].notna().any()), "pass@1")
 
 
 def _significant(ps: list[float]) -> str:
@@ -186,34 +157,19 @@ def _significant(ps: list[float]) -> str:
     )
 
 
-def _strongest(contests: dict[str, Contest]) -> list[str]:
-    """Return which baselines these are."""
-    lines = []
-    for kind in STRONGEST:
-        named = [
-            f"{labels.algorithm(name)} on {labels.benchmark(benchmark)}"
-            for benchmark, contest in contests.items()
-            if (name := strongest(contest, kind, first_accuracy(contest)))
-        ]
-        if named:
-            lines.append(f"{kind.capitalize()} RL baseline: {listing(named)}.")
-    if lines:
-        lines.append("For another Pass@k the most accurate baseline is that of this Pass@k.")
-    return lines
-
-
-def _resolved(contests: dict[str, Contest], columns: dict[str, list[Column]]) -> str:
-    """Return half the median width of the paired intervals: the least difference that is seen."""
-    parts = []
-    for name, contest in contests.items():
-        column = columns[name][0]
-        found = [
-            Comparison(contest, rapid, "most accurate", column).estimate for rapid in contest.rapids
-        ]
-        widths = [(one.high - one.low) / 2 for one in found if one]
-        if widths:
-            half = 100 * np.median(widths)
-            parts.append(f"{half:.1f} points on {labels.benchmark(name)} ({column.title})")
-    if not parts:
+def _resolved(every: list[Comparison]) -> str:
+    """Return the difference of Pass@1 that these runs would mostly see, by benchmark."""
+    found: dict[str, list[float]] = {}
+    for one in every:
+        if one.column.metric == "pass@1" and one.estimate and one.estimate.error:
+            found.setdefault(one.contest.benchmark, []).append(detectable(one.estimate))
+    if not found:
         return "What difference these runs can show is not known."
-    return f"Smallest difference that these runs show, about: {listing(parts)}."
+    parts = [
+        f"{100 * np.median(values):.1f} points on {labels.benchmark(name)}"
+        for name, values in found.items()
+    ]
+    return (
+        "A true difference of Pass@1 that one comparison by itself would see in 80 % of cases: "
+        f"{listing(parts)} (median over H)."
+    )

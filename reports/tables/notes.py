@@ -10,11 +10,11 @@ from reports import labels
 # What the mark for it says: see the legend that each renderer writes.
 NOISE = (
     "Within noise of the best: the 95 % interval of the paired difference from it covers 0 "
-    "(accuracy: bootstrap over problems and seeds; runtime: t-test on logarithms over seeds)."
+    "(accuracy: over problems and seeds; runtime: t-test on logarithms over seeds)."
 )
 INTERVALS = (
-    "Intervals hold 95 % and account for problems and seeds: a bootstrap draws both with "
-    "replacement."
+    "Intervals hold 95 %, are Student's, and take both problems and seeds for drawn: the variance "
+    "is that of an analysis of variance with both random, with Satterthwaite's degrees of freedom."
 )
 
 

@@ -12,7 +12,7 @@ from rapid.artifacts.text import listing
 from rapid.benchmarks import BENCHMARKS
 from reports import formats, labels, paper
 from reports.formats import MINUS
-from reports.measured import UNRANKED_RUNTIME, Contest, Measured
+from reports.measured import BASELINE, UNRANKED_RUNTIME, Contest, Measured
 from reports.statistics.estimates import correlate
 from reports.tables.columns import DIFFERENCE, RUNTIME, STALENESS, TIME, Column, accuracy
 from reports.tables.table import MISSING, Cell, Group, Row, Table, estimate_cell, stacked
@@ -23,8 +23,8 @@ PASS_AT_1 = Column("Pass@1", "pass@1", formats.percent, paired=DIFFERENCE)
 
 
 def ratios(measured: Measured) -> Table:
-    """Return Table 10: RAPID's runtime and accuracy against the strongest RL baseline."""
-    contests = measured.contests.values()
+    """Return Table 10: RAPID's runtime and accuracy against the baseline's."""
+    contests, baseline = measured.contests.values(), labels.algorithm(BASELINE)
     rapids = next(iter(contests)).rapids
     parts = [
         [
@@ -32,40 +32,37 @@ def ratios(measured: Measured) -> Table:
             for name in rapids
         ]
         for column, label in (
-            (RUNTIME, "Runtime, {} / fastest"),
-            (PASS_AT_1, f"Pass@1, {{}} {MINUS} most accurate"),
+            (RUNTIME, f"Runtime, {{}} / {baseline}"),
+            (PASS_AT_1, f"Pass@1, {{}} {MINUS} {baseline}"),
         )
     ]
     return Table(
         number=10,
         label="tab:beside-ratios",
-        caption="RAPID against the strongest RL baseline, in the paper and here.",
+        caption=f"RAPID against {baseline}, in the paper and here.",
         stub="Figure",
         groups=[Group(labels.benchmark(one.benchmark), ["Paper", "Here"]) for one in contests],
         rows=stacked(parts),
         notes=[
             _apart(),
-            "Runtime: RAPID's mean over the fastest RL baseline's, here with the 95 % interval of "
-            "pairs. Pass@1: less the most accurate RL baseline's, in points.",
+            "Runtime: a quotient of means in the paper, and here of pairs with its 95 % interval. "
+            "Pass@1: the difference in points.",
         ],
     )
 
 
 def _against(contest: Contest, rapid: str, column: Column) -> list[Cell]:
-    """Return the paper's comparison with the strongest baseline, and the one of these runs."""
-    pairing, metric, benchmark = column.paired, column.metric, contest.benchmark
-    ours = paper.main(benchmark, rapid, metric)
-    theirs = paper.main(benchmark, paper.first(benchmark, paper.BASELINES, metric), metric)
+    """Return the paper's comparison with the baseline, and the one of these runs."""
+    pairing, metric = column.paired, column.metric
+    means = [paper.main(contest.benchmark, name, metric) for name in (rapid, BASELINE)]
     printed = Cell(MISSING, reason=NOT_IN_PAPER)
-    if ours is not None and theirs is not None:
-        printed = Cell(pairing.show(pairing.of_means(ours, theirs)))
-    best = contest.first(contest.baselines, metric)
-    found = best and pairing.of_runs(contest.of(rapid), contest.of(best), metric)
+    if None not in means:
+        printed = Cell(pairing.show(pairing.of_means(*means)))
+    found = pairing.of_runs(contest.of(rapid), contest.of(BASELINE), metric)
     if not found:
         return [printed, Cell(MISSING, reason=NOT_HERE)]
-    behind = contest.runs[contest.runs.algorithm.isin([rapid, best])]
-    here = estimate_cell(pairing.show, found, sources=column.sources(behind, labels.run))
-    return [printed, here]
+    sources = column.sources(contest.of(rapid, BASELINE), labels.run)
+    return [printed, estimate_cell(pairing.show, found, sources=sources)]
 
 
 # Orders -------------------------------------------------------------------------------------------

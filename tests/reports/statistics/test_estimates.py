@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy.stats import pearsonr, ttest_1samp, ttest_rel
 
-from reports.statistics.estimates import correlate, holm, mean, paired_ratio
+from reports.statistics.estimates import correlate, correlation, mean, paired_ratio
 from reports.statistics.summary import marks, spread
 
 NAN = math.nan
@@ -82,6 +82,13 @@ def test_a_correlations_interval_is_fishers():
     assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
 
 
+def test_pairs_without_noise_are_certain():
+    found = paired_ratio([2, 4], [4, 8])
+    assert (found.low, found.high) == (pytest.approx(0.5), pytest.approx(0.5))
+    assert (found.p_at(0.5), found.p_at(1)) == (1, 0)
+    assert (correlation(1.0, 5).p_at(1), correlation(1.0, 5).p_at(0)) == (1, 0)
+
+
 def test_three_points_have_a_correlation_and_no_interval():
     found = correlate([1, 2, 3], [2, 1, 3])
     assert (found.low, found.high) == (None, None)
@@ -91,7 +98,7 @@ def test_ratio_of_pairs_by_hand():
     # logs of 2/4 and 8/4: -log 2 and log 2. Mean 0, s = sqrt(2) log 2, half = t * s / sqrt(2).
     found = paired_ratio([2, 8, NAN], [4, 4, 1])
     half = math.log(2) * 12.7062
-    assert (found.value, found.p) == (pytest.approx(1), pytest.approx(1))
+    assert (found.value, found.p_at(1)) == (pytest.approx(1), pytest.approx(1))
     assert found.over == "ratio of geometric means, n = 2 pairs"
     assert math.log(found.high) == pytest.approx(half, rel=1e-5)
     assert found.covers(1)
@@ -100,19 +107,16 @@ def test_ratio_of_pairs_by_hand():
 def test_ratio_agrees_with_the_paired_t_test():
     a, b = [3.1, 2.9, 3.4], [6.0, 7.1, 5.2]
     found = paired_ratio(a, b)
-    assert found.p == pytest.approx(ttest_rel([*map(math.log, a)], [*map(math.log, b)]).pvalue)
+    logs = [*map(math.log, a)], [*map(math.log, b)]
+    assert found.p_at(1) == pytest.approx(ttest_rel(*logs).pvalue)
+    halved = ttest_rel(logs[0], [log - math.log(2) for log in logs[1]])
+    assert found.p_at(0.5) == pytest.approx(halved.pvalue)
 
 
 def test_one_pair_has_a_ratio_and_no_interval():
     found = paired_ratio([2], [4])
-    assert (found.value, found.low, found.p, found.covers(1)) == (0.5, None, None, False)
+    assert (found.value, found.low, found.p_at, found.covers(1)) == (0.5, None, None, False)
     assert paired_ratio([NAN], [4]) is None
-
-
-def test_holm_by_hand():
-    # sorted 0.01, 0.02, 0.04: x3, x2, x1, and never less than the one before
-    assert holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
-    assert list(holm([0.5, 0.6])) == [1.0, 1.0]
 
 
 def test_the_interval_of_a_mean_is_students():

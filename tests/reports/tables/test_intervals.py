@@ -11,8 +11,8 @@ from reports.measured import Measured
 from reports.tables import intervals
 
 SEEDS = (0, 1, 2)
-# Seconds by seed. The fastest baseline is another one on each benchmark, and never the first in
-# the table or in the alphabet; PG lacks the first seed, RAPID the last.
+# Seconds by seed. PG is neither always the fastest nor always the most accurate baseline; it lacks
+# the first seed, RAPID the last.
 SECONDS = {
     "mbpp_plus": {
         "grpo": {0: 90, 1: 95, 2: 99},
@@ -87,41 +87,35 @@ def pass_at_1(benchmark, ours, theirs) -> str:
     return formats.points(sum(means) / len(means))
 
 
-@pytest.mark.parametrize(("benchmark", "best"), [("mbpp_plus", "pg"), ("math", "dapo")])
+@pytest.mark.parametrize("benchmark", ["mbpp_plus", "math"])
 @pytest.mark.parametrize("rapid", ["rapid-H4", "rapid-H2"])
-def test_runtimes_are_against_the_fastest_baseline_of_the_benchmark(table, benchmark, best, rapid):
-    label = f"RAPID (H={rapid[-1]})"
-    cell = cells(table, f"{intervals.labels.ratio(rapid)}, fastest", benchmark)[-1]
-    assert cell.text == ratio(benchmark, rapid, best)
-    assert cell.detail.startswith(f"{label} against {best.upper()}: ")
-    pairs = len(SECONDS[benchmark][rapid].keys() & SECONDS[benchmark][best].keys())
+def test_runtimes_are_paired_with_the_baselines(table, benchmark, rapid):
+    cell = cells(table, f"H={rapid[-1]}", benchmark)[-1]
+    assert cell.text == ratio(benchmark, rapid, "pg")
+    assert cell.detail.startswith(f"RAPID (H={rapid[-1]}) against PG: ")
+    pairs = len(SECONDS[benchmark][rapid].keys() & SECONDS[benchmark]["pg"].keys())
     assert f"n = {pairs} pairs" in cell.detail
     assert bool(cell.under) == (pairs > 1)
 
 
-@pytest.mark.parametrize(("benchmark", "best"), [("mbpp_plus", "pg"), ("math", "naive-grpo")])
-def test_accuracies_are_against_the_most_accurate_baseline(table, benchmark, best):
-    label = f"{intervals.labels.ratio('rapid-H4')}, most accurate"
-    first, *_, runtime = cells(table, label, benchmark)
-    assert first.text == pass_at_1(benchmark, "rapid-H4", best)
-    assert runtime.text == ratio(benchmark, "rapid-H4", best)
+@pytest.mark.parametrize("benchmark", ["mbpp_plus", "math"])
+def test_accuracies_are_paired_with_the_baselines(table, benchmark):
+    first = cells(table, "H=4", benchmark)[0]
+    assert first.text == pass_at_1(benchmark, "rapid-H4", "pg")
 
 
-def test_the_most_accurate_by_pass_at_8_is_another_one(table):
-    """GRPO solves each problem now and then, PG most of them always."""
-    label = f"{intervals.labels.ratio('rapid-H4')}, most accurate"
-    cell = cells(table, label, "mbpp_plus")[1]
-    assert cell.detail.startswith("RAPID (H=4) against GRPO: ")
-    # Seeds 0 and 1: none of 4 against all, and 2 of 4 against 3.
-    assert cell.text == formats.points((-4 / 4 - 1 / 4) / 2)
+def test_pass_at_8_is_whether_any_is_right(table):
+    # Seed 1, which both have: RAPID solves 2 of 4, PG 3.
+    assert cells(table, "H=4", "mbpp_plus")[1].text == formats.points(-1 / 4)
 
 
-def test_the_notes_name_the_baselines_of_each_benchmark(table):
+def test_the_notes_name_the_baseline_and_what_could_be_seen(table):
     said = " ".join(table.notes)
-    assert "Fastest RL baseline: PG on MBPP+ and DAPO on MATH." in said
-    assert "Most accurate RL baseline: PG on MBPP+ and naive GRPO on MATH." in said
+    assert "PG was chosen before the runs" in said
+    assert "would see in 80 % of cases" in said
+    assert "points on MBPP+" in said
 
 
 def test_a_figure_without_a_pair_says_so(table):
-    cell = cells(table, f"{intervals.labels.ratio('rapid-H2')}, fastest", "mbpp_plus")[0]
+    cell = cells(table, "H=2", "mbpp_plus")[0]
     assert (cell.text, cell.reason) == ("—", "no seed has both with scores by problem")

@@ -1,0 +1,46 @@
+"""What estimates allow to say: of several claims at once, of equality, and of what was too small.
+
+Each of these holds its stated error rate with the estimates of `crossed` at the arena's size
+(tests/reports/statistics/test_rates.py).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import special, stats
+
+from reports.statistics.estimates import LEVEL, Estimate
+
+
+def holm(ps: Sequence[float]) -> np.ndarray:
+    """Return p-values adjusted for having made all these comparisons (Holm 1979)."""
+    order = np.argsort(ps, kind="stable")
+    steps = np.minimum(1, np.sort(ps) * np.arange(len(ps), 0, -1))
+    adjusted = np.empty(len(ps))
+    adjusted[order] = np.maximum.accumulate(steps)
+    return adjusted
+
+
+def equivalence(difference: Estimate, margin: float) -> float:
+    """Return the p of a difference of the margin or more, by two one-sided tests (Schuirmann 1987).
+
+    At most 0.05 says that the truth lies within the margin on both sides: then the 90 % interval
+    does.
+    """
+    below, above = difference.p_at(-margin) / 2, difference.p_at(margin) / 2
+    below = below if difference.value > -margin else 1 - below
+    above = above if difference.value < margin else 1 - above
+    return max(below, above)
+
+
+def detectable(found: Estimate, alpha: float = 1 - LEVEL, power: float = 0.8) -> float:
+    """Return the least true difference that a t-test with this standard error would mostly see.
+
+    Args:
+        found: an estimate with a standard error; the answer is on the scale of that.
+        alpha: the test's two-sided level. For a family of m claims 0.05 / m is on the safe side.
+        power: how often the difference is to be seen.
+    """
+    df = min(found.df, 1e6)  # beyond it the distribution is the normal one
+    critical = stats.t.isf(alpha / 2, df)
+    return float(found.error * special.nctdtrinc(df, 1 - power, critical))

@@ -1,0 +1,63 @@
+"""What rliable reports of few runs, with intervals by a stratified bootstrap (Agarwal et al. 2021).
+
+Scores have a row for each run and a column for each task: the accuracies of 20 seeds on two
+benchmarks are (20, 2). Runs are drawn within each task. Of n runs n - 1 are drawn (Rao and Wu
+1988), without which intervals of few runs are too narrow.
+"""
+
+import numpy as np
+from scipy import stats
+
+from reports.statistics.estimates import LEVEL, ROUNDING, Estimate, unvaried
+
+REPLICATES = 4000
+
+
+def interquartile_mean(scores: np.ndarray) -> Estimate:
+    """Return the mean of the middle half of all scores, (runs, tasks) of at least two runs."""
+    drawn = np.take_along_axis(scores[None], _draw(scores.shape, 0), axis=1)
+    replicates = stats.trim_mean(drawn.reshape(REPLICATES, -1), 0.25, axis=1)
+    found = stats.trim_mean(scores, 0.25, axis=None)
+    return _percentiles(found, replicates, f"n = {len(scores)} runs a task")
+
+
+def improvement(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
+    """Return the probability that a run of ours is above one of theirs; a tie counts one half.
+
+    It is the mean over tasks of Mann and Whitney's U as a share.
+
+    Args:
+        ours, theirs: scores, (runs, tasks) of at least two runs; they are not paired.
+    """
+    tasks = ours.shape[1]
+    first, second = ours[:, None], theirs[None]
+    wins = (first > second) + 0.5 * (first == second)  # (ours, theirs, tasks)
+    over = f"n = {len(ours)} and {len(theirs)} runs a task"
+    if np.ptp(wins) < ROUNDING:
+        return unvaried(wins.mean(), (0, 1), min(len(ours), len(theirs)), over)
+    rows, columns = _draw(ours.shape, 1), _draw(theirs.shape, 2)
+    by_task = [
+        wins[rows[:, :, None, task], columns[:, None, :, task], task].mean(axis=(1, 2))
+        for task in range(tasks)
+    ]
+    return _percentiles(wins.mean(), np.mean(by_task, axis=0), over)
+
+
+def _draw(shape: tuple[int, int], stream: int) -> np.ndarray:
+    """Return the rows that each replicate takes of each task: (replicates, runs - 1, tasks)."""
+    runs, tasks = shape
+    return np.random.default_rng([stream, *shape]).integers(
+        runs, size=(REPLICATES, runs - 1, tasks)
+    )
+
+
+def _percentiles(value: float, replicates: np.ndarray, over: str) -> Estimate:
+    """Return a value with the percentile interval of its replicates, and p by counting them."""
+    low, high = np.quantile(replicates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+
+    def p_at(limit: float) -> float:
+        # A replicate at the limit but for rounding counts on both sides.
+        sides = (replicates - limit < ROUNDING).sum(), (replicates - limit > -ROUNDING).sum()
+        return min(1.0, 2 * (min(sides) + 1) / (len(replicates) + 1))
+
+    return Estimate(float(value), float(low), float(high), over, p_at=p_at)

@@ -1,0 +1,55 @@
+"""Times of which some are infinite: order statistics and sign tests."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from reports.statistics import times
+
+NEVER = math.inf
+
+
+@pytest.mark.parametrize(
+    ("given", "middle"),
+    [([3, 1, 2], 2), ([4, 1, 2, NEVER], 3), ([1, NEVER, NEVER], NEVER), ([1, NEVER], NEVER)],
+)
+def test_a_run_that_never_gets_there_is_slower_than_all(given, middle):
+    assert times.median(given).value == middle
+
+
+def test_the_interval_is_between_order_statistics():
+    # Of 20 values the 6th and the 15th: fewer than 6 of 20 tosses are heads with 0.0207.
+    found = times.median(range(1, 21))
+    assert (found.low, found.high) == (6, 15)
+    assert stats.binom.cdf(5, 20, 0.5) < 0.025 < stats.binom.cdf(6, 20, 0.5)
+    assert found.p_at(5.5) < 0.05 < found.p_at(6.5)
+    assert times.median([*range(1, 15), *[NEVER] * 6]).high == NEVER
+    assert "6 never" in times.median([*range(1, 15), *[NEVER] * 6]).over
+
+
+def test_five_values_have_no_interval_and_none_no_median():
+    assert times.median(range(5)).low is None
+    assert times.median([]).value is None
+
+
+def test_ratios_by_hand():
+    ours = [1, NEVER, 6, NEVER, 0, 3, 0]
+    theirs = [2, 5, NEVER, NEVER, 0, 0, 4]
+    # 0.5, infinite, 0, left out, 1, infinite, 0: the median of six is between 0.5 and 1.
+    found = times.ratio(ours, theirs)
+    assert (found.value, found.low, found.high) == (0.75, 0, NEVER)
+
+
+def test_a_ratios_p_is_the_sign_tests():
+    chance = np.random.default_rng(1)
+    ours, theirs = chance.random(20), chance.random(20)
+    test = stats.binomtest(int((ours < theirs).sum()), 20)
+    assert times.ratio(ours, theirs).p_at(1) == pytest.approx(test.pvalue)
+
+
+def test_intervals_hold_the_median():
+    drawn = np.random.default_rng(2).exponential(1, (2000, 20))
+    held = np.mean([times.median(values).covers(math.log(2)) for values in drawn])
+    assert held == pytest.approx(1 - 2 * stats.binom.cdf(5, 20, 0.5), abs=4 * (0.05 / 2000) ** 0.5)
