@@ -12,11 +12,13 @@ PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup tables studies test test-all test-gpu test-processors mutants bench lint lock clean
+.PHONY: help setup tables studies arena arena-tuning test test-all test-gpu test-processors mutants bench lint lock clean
 
 help:
 	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
 	@echo "make studies    what else was asked of the paper: reports/studies/report.html"
+	@echo "make arena      every algorithm on the same ground  (ARENA=--quick for each step in minutes)"
+	@echo "make arena-tuning      the learning rates of its algorithms, tried on other problems"
 	@echo "make test       the tests, with the pipeline at experiments/ci.yaml size  (WORKERS=$(WORKERS))"
 	@echo "make test-all   the slow tests too"
 	@echo "make test-processors   the numeric tests as on processors without AVX2, and without AVX-512"
@@ -49,6 +51,22 @@ tables: setup
 studies: setup
 	$(ACTIVATE) snakemake --cores $(CORES) studies
 	@cat reports/studies/tables.txt
+
+# An experiment of its own, resumable like all others: docs/arena.md. An arena's rates are frozen in its
+# file; to tune them anew is the first half of the work.
+ARENA_NAME := arena$(patsubst --%,-%,$(ARENA))
+OVERLAYS = $(addprefix experiments/,$(addsuffix .yaml,$(1)))
+
+arena: setup
+	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(call OVERLAYS,$(ARENA_NAME)) -- arena
+	@cat experiments/$(ARENA_NAME)/reports/arena/tables.txt
+
+arena-tuning: setup
+	$(ACTIVATE) snakemake --cores $(CORES) \
+		--configfile params.yaml $(call OVERLAYS,arena arena-tuning) -- arena
+	$(ACTIVATE) python -m reports.tuning --configfile params.yaml \
+		$(call OVERLAYS,arena arena-tuning) --record experiments/arena-tuning.csv \
+		--write experiments/arena.yaml
 
 test: setup
 	$(ACTIVATE) $(PYTEST) -m "not slow and not gpu"

@@ -16,7 +16,12 @@ from rapid.config.sections import BenchmarkName, Probability, Section, Seed, not
 
 # What can be compared: seconds until an accuracy, accuracy after equal completions, or equal time.
 Measure = Literal["seconds", "accuracy", "accuracy_in_time"]
-Entry = tuple[BenchmarkName, AlgorithmName, list[Seed]]
+Entry = tuple[BenchmarkName, list[AlgorithmName], list[Seed]]
+
+
+def first(count: int) -> list[Seed]:
+    """Return so many seeds."""
+    return list(range(1, count + 1))
 
 
 class Claim(Section):
@@ -31,7 +36,10 @@ class Claim(Section):
 class ArenaField(Section):
     """The algorithms that meet on one benchmark."""
 
-    seeds: list[Seed] = Field(min_length=2)
+    seeds: PositiveInt = Field(description="how many, from 1")
+    more_seeds: dict[AlgorithmName, PositiveInt] = Field(
+        default_factory=dict, description="how many, of algorithms of which a claim needs more"
+    )
     problems: PositiveInt = Field(description="training problems")
     snapshots: PositiveInt = Field(description="models kept on the way and evaluated")
     reach: Probability = Field(description="the accuracy until which seconds are counted")
@@ -43,10 +51,14 @@ class ArenaField(Section):
     @model_validator(mode="after")
     def _claims_are_of_the_field(self):
         named = [name for claim in self.claims for name in (claim.ours, claim.theirs)]
-        for name in [PLAIN.name, *named]:
+        for name in [PLAIN.name, *named, *self.more_seeds]:
             if name not in self.rates:
                 raise ValueError(not_allowed("rates", list(self.rates), f"a rate for {name} too"))
         return self
+
+    def seeds_of(self, name: AlgorithmName) -> list[Seed]:
+        """Return the seeds of an algorithm."""
+        return first(self.more_seeds.get(name, self.seeds))
 
     def entry(self, name: AlgorithmName) -> AlgorithmName:
         """Return the name of an algorithm's runs."""
@@ -61,7 +73,7 @@ class ArenaField(Section):
 class ArenaMap(Section):
     """RAPID with several N_step and H on one benchmark. With H = 1 it is on-policy."""
 
-    seeds: list[Seed] = Field(min_length=2)
+    seeds: PositiveInt = Field(description="how many, from 1")
     problems: PositiveInt = Field(description="training problems")
     n_step: list[PositiveInt] = Field(min_length=1)
     H: list[PositiveInt] = Field(min_length=2, description="the first is the reference")
@@ -92,15 +104,14 @@ class Arena(Section):
     tuning: Tuning | None = None
 
     def entries(self) -> Iterator[Entry]:
-        """Yield what is run: a benchmark, an algorithm with its changes, and the seeds."""
+        """Yield what is run: a benchmark, algorithms with their changes, and their seeds."""
         for benchmark, field in self.fields.items():
             for name in field.rates:
                 if self.tuning is None:
-                    yield benchmark, field.entry(name), field.seeds
+                    yield benchmark, [field.entry(name)], field.seeds_of(name)
                 elif parse(name).H not in self.borrowed:
-                    for rate in self.tuning.rates:
-                        yield benchmark, field.trial(name, rate), self.tuning.seeds
+                    tried = [field.trial(name, rate) for rate in self.tuning.rates]
+                    yield benchmark, tried, self.tuning.seeds
         for benchmark, cells in self.maps.items() if self.tuning is None else ():
-            for n_step in cells.n_step:
-                for h in cells.H:
-                    yield benchmark, cells.entry(n_step, h), cells.seeds
+            names = [cells.entry(n_step, h) for n_step in cells.n_step for h in cells.H]
+            yield benchmark, names, first(cells.seeds)

@@ -144,8 +144,8 @@ class Params(General):
             found += tables.families.algorithms
         for study in self.studies.compared.values() if self.studies else []:
             found += study.algorithms if study.benchmark == benchmark else []
-        for where, name, _ in self.arena.entries() if self.arena else []:
-            found += [name] if where == benchmark else []
+        for where, names, _ in self.arena.entries() if self.arena else []:
+            found += names if where == benchmark else []
         return list(dict.fromkeys(found))
 
     @property

@@ -1,6 +1,6 @@
 # Tables, figures and report.html, from the runs' small files; each report in its folder.
 
-from reports.plots import FIGURES, study_figures
+from reports.plots import FIGURES, arena_figures, study_figures
 
 
 def printed(figures):
@@ -33,6 +33,7 @@ for plan in PLANS.values():
     reports = {
         "report": ("reports", PRINT, [*printed(FIGURES), "appendix.tex", "appendix.txt"]),
         "studies": (jobs.STUDIES, f"{PRINT} --studies", printed(study_figures(plan.params))),
+        "arena": (jobs.ARENA, f"{PRINT} --arena", printed(arena_figures(plan.params))),
         # The figures of one H, for `dvc exp show` and `dvc plots`.
         "experiment": (
             "reports/experiment",
