@@ -52,21 +52,23 @@ studies: setup
 	$(ACTIVATE) snakemake --cores $(CORES) studies
 	@cat reports/studies/tables.txt
 
-# An experiment of its own, resumable like all others: docs/arena.md. An arena's rates are frozen in its
-# file; to tune them anew is the first half of the work.
+# Experiments of their own, resumable like all others: docs/arena.md. With ALGORITHM=mine RATE=1.0e-4 only
+# that and PG are run, and held against experiments/arena-results.csv.
 ARENA_NAME := arena$(patsubst --%,-%,$(ARENA))
-OVERLAYS = $(addprefix experiments/,$(addsuffix .yaml,$(1)))
+RATE ?= 1.0e-4
+MINE = --config name=arena-$(ALGORITHM) 'arena={only: [pg, $(ALGORITHM)], fields: { \
+	mbpp_plus: {rates: {$(ALGORITHM): $(RATE)}}, math: {rates: {$(ALGORITHM): $(RATE)}}}}'
+TUNING := experiments/arena.yaml experiments/arena-tuning.yaml
 
 arena: setup
-	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(call OVERLAYS,$(ARENA_NAME)) -- arena
-	@cat experiments/$(ARENA_NAME)/reports/arena/tables.txt
+	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml experiments/$(ARENA_NAME).yaml \
+		$(if $(ALGORITHM),$(MINE)) -- arena
+	@cat experiments/arena$(if $(ALGORITHM),-$(ALGORITHM),$(patsubst --%,-%,$(ARENA)))/reports/arena/tables.txt
 
 arena-tuning: setup
-	$(ACTIVATE) snakemake --cores $(CORES) \
-		--configfile params.yaml $(call OVERLAYS,arena arena-tuning) -- arena
-	$(ACTIVATE) python -m reports.tuning --configfile params.yaml \
-		$(call OVERLAYS,arena arena-tuning) --record experiments/arena-tuning.csv \
-		--write experiments/arena.yaml
+	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(TUNING) -- arena
+	$(ACTIVATE) python -m reports.tuning --configfile params.yaml $(TUNING) \
+		--record experiments/arena-tuning.csv --write experiments/arena.yaml
 
 test: setup
 	$(ACTIVATE) $(PYTEST) -m "not slow and not gpu"

@@ -17,6 +17,7 @@ from reports import contents
 from reports.contents import Content
 from reports.files import BadRun
 from reports.measured import Measured
+from reports.outcomes import RESULTS, record
 from reports.render import latex, text
 
 OK, BAD_RUN, BAD_USE = 0, 1, 2
@@ -44,6 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
         measured = Measured.read(params, options.root, RUNS[kind](params))
         content = getattr(contents, f"build_{kind}")(measured)
         written = _tables(content, options.output) if options.output else []
+        if options.output and kind == "arena" and params.arena.fields and not params.arena.tuning:
+            written.append(options.output.with_name(RESULTS))
+            write_text(written[-1], record(measured).to_csv(index=False, float_format="%.6g"))
         if options.html or options.figures:
             written += _drawn(measured, content, options)
         if written:

@@ -81,7 +81,8 @@ def build_arena(measured: Measured) -> Content:
     if measured.params.arena.tuning:
         lead = "Learning rates, tried on problems that the arena does not test on."
         return Content("The arena's tuning", lead, tuning.tables(measured), [], [])
-    verdicts, found = arena.judge(measured), fields(measured)
+    verdicts = [] if measured.params.arena.only else arena.judge(measured)
+    found = fields(measured)
     judged = arena.claims(measured, verdicts)
     standings = [arena.standings(one, n) for n, one in enumerate(found, start=len(judged) + 1)]
     tuned = tuning.recorded(measured, len(judged) + len(standings) + 1)
@@ -89,11 +90,12 @@ def build_arena(measured: Measured) -> Content:
     sections = [
         Section("first", "Who reaches the accuracy first", "Everybody gets H.", first),
         Section("claims", "What was claimed beforehand", "", [one.label for one in judged]),
-        Section("map", "Where H pays", "", ["arena-map"]),
+        Section("map", "Where H pays", "", ["arena-map"] if measured.params.arena.mapped else []),
         Section("field", "Every algorithm", "", [one.label for one in standings]),
         Section("tuning", "Learning rates", "", [one.label for one in tuned]),
     ]
-    tables, lead = [*judged, *standings, *tuned], arena.summary(verdicts)
+    tables = [*judged, *standings, *tuned]
+    lead = arena.summary(verdicts) if verdicts else arena.places(measured)
     return Content("The arena", lead, tables, [], [one for one in sections if one.items])
 
 

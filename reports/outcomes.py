@@ -16,6 +16,7 @@ from reports.statistics.curves import AccuracyCurve
 from reports.statistics.estimates import Estimate
 
 METRIC = "pass@1"
+RESULTS = "results.csv"  # of every run of the fields
 SHARE = 0.5  # of PG's mean time, after which accuracy in equal time is read
 EQUAL = {"seconds": 1.0, "accuracy": 0.0, "accuracy_in_time": 0.0}  # of two that are alike
 
@@ -65,6 +66,34 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """The end points of an algorithm as they were recorded, with seconds as on this machine."""
+
+    rows: pd.DataFrame  # of `record`, with a row for each seed
+    scale: float  # how many seconds here are one there
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """Seeds and runtimes."""
+        return self.rows[["runtime"]].mul(self.scale).reset_index()
+
+    @property
+    def seconds(self) -> pd.Series:
+        """Seconds until the accuracy is reached; infinite where it never is."""
+        return self.rows.seconds * self.scale
+
+    @property
+    def accuracy(self) -> pd.DataFrame:
+        """Accuracy after equal completions, in one column."""
+        return self.rows[["accuracy"]].set_axis(["mean"], axis=1)
+
+    @property
+    def accuracy_in_time(self) -> pd.DataFrame:
+        """Accuracy in equal time, in one column."""
+        return self.rows[["accuracy_in_time"]].set_axis(["mean"], axis=1)
+
+
+@dataclass(frozen=True)
 class FieldOutcomes:
     """The runs of a field on one benchmark."""
 
@@ -73,9 +102,21 @@ class FieldOutcomes:
     measured: Measured
 
     @cached_property
-    def outcomes(self) -> dict[str, Outcome]:
+    def outcomes(self) -> dict[str, Outcome | Recorded]:
         """The end points of each algorithm, by its name in the field."""
-        runs = {name: self.runs(self.field.entry(name)) for name in self.field.rates}
+        found = self._measured()
+        if not self.measured.params.arena.only:
+            return found
+        rows = pd.read_csv(self.measured.root / self.measured.params.arena.record)
+        by_name = dict(list(rows[rows.benchmark == self.benchmark].groupby("algorithm")))
+        by_name = {name: of.set_index("seed") for name, of in by_name.items()}
+        scale = found[PLAIN.name].runs.runtime.mean() / by_name[PLAIN.name].runtime.mean()
+        recorded = {name: Recorded(of, scale) for name, of in by_name.items()}
+        return {name: found.get(name) or recorded[name] for name in self.field.rates}
+
+    def _measured(self) -> dict[str, Outcome]:
+        names = self.measured.params.arena.ran(self.field)
+        runs = {name: self.runs(self.field.entry(name)) for name in names}
         before = self.runs(BASE)
         plain = runs[PLAIN.name]
         limits = {
@@ -117,6 +158,25 @@ def means(scores: pd.DataFrame) -> pd.DataFrame:
 def by_run(outcome: Outcome) -> np.ndarray:
     """Return accuracy after equal completions: (runs, 1)."""
     return means(outcome.accuracy).to_numpy()
+
+
+def record(measured: Measured) -> pd.DataFrame:
+    """Return the end points of all runs of the fields: a row for each."""
+    return pd.DataFrame(
+        {
+            "benchmark": one.benchmark,
+            "algorithm": name,
+            "seed": run.seed,
+            "runtime": run.runtime,
+            "seconds": found.seconds[run.seed],
+            "accuracy": means(found.accuracy)["mean"][run.seed],
+            "accuracy_in_time": found.accuracy_in_time["mean"][run.seed],
+        }
+        for one in fields(measured)
+        for name, found in one.outcomes.items()
+        for run in found.runs.itertuples()
+        if run.seed in found.seconds
+    )
 
 
 def fields(measured: Measured) -> list[FieldOutcomes]:

@@ -99,19 +99,33 @@ class Arena(Section):
     borrowed: dict[PositiveInt, PositiveInt] = Field(
         default_factory=dict, description="H whose learning rate is that of another H"
     )
+    only: list[AlgorithmName] = Field(
+        default_factory=list, description="what is run of the fields; the others are on record"
+    )
+    record: str = Field("", description="the file with the results of all, by seed")
     fields: dict[BenchmarkName, ArenaField] = Field(default_factory=dict)
     maps: dict[BenchmarkName, ArenaMap] = Field(default_factory=dict)
     tuning: Tuning | None = None
 
+    def ran(self, field: ArenaField) -> list[AlgorithmName]:
+        """Return the algorithms of a field that are run."""
+        return [name for name in field.rates if name in self.only or not self.only]
+
+    @property
+    def mapped(self) -> dict[BenchmarkName, ArenaMap]:
+        """The maps, where they are run: not in a tuning, nor beside a record."""
+        return {} if self.tuning or self.only else self.maps
+
     def entries(self) -> Iterator[Entry]:
         """Yield what is run: a benchmark, algorithms with their changes, and their seeds."""
         for benchmark, field in self.fields.items():
-            for name in field.rates:
+            for name in self.ran(field):
                 if self.tuning is None:
-                    yield benchmark, [field.entry(name)], field.seeds_of(name)
+                    seeds = first(field.seeds) if self.only else field.seeds_of(name)
+                    yield benchmark, [field.entry(name)], seeds
                 elif parse(name).H not in self.borrowed:
                     tried = [field.trial(name, rate) for rate in self.tuning.rates]
                     yield benchmark, tried, self.tuning.seeds
-        for benchmark, cells in self.maps.items() if self.tuning is None else ():
+        for benchmark, cells in self.mapped.items():
             names = [cells.entry(n_step, h) for n_step in cells.n_step for h in cells.H]
             yield benchmark, names, first(cells.seeds)

@@ -50,6 +50,19 @@ class Plan:
         """Every job that only the studies or the arena need, and their reports; in that order."""
         return [self.job(name) for name in self._planned if name not in self._needed]
 
+    def behind(self, report: str) -> list[Job]:
+        """Return a report, after every job that it needs."""
+        found: dict[str, Job] = {}
+
+        def add(job: Job) -> None:
+            for each in job.inputs:
+                if each.folder not in found:
+                    add(each)
+            found[job.folder] = job
+
+        add(self.job(report))
+        return list(found.values())
+
     def job(self, name: str) -> Job:
         """Return a job, be it planned or not."""
         if name not in self._jobs:

@@ -41,7 +41,7 @@ def arena_figures(params: Params) -> list[str]:
     arena = params.arena
     if not arena or arena.tuning:
         return []
-    return [*(f"arena-{name}" for name in arena.fields), *(["arena-map"] if arena.maps else [])]
+    return [*(f"arena-{name}" for name in arena.fields), *(["arena-map"] if arena.mapped else [])]
 
 
 def study_figures(params: Params) -> list[str]:

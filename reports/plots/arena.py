@@ -23,8 +23,7 @@ def figures(measured: Measured) -> dict[str, Figure]:
     if measured.params.arena.tuning:
         return {}
     found = {f"arena-{one.benchmark}": _first(one) for one in fields(measured)}
-    maps = measured.params.arena.maps
-    return found | ({"arena-map": _map(measured)} if maps else {})
+    return found | ({"arena-map": _map(measured)} if measured.params.arena.mapped else {})
 
 
 # Who is first -------------------------------------------------------------------------------------

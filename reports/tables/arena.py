@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from rapid.algorithms import PLAIN
 from rapid.artifacts.text import duration, listing
@@ -160,10 +159,7 @@ def standings(outcomes: FieldOutcomes, number: int) -> Table:
         caption=f"The field on {benchmark}, by the median of seconds to the accuracy.",
         stub="Algorithm",
         groups=[Group("", group)],
-        rows=[
-            Row(labels.algorithm(name), [_standing(outcomes, name, plain)])
-            for name in order(outcomes)
-        ],
+        rows=[Row(labels.algorithm(name), [_standing(outcomes, name)]) for name in order(outcomes)],
         notes=[
             f"Runs: {_counted(outcomes)}. Seconds: median, a run that never gets there counts "
             f"as infinite. Accuracy: interquartile mean over seeds after as many completions as "
@@ -175,6 +171,23 @@ def standings(outcomes: FieldOutcomes, number: int) -> Table:
             *notes.provenance(plain),
         ],
     )
+
+
+def places(measured: Measured) -> str:
+    """Return which places the algorithms have that were run against those on record."""
+    said = []
+    for one in fields(measured):
+        names = order(one)
+        for name in measured.params.arena.only:
+            if name != PLAIN.name and name in names:
+                found = one.compare(name, PLAIN.name, "seconds")
+                said.append(
+                    f"On {labels.benchmark(one.benchmark)} {labels.algorithm(name)} is number "
+                    f"{names.index(name) + 1} of {len(names)} by seconds to "
+                    f"{100 * one.field.reach:g}%: {_cell(formats.ratio, found).text} of "
+                    f"{REFERENCE}'s."
+                )
+    return " ".join(said)
 
 
 def _counted(outcomes: FieldOutcomes) -> str:
@@ -199,7 +212,7 @@ def order(outcomes: FieldOutcomes) -> list[str]:
     return sorted(outcomes.field.rates, key=key)
 
 
-def _standing(outcomes: FieldOutcomes, name: str, plain: pd.DataFrame) -> list[Cell]:
+def _standing(outcomes: FieldOutcomes, name: str) -> list[Cell]:
     one, reference = outcomes.outcomes[name], outcomes.outcomes[PLAIN.name]
     if len(one.seconds) < 2 or len(reference.seconds) < 2:
         return [Cell(MISSING, reason="fewer than two runs have a curve")] * 7
@@ -210,7 +223,6 @@ def _standing(outcomes: FieldOutcomes, name: str, plain: pd.DataFrame) -> list[C
     if name == PLAIN.name:
         against = [Cell(NOT_APPLICABLE)] * 5
     else:
-        own = outcomes.runs(outcomes.field.entry(name))
         found = {measure: outcomes.compare(name, PLAIN.name, measure) for measure in EQUAL}
         above = resampled.improvement(by_run(one), by_run(reference))
         against = [
@@ -218,7 +230,7 @@ def _standing(outcomes: FieldOutcomes, name: str, plain: pd.DataFrame) -> list[C
             _cell(formats.points, found["accuracy"]),
             _cell(formats.percent, above),
             _cell(formats.points, found["accuracy_in_time"]),
-            _cell(formats.ratio, ratio(own, plain, "runtime")),
+            _cell(formats.ratio, ratio(one.runs, reference.runs, "runtime")),
         ]
     return [cells[0], against[0], cells[1], *against[1:]]
 

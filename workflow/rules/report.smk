@@ -9,6 +9,12 @@ def printed(figures):
     return ["manifest.json", "tables.tex", "tables.txt", "report.html", *drawn]
 
 
+def printed_of_arena(params):
+    """Return the names of the arena's files; its tuning has no results by seed."""
+    more = ["results.csv"] if params.arena and not params.arena.tuning else []
+    return [*printed(arena_figures(params)), *more]
+
+
 def read_by(job):
     """Return a rule's input function: the files that a report is made from.
 
@@ -33,7 +39,7 @@ for plan in PLANS.values():
     reports = {
         "report": ("reports", PRINT, [*printed(FIGURES), "appendix.tex", "appendix.txt"]),
         "studies": (jobs.STUDIES, f"{PRINT} --studies", printed(study_figures(plan.params))),
-        "arena": (jobs.ARENA, f"{PRINT} --arena", printed(arena_figures(plan.params))),
+        "arena": (jobs.ARENA, f"{PRINT} --arena", printed_of_arena(plan.params)),
         # The figures of one H, for `dvc exp show` and `dvc plots`.
         "experiment": (
             "reports/experiment",

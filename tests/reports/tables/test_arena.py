@@ -9,6 +9,7 @@ from rapid.config.specs import BASE, Run, in_arena
 from reports import contents
 from reports.__main__ import main
 from reports.measured import Measured
+from reports.outcomes import record
 from reports.tables import arena
 from reports.tables.claims import FAILS, HOLDS, UNTESTED
 from reports.tuning import frozen, trials
@@ -98,10 +99,10 @@ def test_who_never_gets_there_is_last(params, complete):
     assert row.cells[0][0].text == "never"
 
 
-@pytest.mark.parametrize("gone", ["nothing", "evaluations", "all"])
+@pytest.mark.parametrize("gone", ["nothing", "evaluations"])
 def test_the_command_writes_a_page_of_what_there_is(params, complete, tmp_path, gone):
     for run in in_arena(params):
-        if gone == "all" or (gone == "evaluations" and run.seed > 1):
+        if gone == "evaluations" and run.seed > 1:
             (complete.root / run.evaluation / "evaluation.json").unlink()
     out = tmp_path / "out"
     arguments = ["--arena", "--config", params.model_dump_json(), "--root", str(complete.root)]
@@ -113,6 +114,25 @@ def test_the_command_writes_a_page_of_what_there_is(params, complete, tmp_path, 
     if gone != "nothing":
         verdicts = arena.judge(read(params, complete))
         assert {one.verdict for one in verdicts} == {UNTESTED}
+
+
+def test_one_s_own_is_placed_among_those_on_record(params, complete):
+    """The record is of a machine of half the speed; RAPID is run again, beside PG."""
+    rows = record(read(params, complete))
+    assert len(rows) == len(RATES) * len(SEEDS)
+    rows[["seconds", "runtime"]] *= 2
+    rows.to_csv(complete.root / "record.csv", index=False)
+    whole = arena.fields(read(params, complete))[0]
+    more = {"only": ["pg", "rapid-H4"], "record": "record.csv"}
+    own = params.model_copy(update={"arena": params.arena.model_copy(update=more)})
+    assert {run.algorithm.split(",")[0] for run in in_arena(own)} == {"pg", "rapid-H4"}
+    placed = arena.fields(read(own, complete))[0]
+    for name in RATES:
+        for by in ("seconds", "accuracy", "accuracy_in_time"):
+            expected = whole.compare(name, "pg", by).value
+            assert placed.compare(name, "pg", by).value == pytest.approx(expected, abs=1e-9)
+    content = contents.build_arena(read(own, complete))
+    assert content.lead == "On MATH RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's."
 
 
 # Tuning -------------------------------------------------------------------------------------------
