@@ -13,11 +13,13 @@ PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup tables studies test test-all test-gpu test-processors mutants bench figures-of-docs lint lock clean
+.PHONY: help setup tables studies arena arena-tuning test test-all test-gpu test-processors mutants bench figures-of-docs lint lock clean
 
 help:
 	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
 	@echo "make studies    what else was asked of the paper: reports/studies/report.html"
+	@echo "make arena      every algorithm on the same ground  (ARENA=--quick for each step in minutes)"
+	@echo "make arena-tuning      the learning rates of its algorithms, tried on other problems"
 	@echo "make test       the tests, with the pipeline at experiments/ci.yaml size  (WORKERS=$(WORKERS))"
 	@echo "make test-all   the slow tests too"
 	@echo "make test-processors   the numeric tests as on processors without AVX2, and without AVX-512"
@@ -52,6 +54,24 @@ tables: setup
 studies: setup
 	$(ACTIVATE) snakemake --cores $(CORES) studies
 	@cat reports/studies/tables.txt
+
+# Experiments of their own, resumable like all others: docs/arena.md. With ALGORITHM=mine RATE=1.0e-4 only
+# that and PG are run, and held against experiments/arena-results.csv.
+ARENA_NAME := arena$(patsubst --%,-%,$(ARENA))
+RATE ?= 1.0e-4
+MINE = --config name=arena-$(ALGORITHM) 'arena={only: [pg, $(ALGORITHM)], fields: { \
+	mbpp_plus: {rates: {$(ALGORITHM): $(RATE)}}, math: {rates: {$(ALGORITHM): $(RATE)}}}}'
+TUNING := experiments/arena.yaml experiments/arena-tuning.yaml
+
+arena: setup
+	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml experiments/$(ARENA_NAME).yaml \
+		$(if $(ALGORITHM),$(MINE)) -- arena
+	@cat experiments/arena$(if $(ALGORITHM),-$(ALGORITHM),$(patsubst --%,-%,$(ARENA)))/reports/arena/tables.txt
+
+arena-tuning: setup
+	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(TUNING) -- arena
+	$(ACTIVATE) python -m reports.tuning --configfile params.yaml $(TUNING) \
+		--record experiments/arena-tuning.csv --write experiments/arena.yaml
 
 test: setup
 	$(ACTIVATE) $(PYTEST) -m "not slow and not gpu"

@@ -10,16 +10,18 @@ import yaml
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import write_manifest
 from rapid.config.params import BadParams, Params, load, read
-from rapid.config.specs import BASE, report_spec, runs, studied
+from rapid.config.specs import BASE, in_arena, report_spec, runs, studied
 from rapid.stages.evaluate import CURVE
 from rapid.stages.train import TOKEN_WEIGHTS
 from reports import contents
 from reports.contents import Content
 from reports.files import BadRun
 from reports.measured import Measured
+from reports.outcomes import RESULTS, record
 from reports.render import latex, text
 
 OK, BAD_RUN, BAD_USE = 0, 1, 2
+RUNS = {"report": runs, "studies": studied, "arena": in_arena}  # that a report of a kind is about
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,22 +36,24 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("nothing to do: give --output, --html, --figures or --text, or several")
     try:
         params = _params(options.config)
-        if options.studies and not params.studies:
-            raise BadParams("--studies: params name no studies")
+        kind = options.kind
+        if kind != "report" and not getattr(params, kind):
+            raise BadParams(f"--{kind}: params name no {kind}")
     except (OSError, ValueError, yaml.YAMLError) as error:
         return _fail(error, BAD_USE)
     try:
-        trained = studied(params) if options.studies else runs(params)
-        measured = Measured.read(params, options.root, trained)
-        build = contents.build_studies if options.studies else contents.build_report
-        content = build(measured)
+        measured = Measured.read(params, options.root, RUNS[kind](params))
+        content = getattr(contents, f"build_{kind}")(measured)
         written = _tables(content, options.output) if options.output else []
+        if options.output and kind == "arena" and params.arena.fields and not params.arena.tuning:
+            written.append(options.output.with_name(RESULTS))
+            write_text(written[-1], record(measured).to_csv(index=False, float_format="%.6g"))
         if options.html or options.figures:
             written += _drawn(measured, content, options)
         if written:
             beside = options.output or options.html
             folder = beside.parent if beside else options.figures
-            inputs = _inputs(measured, options.studies)
+            inputs = _inputs(measured, kind)
             write_manifest(folder, "report", report_spec(params), inputs, written)
     except (OSError, BadRun) as error:
         return _fail(error, BAD_RUN)
@@ -79,7 +83,7 @@ def _drawn(measured: Measured, content: Content, options: argparse.Namespace) ->
     from reports.plots import style  # matplotlib: only who asks for figures waits for it
     from reports.render import html
 
-    figures = (plots.build_studies if options.studies else plots.build_report)(measured)
+    figures = getattr(plots, f"build_{options.kind}")(measured)
     kinds = [*(["pdf", "png"] if options.figures else []), *(["svg"] if options.html else [])]
     rendered = {name: style.render(figure, kinds) for name, figure in figures.items()}
     paths = style.save(rendered, options.figures) if options.figures else []
@@ -97,11 +101,11 @@ def _drawn(measured: Measured, content: Content, options: argparse.Namespace) ->
     return paths
 
 
-def _inputs(measured: Measured, studies: bool) -> list[Path]:
+def _inputs(measured: Measured, kind: str) -> list[Path]:
     """Return the runs' files that a report may be from."""
     trained = measured.frame[measured.frame.algorithm != BASE]
-    own = ("summary.json", "steps.jsonl", *([] if studies else [TOKEN_WEIGHTS]))
-    of_evaluations = ("evaluation.json", *([CURVE] if studies else []))
+    own = ("summary.json", "steps.jsonl", *([TOKEN_WEIGHTS] if kind == "report" else []))
+    of_evaluations = ("evaluation.json", *([] if kind == "report" else [CURVE]))
     return [
         *(measured.root / folder / name for folder in trained.folder for name in own),
         *(
@@ -132,7 +136,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--html", type=Path, help="where to write report.html, one file that opens offline")
     add("--figures", type=Path, metavar="FOLDER", help="where to write figures, as PDF and PNG")
-    add("--studies", action="store_true", help="report the studies instead of the paper's tables")
+    for kind in ("studies", "arena"):
+        add(
+            f"--{kind}",
+            action="store_const",
+            dest="kind",
+            const=kind,
+            default="report",
+            help=f"report the {kind} instead of the paper's tables",
+        )
     add(
         "--text",
         action="store_true",

@@ -12,8 +12,9 @@ import yaml
 
 from rapid.config.specs import BASE
 from reports.measured import Measured
+from reports.outcomes import fields
 from reports.paper import load as load_paper
-from reports.tables import APPENDIX, RESULTS, build, claims, notes, studies
+from reports.tables import APPENDIX, RESULTS, arena, build, claims, notes, studies, tuning
 from reports.tables.table import Table
 
 FILE = Path(__file__).with_name("contents.yaml")
@@ -74,6 +75,29 @@ def build_studies(measured: Measured) -> Content:
     sections.append(Section("claims", "The paper's claims", "", ["tab:studied-claims"]))
     lead = f"One thing changed at a time, in training {measured.params.tables.main.model}."
     return Content("RAPID, studied", lead, studies.tables(measured), [], sections)
+
+
+def build_arena(measured: Measured) -> Content:
+    """Compute the tables of the arena, or of its tuning."""
+    if measured.params.arena.tuning:
+        lead = "Learning rates, tried on problems that the arena does not test on."
+        return Content("The arena's tuning", lead, tuning.tables(measured), [], [])
+    verdicts = [] if measured.params.arena.only else arena.judge(measured)
+    found = fields(measured)
+    judged = arena.claims(measured, verdicts)
+    standings = [arena.standings(one, n) for n, one in enumerate(found, start=len(judged) + 1)]
+    tuned = tuning.recorded(measured, len(judged) + len(standings) + 1)
+    first = [f"arena-{one.benchmark}" for one in found]
+    sections = [
+        Section("first", "Who reaches the accuracy first", "Everybody gets H.", first),
+        Section("claims", "What was claimed beforehand", "", [one.label for one in judged]),
+        Section("map", "Where H pays", "", ["arena-map"] if measured.params.arena.mapped else []),
+        Section("field", "Every algorithm", "", [one.label for one in standings]),
+        Section("tuning", "Learning rates", "", [one.label for one in tuned]),
+    ]
+    tables = [*judged, *standings, *tuned]
+    lead = arena.summary(verdicts) if verdicts else arena.places(measured)
+    return Content("The arena", lead, tables, [], [one for one in sections if one.items])
 
 
 def _scale(measured: Measured) -> str:

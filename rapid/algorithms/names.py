@@ -40,6 +40,7 @@ class Changes(BaseModel):
     n_step: PositiveInt | None = None
     epochs: PositiveInt | None = None
     learning_rate: Positive | None = None
+    problems: PositiveInt | None = Field(None, description="training problems, the first so many")
     snapshots: PositiveInt | None = Field(None, description="models kept on the way, evaluated too")
     skip_zero_groups: bool | None = Field(
         None, description="false runs groups without a gradient too, for their importance weights"
@@ -110,6 +111,12 @@ def parse(name: str) -> Name:
             f"{first['loc'][0]} as {what}; a variant changes {', '.join(changes.model_fields)}"
         ) from None
     return Name(name, algorithm, int(h or 1), found)
+
+
+def variant(name: str, **changes: float) -> str:
+    """Return the name of an algorithm with changes: pg, learning_rate=1e-4 -> pg,...=0.0001."""
+    values = {key: f"{value:.12f}".rstrip("0").rstrip(".") for key, value in changes.items()}
+    return ",".join([name, *(f"{key}={value}" for key, value in values.items())])
 
 
 def imitates(name: str) -> bool:

@@ -26,7 +26,9 @@ from rapid.config.params import Params, load, read
 DEFAULT = "params.yaml"
 STAGES = ("data", "models", "distill", "train", "evaluate", "report")  # as in dvc.yaml
 REPORTS = ("reports", "reports/experiment")
-STUDIES = "reports/studies"  # made only where somebody asks for it
+STUDIES, ARENA = "reports/studies", "reports/arena"
+# Reports that are made only where somebody asks for them, and the runs that are in each.
+ASKED_FOR = {STUDIES: specs.studied, ARENA: specs.in_arena}
 TOKENIZER = "models/tokenizer"
 
 
@@ -48,9 +50,22 @@ class Plan:
         return [self.job(name) for name in self._needed]
 
     @property
-    def of_studies(self) -> list[Job]:
-        """Every job that only the studies need, and their report; in the same order."""
+    def asked_for(self) -> list[Job]:
+        """Every job that only the studies or the arena need, and their reports; in that order."""
         return [self.job(name) for name in self._planned if name not in self._needed]
+
+    def behind(self, report: str) -> list[Job]:
+        """Return a report, after every job that it needs."""
+        found: dict[str, Job] = {}
+
+        def add(job: Job) -> None:
+            for each in job.inputs:
+                if each.folder not in found:
+                    add(each)
+            found[job.folder] = job
+
+        add(self.job(report))
+        return list(found.values())
 
     def job(self, name: str) -> Job:
         """Return a job, be it planned or not."""
@@ -98,10 +113,10 @@ class Plan:
 
     @cached_property
     def _planned(self) -> list[str]:
-        """Return the names of the jobs that the reports or the studies need."""
-        studied = _trained_and_evaluated(specs.studied(self.params))
-        studies = [*studied, STUDIES] if self.params.studies else []
-        return list(dict.fromkeys([*self._needed, *studies]))
+        """Return the names of the jobs that the reports need, and those that may be asked for."""
+        found = {report: self._reported(report) for report in ASKED_FOR}
+        more = [name for report, read in found.items() if read for name in (*read, report)]
+        return list(dict.fromkeys([*self._needed, *more]))
 
     def _describe(self, name: str) -> Job:
         """Return a job as if it lay in the default's folder."""
@@ -160,8 +175,8 @@ class Plan:
 
     def _reported(self, name: str) -> list[str]:
         """Return the names of the jobs whose results are in a report."""
-        if name == STUDIES:
-            return _trained_and_evaluated(specs.studied(self.params))
+        if name in ASKED_FOR:
+            return _trained_and_evaluated(ASKED_FOR[name](self.params))
         if name == "reports/experiment":
             return _trained_and_evaluated(specs.compared(self.params))
         rooms = ("distilled", "runs", "evaluations")

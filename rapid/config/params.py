@@ -17,6 +17,7 @@ from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.names import AlgorithmName, parse
 from rapid.artifacts.files import BadInput
+from rapid.config.arena import Arena
 from rapid.config.sections import (
     AnyModel,
     BenchmarkName,
@@ -64,6 +65,7 @@ class Params(General):
     tables: Tables
     experiment: Experiment
     studies: Studies | None = None
+    arena: Arena | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -101,10 +103,12 @@ class Params(General):
                         not_allowed(key, name, f"a model of models: {', '.join(self.models)}")
                     )
         studies = self.studies.compared.items() if self.studies else []
+        arena = {name for name, *_ in self.arena.entries()} if self.arena else set()
         for key, name in {
             "tables.families.benchmark": tables.families.benchmark,
             "experiment.benchmark": self.experiment.benchmark,
             **{f"studies.compared.{name}.benchmark": study.benchmark for name, study in studies},
+            **{f"arena.{name}": name for name in arena},
         }.items():
             if name not in self.benchmarks:
                 allowed = f"a benchmark of benchmarks: {', '.join(self.benchmarks)}"
@@ -140,6 +144,8 @@ class Params(General):
             found += tables.families.algorithms
         for study in self.studies.compared.values() if self.studies else []:
             found += study.algorithms if study.benchmark == benchmark else []
+        for where, names, _ in self.arena.entries() if self.arena else []:
+            found += names if where == benchmark else []
         return list(dict.fromkeys(found))
 
     @property
@@ -167,7 +173,7 @@ class Params(General):
             allowed = f"a multiple of the group size of {name}, {group}"
             raise ValueError(not_allowed(key, n_step, allowed))
         largest = algorithm.H * n_step // group
-        if sizes.train < largest:
+        if min(sizes.train, algorithm.changes.problems or sizes.train) < largest:
             allowed = (
                 f"at least {largest}, the prompts of an inference batch of {name} "
                 "(H x n_step / group size)"

@@ -7,6 +7,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     Tag,
@@ -40,10 +41,19 @@ class BenchmarkParams(Section):
     source: str = Field("embedded", description="embedded, hub, or a file or folder of problems")
     train: PositiveInt = Field(description="training problems")
     test: PositiveInt = Field(description="test problems")
+    reserved: NonNegativeInt = Field(
+        0, description="another experiment's test problems, which are none of these"
+    )
     n_step: PositiveInt = Field(description="N_step: completions per optimizer step")
     max_completion_length: PositiveInt = Field(description="tokens")
     pass_at: list[PositiveInt] = Field([1], min_length=1, description="the k of pass@k")
     timeout: PositiveFloat = Field(description="seconds a verdict may take")
+
+    @model_validator(mode="after")
+    def _only_made_problems_are_reserved(self):
+        if self.reserved and self.source != "embedded":
+            raise ValueError(not_allowed("reserved", self.reserved, "0 with such a source"))
+        return self
 
 
 class EmbeddedModel(Section):

@@ -5,6 +5,7 @@ that it reaches and no others; the job writes the spec into its manifest. A spec
 of the code that decides the result (`rapid.artifacts.code`), with the same effect.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ class PrepareSpec(Spec):
     data_seed: Seed
     train: int
     test: int
+    reserved: int = 0
     demonstrations: int
 
     def files(self) -> dict[str, str]:
@@ -139,6 +141,7 @@ class TrainSpec(Spec):
     objective: SerializeAsAny[Parameters] | None
     sampling_batch: int | None  # completions sampled at a time; None: the whole inference batch
     snapshots: int  # models kept on the way
+    problems: int | None = None  # of the training problems the first so many; None: all
 
     @field_validator("objective", mode="before")
     @classmethod
@@ -189,45 +192,39 @@ class ReportSpec(Spec):
 def runs(params: Params) -> list[Run]:
     """Every training run that the tables need, without repetition."""
     main, families = params.tables.main, params.tables.families
-    sweep = [RAPID.at(h) for h in params.tables.staleness.H]
-    found = [
-        Run(benchmark=benchmark, model=main.model, algorithm=algorithm, seed=seed)
-        for benchmark in params.benchmarks
-        for algorithm in [*main.algorithms, *sweep]
-        for seed in main.seeds
-    ] + [
-        Run(benchmark=families.benchmark, model=model, algorithm=algorithm, seed=seed)
-        for model in families.models
-        for algorithm in families.algorithms
-        for seed in families.seeds
-    ]
+    names = [*main.algorithms, *map(RAPID.at, params.tables.staleness.H)]
+    found = _runs(main.model, [(benchmark, names, main.seeds) for benchmark in params.benchmarks])
+    for model in families.models:
+        found += _runs(model, [(families.benchmark, families.algorithms, families.seeds)])
     return list(dict.fromkeys([*found, *compared(params)]))
 
 
 def compared(params: Params) -> list[Run]:
     """The runs whose figures `dvc exp show` compares, a seed each."""
-    return [
-        Run(
-            benchmark=params.experiment.benchmark,
-            model=params.tables.main.model,
-            algorithm=params.compared,
-            seed=seed,
-        )
-        for seed in params.tables.main.seeds
-    ]
+    main = params.tables.main
+    return _runs(main.model, [(params.experiment.benchmark, [params.compared], main.seeds)])
 
 
 def studied(params: Params) -> list[Run]:
     """Every training run that the studies need, without repetition."""
-    if not params.studies:
-        return []
-    found = [
-        Run(benchmark=study.benchmark, model=params.tables.main.model, algorithm=name, seed=seed)
-        for study in params.studies.compared.values()
-        for name in study.algorithms
-        for seed in params.studies.seeds
+    studies = params.studies.compared.values() if params.studies else ()
+    entries = [(study.benchmark, study.algorithms, params.studies.seeds) for study in studies]
+    return list(dict.fromkeys(_runs(params.tables.main.model, entries)))
+
+
+def in_arena(params: Params) -> list[Run]:
+    """Every training run of the arena."""
+    return _runs(params.tables.main.model, params.arena.entries() if params.arena else ())
+
+
+def _runs(model: ModelName, entries: Iterable[tuple[str, list[str], list[int]]]) -> list[Run]:
+    """Return a model's runs. An entry has a benchmark, its algorithms, and their seeds."""
+    return [
+        Run(benchmark=benchmark, model=model, algorithm=name, seed=seed)
+        for benchmark, algorithms, seeds in entries
+        for name in algorithms
+        for seed in seeds
     ]
-    return list(dict.fromkeys(found))
 
 
 def evaluations(params: Params) -> list[Run]:
@@ -249,6 +246,7 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
         data_seed=params.data_seed,
         train=sizes.train,
         test=sizes.test,
+        reserved=sizes.reserved,
         demonstrations=params.pretraining.demonstrations
         if _is_pretrained(params, benchmark)
         else 0,
@@ -264,8 +262,8 @@ def _is_pretrained(params: Params, benchmark: str) -> bool:
 
 
 def needed(params: Params) -> list[ModelName]:
-    """The models that the tables and the studies need."""
-    trained = [*runs(params), *studied(params)]
+    """The models that the tables, the studies and the arena need."""
+    trained = [*runs(params), *studied(params), *in_arena(params)]
     teachers = [params.teacher for run in trained if imitates(run.algorithm)]
     return list(dict.fromkeys([*(run.model for run in trained), *teachers]))
 
@@ -348,6 +346,7 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
         objective=objective,
         sampling_batch=algorithm.sampling_batch(params),
         snapshots=changes.snapshots or 0,
+        problems=changes.problems,
         **_limits(params, run.benchmark),
     ).with_code()
     if not served(spec):

@@ -50,7 +50,7 @@ def plan(args: argparse.Namespace) -> str:
         machine = fit(observed, known, unseen)
     machine = replace(machine, verdict=machine.verdict | verdicts)
     memory = args.memory * 1e9 if args.memory else getattr(machine, "memory", None)
-    estimator = Estimator(params, machine, given, memory)
+    estimator = Estimator(params, machine, given, memory, args.report)
     return plan_text(estimator, args.gpus if estimator.on_gpus else args.cores)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel
 
 from rapid.algorithms import IMITATING
-from rapid.config.jobs import Job, jobs
+from rapid.config.jobs import Job, plan
 from rapid.config.params import Params
 from rapid.config.specs import (
     DistillSpec,
@@ -38,6 +38,7 @@ class Estimator:
     machine: Measured | Roofline
     given: Mapping[str, float]  # what a person expects, see `Expected.changed`
     memory: float | None = None  # bytes of a GPU, or that a process may have, where it is known
+    report: str = ""  # whose jobs are planned, where it is not the tables
 
     @property
     def on_gpus(self) -> bool:
@@ -92,7 +93,9 @@ class Estimate:
 
 def estimates(estimator: Estimator) -> list[Estimate]:
     """Return the cost of each job, in the order of `rapid.config.jobs`."""
-    return [_estimate(estimator, job) for job in jobs(estimator.params)]
+    whole, report = plan(estimator.params), estimator.report
+    planned = whole.behind(f"reports/{report}") if report else whole.jobs
+    return [_estimate(estimator, job) for job in planned]
 
 
 def _estimate(estimator: Estimator, job: Job) -> Estimate:

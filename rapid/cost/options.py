@@ -24,6 +24,10 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
         "--gpu", help="take rates from the published ones of a GPU, as a6000 or h100"
     )
     add("--check", action="store_true", help="fit on some runs, predict the others, and compare")
+    add(
+        "--report", choices=["studies", "arena"], default="",
+        help="plan what this report needs, instead of the tables",
+    )  # fmt: skip
     add("--gpus", type=positive(int), default=1, help="how many there are (default: 1)")
     add("--cores", type=positive(int), default=os.cpu_count(), help="how many there are")
     add("--memory", type=positive(float), help="GB of a GPU, or that a process may have")

@@ -130,7 +130,8 @@ def job_work(spec: BaseModel, params: Params, expect: Expect) -> Work:
             steps = spec.objective.epochs * ceil(demonstrations / spec.objective.batch)
             return train_work(spec, steps, expected)
         case TrainSpec():
-            completions = sizes.train * spec.training.group_size * spec.training.epochs
+            problems = spec.problems or sizes.train
+            completions = problems * spec.training.group_size * spec.training.epochs
             return train_work(spec, completions // spec.n_step, expected)
         case EvaluateSpec():
             completions = sizes.test * spec.evaluation.samples

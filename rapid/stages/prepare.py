@@ -35,10 +35,14 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
     embedded = spec.source == "embedded"
     # The order matters: a part does not depend on the sizes of the parts after it.
     made = {"test": spec.test, "train": spec.train} if embedded else {}
+    names = {}
+    if spec.reserved:  # what another experiment tests on is made first, and left out
+        made = {"test": spec.reserved, "validation": spec.test, "train": spec.train}
+        names = {"test": "reserved", "validation": "test"}
     made["pretrain"] = spec.demonstrations
     benchmark = BENCHMARKS[spec.benchmark]
     exercises = make(benchmark, spec.data_seed, made)
-    parts = {part: [e.problem for e in found] for part, found in exercises.items()}
+    parts = {names.get(part, part): [e.problem for e in found] for part, found in exercises.items()}
     inputs, notes = [], {"source": f"rapid.benchmarks.{spec.benchmark}.made"}
     if not embedded:
         published = load(benchmark, spec.source)

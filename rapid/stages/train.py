@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
@@ -208,7 +209,8 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     from rapid.training.trainer import RapidTrainer
 
     training, objective = spec.training, spec.objective
-    problems = {problem.id: problem for problem in read_jsonl(data, task.record)}
+    chosen = islice(read_jsonl(data, task.record), spec.problems)
+    problems = {problem.id: problem for problem in chosen}
     rows = [{"prompt": _asked(spec, problem), "id": id} for id, problem in problems.items()]
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     # It lives as long as the process.

@@ -57,13 +57,13 @@ def restore(files: list[Path]) -> int:
 def _jobs(files: list[Path], hashed: bool = True) -> tuple[list[Job], Callable]:
     """Return the jobs of the parameters, and what shows how many of them were looked at.
 
-    Nobody has to make the studies: their jobs are among them once one of them is made.
+    Nobody has to make the studies or the arena: their jobs are among them once one is made.
     """
     progress = partial(tqdm, desc="verifying", unit="job", disable=not hashed)
     whole = plan(load(read(*files)))
-    own = [job for job in whole.of_studies if job.folder.startswith(whole.root)]
+    own = [job for job in whole.asked_for if job.folder.startswith(whole.root)]
     is_begun = any(Path(job.manifest).is_file() for job in own)
-    return [*whole.jobs, *(whole.of_studies if is_begun else [])], progress
+    return [*whole.jobs, *(whole.asked_for if is_begun else [])], progress
 
 
 def _examine(files: list[Path], hashed: bool) -> Findings:

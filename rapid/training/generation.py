@@ -150,7 +150,8 @@ class Roomy(DynamicLayer):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         start, end = self.keys.size(2), self.keys.size(2) + key_states.size(2)
-        if end > self._buffers[0].size(2) or len(key_states) != len(self._buffers[0]):
+        selected = self.keys.data_ptr() != self._buffers[0].data_ptr()  # rows, in another order
+        if selected or end > self._buffers[0].size(2):
             self._buffers = tuple(_roomier(old, end) for old in (self.keys, self.values))
         for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
             buffer[:, :, start:end] = new

@@ -29,6 +29,21 @@ def build_studies(measured) -> dict:
     return studies.figures(measured)
 
 
+def build_arena(measured) -> dict:
+    """Return all figures of the arena by name."""
+    from reports.plots import arena
+
+    return arena.figures(measured)
+
+
+def arena_figures(params: Params) -> list[str]:
+    """Return the names of the arena's figures; its tuning has none."""
+    arena = params.arena
+    if not arena or arena.tuning:
+        return []
+    return [*(f"arena-{name}" for name in arena.fields), *(["arena-map"] if arena.mapped else [])]
+
+
 def study_figures(params: Params) -> list[str]:
     """Return the names of the studies' figures; one more for those that kept models on the way."""
     from reports.statistics.curves import kept

@@ -19,10 +19,14 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class AccuracyCurve:
-    """The seconds of training of one run, from 0, and its accuracy there, a share of 1."""
+    """The seconds of training of one run, from 0, and its accuracy there, a share of 1.
+
+    `completions` were sampled until then: those of a run are spread over its steps alike.
+    """
 
     seconds: tuple[float, ...]
     accuracy: tuple[float, ...]
+    completions: tuple[float, ...] = ()
 
     def reaches(self, level: float) -> float | None:
         """Return when the line through the points is first at a level; `None` if never."""
@@ -37,6 +41,14 @@ class AccuracyCurve:
     def at(self, grid: np.ndarray) -> np.ndarray:
         """Return accuracy at these seconds, (n,) -> (n,); NaN after the end of the run."""
         return np.interp(grid, self.seconds, self.accuracy, right=np.nan)
+
+    def within(self, seconds: float) -> float:
+        """Return accuracy at these seconds, or at the end of the run if that comes first."""
+        return float(np.interp(seconds, self.seconds, self.accuracy))
+
+    def after(self, completions: float) -> float:
+        """Return accuracy after so many completions, or at the end of the run."""
+        return float(np.interp(completions, self.completions, self.accuracy))
 
 
 def kept(algorithms: Sequence[str]) -> list[str]:
@@ -65,9 +77,10 @@ def read(
             continue
         if any(k not in point.pass_at for point in points):
             raise BadRun(f"{root / path_of(run)}: a point has no {metric}")
-        on_the_way = [(point.seconds, point.pass_at[k]) for point in points]
-        pairs = [(0.0, start), *on_the_way, (run.runtime, run[metric])]
-        found[run.seed] = AccuracyCurve(*zip(*pairs, strict=True))
+        each = run.completions / max(1, run.optimizer_steps)
+        on_the_way = [(one.seconds, one.pass_at[k], one.step * each) for one in points]
+        ends = (run.runtime, run[metric], run.completions)
+        found[run.seed] = AccuracyCurve(*zip((0.0, start, 0.0), *on_the_way, ends, strict=True))
     return found
 
 

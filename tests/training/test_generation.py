@@ -54,6 +54,13 @@ def test_a_seed_gives_the_completions_of_generate(model, prompts, share_prefill,
     assert found.tolist() == sample(model, prompts, **more).tolist()
 
 
+@pytest.mark.parametrize("order", [[0, 3, 6], [6, 3, 0]])
+def test_prompts_that_are_there_once_keep_their_order(model, prompts, order):
+    """Each is computed once: these are as many rows as before, in another order."""
+    chosen = {name: values[order] for name, values in prompts.items()}
+    assert sample(model, chosen, Decoder()).tolist() == sample(model, chosen).tolist()
+
+
 def test_completions_end_at_different_lengths(model, prompts):
     lengths = (sample(model, prompts) != 0).sum(1).tolist()
     assert len({*lengths}) > 3, "the other tests would be about nothing"

@@ -1,12 +1,18 @@
 # Tables, figures and report.html, from the runs' small files; each report in its folder.
 
-from reports.plots import FIGURES, study_figures
+from reports.plots import FIGURES, arena_figures, study_figures
 
 
 def printed(figures):
     """Return the names of the files that `python -m reports` writes."""
     drawn = [f"figures/{name}.{kind}" for name in figures for kind in ("pdf", "png")]
     return ["manifest.json", "tables.tex", "tables.txt", "report.html", *drawn]
+
+
+def printed_of_arena(params):
+    """Return the names of the arena's files; its tuning has no results by seed."""
+    more = ["results.csv"] if params.arena and not params.arena.tuning else []
+    return [*printed(arena_figures(params)), *more]
 
 
 def read_by(job):
@@ -33,6 +39,7 @@ for plan in PLANS.values():
     reports = {
         "report": ("reports", PRINT, [*printed(FIGURES), "appendix.tex", "appendix.txt"]),
         "studies": (jobs.STUDIES, f"{PRINT} --studies", printed(study_figures(plan.params))),
+        "arena": (jobs.ARENA, f"{PRINT} --arena", printed_of_arena(plan.params)),
         # The figures of one H, for `dvc exp show` and `dvc plots`.
         "experiment": (
             "reports/experiment",

@@ -1,0 +1,131 @@
+"""The section `arena` of params.yaml: which algorithms meet, and what is claimed beforehand.
+
+fields    on a benchmark: algorithms, each with its learning rate, and the claims
+maps      on a benchmark: RAPID at several N_step and H
+tuning    where it is given, the fields' algorithms try these learning rates instead
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from rapid.algorithms import PLAIN, RAPID
+from rapid.algorithms.names import AlgorithmName, parse, variant
+from rapid.config.sections import BenchmarkName, Probability, Section, Seed, not_allowed
+
+# What can be compared: seconds until an accuracy, accuracy after equal completions, or equal time.
+Measure = Literal["seconds", "accuracy", "accuracy_in_time"]
+Entry = tuple[BenchmarkName, list[AlgorithmName], list[Seed]]
+
+
+def first(count: int) -> list[Seed]:
+    """Return so many seeds."""
+    return list(range(1, count + 1))
+
+
+class Claim(Section):
+    """What is said of two algorithms before they are run."""
+
+    ours: AlgorithmName
+    theirs: AlgorithmName
+    by: Measure
+    expect: Literal["better", "same"] = "better"
+
+
+class ArenaField(Section):
+    """The algorithms that meet on one benchmark."""
+
+    seeds: PositiveInt = Field(description="how many, from 1")
+    more_seeds: dict[AlgorithmName, PositiveInt] = Field(
+        default_factory=dict, description="how many, of algorithms of which a claim needs more"
+    )
+    problems: PositiveInt = Field(description="training problems")
+    snapshots: PositiveInt = Field(description="models kept on the way and evaluated")
+    reach: Probability = Field(description="the accuracy until which seconds are counted")
+    rates: dict[AlgorithmName, PositiveFloat] = Field(
+        min_length=2, description="algorithms with the learning rate that was tuned for each"
+    )
+    claims: list[Claim] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _claims_are_of_the_field(self):
+        named = [name for claim in self.claims for name in (claim.ours, claim.theirs)]
+        for name in [PLAIN.name, *named, *self.more_seeds]:
+            if name not in self.rates:
+                raise ValueError(not_allowed("rates", list(self.rates), f"a rate for {name} too"))
+        return self
+
+    def seeds_of(self, name: AlgorithmName) -> list[Seed]:
+        """Return the seeds of an algorithm."""
+        return first(self.more_seeds.get(name, self.seeds))
+
+    def entry(self, name: AlgorithmName) -> AlgorithmName:
+        """Return the name of an algorithm's runs."""
+        rate = self.rates[name]
+        return variant(name, problems=self.problems, learning_rate=rate, snapshots=self.snapshots)
+
+    def trial(self, name: AlgorithmName, rate: float) -> AlgorithmName:
+        """Return the name of an algorithm's runs with a learning rate that is tried out."""
+        return variant(name, problems=self.problems, learning_rate=rate)
+
+
+class ArenaMap(Section):
+    """RAPID with several N_step and H on one benchmark. With H = 1 it is on-policy."""
+
+    seeds: PositiveInt = Field(description="how many, from 1")
+    problems: PositiveInt = Field(description="training problems")
+    n_step: list[PositiveInt] = Field(min_length=1)
+    H: list[PositiveInt] = Field(min_length=2, description="the first is the reference")
+    rate: PositiveFloat = Field(description="learning rate at the first n_step")
+
+    def entry(self, n_step: int, h: int) -> AlgorithmName:
+        """Return the name of a cell's runs: the rate grows as the square root of N_step."""
+        rate = float(f"{self.rate * (n_step / self.n_step[0]) ** 0.5:.3g}")
+        return variant(RAPID.at(h), n_step=n_step, problems=self.problems, learning_rate=rate)
+
+
+class Tuning(Section):
+    """Learning rates to try, each with these seeds."""
+
+    rates: list[PositiveFloat] = Field(min_length=1)
+    seeds: list[Seed] = Field(min_length=1)
+
+
+class Arena(Section):
+    """Further targets, of the main table's model: see docs/arena.md."""
+
+    margin: Probability = Field(0.02, description="a smaller difference of accuracy is none")
+    borrowed: dict[PositiveInt, PositiveInt] = Field(
+        default_factory=dict, description="H whose learning rate is that of another H"
+    )
+    only: list[AlgorithmName] = Field(
+        default_factory=list, description="what is run of the fields; the others are on record"
+    )
+    record: str = Field("", description="the file with the results of all, by seed")
+    fields: dict[BenchmarkName, ArenaField] = Field(default_factory=dict)
+    maps: dict[BenchmarkName, ArenaMap] = Field(default_factory=dict)
+    tuning: Tuning | None = None
+
+    def ran(self, field: ArenaField) -> list[AlgorithmName]:
+        """Return the algorithms of a field that are run."""
+        return [name for name in field.rates if name in self.only or not self.only]
+
+    @property
+    def mapped(self) -> dict[BenchmarkName, ArenaMap]:
+        """The maps, where they are run: not in a tuning, nor beside a record."""
+        return {} if self.tuning or self.only else self.maps
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield what is run: a benchmark, algorithms with their changes, and their seeds."""
+        for benchmark, field in self.fields.items():
+            for name in self.ran(field):
+                if self.tuning is None:
+                    seeds = first(field.seeds) if self.only else field.seeds_of(name)
+                    yield benchmark, [field.entry(name)], seeds
+                elif parse(name).H not in self.borrowed:
+                    tried = [field.trial(name, rate) for rate in self.tuning.rates]
+                    yield benchmark, tried, self.tuning.seeds
+        for benchmark, cells in self.mapped.items():
+            names = [cells.entry(n_step, h) for n_step in cells.n_step for h in cells.H]
+            yield benchmark, names, first(cells.seeds)

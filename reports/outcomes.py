@@ -1,0 +1,185 @@
+"""What the arena compares: the end points of each algorithm's runs on a benchmark, by seed."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from rapid.algorithms import PLAIN
+from rapid.config.arena import ArenaField, Measure
+from rapid.config.specs import BASE
+from reports.measured import Measured
+from reports.statistics import crossed, curves, pairs, times
+from reports.statistics.curves import AccuracyCurve
+from reports.statistics.estimates import Estimate
+
+METRIC = "pass@1"
+RESULTS = "results.csv"  # of every run of the fields
+SHARE = 0.5  # of PG's mean time, after which accuracy in equal time is read
+EQUAL = {"seconds": 1.0, "accuracy": 0.0, "accuracy_in_time": 0.0}  # of two that are alike
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The runs of one algorithm. Series and frames have a row for each seed.
+
+    Args:
+        runs: rows of `collect`'s data frame.
+        curves: accuracy on the way, of the runs that have it.
+        reach: the accuracy until which seconds are counted.
+        completions: after how many completions accuracies are compared.
+        time: after how many seconds.
+    """
+
+    runs: pd.DataFrame
+    curves: dict[int, AccuracyCurve]
+    reach: float
+    completions: float
+    time: float
+
+    @cached_property
+    def seconds(self) -> pd.Series:
+        """Seconds until the accuracy is reached; infinite where it never is."""
+        found = {seed: curve.reaches(self.reach) for seed, curve in self.curves.items()}
+        return pd.Series({s: math.inf if t is None else t for s, t in found.items()}, dtype=float)
+
+    @cached_property
+    def accuracy(self) -> pd.DataFrame:
+        """Accuracy after equal completions: a column for each problem.
+
+        Where runs sampled more than that it is read on the way, and there is one column.
+        """
+        if (self.runs.completions > self.completions).any():
+            return self._read(lambda curve: curve.after(self.completions))
+        return pairs.scores(self.runs, METRIC)
+
+    @cached_property
+    def accuracy_in_time(self) -> pd.DataFrame:
+        """Accuracy in equal time, in one column. A run that has ended keeps its last one."""
+        return self._read(lambda curve: curve.within(self.time))
+
+    def _read(self, value) -> pd.DataFrame:
+        found = {seed: [value(curve)] for seed, curve in self.curves.items()}
+        return pd.DataFrame.from_dict(found, orient="index", columns=["mean"], dtype=float)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The end points of an algorithm as they were recorded, with seconds as on this machine."""
+
+    rows: pd.DataFrame  # of `record`, with a row for each seed
+    scale: float  # how many seconds here are one there
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """Seeds and runtimes."""
+        return self.rows[["runtime"]].mul(self.scale).reset_index()
+
+    @property
+    def seconds(self) -> pd.Series:
+        """Seconds until the accuracy is reached; infinite where it never is."""
+        return self.rows.seconds * self.scale
+
+    @property
+    def accuracy(self) -> pd.DataFrame:
+        """Accuracy after equal completions, in one column."""
+        return self.rows[["accuracy"]].set_axis(["mean"], axis=1)
+
+    @property
+    def accuracy_in_time(self) -> pd.DataFrame:
+        """Accuracy in equal time, in one column."""
+        return self.rows[["accuracy_in_time"]].set_axis(["mean"], axis=1)
+
+
+@dataclass(frozen=True)
+class FieldOutcomes:
+    """The runs of a field on one benchmark."""
+
+    benchmark: str
+    field: ArenaField
+    measured: Measured
+
+    @cached_property
+    def outcomes(self) -> dict[str, Outcome | Recorded]:
+        """The end points of each algorithm, by its name in the field."""
+        found = self._measured()
+        if not self.measured.params.arena.only:
+            return found
+        rows = pd.read_csv(self.measured.root / self.measured.params.arena.record)
+        by_name = dict(list(rows[rows.benchmark == self.benchmark].groupby("algorithm")))
+        by_name = {name: of.set_index("seed") for name, of in by_name.items()}
+        scale = found[PLAIN.name].runs.runtime.mean() / by_name[PLAIN.name].runtime.mean()
+        recorded = {name: Recorded(of, scale) for name, of in by_name.items()}
+        return {name: found.get(name) or recorded[name] for name in self.field.rates}
+
+    def _measured(self) -> dict[str, Outcome]:
+        names = self.measured.params.arena.ran(self.field)
+        runs = {name: self.runs(self.field.entry(name)) for name in names}
+        before = self.runs(BASE)
+        plain = runs[PLAIN.name]
+        limits = {
+            "reach": self.field.reach,
+            "completions": plain.completions.mean(),
+            "time": SHARE * plain.runtime.mean(),
+        }
+        return {
+            name: Outcome(of, curves.read(of, before, METRIC, self.measured.root), **limits)
+            for name, of in runs.items()
+        }
+
+    def runs(self, algorithm: str) -> pd.DataFrame:
+        """Return the runs of an algorithm."""
+        frame = self.measured.frame
+        seeds = sorted(set(frame[frame.algorithm == algorithm].seed))
+        return self.measured.contest(self.benchmark, [algorithm], seeds).runs
+
+    def compare(self, ours: str, theirs: str, by: Measure) -> Estimate:
+        """Return ours against theirs, by seed: a ratio of seconds, or a difference of accuracy."""
+        first, second = (getattr(self.outcomes[name], by) for name in (ours, theirs))
+        seeds = first.index.intersection(second.index)
+        if len(seeds) < 2:
+            return Estimate(None, reason=f"{len(seeds)} seeds have both, and it needs two")
+        if by == "seconds":
+            return times.ratio(first[seeds], second[seeds])
+        shared = first.columns.intersection(second.columns)
+        if shared.empty:  # one of them was read on the way, where problems are not told apart
+            first, second, shared = means(first), means(second), ["mean"]
+        matrix = first.loc[seeds, shared].to_numpy() - second.loc[seeds, shared].to_numpy()
+        return crossed.estimate(matrix, pairs.DIFFERENCES)
+
+
+def means(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean over problems, in one column."""
+    return scores.mean(axis=1).to_frame("mean")
+
+
+def by_run(outcome: Outcome) -> np.ndarray:
+    """Return accuracy after equal completions: (runs, 1)."""
+    return means(outcome.accuracy).to_numpy()
+
+
+def record(measured: Measured) -> pd.DataFrame:
+    """Return the end points of all runs of the fields: a row for each."""
+    return pd.DataFrame(
+        {
+            "benchmark": one.benchmark,
+            "algorithm": name,
+            "seed": run.seed,
+            "runtime": run.runtime,
+            "seconds": found.seconds[run.seed],
+            "accuracy": means(found.accuracy)["mean"][run.seed],
+            "accuracy_in_time": found.accuracy_in_time["mean"][run.seed],
+        }
+        for one in fields(measured)
+        for name, found in one.outcomes.items()
+        for run in found.runs.itertuples()
+        if run.seed in found.seconds
+    )
+
+
+def fields(measured: Measured) -> list[FieldOutcomes]:
+    """Return the outcomes of each field."""
+    arena = measured.params.arena
+    return [FieldOutcomes(name, field, measured) for name, field in arena.fields.items()]

@@ -1,0 +1,158 @@
+"""The arena drawn: who reaches the accuracy first, and the map of N_step by H."""
+
+import numpy as np
+
+from rapid.algorithms import PLAIN, RAPID
+from rapid.config.arena import ArenaMap, first
+from reports import formats, labels
+from reports.measured import Measured
+from reports.outcomes import METRIC, FieldOutcomes, fields
+from reports.plots import style
+from reports.plots.style import Figure
+from reports.statistics import pairs
+from reports.statistics.estimates import Estimate
+from reports.tables.arena import order
+
+ROW = 0.17  # inches of an algorithm
+FAR = 8.0  # times as long as PG: what takes longer is drawn at the edge
+REFERENCE = labels.algorithm(PLAIN.name)
+
+
+def figures(measured: Measured) -> dict[str, Figure]:
+    """Return the figures by name: one for each field, and the map."""
+    if measured.params.arena.tuning:
+        return {}
+    found = {f"arena-{one.benchmark}": _first(one) for one in fields(measured)}
+    return found | ({"arena-map": _map(measured)} if measured.params.arena.mapped else {})
+
+
+# Who is first -------------------------------------------------------------------------------------
+
+
+def _first(outcomes: FieldOutcomes) -> Figure:
+    level, benchmark = 100 * outcomes.field.reach, labels.benchmark(outcomes.benchmark)
+    runs = {name: outcomes.runs(outcomes.field.entry(name)) for name in outcomes.field.rates}
+    return Figure(
+        title=f"{benchmark}: time until {level:g} % are reached, and accuracy at the end",
+        caption=(
+            f"Left: median over seeds of seconds over {REFERENCE}'s, with its 95 % interval; "
+            f"further left is sooner. Right: accuracy after equal completions less {REFERENCE}'s. "
+            "RAPID is red. What has no marker never gets there."
+        ),
+        draw=lambda: _draw_first(outcomes),
+        missing=[
+            f"{labels.algorithm(name)}: {missing} runs"
+            for name, one in outcomes.outcomes.items()
+            if (missing := len(one.runs) - len(one.seconds))
+        ],
+        sources=[f"{folder}/evaluation.json" for of in runs.values() for folder in of.evaluation],
+    )
+
+
+def _draw_first(outcomes: FieldOutcomes):
+    names = order(outcomes)
+    canvas, ((left, right),) = style.canvas(0.9 + ROW * len(names), columns=2, sharey=True)
+    for row, name in enumerate(names):
+        color = style.RED if RAPID.named(name) else style.BLUE
+        if name == PLAIN.name:
+            color = style.BLACK
+        seconds = outcomes.compare(name, PLAIN.name, "seconds")
+        accuracy = outcomes.compare(name, PLAIN.name, "accuracy")
+        _interval(left, row, seconds, color)
+        _interval(right, row, accuracy, color, scale=100)
+    left.set(xscale="log", xlim=(1 / FAR, FAR), xlabel=f"seconds over {REFERENCE}'s")
+    ticks = [0.125, 0.25, 0.5, 1, 2, 4, 8]
+    left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    left.minorticks_off()
+    right.set_xlabel(f"points above {REFERENCE}")
+    left.set_yticks(range(len(names)), [labels.algorithm(name) for name in names])
+    left.set_ylim(len(names) - 0.5, -0.5)
+    margin = 100 * outcomes.measured.params.arena.margin
+    right.axvspan(-margin, margin, color="#EDEDED", zorder=0)
+    left.axvline(1, color="black", lw=0.8)
+    right.axvline(0, color="black", lw=0.8)
+    return canvas
+
+
+def _interval(axes, row: int, found: Estimate, color: str, scale: float = 1) -> None:
+    """Draw a value with its interval; both end at the edge of the panel."""
+    if found.value is None or not np.isfinite(found.value):
+        return
+    value = scale * found.value
+    if found.low is not None:
+        ends = scale * np.array([found.low, min(found.high, 1e6)])
+        axes.plot(np.maximum(ends, 1e-3) if scale == 1 else ends, [row, row], color=color, lw=1)
+    axes.plot([value], [row], "o", color=color, ms=3.5)
+
+
+# The map ------------------------------------------------------------------------------------------
+
+
+def _map(measured: Measured) -> Figure:
+    maps = measured.params.arena.maps
+    cells = {
+        (benchmark, n_step, h): _runs(measured, benchmark, one, n_step, h)
+        for benchmark, one in maps.items()
+        for n_step in one.n_step
+        for h in one.H
+    }
+    return Figure(
+        title="Where H pays",
+        caption=(
+            "RAPID with H beside RAPID with the first H at the same N_step. Above: time of "
+            "training that it saves. Below: accuracy that it gains, in points, with half of the "
+            "95 % interval's width. Means over seeds; blue is better for the larger H."
+        ),
+        draw=lambda: _draw_map(maps, cells),
+        missing=[
+            f"{labels.benchmark(benchmark)}, N_step = {n_step}, H = {h}: no runs"
+            for (benchmark, n_step, h), runs in cells.items()
+            if runs.dropna(subset=["runtime", METRIC]).empty
+        ],
+        sources=[f"{folder}/summary.json" for runs in cells.values() for folder in runs.folder],
+    )
+
+
+def _runs(measured: Measured, benchmark: str, one: ArenaMap, n_step: int, h: int):
+    return measured.contest(benchmark, [one.entry(n_step, h)], first(one.seeds)).runs
+
+
+def _draw_map(maps: dict[str, ArenaMap], cells: dict):
+    canvas, rows = style.canvas(4.2, rows=2, columns=len(maps))
+    for column, (benchmark, one) in enumerate(maps.items()):
+        found = {"saving": {}, "gain": {}}
+        for n_step in one.n_step:
+            reference = cells[benchmark, n_step, one.H[0]]
+            for h in one.H:
+                runs = cells[benchmark, n_step, h]
+                time = pairs.ratio(runs, reference, "runtime")
+                gain = pairs.difference(runs, reference, METRIC)
+                found["saving"][n_step, h] = time and (1 - time.value, f"{1 - time.value:.0%}")
+                found["gain"][n_step, h] = gain and (gain.value, _gained(gain))
+        for axes, name, limit in zip(
+            (rows[0][column], rows[1][column]), found, (0.8, 0.1), strict=True
+        ):
+            _heat(axes, one, found[name], limit)
+        rows[0][column].set_title(labels.benchmark(benchmark), loc="left", fontweight="bold")
+        rows[1][column].set_xlabel("H")
+    rows[0][0].set_ylabel("time saved\nN_step")
+    rows[1][0].set_ylabel("points gained\nN_step")
+    return canvas
+
+
+def _gained(gain: Estimate) -> str:
+    half = 100 * (gain.high - gain.low) / 2 if gain.low is not None else np.nan
+    return f"{formats.points(gain.value)}\n± {half:.1f}"
+
+
+def _heat(axes, one: ArenaMap, found: dict, limit: float) -> None:
+    values = [[(found[n, h] or (np.nan, ""))[0] for h in one.H] for n in one.n_step]
+    axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
+    for row, n_step in enumerate(one.n_step):
+        for column, h in enumerate(one.H):
+            value, text = found[n_step, h] or (0, "\N{EM DASH}")
+            color = "white" if abs(value) > 0.7 * limit else "black"
+            axes.text(column, row, text, ha="center", va="center", fontsize=7, color=color)
+    axes.set_xticks(range(len(one.H)), one.H)
+    axes.set_yticks(range(len(one.n_step)), one.n_step)
+    axes.grid(False)

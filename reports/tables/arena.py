@@ -1,0 +1,249 @@
+"""The arena as tables: the claims and whether they hold, and every algorithm of each field."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rapid.algorithms import PLAIN
+from rapid.artifacts.text import duration, listing
+from rapid.config.arena import Claim
+from reports import formats, labels
+from reports.measured import Measured
+from reports.outcomes import EQUAL, FieldOutcomes, by_run, fields
+from reports.statistics import resampled, times
+from reports.statistics.decisions import detectable, equivalence, holm
+from reports.statistics.estimates import LEVEL, Estimate
+from reports.statistics.pairs import ratio
+from reports.tables import notes
+from reports.tables.claims import FAILS, HOLDS, UNTESTED
+from reports.tables.table import (
+    MISSING,
+    NOT_APPLICABLE,
+    Cell,
+    Group,
+    Row,
+    Table,
+    estimate_cell,
+)
+
+OPEN = "open"
+SHOWN = {
+    "seconds": formats.ratio, "accuracy": formats.points, "accuracy_in_time": formats.points,
+}  # fmt: skip
+SAID = {
+    ("seconds", "better"): "sooner than",
+    ("seconds", "same"): "as soon as",
+    ("accuracy", "better"): "better than",
+    ("accuracy", "same"): "as good as",
+    ("accuracy_in_time", "better"): "better in equal time than",
+    ("accuracy_in_time", "same"): "as good in equal time as",
+}
+REFERENCE = labels.algorithm(PLAIN.name)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim with what was found, and what that means among all claims."""
+
+    field: FieldOutcomes
+    claim: Claim
+    found: Estimate
+    p: float | None  # adjusted; of no difference, or of one beyond the margin
+    verdict: str
+    seen: float | None  # the least difference that would have been seen
+
+    @property
+    def text(self) -> str:
+        """The claim in words."""
+        ours, theirs = (labels.algorithm(name) for name in (self.claim.ours, self.claim.theirs))
+        theirs = theirs.replace(f"{ours}, ", "with ")
+        return f"{ours} {SAID[self.claim.by, self.claim.expect]} {theirs}"
+
+
+def judge(measured: Measured) -> list[Verdict]:
+    """Return the verdict on each claim of all fields, adjusted for their number by Holm's method.
+
+    A claim of more holds if its p is small and its sign is right, and fails if the sign is wrong. A
+    claim of the same holds if two one-sided tests say so, and fails if there is a difference. What
+    neither holds nor fails is open.
+    """
+    margin = measured.params.arena.margin
+    claims = [(field, claim) for field in fields(measured) for claim in field.field.claims]
+    found = [field.compare(claim.ours, claim.theirs, claim.by) for field, claim in claims]
+    tested = [one.p_at is not None for one in found]
+    differ, same = [], []  # p of no difference, and of one beyond the margin
+    for (_, claim), one in zip(claims, found, strict=True):
+        if one.p_at is not None:
+            differ.append(one.p_at(EQUAL[claim.by]))
+            same.append(equivalence(one, margin) if claim.expect == "same" else differ[-1])
+    adjusted = iter(zip(holm(same), holm(differ), strict=True))
+    verdicts = []
+    for (field, claim), one, is_tested in zip(claims, found, tested, strict=True):
+        if not is_tested:
+            verdicts.append(Verdict(field, claim, one, None, UNTESTED, None))
+            continue
+        p, p_of_difference = next(adjusted)
+        sign = -1 if claim.by == "seconds" else 1
+        right = claim.expect == "same" or sign * (one.value - EQUAL[claim.by]) > 0
+        holds = p <= 1 - LEVEL and right
+        fails = p_of_difference <= 1 - LEVEL and not holds
+        alpha = (1 - LEVEL) / sum(tested)
+        seen = None if one.error is None else detectable(one, alpha)
+        word = HOLDS if holds else FAILS if fails else OPEN
+        verdicts.append(Verdict(field, claim, one, float(p), word, seen))
+    return verdicts
+
+
+def summary(verdicts: list[Verdict]) -> str:
+    """Return in a sentence or two what came out."""
+    counts = {word: sum(one.verdict == word for one in verdicts) for word in (HOLDS, FAILS, OPEN)}
+    first = next((one for one in verdicts if one.found.value is not None), None)
+    text = (
+        f"Of {len(verdicts)} claims that were written down before, {counts[HOLDS]} hold, "
+        f"{counts[FAILS]} fail and {counts[OPEN]} are open."
+    )
+    if first is None:
+        return text
+    shown = SHOWN[first.claim.by](first.found.value)
+    return f"{text} The first of them: {first.text}, {shown}: {first.verdict}."
+
+
+def claims(measured: Measured, verdicts: list[Verdict]) -> list[Table]:
+    """Return a table of claims for each benchmark; the notes are below the last."""
+    by_field: dict[str, list[Row]] = {}
+    for one in verdicts:
+        seen = MISSING if one.seen is None else formats.points(one.seen).lstrip("+")
+        cells = [
+            _cell(SHOWN[one.claim.by], one.found),
+            Cell(MISSING if one.p is None else _p(one.p)),
+            Cell(seen),
+            Cell(one.verdict),
+        ]
+        by_field.setdefault(one.field.benchmark, []).append(Row(one.text, [cells]))
+    margin = 100 * measured.params.arena.margin
+    explained = [
+        "Sooner: the median over seeds of the ratio of seconds until an accuracy is reached, by a "
+        "sign test. Better: the paired difference of accuracy in points, with seeds and problems "
+        f"random. As good: two one-sided tests of a difference of {margin:g} points. Intervals "
+        "hold 95 % and are not adjusted.",
+        f"p: adjusted for all {len(verdicts)} claims by Holm's method. What neither holds nor "
+        "fails is open.",
+        "Seen from: the difference in points that such a test of this family would have seen with "
+        "a power of 80 %.",
+    ]
+    return [
+        Table(
+            number=number,
+            label=f"tab:arena-claims-{benchmark}",
+            caption=f"The claims on {labels.benchmark(benchmark)}, written down before the runs.",
+            stub="Claim",
+            groups=[Group("", ["Found", "p", "Seen from", "Verdict"])],
+            rows=rows,
+            notes=explained if number == len(by_field) else [],
+        )
+        for number, (benchmark, rows) in enumerate(by_field.items(), start=1)
+    ]
+
+
+def standings(outcomes: FieldOutcomes, number: int) -> Table:
+    """Return the table of a field: its algorithms, those that reach the accuracy first on top."""
+    field, benchmark = outcomes.field, labels.benchmark(outcomes.benchmark)
+    plain = outcomes.runs(field.entry(PLAIN.name))
+    group = [
+        f"Seconds to {100 * field.reach:g}%", f"over {REFERENCE}", "Accuracy",
+        f"less {REFERENCE}", f"P(above {REFERENCE})", "in equal time", f"Time over {REFERENCE}",
+    ]  # fmt: skip
+    return Table(
+        number=number,
+        label=f"tab:arena-{outcomes.benchmark}",
+        caption=f"The field on {benchmark}, by the median of seconds to the accuracy.",
+        stub="Algorithm",
+        groups=[Group("", group)],
+        rows=[Row(labels.algorithm(name), [_standing(outcomes, name)]) for name in order(outcomes)],
+        notes=[
+            f"Runs: {_counted(outcomes)}. Seconds: median, a run that never gets there counts "
+            f"as infinite. Accuracy: interquartile mean over seeds after as many completions as "
+            f"{REFERENCE} samples. Differences in points and ratios of seconds are paired by seed. "
+            f"P: the probability that a run is more accurate than one of {REFERENCE}. In equal "
+            f"time: less {REFERENCE}, in points, after half of {REFERENCE}'s mean time. Intervals "
+            "hold 95 % and are not adjusted: they describe.",
+            notes.evaluation(plain),
+            *notes.provenance(plain),
+        ],
+    )
+
+
+def places(measured: Measured) -> str:
+    """Return which places the algorithms have that were run against those on record."""
+    said = []
+    for one in fields(measured):
+        names = order(one)
+        for name in measured.params.arena.only:
+            if name != PLAIN.name and name in names:
+                found = one.compare(name, PLAIN.name, "seconds")
+                said.append(
+                    f"On {labels.benchmark(one.benchmark)} {labels.algorithm(name)} is number "
+                    f"{names.index(name) + 1} of {len(names)} by seconds to "
+                    f"{100 * one.field.reach:g}%: {_cell(formats.ratio, found).text} of "
+                    f"{REFERENCE}'s."
+                )
+    return " ".join(said)
+
+
+def _counted(outcomes: FieldOutcomes) -> str:
+    """Return how many seeds there are."""
+    field = outcomes.field
+    more = [f"{count} of {labels.algorithm(name)}" for name, count in field.more_seeds.items()]
+    return f"{field.seeds} seeds" + (f", but {listing(more)}" if more else "")
+
+
+def order(outcomes: FieldOutcomes) -> list[str]:
+    """Return the algorithms of a field by their median of seconds; those without runs at the end.
+
+    Where medians are equal, as where no run gets there, the more accurate come first.
+    """
+
+    def key(name: str) -> tuple[float, float]:
+        found = outcomes.outcomes[name]
+        median = float(np.median(found.seconds)) if len(found.seconds) else np.inf
+        accuracy = by_run(found).mean() if len(found.accuracy) else -1.0
+        return (median, -accuracy)
+
+    return sorted(outcomes.field.rates, key=key)
+
+
+def _standing(outcomes: FieldOutcomes, name: str) -> list[Cell]:
+    one, reference = outcomes.outcomes[name], outcomes.outcomes[PLAIN.name]
+    if len(one.seconds) < 2 or len(reference.seconds) < 2:
+        return [Cell(MISSING, reason="fewer than two runs have a curve")] * 7
+    cells = [
+        estimate_cell(_seconds, times.median(one.seconds)),
+        estimate_cell(formats.percent, resampled.interquartile_mean(by_run(one))),
+    ]
+    if name == PLAIN.name:
+        against = [Cell(NOT_APPLICABLE)] * 5
+    else:
+        found = {measure: outcomes.compare(name, PLAIN.name, measure) for measure in EQUAL}
+        above = resampled.improvement(by_run(one), by_run(reference))
+        against = [
+            _cell(formats.ratio, found["seconds"]),
+            _cell(formats.points, found["accuracy"]),
+            _cell(formats.percent, above),
+            _cell(formats.points, found["accuracy_in_time"]),
+            _cell(formats.ratio, ratio(one.runs, reference.runs, "runtime")),
+        ]
+    return [cells[0], against[0], cells[1], *against[1:]]
+
+
+def _cell(show: formats.Format, found: Estimate | None) -> Cell:
+    if found is None or found.value is None:
+        return Cell(MISSING, reason=found.reason if found else "no seed has both")
+    return estimate_cell(show, found)
+
+
+def _p(value: float) -> str:
+    return formats.p_value(value).removeprefix("p ").removeprefix("= ")
+
+
+def _seconds(value: float) -> str:
+    return "never" if np.isinf(value) else duration(value)

@@ -1,0 +1,108 @@
+"""`python -m reports.tuning`: the learning rates that the arena's tuning chose, into its file.
+
+The record has a row for each trial. A rate is chosen by its mean accuracy over seeds, averaged with
+those of its neighbours by weights of 1, 2 and 1: a rate beside a cliff is not taken, and chance
+decides less. The accuracy to reach is three quarters of the way that PG makes with its rate.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from rapid.algorithms import PLAIN
+from rapid.algorithms.names import parse
+from rapid.artifacts.files import write_text
+from rapid.config.arena import Arena
+from rapid.config.params import load, read
+from rapid.config.specs import BASE, in_arena
+from reports.measured import Measured
+from reports.outcomes import METRIC
+
+WAY = 0.75  # of PG's, to the accuracy that is to be reached
+COLUMNS = ["benchmark", "algorithm", "learning_rate", "seed", "accuracy"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command. Return 0, or 1 where trials are missing."""
+    parser = argparse.ArgumentParser(prog="python -m reports.tuning", description=__doc__)
+    parser.add_argument("--configfile", nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--record", type=Path, required=True, help="where to write the trials")
+    parser.add_argument("--write", type=Path, required=True, help="the experiment with the rates")
+    options = parser.parse_args(arguments)
+    params = load(read(*options.configfile))
+    measured = Measured.read(params, trained=in_arena(params))
+    record = trials(measured)
+    if missing := int(record.accuracy.isna().sum()):
+        print(f"reports.tuning: {missing} of {len(record)} trials are missing", file=sys.stderr)
+        return 1
+    write_text(options.record, record.to_csv(index=False, float_format="%.6g"))
+    text = options.write.read_text(encoding="utf-8")
+    write_text(options.write, frozen(text, params.arena, record))
+    return 0
+
+
+def trials(measured: Measured) -> pd.DataFrame:
+    """Return a row for each trial, and for each evaluation of the model before training."""
+    arena, rows = measured.params.arena, []
+    for benchmark, field in arena.fields.items():
+        names = {
+            field.trial(name, rate): (name, rate)
+            for name in field.rates
+            for rate in arena.tuning.rates
+        }
+        found = measured.contest(benchmark, [BASE, *names], arena.tuning.seeds).runs
+        for _, run in found.iterrows():
+            name, rate = names.get(run.algorithm, (BASE, 0.0))
+            rows.append((benchmark, name, rate, run.seed, run[METRIC]))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def smoothed(record: pd.DataFrame) -> pd.Series:
+    """Return for each rate the mean accuracy, averaged with those of its neighbours."""
+    means = record.groupby("learning_rate").accuracy.mean().sort_index()
+    weights = np.array([1.0, 2.0, 1.0])
+    sums = np.convolve(means, weights, mode="same") / np.convolve(
+        np.ones(len(means)), weights, mode="same"
+    )
+    return pd.Series(sums[: len(means)], means.index)
+
+
+def chosen(record: pd.DataFrame, benchmark: str, name: str, borrowed: dict[int, int]) -> float:
+    """Return the rate of an algorithm, which may be that of the algorithm at another H."""
+    found = parse(name)
+    if found.H in borrowed:
+        name = name.replace(f"-H{found.H}", f"-H{borrowed[found.H]}", 1)
+    own = record[(record.benchmark == benchmark) & (record.algorithm == name)]
+    if own.empty:
+        raise ValueError(f"{name} on {benchmark} has no trials")
+    return float(smoothed(own).idxmax())
+
+
+def reach(record: pd.DataFrame, benchmark: str) -> float:
+    """Return the accuracy to reach, in whole percent."""
+    own = record[record.benchmark == benchmark]
+    rate = chosen(record, benchmark, PLAIN.name, {})
+    before = own[own.algorithm == BASE].accuracy.mean()
+    plain = own[(own.algorithm == PLAIN.name) & (own.learning_rate == rate)].accuracy.mean()
+    return round(float(before + WAY * (plain - before)), 2)
+
+
+def frozen(text: str, arena: Arena, record: pd.DataFrame) -> str:
+    """Return an experiment's file with the rates and the accuracies that the record gives."""
+    starts = [re.search(rf"^    {name}:\n", text, re.M).start() for name in arena.fields]
+    parts = [text[a:b] for a, b in zip([0, *starts], [*starts, len(text)], strict=True)]
+    for position, (benchmark, field) in enumerate(arena.fields.items(), start=1):
+        found = {name: chosen(record, benchmark, name, arena.borrowed) for name in field.rates}
+        lines = {"reach": f"{reach(record, benchmark):.2f}"}
+        for name, value in (lines | {name: f"{rate:.1e}" for name, rate in found.items()}).items():
+            line = re.compile(rf"^( +{re.escape(name)}: )[\d.e-]+", re.M)
+            parts[position] = line.sub(rf"\g<1>{value}", parts[position], count=1)
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+"""The arena's report from runs whose end points are known, and the rates that a tuning chooses."""
+
+import pytest
+
+from rapid.artifacts.evaluations import CurvePoint
+from rapid.artifacts.files import write_jsonl
+from rapid.config.params import load
+from rapid.config.specs import BASE, Run, in_arena
+from reports import contents
+from reports.__main__ import main
+from reports.measured import Measured
+from reports.outcomes import record
+from reports.tables import arena
+from reports.tables.claims import FAILS, HOLDS, UNTESTED
+from reports.tuning import frozen, trials
+from tests.conftest import ROOT
+
+SEEDS = range(1, 9)
+RATES = {"pg": 1e-4, "pg-H4": 1e-4, "grpo": 1e-4, "dapo": 1e-4, "rapid-H4": 1e-4}
+CLAIMS = [
+    ("rapid-H4", "pg", "seconds", "better"),
+    ("pg", "rapid-H4", "seconds", "better"),
+    ("rapid-H4", "pg", "accuracy", "same"),
+    ("grpo", "pg", "accuracy", "better"),
+    ("pg-H4", "pg", "accuracy", "better"),
+    ("pg-H4", "pg", "seconds", "better"),
+    ("dapo", "pg", "accuracy_in_time", "better"),
+]
+# Seconds until the accuracy, more of 100 problems solved than by PG, and completions over PG's.
+KNOWN = {
+    "pg": (20, 0, 1), "pg-H4": (20, 0, 1), "grpo": (25, -20, 1), "dapo": (10, 10, 2),
+    "rapid-H4": (10, 0, 1),
+}  # fmt: skip
+
+
+@pytest.fixture
+def params(values):
+    benchmark = values["benchmarks"]["math"] | {"train": 64}
+    values["benchmarks"]["math"] = benchmark
+    keys = ("ours", "theirs", "by", "expect")
+    field = {
+        "seeds": len(SEEDS),
+        "problems": 16,
+        "snapshots": 1,
+        "reach": 0.5,
+        "rates": RATES,
+        "claims": [dict(zip(keys, claim, strict=True)) for claim in CLAIMS],
+    }
+    cells = {"seeds": 2, "problems": 64, "n_step": [4, 16], "H": [1, 4], "rate": 1e-4}
+    return load(values | {"arena": {"fields": {"math": field}, "maps": {"math": cells}}})
+
+
+@pytest.fixture
+def complete(params, runs):
+    """A model on the way solves half of the problems, after the seconds that are known."""
+    chance = [-1, 0, 1, -1, 2, -2, 1, 0, -1]  # by seed, of all algorithms alike
+    model = params.tables.main.model
+    for seed in SEEDS:
+        runs.scored(Run(benchmark="math", model=model, algorithm=BASE, seed=seed), [0] * 100)
+    for run in in_arena(params):
+        plain = run.algorithm.split(",")[0]
+        seconds, more, over = KNOWN.get(plain, (10, 0, 1))
+        own = (run.seed + (plain == "rapid-H4")) % 2  # and of its own
+        own = 2 * chance[-run.seed] if plain == "pg-H4" else own
+        solved = 70 + more + chance[run.seed] + own
+        moved = seconds * (1 + (chance[run.seed] / 10 if plain == "pg-H4" else run.seed / 100))
+        runs.scored(run, [8] * solved + [0] * (100 - solved))
+        runs.summary(run, seconds=2 * moved, completions=64 * over, optimizer_steps=16)
+        point = CurvePoint(step=8, seconds=moved, pass_at={1: 0.5})
+        write_jsonl(runs.root / run.evaluation / "curve.jsonl", [point])
+    return runs
+
+
+def read(params, runs) -> Measured:
+    return Measured.read(params, runs.root, in_arena(params))
+
+
+def test_verdicts_on_known_differences(params, complete):
+    found = [one.verdict for one in arena.judge(read(params, complete))]
+    assert found == [HOLDS, FAILS, HOLDS, FAILS, arena.OPEN, arena.OPEN, HOLDS]
+
+
+def test_what_samples_more_is_compared_after_equal_completions(params, complete):
+    """DAPO is at 50 % after as many as PG has in all: 20 points and chance below PG."""
+    (outcomes,) = arena.fields(read(params, complete))
+    assert outcomes.compare("dapo", "pg", "accuracy").value == pytest.approx(-0.205)
+    assert outcomes.compare("grpo", "pg", "accuracy").value == pytest.approx(-0.2)
+
+
+def test_who_never_gets_there_is_last(params, complete):
+    for run in in_arena(params):
+        if run.algorithm.startswith("grpo,"):
+            complete.scored(run, [8] * 40 + [0] * 60)
+            point = CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4})
+            write_jsonl(complete.root / run.evaluation / "curve.jsonl", [point])
+    (outcomes,) = arena.fields(read(params, complete))
+    assert arena.order(outcomes)[-1] == "grpo"
+    row = arena.standings(outcomes, 1).rows[-1]
+    assert row.cells[0][0].text == "never"
+
+
+@pytest.mark.parametrize("gone", ["nothing", "evaluations"])
+def test_the_command_writes_a_page_of_what_there_is(params, complete, tmp_path, gone):
+    for run in in_arena(params):
+        if gone == "evaluations" and run.seed > 1:
+            (complete.root / run.evaluation / "evaluation.json").unlink()
+    out = tmp_path / "out"
+    arguments = ["--arena", "--config", params.model_dump_json(), "--root", str(complete.root)]
+    arguments += ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]
+    assert main([*arguments, "--figures", str(out / "figures")]) == 0
+    html, text = ((out / name).read_text() for name in ("report.html", "tables.txt"))
+    assert "Where H pays" in html and "nan" not in text.lower()
+    assert {path.stem for path in (out / "figures").iterdir()} == {"arena-math", "arena-map"}
+    if gone != "nothing":
+        verdicts = arena.judge(read(params, complete))
+        assert {one.verdict for one in verdicts} == {UNTESTED}
+
+
+def test_one_s_own_is_placed_among_those_on_record(params, complete):
+    """The record is of a machine of half the speed; RAPID is run again, beside PG."""
+    rows = record(read(params, complete))
+    assert len(rows) == len(RATES) * len(SEEDS)
+    rows[["seconds", "runtime"]] *= 2
+    rows.to_csv(complete.root / "record.csv", index=False)
+    whole = arena.fields(read(params, complete))[0]
+    more = {"only": ["pg", "rapid-H4"], "record": "record.csv"}
+    own = params.model_copy(update={"arena": params.arena.model_copy(update=more)})
+    assert {run.algorithm.split(",")[0] for run in in_arena(own)} == {"pg", "rapid-H4"}
+    placed = arena.fields(read(own, complete))[0]
+    for name in RATES:
+        for by in ("seconds", "accuracy", "accuracy_in_time"):
+            expected = whole.compare(name, "pg", by).value
+            assert placed.compare(name, "pg", by).value == pytest.approx(expected, abs=1e-9)
+    content = contents.build_arena(read(own, complete))
+    assert content.lead == "On MATH RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's."
+
+
+# Tuning -------------------------------------------------------------------------------------------
+
+FILE = """arena:
+  fields:
+    math:
+      reach: 0.10
+      rates:
+        pg: 1.0e-4
+        pg-H2: 1.0e-4
+        pg-H4: 1.0e-4
+"""
+
+
+@pytest.fixture
+def tuning(values):
+    field = {"seeds": 2, "problems": 4, "snapshots": 1, "reach": 0.1}
+    field["rates"] = dict.fromkeys(["pg", "pg-H2", "pg-H4"], 1e-4)
+    tried = {"rates": [1e-4, 1e-3, 1e-2], "seeds": [7]}
+    return load(
+        values | {"arena": {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tried}}
+    )
+
+
+def test_a_rate_is_chosen_with_its_neighbours(tuning, runs):
+    """PG at 1e-2 is best by itself. H = 4 is best at 1e-3, beside no cliff; H = 2 borrows that."""
+    solved = {"pg,": {"0.0001": 6, "0.001": 7, "0.01": 8}, "pg-H4,": {"0.0001": 6, "0.001": 7}}
+    for run in in_arena(tuning):
+        rate = run.algorithm.rpartition("=")[2]
+        found = next(of for name, of in solved.items() if run.algorithm.startswith(name))
+        runs.scored(run, [8] * found.get(rate, 0) + [0] * (10 - found.get(rate, 0)))
+    before = Run(benchmark="math", model="tiny_qwen", algorithm=BASE, seed=7)
+    runs.scored(before, [8] * 4 + [0] * 6)
+    record = trials(Measured.read(tuning, runs.root, in_arena(tuning)))
+    assert len(record) == 7 and record.accuracy.notna().all()
+    text = frozen(FILE, tuning.arena, record)
+    rates = ["pg: 1.0e-02", "pg-H2: 1.0e-04", "pg-H4: 1.0e-04", "reach: 0.70"]
+    assert all(line in text for line in rates), text
+
+
+def test_the_report_of_a_tuning_has_its_trials(tuning, runs):
+    for run in in_arena(tuning):
+        runs.scored(run, [8] * 5 + [0] * 5)
+    content = contents.build_arena(Measured.read(tuning, runs.root, in_arena(tuning)))
+    (table,) = content.results
+    assert [row.label for row in table.rows] == ["PG", "PG (H=4)"]
+    assert table.groups[0].columns == ["0.0001", "0.001", "0.01"]
+
+
+def test_the_arena_tests_on_nothing_that_rates_were_tuned_on():
+    """The tuning sets aside as many test problems as the arena has, and has other seeds."""
+    from rapid.config.params import read as read_params
+
+    own, tried = (
+        load(
+            read_params(*(ROOT / name for name in ("params.yaml", "experiments/arena.yaml", *more)))
+        )
+        for more in ([], ["experiments/arena-tuning.yaml"])
+    )
+    assert own.data_seed == tried.data_seed
+    for benchmark, field in own.arena.fields.items():
+        assert tried.benchmarks[benchmark].reserved == own.benchmarks[benchmark].test
+        used = {seed for name in field.rates for seed in field.seeds_of(name)}
+        assert not used & {*tried.arena.tuning.seeds}
+        assert field.problems == tried.benchmarks[benchmark].train
