@@ -6,6 +6,7 @@ have it; when the job failed or was killed, it is ended. The functions that V8 h
 job are there for the next, and so are the statements that the judge has elaborated.
 """
 
+import functools
 import os
 from collections.abc import Callable
 
@@ -26,18 +27,25 @@ def lend() -> Callable[[bool], None] | None:
     Returns:
         What to call when it has ended: whether it ended well. None where there is no Lean to lend.
     """
-    backend = find_lean()
+    backend = _backend()
     if backend is None or backend.kind != "wasm":
         return None
     try:
         pair = _idle.pop() if _idle else {}
         for role in ANSWERS:
-            if not (role in pair and pair[role].lives):
+            if role in pair and not pair[role].lives:
+                pair.pop(role).kill()
+            if role not in pair:
                 pair[role] = LeanProcess(backend, HEADER, role)
     except LeanUnavailable:
         return None
     _lent.update(pair)
     return lambda ended_well: _take_back(pair, ended_well)
+
+
+@functools.cache
+def _backend() -> Backend | None:
+    return find_lean()
 
 
 def _take_back(pair: dict[Role, LeanProcess], ended_well: bool) -> None:

@@ -107,8 +107,10 @@ def test_a_job_replaces_what_dies_or_is_too_slow(idle):
     assert [list(pair) for pair in idle] == [["judge"]]  # the author was ended
     for role in ("judge", "author"):
         (pair,) = idle
-        os.kill(pair[role].pid, signal.SIGKILL)
+        dead = pair[role]
+        os.kill(dead.pid, signal.SIGKILL)
         assert eval(Job(judged(TRUE)).end())[2] == [verdicts.PASSED]
+        assert dead.stdout.closed
 
 
 def test_lean_ends_with_the_process_that_keeps_it(idle):
