@@ -65,6 +65,11 @@ def test_replicates_of_exactly_0_are_on_both_sides():
     assert found.low == 0 and found.covers(0)
 
 
+def test_p_is_at_least_two_in_the_replicates_and_one():
+    found = estimate(np.array([[0.1, 0.2, 0.3]]), DIFFERENCES)
+    assert found.p == pytest.approx(2 / 10_001)
+
+
 def test_p_and_interval_agree():
     chance = np.random.default_rng(2)
     for shift in np.linspace(-0.2, 0.2, 21):
