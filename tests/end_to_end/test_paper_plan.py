@@ -1,4 +1,4 @@
-"""What Snakemake plans for the paper's experiments, in a dry run."""
+"""What Snakemake plans for the paper's experiments, in a dry run that writes nothing."""
 
 import os
 import re
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.end_to_end.test_dag import written
 
 PARTS = ["Snakefile", "workflow", "rapid", "params.yaml", "experiments"]
 
@@ -21,6 +22,7 @@ def planned(tmp_path_factory) -> dict[str, int]:
     for name in PARTS:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, folder / name)
+    before = written(folder)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     result = subprocess.run(
         [
@@ -30,6 +32,7 @@ def planned(tmp_path_factory) -> dict[str, int]:
         cwd=folder, capture_output=True, text=True, env=environment, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+    assert written(folder) == before
     # The table of jobs: it stands before the jobs and again after them.
     _, _, table = (result.stdout + result.stderr).rpartition("Job stats:")
     return {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}

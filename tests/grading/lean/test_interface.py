@@ -252,6 +252,22 @@ def test_a_statement_is_elaborated_once(fake, monkeypatch):
     assert ["bytes" in request for request in sent] == [True] * 3
 
 
+def test_author_and_judge_share_the_time_of_a_proof(fake, monkeypatch):
+    fake.timeout, given = 60, []
+    fake.state("p1", STATEMENT)
+
+    def noted(ask):
+        return lambda request, timeout, *export: (
+            given.append(timeout) or ask(request, timeout, *export)
+        )
+
+    for process in fake._processes.values():
+        monkeypatch.setattr(process, "ask", noted(process.ask))
+    assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+    author, judge = given
+    assert 60 >= author > judge > 0
+
+
 def test_a_refusal_of_the_judge_is_asked_about_again_and_no_other(fake, monkeypatch):
     """An author may leave the kernel to the judge once, no more."""
     fake.timeout = 10

@@ -88,6 +88,13 @@ def test_the_time_to_an_accuracy_by_hand(params, complete):
     assert pg[4].reason == "1 of 2 runs did not get there"
 
 
+def test_a_run_without_points_on_the_way_has_no_curve(params, complete):
+    pg = complete.root / "evaluations/math/tiny_qwen/pg,epochs=2,snapshots=2"
+    (pg / "seed1/curve.jsonl").unlink()
+    *_, reach = build(params, complete)
+    assert reach.rows[0].cells[0][2].text == "30.0s"  # of seed 0 alone
+
+
 def test_a_curve_that_falls_is_read_at_its_first_crossing():
     curve = AccuracyCurve((0.0, 1.0, 2.0, 3.0), (0.2, 0.6, 0.4, 0.8))
     assert curve.reaches(0.2) == 0
