@@ -8,8 +8,8 @@ from typing import NamedTuple
 import psutil
 
 PROC = Path("/proc")
-# Share of its time, grading apart, that a run may lose. Jobs that start and end beside it take a few
-# percent; another program that computes on the same core takes half.
+# Share of its time, grading apart, that a run may lose: more than jobs that start beside it take,
+# less than the half that a program takes which computes on the same core.
 LOST = 0.2
 
 
