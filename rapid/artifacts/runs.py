@@ -62,12 +62,12 @@ class RunSummary(Record):
         None, description="CPU seconds of runtime.total, of the process and its descendants"
     )
     waited: float | None = Field(
-        None, description="seconds of it in which something else ran on the process's core"
+        None, description="seconds of it, grading apart, in which something else had the core"
     )
     stolen: float | None = Field(
         None, description="seconds of it in which its cores served other virtual machines"
     )
-    disturbed: bool = Field(False, description="whether waited and stolen are over 5 % of it")
+    disturbed: bool = Field(False, description="whether these are over 20 % of it, grading apart")
     attempt: int = Field(1, description="which this is: some disturbed runs are run again")
     optimizer_steps: int = 0
     completions: int = Field(0, description="completions sampled, resampled ones too")

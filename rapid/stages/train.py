@@ -70,11 +70,14 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         written.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
+    used = recorder.used
+    if clock:
+        used = used._replace(waited=used.waited - clock.waited["grading"])
     summary = RunSummary(
         **identity,
         runtime=Runtime(total=total, startup=recorder.began - entered, **phases),
-        **recorder.used._asdict(),
-        disturbed=recorder.used.disturbed(total),
+        **used._asdict(),
+        disturbed=used.disturbed(total - phases.get("grading", 0.0)),
         attempt=attempt(),
         peak_memory_mb=peak_memory_mb(),
         **counted(),

@@ -120,7 +120,7 @@ def disturbed(trained: pd.DataFrame) -> list[str]:
     if not (repeated or left):
         return []
     return [
-        f"Disturbed: others took more than 5 % of a run's time. So {repeated} of {len(trained)} "
+        f"Disturbed: others took more than 20 % of a run's time. So {repeated} of {len(trained)} "
         f"runs were run again; of {left} the runtime is still too long."
     ]
 
