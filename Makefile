@@ -104,4 +104,4 @@ clean:
 	rm -rf data models distilled runs evaluations logs benchmarks experiments/*/
 	rm -rf reports/tables.tex reports/tables.txt reports/appendix.tex reports/appendix.txt
 	rm -rf reports/report.html reports/manifest.json reports/figures
-	rm -rf reports/experiment reports/studies
+	rm -rf reports/experiment reports/studies reports/arena
