@@ -2,7 +2,7 @@
 
 To add one, write a file beside this one with a subclass of `base.Algorithm`: its name and label,
 its parameters, its loss as a pure function of tensors, its look in figures, and what it asks of the
-trainer. Then add it to `ALGORITHMS`. Its section in params.yaml, its names (`NAME`, `NAME-H4`,
+trainer. Then add it to `CURRENT`. Its section in params.yaml, its names (`NAME`, `NAME-H4`,
 `NAME,epochs=2`), its training, its cost estimate and its rows and lines in reports follow from it.
 
 A loss takes log-probabilities of the sampled tokens and returns a pair: the scalar to minimise,
@@ -48,5 +48,16 @@ RAPID = Rapid()  # the paper's own: sweeps and claims are about it
 
 # In the order of tables. The paper's baselines; current practice, by what it weighs; RAPID.
 BASELINES = (IMITATING, Grpo(), NaiveGrpo(), PLAIN, Dapo())
-CURRENT = (Rloo(), DrGrpo(), Gspo(), Sapo(), Cispo(), Dppo(), M2po(), Tis(), Topr(), Vespo())
+CURRENT = (
+    Rloo(),
+    DrGrpo(),
+    Gspo(),
+    Sapo(),
+    Cispo(),
+    Dppo(),
+    M2po(),
+    Tis(),
+    Topr(),
+    Vespo(),
+)
 ALGORITHMS: dict[str, Algorithm] = {one.name: one for one in (*BASELINES, *CURRENT, RAPID)}

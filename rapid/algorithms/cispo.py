@@ -8,22 +8,17 @@ from pydantic import Field, PositiveFloat
 from rapid.algorithms.base import GroupRelative, Look, Parameters
 from rapid.algorithms.groups import Tensor, standardized
 from rapid.algorithms.means import token_mean
-from rapid.algorithms.ratios import token_ratios
+from rapid.algorithms.ratios import truncated
 
 
 class CispoParameters(Parameters):
     cap: PositiveFloat = Field(
-        5.0, description="token ratios are clipped to at most it: ScaleRL's, arXiv 2510.13786"
+        5.0, title="clip above", description="token ratios; 5 is ScaleRL's, arXiv 2510.13786"
     )
 
 
 def cispo_loss(
-    logp: Tensor,
-    behavior_logp: Tensor,
-    mask: Tensor,
-    rewards: Tensor,
-    group_size: int,
-    cap: float,
+    logp: Tensor, behavior_logp: Tensor, mask: Tensor, rewards: Tensor, group_size: int, cap: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """REINFORCE by token with clipped ratios as weights, averaged over all tokens.
 
@@ -32,9 +27,8 @@ def cispo_loss(
     Arguments, result and errors are those of `dapo_loss`; nothing is clipped below.
     """
     advantages = standardized(rewards, group_size)
-    ratios = token_ratios(logp, behavior_logp)
-    loss = token_mean(-ratios.clamp(max=cap) * advantages[:, None] * logp, mask)
-    return loss, {"clip_fraction": token_mean(ratios > cap, mask)}
+    weights, share = truncated(logp, behavior_logp, mask, cap)
+    return token_mean(-weights * advantages[:, None] * logp, mask), share
 
 
 class Cispo(GroupRelative):

@@ -10,14 +10,18 @@ from pydantic import Field, PositiveFloat
 from rapid.algorithms.base import GroupRelative, Look, Parameters
 from rapid.algorithms.groups import Tensor, group_mean
 from rapid.algorithms.means import completion_sum
-from rapid.algorithms.ratios import clip_shares, token_ratios
+from rapid.algorithms.ratios import clip_shares, truncated
 
 
 class DppoParameters(Parameters):
     divergence: float = Field(
-        0.2, gt=0, le=1, description="change of a token's probability beyond which it is left out"
+        0.2,
+        gt=0,
+        le=1,
+        title="trust region",
+        description="change of a token's probability beyond which it is left out",
     )
-    cap: PositiveFloat = Field(5.0, description="token ratios are clipped to at most it")
+    cap: PositiveFloat = Field(5.0, title="clip above", description="token ratios")
 
 
 def dppo_loss(
@@ -39,8 +43,8 @@ def dppo_loss(
     advantages = rewards - group_mean(rewards, group_size)
     moved = logp.detach().exp() - behavior_logp.exp()  # (N, T)
     is_left_out = moved * advantages.sign()[:, None] > divergence
-    weights = token_ratios(logp, behavior_logp).clamp(max=cap) * ~is_left_out
-    loss = completion_sum(-weights * advantages[:, None] * logp, mask)
+    weights, _ = truncated(logp, behavior_logp, mask, cap)
+    loss = completion_sum(-weights * ~is_left_out * advantages[:, None] * logp, mask)
     return loss, clip_shares(is_left_out, advantages, mask)
 
 

@@ -13,7 +13,7 @@ from rapid.algorithms.ratios import clip_shares, clipped_surrogate
 
 
 class DrGrpoParameters(Parameters):
-    epsilon: float = Field(0.2, gt=0, lt=1, description="clip of the token ratio")
+    epsilon: float = Field(0.2, gt=0, lt=1, title="clip of the ratio", description="of tokens")
 
 
 def dr_grpo_loss(

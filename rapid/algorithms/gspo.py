@@ -13,8 +13,12 @@ from rapid.algorithms.ratios import clip_shares, clipped_surrogate
 
 
 class GspoParameters(Parameters):
-    clip_low: float = Field(3e-4, gt=0, lt=1, description="ratios of completions, below 1 - it")
-    clip_high: PositiveFloat = Field(4e-4, description="ratios of completions, above 1 + it")
+    clip_low: float = Field(
+        3e-4, gt=0, lt=1, title="clip below", description="ratios of completions, below 1 - it"
+    )
+    clip_high: PositiveFloat = Field(
+        4e-4, title="clip above", description="ratios of completions, above 1 + it"
+    )
 
 
 def gspo_loss(
@@ -44,7 +48,7 @@ def gspo_loss(
 class Gspo(GroupRelative):
     name = "gspo"
     label = "GSPO"
-    look = Look("#17BECF", "p", (0, (3, 1)))
+    look = Look("#00B8D4", "p", (0, (3, 1)))
     parameters = GspoParameters
     loss_function = staticmethod(gspo_loss)
     scale_rewards = "group"

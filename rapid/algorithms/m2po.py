@@ -19,35 +19,36 @@ from rapid.algorithms.ratios import clip_shares
 
 
 class M2poParameters(Parameters):
-    threshold: PositiveFloat = Field(
-        0.04, description="mean square of log ratios that is kept, square nats"
-    )
+    tau: PositiveFloat = Field(0.04, title="second moment", description="of log ratios, at most")
+
+
+def outliers(log_ratio: Tensor, counts: Tensor, group_size: int, tau: float) -> Tensor:
+    """Return the fewest of the tokens that count without which their mean square is at most tau.
+
+    The largest are left out, in each group by itself. `counts` and the result are (N, T) bool.
+    """
+    squares = log_ratio.square().masked_fill(~counts, math.inf)
+    ascending, order = squares.view(len(squares) // group_size, -1).sort(1)  # a row per group
+    within = ascending.cumsum(1) / order.new_ones(order.shape).cumsum(1) <= tau
+    return counts & ~within.scatter(1, order, within).view(counts.shape)
 
 
 def m2po_loss(
-    logp: Tensor,
-    behavior_logp: Tensor,
-    mask: Tensor,
-    rewards: Tensor,
-    group_size: int,
-    threshold: float,
+    logp: Tensor, behavior_logp: Tensor, mask: Tensor, rewards: Tensor, group_size: int, tau: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Token ratios as weights but for the most extreme, averaged over all tokens.
 
         grad J = 1 / sum_n |y_n| sum_n sum_t M_nt r A_n grad log pi(y_nt)
 
     M_nt is 0 for the tokens of largest |log r| among those with A_n log r > 0, the fewest without
-    which the mean of (log r)^2 over the others of these is at most `threshold`.
+    which the mean of (log r)^2 over the others of these is at most tau.
 
     Other arguments, result and errors are those of `dapo_loss`.
     """
     advantages = standardized(rewards, group_size)
     log_ratio = (logp - behavior_logp).detach()
     counts = (log_ratio * advantages[:, None] > 0) & mask.bool()
-    squares = log_ratio.square().masked_fill(~counts, math.inf)
-    ascending, order = squares.view(len(rewards) // group_size, -1).sort(1)  # a row per group
-    within = ascending.cumsum(1) / order.new_ones(order.shape).cumsum(1) <= threshold
-    is_left_out = counts & ~within.scatter(1, order, within).view(counts.shape)
+    is_left_out = outliers(log_ratio, counts, group_size, tau)
     loss = token_mean(-(log_ratio.exp() * ~is_left_out) * advantages[:, None] * logp, mask)
     return loss, clip_shares(is_left_out, advantages, mask)
 
@@ -55,7 +56,7 @@ def m2po_loss(
 class M2po(GroupRelative):
     name = "m2po"
     label = "M2PO"
-    look = Look("#F06292", "s", (0, (6, 2)))
+    look = Look("#FF7F6E", "s", (0, (6, 2)))
     parameters = M2poParameters
     loss_function = staticmethod(m2po_loss)
     mean_over = metrics_over = "token"

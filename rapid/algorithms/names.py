@@ -1,8 +1,8 @@
 """Names of algorithms, and their meaning.
 
-    sft, grpo, naive-grpo, pg, dapo    as they are
-    rapid-H4, grpo-H4                  with H = 4, optimizer steps on one inference batch
-    rapid-H4,eta=4,clip=both           a variant: an algorithm with other values of some parameters
+    sft, grpo, pg, cispo         as they are
+    rapid-H4, grpo-H4            with H = 4, optimizer steps on one inference batch
+    rapid-H4,eta=4,clip=both     a variant: an algorithm with other values of some parameters
 
 Variants are how studies change one thing at a time: a run's folder has the variant's name.
 """

@@ -31,9 +31,12 @@ def clip_shares(is_clipped: Tensor, advantages: Tensor, mask: Tensor) -> dict[st
     return {"clip_fraction": token_mean(is_clipped, mask), "clip_low": token_mean(is_low, mask)}
 
 
-def token_ratios(logp: Tensor, behavior_logp: Tensor) -> Tensor:
-    """Return pi / mu of each token, constants of the gradient. (N, T)"""
-    return (logp - behavior_logp).detach().exp()
+def truncated(
+    logp: Tensor, behavior_logp: Tensor, mask: Tensor, cap: float
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return min(pi / mu, cap) of each token, constants of the gradient, and the share cut, 0-d."""
+    ratios = (logp - behavior_logp).detach().exp()
+    return ratios.clamp(max=cap), {"clip_fraction": token_mean(ratios > cap, mask)}
 
 
 def log_weights(logp: Tensor, behavior_logp: Tensor, mask: Tensor) -> Tensor:

@@ -14,10 +14,12 @@ from rapid.algorithms.ratios import by_sign
 
 class SapoParameters(Parameters):
     temperature_pos: PositiveFloat = Field(
-        1.0, description="how fast the gradient fades where the advantage is positive"
+        1.0,
+        title="temperature above",
+        description="how fast the gradient fades where the advantage is positive",
     )
     temperature_neg: PositiveFloat = Field(
-        1.05, description="how fast it fades where the advantage is not"
+        1.05, title="temperature below", description="how fast it fades where it is not"
     )
 
 

@@ -1,5 +1,4 @@
-"""Truncated importance sampling by token: Yao et al. 2025 (Your Efficient RL Framework Secretly
-Brings You Off-Policy RL Training), and PG-TIS in arXiv 2602.04879.
+"""Truncated importance sampling by token (TIS): Yao et al. 2025; PG-TIS in arXiv 2602.04879.
 
 Policy gradient whose tokens each have a weight of their own. This ignores that the tokens before
 were of another policy, and in return has no product over a completion. RAPID with `clip=both` is
@@ -10,21 +9,16 @@ from pydantic import Field, PositiveFloat
 
 from rapid.algorithms.base import GroupRelative, Look, Parameters
 from rapid.algorithms.groups import Tensor, group_mean
-from rapid.algorithms.means import completion_sum, token_mean
-from rapid.algorithms.ratios import token_ratios
+from rapid.algorithms.means import completion_sum
+from rapid.algorithms.ratios import truncated
 
 
 class TisParameters(Parameters):
-    cap: PositiveFloat = Field(2.0, description="token ratios are clipped to at most it")
+    cap: PositiveFloat = Field(2.0, title="clip above", description="token ratios")
 
 
 def tis_loss(
-    logp: Tensor,
-    behavior_logp: Tensor,
-    mask: Tensor,
-    rewards: Tensor,
-    group_size: int,
-    cap: float,
+    logp: Tensor, behavior_logp: Tensor, mask: Tensor, rewards: Tensor, group_size: int, cap: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Policy gradient with truncated token ratios as weights: arXiv 2602.04879, eq. 23, M_t = 1.
 
@@ -32,10 +26,10 @@ def tis_loss(
 
     Arguments, result and errors are those of `cispo_loss`. With pi = mu this is `pg_loss`.
     """
+    weights, share = truncated(logp, behavior_logp, mask, cap)
     advantages = rewards - group_mean(rewards, group_size)
-    ratios = token_ratios(logp, behavior_logp)
-    loss = completion_sum(-ratios.clamp(max=cap) * advantages[:, None] * logp, mask)
-    return loss, {"clip_fraction": token_mean(ratios > cap, mask)}
+    loss = completion_sum(-weights * advantages[:, None] * logp, mask)
+    return loss, share
 
 
 class Tis(GroupRelative):

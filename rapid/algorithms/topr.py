@@ -20,6 +20,7 @@ from rapid.algorithms.ratios import log_weights
 class ToprParameters(Parameters):
     offset: float | None = Field(
         None,
+        title="offset",
         description="subtracted from rewards; null is the group's mean. With 0.5, rewards of 0 and "
         "1 are the paper's -1 and 1, halved.",
     )
@@ -55,7 +56,7 @@ def topr_loss(
 class Topr(GroupRelative):
     name = "topr"
     label = "TOPR"
-    look = Look("#26A69A", "*", (0, (3, 1, 1, 1)))
+    look = Look("#004D40", "*", (0, (3, 1, 1, 1)))
     parameters = ToprParameters
     loss_function = staticmethod(topr_loss)
 

@@ -4,28 +4,23 @@ The importance weight of a completion is reshaped by a gamma kernel: 1 where the
 moved, and towards 0 for weights that are small or large.
 """
 
-import math
-
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from rapid.algorithms.base import GroupRelative, Look, Parameters
 from rapid.algorithms.groups import Tensor, standardized
 from rapid.algorithms.means import token_mean
-from rapid.algorithms.ratios import by_sign
-
-MOST = 20.0  # |log ratio| of a token, and log w: the authors' bounds, with the next
-LEAST = math.log(1e-8)  # log w
+from rapid.algorithms.ratios import by_sign, log_weights
 
 
 class VespoParameters(Parameters):
     k_pos: NonNegativeFloat = Field(
-        2.0, description="power of the weight where the advantage is positive"
+        2.0, title="power above", description="of the weight where the advantage is positive"
     )
-    decay_pos: NonNegativeFloat = Field(3.0, description="its exponential decay there")
+    decay_pos: PositiveFloat = Field(3.0, title="decay above", description="exponential, there")
     k_neg: NonNegativeFloat = Field(
-        3.0, description="power of the weight where the advantage is negative"
+        3.0, title="power below", description="of the weight where the advantage is negative"
     )
-    decay_neg: NonNegativeFloat = Field(2.0, description="its exponential decay there")
+    decay_neg: PositiveFloat = Field(2.0, title="decay below", description="exponential, there")
 
 
 def vespo_loss(
@@ -51,8 +46,7 @@ def vespo_loss(
     Other arguments and errors are those of `dapo_loss`. The metric `weight` is the mean of phi.
     """
     advantages = standardized(rewards, group_size)
-    log_ratio = (logp - behavior_logp).detach().clamp(-MOST, MOST)
-    log_weight = (log_ratio * mask).sum(1).clamp(LEAST, MOST)
+    log_weight = log_weights(logp, behavior_logp, mask)
     power, decay = by_sign(advantages, k_pos, k_neg), by_sign(advantages, decay_pos, decay_neg)
     phi = (decay + power * log_weight - decay * log_weight.exp()).exp()  # (N,)
     loss = token_mean(-(phi * advantages)[:, None] * logp, mask)

@@ -146,8 +146,8 @@ class RapidConfig(GRPOConfig):
     # GRPOConfig's defaults that would change the paper's algorithms.
     scale_rewards: str | None = option(
         None,
-        'None is the objective\'s: "group" (advantages in standard deviations) for grpo, dapo and '
-        'trl, else "none".',
+        'None is what the objective does with advantages: "group" (in standard deviations) or '
+        '"none". With trl it is "group".',
     )
     router_aux_loss_coef: float | None = option(
         None, "Weight of a loss that balances experts. None is the model's with trl, else 0."

@@ -10,6 +10,7 @@ from typing import Any
 
 from rapid.algorithms import ALGORITHMS, IMITATING
 from rapid.algorithms.base import Algorithm
+from rapid.algorithms.names import parse
 from rapid.artifacts.text import listing
 from reports import labels
 from reports.files import Manifest
@@ -74,11 +75,13 @@ def imitation(measured: Measured) -> Table:
 
 def rl(measured: Measured) -> Table:
     """Return Table 6: the parameters of RL, and those that each algorithm has for itself."""
+    params = measured.params
+    asked = {parse(name).kind for each in params.benchmarks for name in params.algorithms(each)}
     own = [
         Setting(f"{one.label}: {title}", key, algorithm=one)
         for one in ALGORITHMS.values()
         for title, key in one.reported.items()
-        if not one.imitates
+        if one.name in asked and not one.imitates
     ]
     caption = "Configurations and hyperparameters for RL algorithms."
     return _table(measured, [RL, own], 6, "tab:rl-para", caption)

@@ -69,30 +69,37 @@ def true_gradient(p: Problem) -> Tensor:
 
 
 def score_mean(p: Problem, values: Tensor) -> Tensor:
-    """Mean over prompts of E_mu[values * grad log pi]; values are (PROMPTS, OUTCOMES)."""
+    """Mean over prompts of E_mu[values * grad log pi].
+
+    Values are (PROMPTS, OUTCOMES), or (PROMPTS, OUTCOMES, 2) of each token.
+    """
     pi = p.pi.clone().requires_grad_()
-    total = (p.probability * values * outcome_logp(pi).sum(-1)).sum(1).mean()
+    if values.dim() == 2:
+        values = values[..., None]
+    total = (p.probability * (values * outcome_logp(pi)).sum(-1)).sum(1).mean()
     return torch.autograd.grad(total, pi)[0]
 
 
-def rows_gradient(p: Problem, prompts: Tensor, outcomes: Tensor, group_size: int, **settings):
-    """d J_estimate / d log pi of each completion, (N, 2), by one call of rapid_loss."""
+def rows_gradient(
+    p: Problem, prompts: Tensor, outcomes: Tensor, group_size: int, loss=rapid_loss, **settings
+):
+    """d J_estimate / d log pi of each token, (N, 2), by one call of a loss."""
     logp = outcome_logp(p.pi)[prompts, outcomes].requires_grad_()
     behavior_logp = outcome_logp(p.mu)[prompts, outcomes]
     mask = torch.ones_like(behavior_logp)
     rewards = p.rewards[prompts, outcomes]
-    loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, group_size, **settings)
-    return -torch.autograd.grad(loss, logp)[0]
+    value, _ = loss(logp, behavior_logp, mask, rewards, group_size, **settings)
+    return -torch.autograd.grad(value, logp)[0]
 
 
 def expected_gradient(p: Problem, group_size: int, **settings) -> Tensor:
-    """The mean of rapid_loss's estimate over all groups of mu, (PROMPTS, PARAMETERS)."""
+    """The mean of a loss's estimate over all groups of mu, (PROMPTS, PARAMETERS)."""
     groups = torch.cartesian_prod(*[torch.arange(OUTCOMES)] * group_size)  # (groups, N_k)
     count = PROMPTS * len(groups)
     prompts = torch.arange(PROMPTS).repeat_interleave(len(groups) * group_size)
     outcomes = groups.flatten().repeat(PROMPTS)
     chance = p.probability[prompts, outcomes].view(count, group_size).prod(1) / PROMPTS
-    # rapid_loss gives each group a share of 1 / count: its probability takes that share's place.
+    # A loss gives each group a share of 1 / count: its probability takes that share's place.
     share = (chance * count).repeat_interleave(group_size)
     pi = p.pi.clone().requires_grad_()
     logp = outcome_logp(pi)[prompts, outcomes]

@@ -12,7 +12,8 @@ import torch
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
-from rapid.algorithms import dapo_loss, grpo_loss, pg_loss
+from rapid.algorithms import ALGORITHMS, dapo_loss, grpo_loss, pg_loss
+from rapid.algorithms.base import Pass
 from tests.training.loops import COMMON, ROUNDING, logged, make
 
 GROUP, PROMPTS = 4, 16
@@ -235,6 +236,65 @@ def test_advantages_that_trl_finds_itself_give_the_same_gradient(toy_model, tmp_
     expected = torch.autograd.grad(trainer._compute_loss(model, batch), parameters)
     flat = (torch.cat([g.flatten() for g in side]) for side in (found, expected))
     assert_close(*flat, SINGLE)
+
+
+# Current practice: losses of given log-probabilities, with the published defaults -----------------
+
+CURRENT = {
+    "dr-grpo": {"loss_type": "dr_grpo", "scale_rewards": "none"},
+    "gspo": {
+        "loss_type": "grpo",
+        "importance_sampling_level": "sequence",
+        "epsilon": 3e-4,
+        "epsilon_high": 4e-4,
+    },
+    "cispo": {"loss_type": "cispo", "epsilon_high": 5.0},
+    "sapo": {"loss_type": "sapo"},
+    "vespo": {"loss_type": "vespo"},
+}
+
+
+class Given(GRPOTrainer):
+    """TRL's loss of log-probabilities that are set."""
+
+    def _get_per_token_logps_and_entropies(self, *_, **__):
+        return self.logp, self.logp.detach(), None
+
+
+@pytest.mark.parametrize("objective", CURRENT)
+def test_loss_and_gradient_of_current_practice_are_trls(toy_model, tmp_path, objective):
+    config = GRPOConfig(str(tmp_path), **SHARED | {"beta": 0.0} | CURRENT[objective])
+    trainer = make(Given, config, toy_model, thirds, PROMPTS)
+    trainer.current_gradient_accumulation_steps = trainer.args.steps_per_generation = 1
+    batch, rewards = fixed_batch()
+    scale = CURRENT[objective].get("scale_rewards", "group")
+    batch["advantages"] = advantages_of_trl(rewards, scale)
+    generator = torch.Generator().manual_seed(2)
+    shape = batch["completion_ids"].shape
+    logp = -3 * torch.rand(shape, generator=generator, dtype=torch.float64)
+    # Completions that moved far beyond every clip, and hardly.
+    moved = torch.tensor([3.0, 1e-5, 0.5]).repeat(4)[:, None]
+    stale = logp - moved * torch.randn(shape, generator=generator, dtype=torch.float64)
+    algorithm = ALGORITHMS[objective]
+    tolerance = 1e-7 if objective == "sapo" else 1e-12  # TRL's temperatures are float32
+    for behavior_logp in (logp, stale):
+        batch["old_per_token_logps"] = behavior_logp
+        trainer.logp, own = logp.clone().requires_grad_(), logp.clone().requires_grad_()
+        theirs = trainer._compute_loss(trainer.model.train(), batch)
+        given = Pass(
+            own, behavior_logp, logp, batch["completion_mask"], rewards, GROUP,
+            limit=SHARED["max_completion_length"],
+        )  # fmt: skip
+        loss, metrics = algorithm.loss(algorithm.parameters(), given)
+        assert loss.item() == pytest.approx(theirs.item(), rel=0, abs=tolerance)
+        found, expected = (
+            torch.autograd.grad(value, at)[0] for value, at in ((loss, own), (theirs, trainer.logp))
+        )
+        assert_close(found, expected, tolerance)
+        assert expected.norm() > 1e-3
+        at = "weight" if objective == "vespo" else "clip_fraction"
+        on_policy = 1.0 if objective == "vespo" else 0.0
+        assert (metrics.get(at, on_policy) == on_policy) == (behavior_logp is logp or not metrics)
 
 
 # Whole training steps -----------------------------------------------------------------------------

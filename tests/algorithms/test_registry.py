@@ -5,9 +5,11 @@ import json
 import re
 import subprocess
 import sys
+from itertools import combinations
 
 import pytest
 import torch
+from matplotlib.colors import to_rgb
 from pydantic import Field
 
 from rapid.algorithms import ALGORITHMS
@@ -30,8 +32,8 @@ class LeaveOneOutParameters(Parameters):
 class LeaveOneOut(Algorithm):
     """REINFORCE with the mean reward of a group's others as baseline (Ahmadian et al. 2024)."""
 
-    name = "rloo"
-    label = "RLOO"
+    name = "mine"
+    label = "MINE"
     look = Look("#123456", "d")
     parameters = LeaveOneOutParameters
 
@@ -43,18 +45,18 @@ class LeaveOneOut(Algorithm):
 
 
 @pytest.fixture
-def rloo(monkeypatch):
+def mine(monkeypatch):
     parse.cache_clear()
-    monkeypatch.setitem(ALGORITHMS, "rloo", LeaveOneOut())
+    monkeypatch.setitem(ALGORITHMS, "mine", LeaveOneOut())
     yield
     parse.cache_clear()
 
 
-@pytest.mark.usefixtures("rloo")
+@pytest.mark.usefixtures("mine")
 def test_an_algorithm_that_is_one_class_is_known_to_parameters_and_specs(values):
-    names = ["rloo", "rloo-H4", "rloo-H4,scale=2,n_step=8"]
+    names = ["mine", "mine-H4", "mine-H4,scale=2,n_step=8"]
     values["tables"]["main"]["algorithms"] += names
-    values["rloo"] = {"scale": 3.0}
+    values["mine"] = {"scale": 3.0}
     params = load(values)
     for name, h, scale in zip(names, (1, 4, 4), (3.0, 3.0, 2.0), strict=True):
         assert re.fullmatch(pattern(), name)
@@ -63,47 +65,72 @@ def test_an_algorithm_that_is_one_class_is_known_to_parameters_and_specs(values)
         spec = specs.train_spec(params, run)
         assert (spec.H, spec.objective) == (h, LeaveOneOutParameters(scale=scale))
         assert specs.TrainSpec.model_validate_json(spec.model_dump_json()) == spec
-    assert "rloo" not in load({k: v for k, v in values.items() if k != "rloo"}).model_fields_set
-    values["rloo"] = {"scale": "much"}
-    with pytest.raises(BadParams, match=r"rloo\.scale: 'much' is not allowed"):
+    assert "mine" not in load({k: v for k, v in values.items() if k != "mine"}).model_fields_set
+    values["mine"] = {"scale": "much"}
+    with pytest.raises(BadParams, match=r"mine\.scale: 'much' is not allowed"):
         load(values)
 
 
-@pytest.mark.usefixtures("rloo")
-def test_it_trains(toy_model, tmp_path, monkeypatch):
-    monkeypatch.setitem(loops.OBJECTIVES, "rloo", {"objective": "rloo", "parameters": {"scale": 2}})
-    start = loops.weights(loops.build(toy_model, tmp_path, "rloo"))
+@pytest.mark.usefixtures("mine")
+def test_it_trains(toy_model, tmp_path):
+    start = loops.weights(loops.build(toy_model, tmp_path, "mine"))
     moved = {}
     for h in (1, 2):
-        trained = loops.run(toy_model, tmp_path, "rloo", H=h, max_steps=4)
+        settings = {"H": h, "max_steps": 4, "parameters": {"scale": 2}}
+        trained = loops.run(toy_model, tmp_path, "mine", **settings)
         assert trained.state.global_step == 4
         moved[h] = loops.weights(trained)
         assert not torch.equal(moved[h], start)
     assert not torch.equal(moved[1], moved[2])
 
 
-@pytest.mark.usefixtures("rloo")
+@pytest.mark.usefixtures("mine")
 def test_it_has_rows_in_tables(values, tmp_path):
-    values["tables"]["main"]["algorithms"] += ["rloo", "rloo-H4"]
+    values["tables"]["main"]["algorithms"] += ["mine", "mine-H4"]
     params = load(values)
     measured = Measured.read(params, tmp_path)
     rows = results.main(measured).rows
-    assert [row.label for row in rows][-2:] == ["RLOO", "RLOO (H=4)"]
-    assert "RLOO: scale" in [row.label for row in setup.rl(measured).rows]
+    assert [row.label for row in rows][-2:] == ["MINE", "MINE (H=4)"]
+    assert "MINE: scale" in [row.label for row in setup.rl(measured).rows]
 
 
-@pytest.mark.usefixtures("rloo")
+@pytest.mark.usefixtures("mine")
 def test_it_has_a_label_and_a_look():
-    assert labels.algorithm("rloo") == "RLOO"
-    assert labels.algorithm("rloo-H8,scale=2") == "RLOO (H=8), scale = 2"
-    assert style.look("rloo") == Look("#123456", "d")
-    assert style.look("rloo-H4").color == "#123456"
-    assert style.look("rloo-H4") != style.look("rloo-H8")
+    assert labels.algorithm("mine") == "MINE"
+    assert labels.algorithm("mine-H8,scale=2") == "MINE (H=8), scale = 2"
+    assert style.look("mine") == Look("#123456", "d")
+    assert style.look("mine-H4").color == "#123456"
+    assert style.look("mine-H4") != style.look("mine-H8")
+
+
+def test_looks_are_told_apart():
+    """By colour, as CIELAB has distances, and without it."""
+    shown = [one.look for one in ALGORITHMS.values()]
+    assert len({(look.marker, str(look.line)) for look in shown}) == len(shown)
+    colours = [torch.tensor(lab(look.color)) for look in shown]
+    assert min((a - b).norm() for a, b in combinations(colours, 2)) > 18
+
+
+def lab(color: str) -> list[float]:
+    """Return CIELAB coordinates of a colour in sRGB."""
+    red, green, blue = (
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        for value in to_rgb(color)
+    )
+    x, y, z = (
+        t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116
+        for t in (
+            (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505,
+            0.2126 * red + 0.7152 * green + 0.0722 * blue,
+            (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089,
+        )
+    )
+    return [116 * y - 16, 500 * (x - y), 200 * (y - z)]
 
 
 @pytest.mark.parametrize(
     ("name", "label"),
-    [("grpo-H4", "GRPO (H=4)"), ("pg-H2", "PG (H=2)"), ("dapo-H8", "DAPO (H=8)")],
+    [("grpo-H4", "GRPO (H=4)"), ("cispo-H2", "CISPO (H=2)"), ("dr-grpo-H16", "Dr. GRPO (H=16)")],
 )
 def test_any_rl_algorithm_may_be_given_an_h(values, name, label):
     values["tables"]["main"]["algorithms"].append(name)
@@ -111,7 +138,7 @@ def test_any_rl_algorithm_may_be_given_an_h(values, name, label):
     spec = specs.train_spec(load(values), run)
     assert int(name.split("-H")[1]) == spec.H
     assert labels.algorithm(name) == label
-    assert style.look(name).color == style.look(name.split("-")[0]).color
+    assert style.look(name).color == style.look(name.split("-H")[0]).color
 
 
 def test_a_plain_policy_gradient_off_policy_says_how_stale_it_is(toy_model, tmp_path):
@@ -121,6 +148,18 @@ def test_a_plain_policy_gradient_off_policy_says_how_stale_it_is(toy_model, tmp_
     assert [value > 0 for value in values] == [False, True, False, True]
     fresh = loops.run(toy_model, tmp_path, "pg", **settings).state.log_history
     assert not any("rapid/staleness" in row for row in fresh)
+
+
+def test_sections_of_defaults_only_are_no_part_of_a_spec(values):
+    """Else a new algorithm would make every report again."""
+    plain = load(values).model_dump_json()
+    values["cispo"] = {"cap": 5.0}
+    assert load(values).model_dump_json() == plain
+    values["cispo"] = {"cap": 2.0}
+    again = load(json.loads(load(values).model_dump_json()))
+    assert (again.cispo.cap, again.gspo.clip_low) == (2.0, 3e-4)
+    values["dapo"]["overlong_filtering"] = False
+    assert "overlong" not in load(values).dapo.model_dump_json().replace("overlong_buffer", "")
 
 
 def test_names_and_parameters_cost_no_torch():
@@ -143,7 +182,7 @@ ATTRIBUTES = {one.key for one in ALGORITHMS.values()} - {"rapid"}
 ALLOWED = {
     "reports/paper.py": {"grpo", "pg", "dapo", "naive-grpo"},  # of the paper's tables and claims
     "rapid/grading/limits.py": {"rapid-"},  # control groups
-    "rapid/training/trl/loss.py": {"dapo"},  # a loss_type of TRL's
+    "rapid/training/trl/loss.py": {"dapo", "cispo", "vespo"},  # loss_types of TRL's
 }
 
 

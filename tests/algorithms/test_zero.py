@@ -5,13 +5,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rapid.algorithms import ALGORITHMS, dapo_loss, grpo_loss, pg_loss, rapid_loss
+from rapid.algorithms import ALGORITHMS, CURRENT, dapo_loss, grpo_loss, pg_loss, rapid_loss
+from rapid.algorithms.base import Pass
 
 REWARDS = torch.tensor([0.0, 0, 0, 1, 1, 1, 1, 0, 1], dtype=torch.float64)  # three groups
 MASK = torch.ones(9, 4, dtype=torch.float64)
 
 
-SETTINGS = {"eta": 2.0, "beta": 0.0, "baseline": "group", "weighted": True}
+SETTINGS = {"eta": 2.0, "beta": 0.0, "baseline": "group", "weighted": True, "offset": None}
 
 
 def contributes(objective, rewards, group_size, on_policy, **settings):
@@ -35,6 +36,10 @@ def gradients(objective, on_policy, beta=0.0, eta=2.0, **settings):
             loss, _ = grpo_loss(logp, mu, reference, MASK, REWARDS, 3, beta, 0.2)
         case "dapo":
             loss, _ = dapo_loss(logp, mu, MASK, REWARDS, 3, 0.2, 0.28)
+        case _:
+            kind = ALGORITHMS[objective].parameters
+            given = Pass(logp, mu, reference, MASK, REWARDS, 3)
+            loss, _ = ALGORITHMS[objective].loss(kind and kind(**settings), given)
     loss.backward()
     return logp.grad.abs().view(3, -1).amax(1)
 
@@ -54,6 +59,8 @@ def gradients(objective, on_policy, beta=0.0, eta=2.0, **settings):
         ("grpo", {}),
         ("grpo", {"beta": 0.04}),
         ("dapo", {}),
+        *((one.name, {}) for one in CURRENT),
+        ("topr", {"offset": 0.5}),
     ],
 )
 def test_what_is_skipped_has_no_gradient_and_what_is_run_has(objective, settings, on_policy):

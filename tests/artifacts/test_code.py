@@ -115,7 +115,7 @@ def test_an_objective_reaches_its_algorithm_s_runs(reached, values, file, algori
 
 def test_shared_mathematics_reach_the_runs_of_those_who_share_them(reached, values):
     found = reached("rapid/algorithms/ratios.py")
-    assert found == made_of(values, "grpo", "naive-grpo", "dapo", stages=["train"])
+    assert found == made_of(values, "grpo", "naive-grpo", "pg", "dapo", stages=["train"])
 
 
 @pytest.mark.parametrize("path", ["workflow/accelerate/zero2.yaml", "rapid/machine/launch.py"])

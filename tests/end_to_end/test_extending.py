@@ -20,7 +20,7 @@ DIFFS = dict(zip(NAMES, re.findall(r"```diff\n(.*?)```", PAGE, re.DOTALL), stric
 # overlay.
 PLACES = {
     "algorithm": {
-        "rapid/algorithms/rloo.py", "rapid/algorithms/__init__.py", "experiments/rloo.yaml",
+        "rapid/algorithms/maxrl.py", "rapid/algorithms/__init__.py", "experiments/maxrl.yaml",
     },
     "benchmark": {
         "rapid/benchmarks/gcd/__init__.py", "rapid/benchmarks/gcd/made.py",
@@ -30,14 +30,14 @@ PLACES = {
     "column": {"reports/tables/columns.py", "reports/tables/results.py"},
     "model": {"experiments/my-model.yaml"},
 }  # fmt: skip
-OVERLAYS = ("rloo", "gcd", "my-model", "tiny")
+OVERLAYS = ("maxrl", "gcd", "my-model", "tiny")
 # The overlays of the page at a size that takes a minute.
 TINY = """
 benchmarks: {mbpp_plus: null, math: null, minif2f: null, gcd: {train: 8, test: 4}}
 models: {tiny-qwen2: {layers: 1, hidden: 64, steps: 20, benchmarks: [gcd], error_rate: 0.6}}
 pretraining: {demonstrations: 200, vocabulary: 400}
 tables:
-  main: {algorithms: [pg, rloo, rloo-H4, rapid-H4], seeds: [1]}
+  main: {algorithms: [pg, maxrl, maxrl-H4, rapid-H4], seeds: [1]}
   families: {benchmark: gcd, models: [my-model], algorithms: [pg], seeds: [1]}
   staleness: {H: [2]}
 experiment: {benchmark: gcd}
@@ -110,18 +110,18 @@ def test_a_diff_applies_by_itself(name, tmp_path):
 @pytest.mark.slow
 def test_the_tests_that_the_page_names_pass(extended):
     tests = [
-        "tests/algorithms/test_rloo.py",
+        "tests/algorithms/test_maxrl.py",
         "tests/training/test_every_algorithm.py",
         "tests/benchmarks/test_made.py",
         "tests/benchmarks/test_prompts.py",
     ]
-    asked = ["-p", "no:cacheprovider", "-q", "-k", "rloo or gcd", *tests]
+    asked = ["-p", "no:cacheprovider", "-q", "-k", "maxrl or gcd", *tests]
     output = command(extended, "-m", "pytest", *asked)
     assert int(re.search(r"(\d+) passed", output)[1]) >= 12
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["rloo", "rloo-H4"])
+@pytest.mark.parametrize("algorithm", ["maxrl", "maxrl-H4"])
 def test_the_algorithm_trains_and_is_evaluated(run, algorithm):
     place = f"gcd/tiny-qwen2/{algorithm}/seed1"
     summary = json.loads((run / "runs" / place / "summary.json").read_text())
@@ -132,11 +132,11 @@ def test_the_algorithm_trains_and_is_evaluated(run, algorithm):
 
 @pytest.mark.slow
 def test_the_algorithm_has_rows_in_the_table_and_a_colour_in_figures(run, extended):
-    assert re.search(r"^  RLOO +\d", table(run, 1), re.MULTILINE)
-    assert re.search(r"^  RLOO \(H=4\) +\d", table(run, 1), re.MULTILINE)
-    code = "from reports.plots import style; print(style.look('rloo-H4').color)"
-    assert command(extended, "-c", code).strip() == "#6A3D9A"
-    assert "RLOO" in (run / "reports/report.html").read_text(encoding="utf-8")
+    assert re.search(r"^  MaxRL +\d", table(run, 1), re.MULTILINE)
+    assert re.search(r"^  MaxRL \(H=4\) +\d", table(run, 1), re.MULTILINE)
+    code = "from reports.plots import style; print(style.look('maxrl-H4').color)"
+    assert command(extended, "-c", code).strip() == "#1A10FF"
+    assert "MaxRL" in (run / "reports/report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

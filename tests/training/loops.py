@@ -121,7 +121,8 @@ def build(
     Its reward may be a name of REWARDS, its adapter a name of `adapters.KINDS`.
     """
     sizes = {"n_step": 16, "micro_batch_size": 8, "max_completion_length": 6, "max_steps": 8}
-    settings = COMMON | sizes | {"learning_rate": 0.05} | OBJECTIVES[objective] | settings
+    own = OBJECTIVES.get(objective, {"objective": objective})
+    settings = COMMON | sizes | {"learning_rate": 0.05} | own | settings
     reward = REWARDS[reward] if isinstance(reward, str) else reward
     others = {"peft_config": config_of(adapter, model)} if adapter else {}
     return make(trainer, RapidConfig(str(folder), **settings), model, reward, dtype=dtype, **others)

@@ -154,9 +154,19 @@ def test_nothing_is_learned_where_all_completions_are_cut_off(toy_model, tmp_pat
     assert torch.equal(weights(trainer), before)
 
 
+def test_dapos_overlong_filtering_is_trls_mask(toy_model, tmp_path):
+    config = build(toy_model, tmp_path, "dapo", parameters={"overlong_filtering": True}).args
+    assert config.mask_truncated_completions
+    assert config.settings.overlong_filtering
+    assert not build(toy_model, tmp_path, "dapo").args.mask_truncated_completions
+
+
 @pytest.mark.parametrize(
     ("objective", "settings", "advantages"),
     [
+        ("rloo", {}, lambda r: r - (r.sum(1, keepdim=True) - r) / 3),
+        ("topr", {}, lambda r: r - r.mean(1, keepdim=True)),
+        ("topr", {"parameters": {"offset": 0.5}}, lambda r: r - 0.5),
         ("rapid", {}, lambda r: r - r.mean(1, keepdim=True)),
         ("rapid", {"eta": 0.5}, lambda r: r - 0.5 * r.mean(1, keepdim=True)),
         ("rapid", {"baseline": "others"}, lambda r: r - (r.sum(1, keepdim=True) - r) / 3),

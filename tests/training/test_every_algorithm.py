@@ -1,4 +1,4 @@
-"""Every RL algorithm of the registry trains, with the parameters that it has by default."""
+"""Every RL algorithm of the registry trains with the parameters that it has by default."""
 
 import pytest
 import torch
@@ -10,12 +10,38 @@ LEARNING = [name for name, one in ALGORITHMS.items() if not one.imitates]
 
 
 @pytest.mark.parametrize("name", LEARNING)
-def test_it_moves_the_weights(name, toy_model, tmp_path, monkeypatch):
-    h = 2 if ALGORITHMS[name].H == "required" else 1
-    monkeypatch.setitem(loops.OBJECTIVES, name, {"objective": name, "H": h})
-    trainer = loops.build(toy_model, tmp_path, name, max_steps=2)
+def test_it_moves_the_weights(name, toy_model, tmp_path):
+    """In two steps, the second of them off-policy."""
+    h = 1 if ALGORITHMS[name].H == "none" else 2
+    trainer = loops.build(toy_model, tmp_path, name, H=h, max_steps=2)
     before = loops.weights(trainer)
     trainer.train()
     after = loops.weights(trainer)
     assert torch.isfinite(after).all()
     assert not torch.equal(before, after)
+
+
+class Recording(loops.ScriptedTrainer):
+    """Keeps the gradient of each step."""
+
+    def training_step(self, *args):
+        loss = super().training_step(*args)
+        gradient = [p.grad.flatten() for p in self.model.parameters()]
+        self.__dict__.setdefault("gradients", []).append(torch.cat(gradient))
+        return loss
+
+
+def test_one_step_of_an_inference_batch_is_the_mean_of_h_steps(toy_model, tmp_path):
+    """`pg,n_step=16` samples what `pg-H4` samples with N_step = 4, and takes one step for its four.
+
+    So its gradient is the mean of theirs, as long as none of them moves the policy.
+    """
+    settings = {"trainer": Recording, "learning_rate": 0.0, "micro_batch_size": 4}
+    one, four = (
+        loops.run(toy_model, tmp_path, "pg", H=h, n_step=16 // h, max_steps=h, **settings)
+        for h in (1, 4)
+    )
+    assert one._tokens == four._tokens > 0
+    found, expected = one.gradients[0], torch.stack(four.gradients).mean(0)
+    assert len(four.gradients) == 4
+    assert (found - expected).norm() <= loops.ROUNDING * expected.norm() > 0

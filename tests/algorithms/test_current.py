@@ -1,0 +1,174 @@
+"""Objectives that TRL has not: against plain loops of numbers, and against exact gradients."""
+
+import math
+
+import pytest
+import torch
+
+from rapid.algorithms import ALGORITHMS, CURRENT
+from rapid.algorithms.base import Pass
+from rapid.algorithms.rloo import rloo_loss
+from rapid.algorithms.tis import tis_loss
+from rapid.algorithms.topr import topr_loss
+from tests.algorithms.tabular import (
+    DEGREES,
+    expected_gradient,
+    outcome_logp,
+    problem,
+    score_mean,
+    true_gradient,
+)
+
+GROUPS, GROUP = 3, 4
+LENGTHS = [5, 3, 0, 4, 1, 5, 2, 5, 5, 4, 3, 2]
+REWARDS = [1.0, 0.0, 0.0, 1.0, 0.2, 0.9, 0.4, 0.0, 1.0, 1.0, 1.0, 0.0]
+
+
+def batch(seed: int) -> Pass:
+    """Return completions of up to 5 tokens, some of which have moved far."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = len(LENGTHS), 5
+    logp = -0.05 - 3 * torch.rand(shape, generator=generator, dtype=torch.float64)
+    far = 1 + 3 * (torch.rand(shape, generator=generator) < 0.3)
+    moved = 0.4 * far * torch.randn(shape, generator=generator, dtype=torch.float64)
+    behavior_logp = (logp - moved).clamp(max=-0.01)
+    mask = (torch.arange(5) < torch.tensor(LENGTHS)[:, None]).double()
+    rewards = torch.tensor(REWARDS, dtype=torch.float64)
+    return Pass(logp.requires_grad_(), behavior_logp, behavior_logp, mask, rewards, GROUP)
+
+
+def advantages(standardized: bool) -> list[float]:
+    found = []
+    for start in range(0, len(REWARDS), GROUP):
+        group = REWARDS[start : start + GROUP]
+        mean = sum(group) / GROUP
+        std = math.sqrt(sum((r - mean) ** 2 for r in group) / (GROUP - 1)) + 1e-4
+        found += [(r - mean) / (std if standardized else 1) for r in group]
+    return found
+
+
+def outliers(squares: list[tuple[float, int]]) -> set[int]:
+    """Return whom M2PO leaves out: the largest, until the mean of the others is at most 0.04."""
+    kept = sorted(squares)
+    while kept and sum(square for square, _ in kept) / len(kept) > 0.04:
+        kept.pop()
+    return {who for _, who in squares} - {who for _, who in kept}
+
+
+def by_hand(name: str, given: Pass) -> tuple[list[list[float]], float]:
+    """Return the gradient by token, of the published defaults, and how many tokens were clipped."""
+    logp, mu = given.logp.tolist(), given.behavior_logp.tolist()
+    gradient = [[0.0] * 5 for _ in LENGTHS]
+    clipped = 0
+    kinds = advantages(standardized=name == "m2po")
+    left_out = set()
+    for start in range(0, len(LENGTHS), GROUP):
+        harmful = [
+            ((logp[n][t] - mu[n][t]) ** 2, (n, t))
+            for n in range(start, start + GROUP)
+            for t in range(LENGTHS[n])
+            if kinds[n] * (logp[n][t] - mu[n][t]) > 0
+        ]
+        left_out |= outliers(harmful)
+    for n, length in enumerate(LENGTHS):
+        A, N = kinds[n], len(LENGTHS)
+        weight = math.exp(sum(logp[n][t] - mu[n][t] for t in range(length)))
+        for t in range(length):
+            ratio = math.exp(logp[n][t] - mu[n][t])
+            change = math.exp(logp[n][t]) - math.exp(mu[n][t])
+            match name:
+                case "rloo":
+                    factor, cut, divisor = GROUP / (GROUP - 1), False, N
+                case "tis":
+                    factor, cut, divisor = min(ratio, 2.0), ratio > 2, N
+                case "dppo":
+                    cut = (A > 0 and change > 0.2) or (A < 0 and change < -0.2)
+                    factor, divisor = (0 if cut else min(ratio, 5.0)), N
+                case "topr":
+                    cut = A < 0 and weight > 1
+                    factor, divisor = (1 if A >= 0 else min(weight, 1)), N
+                case "m2po":
+                    cut = (n, t) in left_out
+                    factor, divisor = (0 if cut else ratio), sum(LENGTHS)
+            gradient[n][t] = -factor * A / divisor
+            clipped += cut
+    return gradient, clipped
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", ["rloo", "tis", "dppo", "topr", "m2po"])
+def test_the_gradient_is_that_of_the_closed_form(name, seed):
+    algorithm, given = ALGORITHMS[name], batch(seed)
+    kind = algorithm.parameters
+    loss, metrics = algorithm.loss(kind and kind(), given)
+    loss.backward()
+    expected, clipped = by_hand(name, given)
+    torch.testing.assert_close(given.logp.grad, torch.tensor(expected).double(), rtol=0, atol=1e-7)
+    if name == "rloo":
+        return
+    assert 0 < clipped < sum(LENGTHS)
+    if name != "topr":  # whose share is of completions
+        assert metrics["clip_fraction"].item() == pytest.approx(clipped / sum(LENGTHS))
+
+
+def test_an_objective_does_not_depend_on_how_a_step_is_cut_into_passes():
+    """Means over passes of whole groups, by their shares, are the mean over the step."""
+    for algorithm in CURRENT:
+        whole = batch(3)
+        settings = algorithm.parameters and algorithm.parameters()
+        total = torch.zeros((), dtype=torch.float64)
+        for start in range(0, len(LENGTHS), GROUP):
+            rows = slice(start, start + GROUP)
+            part = Pass(*(tensor[rows] for tensor in whole[:5]), GROUP)
+            share = {"sequence": GROUP / len(LENGTHS), "token": part.mask.sum() / sum(LENGTHS)}
+            total = total + algorithm.loss(settings, part)[0] * share[algorithm.mean_over]
+        loss = algorithm.loss(settings, whole)[0]
+        found, expected = (torch.autograd.grad(one, whole.logp)[0] for one in (total, loss))
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-15)
+
+
+# By enumeration -----------------------------------------------------------------------------------
+
+
+def without_mu(loss):
+    return lambda logp, behavior_logp, *others: loss(logp, *others)
+
+
+def assert_same(found, expected):
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rloo_is_unbiased_on_policy(seed):
+    p = problem(0.0, seed)
+    assert_same(expected_gradient(p, 3, loss=without_mu(rloo_loss)), true_gradient(p))
+
+
+@pytest.mark.parametrize("name", ["dr-grpo", "tis", "dppo", "topr"])
+def test_on_policy_a_mean_over_completions_is_the_shrunk_policy_gradient(name):
+    """The group's mean is a baseline that contains the completion itself."""
+    p = problem(0.0)
+    algorithm = ALGORITHMS[name]
+    others = algorithm.parameters().model_dump() | ({"limit": 1} if name == "dr-grpo" else {})
+    found = expected_gradient(p, 2, loss=algorithm.loss_function, **others)
+    assert_same(found, true_gradient(p) / 2)
+
+
+@pytest.mark.parametrize("cap", [1.2, math.inf])
+@pytest.mark.parametrize("staleness", [DEGREES["stale"], DEGREES["very stale"]])
+def test_token_weights_off_policy(staleness, cap):
+    """E = (1 - 1/N_k) E_mu[(R - V) sum_t min(r, cap) grad log pi_t], V = E_mu[R]."""
+    p = problem(staleness)
+    ratios = (outcome_logp(p.pi) - outcome_logp(p.mu)).exp().clamp(max=cap)  # of each token
+    value = (p.probability * p.rewards).sum(1, keepdim=True)
+    expected = score_mean(p, (p.rewards - value)[..., None] * ratios) * 2 / 3
+    assert_same(expected_gradient(p, 3, loss=tis_loss, cap=cap), expected)
+
+
+@pytest.mark.parametrize("offset", [0.2, 0.5])
+def test_tapered_weights_off_policy(offset):
+    """E = E_mu[c (R - offset) grad log pi], c = min(w, 1) where R < offset, else 1."""
+    p = problem(DEGREES["very stale"])
+    taper = torch.where(p.rewards < offset, p.weight.clamp(max=1), 1.0)
+    expected = score_mean(p, taper * (p.rewards - offset))
+    assert_same(expected_gradient(p, 1, loss=topr_loss, offset=offset), expected)
