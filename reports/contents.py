@@ -72,6 +72,7 @@ def build_studies(measured: Measured) -> Content:
         name = study.name
         items = [name, f"{name}-curves", f"tab:{name}", f"tab:{name}-reach"]
         sections.append(Section(name, study.title, "", items))
+    sections.append(Section("claims", "The paper's claims", "", ["tab:studied-claims"]))
     lead = f"One thing changed at a time, in training {measured.params.tables.main.model}."
     return Content("RAPID, studied", lead, studies.tables(measured), [], sections)
 

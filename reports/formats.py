@@ -2,10 +2,14 @@
 
 A format of a column takes `like`, the mean that a standard deviation stands under: the deviation is
 printed in the mean's unit and with its digits. Durations are printed by `rapid.artifacts.text`.
+
+Shares of whole completions can lie halfway between two texts: 51.25 %. They go away from zero, as
+by hand, whatever the sums that led to them did to the last bit.
 """
 
 import math
 from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal
 
 Format = Callable[..., str]
 MINUS = "\N{MINUS SIGN}"
@@ -13,7 +17,7 @@ MINUS = "\N{MINUS SIGN}"
 
 def percent(share: float, like: float | None = None) -> str:
     """Return a share of 1 as percent: 0.123 -> 12.3%."""
-    return f"{100 * share:.1f}%"
+    return f"{_tenths(100 * share)}%"
 
 
 def staleness(value: float, like: float | None = None) -> str:
@@ -43,8 +47,13 @@ def correlation(r: float) -> str:
 
 def points(share: float) -> str:
     """Return a difference of shares in percentage points, with its sign: -0.057 -> -5.7."""
-    text = f"{100 * share:+.1f}"
+    text = f"{_tenths(100 * share):+}"
     return "0.0" if float(text) == 0 else text.replace("-", MINUS)
+
+
+def _tenths(value: float) -> Decimal:
+    """Return a number with one decimal; the rounding of floating point is taken out first."""
+    return Decimal(f"{value:.9f}").quantize(Decimal("0.1"), ROUND_HALF_UP)
 
 
 def ratio(value: float) -> str:

@@ -3,7 +3,8 @@
     python -m tests.recompute --root . --params params.yaml --tables reports/tables.tex
 
 Reads evaluation.json and summary.json of the runs, counts verdicts, takes means, deviations and
-correlations with Python's own statistics, and compares each cell's strings with tables.tex.
+correlations with Python's own statistics, and compares each cell's strings with tables.tex. Shares
+of completions are fractions: where one lies halfway between two texts, the larger is printed.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import math
 import re
 import statistics
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import yaml
@@ -71,9 +73,9 @@ def _runs(root: Path, benchmark: str, spec: dict, name: str) -> list[dict]:
     return found
 
 
-def _chance(n: int, correct: int, k: int) -> float:
+def _chance(n: int, correct: int, k: int) -> Fraction:
     """1 - prod (1 - k / i), i from n - c + 1 to n: the estimator in its product form."""
-    return 1 - math.prod(1 - k / i for i in range(n - correct + 1, n + 1))
+    return 1 - math.prod(1 - Fraction(k, i) for i in range(n - correct + 1, n + 1))
 
 
 def _cell(values: list, show) -> list[str]:
@@ -84,8 +86,8 @@ def _cell(values: list, show) -> list[str]:
     return texts if len(values) < 2 else [*texts, show(statistics.stdev(values), mean)]
 
 
-def _percent(share: float, mean: float) -> str:
-    return f"{round(100 * share, 9):.1f}%"
+def _percent(share: Fraction, mean: Fraction) -> str:
+    return f"{math.floor(1000 * share + Fraction(1, 2)) / 10:.1f}%"
 
 
 def _clock(seconds: float, mean: float) -> str:

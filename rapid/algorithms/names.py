@@ -42,6 +42,9 @@ class Changes(BaseModel):
     learning_rate: Positive | None = None
     problems: PositiveInt | None = Field(None, description="training problems, the first so many")
     snapshots: PositiveInt | None = Field(None, description="models kept on the way, evaluated too")
+    skip_zero_groups: bool | None = Field(
+        None, description="false runs groups without a gradient too, for their importance weights"
+    )
 
     def within(self, names) -> dict:
         """Return those that are set, of these names."""

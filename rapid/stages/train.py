@@ -219,9 +219,11 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         texts = [c[0]["content"] for c in completions] if spec.chat else completions
         return [grader.grade(problems[i], text).reward for i, text in zip(id, texts, strict=True)]
 
-    algorithm = parse(spec.run.algorithm).algorithm
+    named = parse(spec.run.algorithm)
+    algorithm = named.algorithm
     config = RapidConfig(
         **_arguments(spec, folder),
+        **named.changes.within(["skip_zero_groups"]),
         parameters=objective.model_dump() if objective else {},
         objective=algorithm.name,
         sampling_batch_size=spec.sampling_batch,

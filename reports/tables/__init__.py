@@ -1,9 +1,9 @@
 """The tables of the report, in their order. To add one, write it and name it here.
 
-    results        Tables 1 to 4, the paper's results, and Table 14
+    results        Tables 1 to 4, the paper's results, and Table 10
     setup          Tables 5 to 7, how the runs were made
     intervals      Tables 8 and 9, what the noise allows to say
-    versus_paper   Tables 10, 11 and 13, beside the paper
+    versus_paper   Tables 11 and 13, beside the paper
     claims         Table 12, the paper's claims
     studies        the tables of the studies, a report of their own
 
@@ -29,11 +29,10 @@ APPENDIX: list[Callable[[Measured], Table | None]] = [
     setup.versions,
     intervals.comparisons,
     intervals.intervals,
-    versus_paper.ratios,
+    results.memory,
     versus_paper.orders,
     claims.table,
     versus_paper.signs,
-    results.memory,
 ]
 
 

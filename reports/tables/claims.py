@@ -21,6 +21,7 @@ from reports.statistics import estimates
 from reports.statistics.decisions import holm
 from reports.statistics.estimates import LEVEL, Estimate, correlate
 from reports.tables.columns import RATIO, RUNTIME, Column, accuracy
+from reports.tables.intervals import printed
 from reports.tables.table import MISSING, Cell, Group, Row, Source, Table, interval, stacked
 
 HOLDS, FAILS, UNTESTED = "holds", "does not hold", "not tested here"
@@ -99,14 +100,10 @@ def rapid(contest: Contest, wanted: str | None = None) -> str:
 def compared(contest: Contest, column: Column, ours: str, theirs: str = BASELINE) -> Evidence:
     """Return one algorithm against another, paired, in one column."""
     pairing, metric, where = column.paired, column.metric, labels.benchmark(contest.benchmark)
-    if contest.family:
-        where += f", {contest.model}"
-        means = [paper.family(contest.model, name, metric) for name in (ours, theirs)]
-    else:
-        means = [paper.main(contest.benchmark, name, metric) for name in (ours, theirs)]
+    where += f", {contest.model}" * contest.family + f" {column.title}" * of_evaluation(metric)
     return Evidence(
-        f"{where} {column.title}" if of_evaluation(metric) else where,
-        None if None in means else pairing.of_means(*means),
+        where,
+        printed(contest, column, ours, theirs),
         pairing.of_runs(contest.of(ours), contest.of(theirs), metric),
         pairing.show,
         NO_SCORES if of_evaluation(metric) else NO_RUNS,
@@ -311,6 +308,13 @@ def table(measured: Measured) -> Table:
     )
 
 
+def studied(measured: Measured, number: int) -> Table:
+    """Return the table of those claims for which only the studies have runs."""
+    asked = [claim for claim in claims() if claim.unknown]
+    caption = "The paper's claims that need studies."
+    return judged(measured, asked, number=number, label="tab:studied-claims", caption=caption)
+
+
 def judged(measured: Measured, asked: list[Claim], **named) -> Table:
     """Return a table of claims; those of a family are judged together."""
     parts, every = [], []
@@ -336,7 +340,7 @@ def judged(measured: Measured, asked: list[Claim], **named) -> Table:
             "two rules. It decides where it is at most 0.05; intervals hold 95 % each "
             f"by itself. Of {decided} verdicts that hold or do not, {together} would stand if all "
             f"{len(every)} comparisons were adjusted for together.",
-            f"RAPID has the H with which the paper claims it, and is compared with "
+            f"RAPID has the H with which the paper claims it, and its baseline is "
             f"{labels.algorithm(BASELINE)}: both were chosen before the runs. Models: "
             f"{measured.params.tables.main.model} here, {paper.load()['main']['model']} in the "
             "paper, whose figures are from reports/paper.yaml.",

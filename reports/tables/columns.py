@@ -160,7 +160,7 @@ class Column:
         if self.best:
             unranked = [name for name in algorithms if not self.competes(name)]
             what = "runtimes" if self.metric == "runtime" else self.title
-            found += [notes.NOISE, *notes.unranked(unranked, what)]
+            found += [notes.NOISE, *notes.unranked(unranked, what, runs)]
         return found
 
 

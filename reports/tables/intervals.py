@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from rapid.artifacts.text import listing
-from reports import formats, labels
+from reports import formats, labels, paper
 from reports.measured import BASELINE, Contest, Measured
 from reports.statistics import pairs
 from reports.statistics.decisions import detectable, holm
@@ -94,19 +94,31 @@ class Comparison:
             of_runtime = self.column.metric == RUNTIME.metric
             reason = UNPAIRED if of_runtime else f"{UNPAIRED} with scores by problem"
             return Cell(MISSING, reason=reason)
+        theirs, show = printed(self.contest, self.column, self.rapid), self.column.paired.show
+        under = [] if self.p is None else [formats.p_value(self.p)]
+        under += [] if theirs is None else [f"paper: {show(theirs)}"]
         names = f"{labels.algorithm(self.rapid)} against {labels.algorithm(BASELINE)}"
         return estimate_cell(
-            self.column.paired.show,
+            show,
             found,
-            under=() if self.p is None else (formats.p_value(self.p),),
+            under=tuple(under),
             reason="one pair of runs has no noise to compare with" if found.low is None else "",
             detail=f"{names}: {found.over}.",
             sources=self.column.sources(self.contest.of(self.rapid, BASELINE), label=labels.run),
         )
 
 
+def printed(contest: Contest, column: Column, ours: str, theirs: str = BASELINE) -> float | None:
+    """Return what the paper's means say of one algorithm against another; `None` without them."""
+    known, where = (
+        (paper.family, contest.model) if contest.family else (paper.main, contest.benchmark)
+    )
+    means = [known(where, name, column.metric) for name in (ours, theirs)]
+    return None if None in means else column.paired.of_means(*means)
+
+
 def comparisons(measured: Measured) -> Table:
-    """Return Table 8: RAPID at each H, paired with the baseline."""
+    """Return Table 8: RAPID at each H, paired with the baseline, and what the paper has."""
     contests, baseline = measured.contests, labels.algorithm(BASELINE)
     columns = {name: [*accuracy(measured.params, name), RUNTIME] for name in contests}
     found = {
@@ -137,7 +149,8 @@ def comparisons(measured: Measured) -> Table:
             f"{baseline} was chosen before the runs: it is RAPID with H=1, and the best of several "
             "baselines would be chosen by the noise.",
             f"Accuracy: RAPID less {baseline} in percentage points, paired by problem and seed. "
-            f"Runtime: RAPID's over {baseline}'s, paired by seed, t-test on logarithms.",
+            f"Runtime: RAPID's over {baseline}'s, paired by seed, t-test on logarithms. Paper: the "
+            "same of the means in its Tables 1 and 3, of its own model and machine.",
             notes.INTERVALS,
             _significant([one.p for one in every if one.p is not None]),
             _resolved(every),

@@ -1,11 +1,15 @@
 """The notes that stand under a table."""
 
+import math
+
 import pandas as pd
 
+from rapid.algorithms import IMITATING
 from rapid.artifacts.text import listing
 from rapid.config.specs import BASE
 from rapid.grading.verdicts import INFRASTRUCTURE
-from reports import labels
+from reports import formats, labels
+from reports.measured import BASELINE
 
 # What the mark for it says: see the legend that each renderer writes.
 NOISE = (
@@ -60,13 +64,35 @@ def resolution(runs: pd.DataFrame) -> str:
     )
 
 
-def unranked(algorithms: list[str], what: str) -> list[str]:
+def unranked(algorithms: list[str], what: str, runs: pd.DataFrame) -> list[str]:
     """Return a note on the algorithms whose figures are not ranked; none where all are."""
     if not algorithms:
         return []
     verb = "takes" if len(algorithms) == 1 else "take"
     names = listing([labels.algorithm(name) for name in algorithms])
-    return [f"{names} {verb} no part in the comparison of {what}."]
+    why = imitation(runs) if IMITATING.name in algorithms else []
+    return [f"{names} {verb} no part in the comparison of {what}.", *why]
+
+
+def imitation(runs: pd.DataFrame) -> list[str]:
+    """Return why the runtime of imitation is not ranked, and whether the paper's reason holds."""
+    ours, theirs = IMITATING.label, labels.algorithm(BASELINE)
+    text = f"{ours} imitates a teacher, whose sampling is not in its runtime."
+    if "pass@1" not in runs:
+        return [text]
+    means = runs.groupby(["benchmark", "model", "algorithm"], sort=False)["pass@1"].mean().unstack()
+    gaps = (means.get(IMITATING.name, math.nan) - means.get(BASELINE, math.nan)).dropna()
+    several = gaps.index.get_level_values("model").nunique() > 1 if len(gaps) else False
+    parts = [
+        f"{formats.points(gap)} on {labels.benchmark(name)}{f' ({model})' * several}"
+        for (name, model), gap in gaps.items()
+    ]
+    if not parts:
+        return [text]
+    return [
+        f"{text} The paper leaves it out for its poor accuracy. Here its Pass@1 less {theirs}'s, "
+        f"in points, is {listing(parts)}."
+    ]
 
 
 def points(ratios: list[int], seeds: list[int]) -> str:

@@ -1,4 +1,4 @@
-"""The four tables of the paper, and Table 14 of memory.
+"""The four tables of the paper, and Table 10 of memory.
 
 1. `main`          every algorithm on every benchmark, one model
 2. `families`      several models on one benchmark
@@ -97,7 +97,7 @@ def correlations(measured: Measured) -> Table:
 
 
 def memory(measured: Measured) -> Table:
-    """Return Table 14: peak memory of training, a column for each benchmark."""
+    """Return Table 10: peak memory of training, a column for each benchmark."""
     spec = measured.params.tables.main
     blocks = [
         Block(labels.benchmark(name), name, spec.model, [MEMORY])
@@ -106,7 +106,7 @@ def memory(measured: Measured) -> Table:
     rows = {name: labels.algorithm(name) for name in measured.algorithms}
     found = grid(measured, rows, blocks, spec.seeds)
     return Table(
-        number=14,
+        number=10,
         label="tab:memory",
         caption=f"Peak memory of training {spec.model}, in 1e6 bytes.",
         stub="Algorithm",

@@ -2,6 +2,8 @@
 
 1. `variants`  accuracy, its difference from the reference, runtime, staleness, clipping, memory
 2. `reach`     seconds of training until an accuracy is reached
+
+`claims` has the last table, of the paper's claims that only studies can test.
 """
 
 from dataclasses import dataclass
@@ -19,8 +21,8 @@ from reports.measured import Contest, Measured
 from reports.statistics import curves
 from reports.statistics.curves import AccuracyCurve
 from reports.statistics.summary import spread
+from reports.tables import claims, notes
 from reports.tables import columns as standard
-from reports.tables import notes
 from reports.tables.columns import DIFFERENCE, Block, Column, accuracy, grid
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Group, Row, Table, estimate_cell
 
@@ -28,6 +30,7 @@ TITLES = {
     "eta": "Sensitivity to eta, the bound of importance weights",
     "weights-and-baseline": "Importance weights and group baseline, switched on and off",
     "clip": "Where importance weights are clipped",
+    "staleness-of-all-groups": "Staleness with the groups that have no gradient, and without",
     "group-size": "Completions a prompt",
     "time-to-accuracy": "Accuracy on the test problems by time of training",
 }
@@ -107,13 +110,13 @@ def studies(measured: Measured) -> list[StudyRuns]:
 
 
 def tables(measured: Measured) -> list[Table]:
-    """Return a table for each study, and one of times for those that kept models on the way."""
+    """Return a table for each study, one of times if it kept models on the way; and of claims."""
     found = []
     for study in studies(measured):
         found.append(variants(measured, study, len(found) + 1))
         if study.curves:
             found.append(reach(measured, study, len(found) + 1))
-    return found
+    return [*found, claims.studied(measured, len(found) + 1)]
 
 
 # Variants -----------------------------------------------------------------------------------------

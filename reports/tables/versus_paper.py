@@ -1,6 +1,6 @@
-"""The paper's figures beside the measured ones: ratios, orders and signs.
+"""The paper's figures beside the measured ones: orders and signs.
 
-These compare across machines, where seconds and accuracies do not.
+These compare across machines, where seconds and accuracies do not; so do the ratios of Table 8.
 """
 
 import math
@@ -12,57 +12,12 @@ from rapid.artifacts.text import listing
 from rapid.benchmarks import BENCHMARKS
 from reports import formats, labels, paper
 from reports.formats import MINUS
-from reports.measured import BASELINE, UNRANKED_RUNTIME, Contest, Measured
+from reports.measured import UNRANKED_RUNTIME, Contest, Measured
 from reports.statistics.estimates import correlate
-from reports.tables.columns import DIFFERENCE, RUNTIME, STALENESS, TIME, Column, accuracy
+from reports.tables.columns import STALENESS, TIME, Column, accuracy
 from reports.tables.table import MISSING, Cell, Group, Row, Table, estimate_cell, stacked
 
 NOT_IN_PAPER = "the paper has no such figure"
-NOT_HERE = "no runs to compare"
-PASS_AT_1 = Column("Pass@1", "pass@1", formats.percent, paired=DIFFERENCE)
-
-
-def ratios(measured: Measured) -> Table:
-    """Return Table 10: RAPID's runtime and accuracy against the baseline's."""
-    contests, baseline = measured.contests.values(), labels.algorithm(BASELINE)
-    rapids = next(iter(contests)).rapids
-    parts = [
-        [
-            Row(label.format(labels.ratio(name)), [_against(one, name, column) for one in contests])
-            for name in rapids
-        ]
-        for column, label in (
-            (RUNTIME, f"Runtime, {{}} / {baseline}"),
-            (PASS_AT_1, f"Pass@1, {{}} {MINUS} {baseline}"),
-        )
-    ]
-    return Table(
-        number=10,
-        label="tab:beside-ratios",
-        caption=f"RAPID against {baseline}, in the paper and here.",
-        stub="Figure",
-        groups=[Group(labels.benchmark(one.benchmark), ["Paper", "Here"]) for one in contests],
-        rows=stacked(parts),
-        notes=[
-            _apart(),
-            "Runtime: a quotient of means in the paper, and here of pairs with its 95 % interval. "
-            "Pass@1: the difference in points.",
-        ],
-    )
-
-
-def _against(contest: Contest, rapid: str, column: Column) -> list[Cell]:
-    """Return the paper's comparison with the baseline, and the one of these runs."""
-    pairing, metric = column.paired, column.metric
-    means = [paper.main(contest.benchmark, name, metric) for name in (rapid, BASELINE)]
-    printed = Cell(MISSING, reason=NOT_IN_PAPER)
-    if None not in means:
-        printed = Cell(pairing.show(pairing.of_means(*means)))
-    found = pairing.of_runs(contest.of(rapid), contest.of(BASELINE), metric)
-    if not found:
-        return [printed, Cell(MISSING, reason=NOT_HERE)]
-    sources = column.sources(contest.of(rapid, BASELINE), labels.run)
-    return [printed, estimate_cell(pairing.show, found, sources=sources)]
 
 
 # Orders -------------------------------------------------------------------------------------------

@@ -76,3 +76,14 @@ def test_a_variant_changes_its_run_and_nothing_else(values):
     plain["objective"]["eta"] = 1.0
     plain["training"] |= {"group_size": 8, "micro_batch": 8, "epochs": 3}
     assert found == plain | {"n_step": 8, "snapshots": 5}
+
+
+def test_a_variant_that_only_looks_keeps_its_spec(values):
+    params = load(values)
+    run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
+    other = run.model_copy(update={"algorithm": "rapid-H4,skip_zero_groups=false"})
+    plain, found = (specs.train_spec(params, one).model_dump() for one in (run, other))
+    assert found == plain | {"run": other.model_dump()}
+    assert parse(other.algorithm).changes.within(["skip_zero_groups"]) == {
+        "skip_zero_groups": False
+    }

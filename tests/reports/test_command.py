@@ -82,9 +82,9 @@ def test_tables_come_with_an_appendix(params, config, runs, tmp_path):
         == 0
     )
     texts = [(tmp_path / name).read_text() for name in ("t.tex", "appendix.tex")]
-    assert [text.count(r"\begin{table}") for text in texts] == [4, 10]
+    assert [text.count(r"\begin{table}") for text in texts] == [4, 9]
     labels = [re.findall(r"\\label{(.*?)}", text) for text in texts]
-    assert len(set(labels[0]) | set(labels[1])) == 14
+    assert len(set(labels[0]) | set(labels[1])) == 13
 
 
 @pytest.mark.parametrize(

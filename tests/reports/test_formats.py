@@ -1,5 +1,7 @@
 """How numbers are printed."""
 
+import math
+
 import pytest
 
 from reports import formats
@@ -22,6 +24,20 @@ def test_a_deviation_of_staleness_has_the_digits_of_its_mean():
 def test_percent_is_of_a_share():
     assert formats.percent(0.1234) == "12.3%"
     assert formats.percent(1) == "100.0%"
+
+
+@pytest.mark.parametrize("share", [0.5125, 0.5135, 0.0005, 0.9995])
+def test_halfway_goes_away_from_zero_whatever_led_to_it(share):
+    near = [share, math.nextafter(share, 0), math.nextafter(share, 1), share + 1e-15]
+    by_hand = f"{math.floor(1000 * share + 0.5001) / 10:.1f}"
+    assert {formats.percent(one) for one in near} == {f"{by_hand}%"}
+    assert {formats.points(one) for one in near} == {f"+{by_hand}"}
+    assert {formats.points(-one) for one in near} == {f"\N{MINUS SIGN}{by_hand}"}
+    assert formats.percent(share - 1e-6) == f"{float(by_hand) - 0.1:.1f}%"
+
+
+def test_no_difference_has_no_sign():
+    assert [formats.points(share) for share in (0, 0.0004, -0.0004)] == ["0.0"] * 3
 
 
 def test_correlation_has_a_true_minus_and_no_negative_zero():

@@ -160,3 +160,11 @@ def test_what_has_no_reward_has_no_penalty():
     for ids, expected in [([[1], [2, 3]], [-1.0, None]), ([[1]], [None]), ([[1]], [-1.0])]:
         accuracy(completion_ids=ids)
         assert overlong(completion_ids=ids) == expected
+
+
+def test_groups_without_a_gradient_run_where_a_variant_asks(problems, toy_model, tmp_path):
+    """No completion of the toy model is right: no group has a gradient."""
+    asking = training(f"{RAPID[0]},skip_zero_groups=false")
+    found = train(asking, toy_model, problems, tmp_path / "run")
+    assert (found.run, found.reward_last) == (1, 0)
+    assert found.staleness is not None

@@ -19,6 +19,11 @@ def test_runs_are_drawn_within_each_task():
     assert found.low == found.value == found.high == pytest.approx(0.5)
 
 
+def test_of_n_runs_n_minus_1_are_drawn():
+    # Three of 0, 0, 0, 1: all 1 in 1/64 of cases, which is less than 0.025; two of them in 10/64.
+    assert interquartile_mean(np.array([[0.0], [0.0], [0.0], [1.0]])).high == pytest.approx(2 / 3)
+
+
 def test_the_deviation_of_replicates_is_that_of_the_mean_within_the_quartiles():
     # Of 201 normal scores: Tukey and McLaughlin's standard error of a trimmed mean.
     scores = np.random.default_rng(1).normal(0, 1, (201, 1))

@@ -18,7 +18,7 @@ from reports.statistics.curves import AccuracyCurve, levels
 from reports.tables import studies
 
 COMPARED = {
-    "eta": ["rapid-H2", "rapid-H2,eta=1", "rapid-H2,eta=4,clip=both"],
+    "eta": ["rapid-H2", "rapid-H2,eta=1", "rapid-H2,eta=4,clip=both", "rapid-H2,clip=nowhere"],
     "time": ["pg,epochs=2,snapshots=2", "rapid-H2,epochs=2,snapshots=2"],
 }
 
@@ -58,8 +58,10 @@ def build(params, runs):
 
 
 def test_rows_say_what_differs(params, complete):
-    eta, time, _ = build(params, complete)
-    assert [row.label for row in eta.rows] == ["RAPID (H=2)", "eta = 1", "eta = 4, clip = both"]
+    eta, time, *_ = build(params, complete)
+    assert [row.label for row in eta.rows] == [
+        "RAPID (H=2)", "eta = 1", "eta = 4, clip = both", "clip = nowhere",
+    ]  # fmt: skip
     assert [row.label for row in time.rows] == ["PG", "RAPID (H=2)"]
     assert any("epochs = 2 and snapshots = 2" in note for note in time.notes)
 
@@ -72,12 +74,12 @@ def test_differences_are_from_the_first_row(params, complete):
     path.write_text(json.dumps(document))
     eta, *_ = build(params, complete)
     position = eta.groups[0].columns.index("Difference")
-    assert [row.cells[0][position].text for row in eta.rows] == ["N/A", "+5.0", "0.0"]
+    assert [row.cells[0][position].text for row in eta.rows] == ["N/A", "+5.0", "0.0", "0.0"]
 
 
 def test_the_time_to_an_accuracy_by_hand(params, complete):
     """Lines through (0, 0.4), (10, 0.45), (20, 0.5), and (40, 0.6) or (40, 0.7)."""
-    *_, reach = build(params, complete)
+    reach = build(params, complete)[2]
     assert reach.groups[0].columns == ["45%", "50%", "55%", "60%", "65%", "70%"]
     pg = reach.rows[0].cells[0]
     assert [cell.text for cell in pg[:4]] == ["10.0s", "20.0s", "27.5s", "35.0s"]
@@ -98,6 +100,15 @@ def test_a_curve_that_falls_is_read_at_its_first_crossing():
 def test_levels_are_round_and_between_start_and_best():
     assert levels([AccuracyCurve((0.0, 1.0), (0.31, 0.46))]) == pytest.approx([0.35, 0.4, 0.45])
     assert levels([]) == []
+
+
+def test_claims_that_need_studies_are_judged_there(params, complete):
+    claims = build(params, complete)[-1]
+    labels = [row.label for row in claims.rows]
+    assert labels == ["Clipping crucial: MATH Pass@1, H=2", "Weights beat KL"]
+    clipping, kl = (row.cells[0][1] for row in claims.rows)
+    assert clipping.text.startswith("0.0 [")
+    assert kl.reason.startswith("needs off-policy runs of GRPO")
 
 
 @pytest.mark.parametrize("what", ["nothing", "one seed", "unavailable"])
@@ -135,7 +146,9 @@ def test_the_command_writes_all_that_the_workflow_declares(params, complete, tmp
     }  # fmt: skip
     assert {path.stem for path in (out / "figures").iterdir()} == {"eta", "time", "time-curves"}
     html = (out / "report.html").read_text()
-    assert all(f'id="tab-{name}"' in html for name in ("eta", "time", "time-reach"))
+    assert all(
+        f'id="tab-{name}"' in html for name in ("eta", "time", "time-reach", "studied-claims")
+    )
     assert "One thing changed at a time" in html
 
 
