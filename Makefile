@@ -12,7 +12,8 @@ PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup tables studies arena arena-tuning test test-all test-gpu test-processors mutants bench lint lock clean
+.PHONY: help setup tables studies arena arena-tuning test test-all test-gpu test-processors mutants \
+	bench figures-of-docs lint lock clean
 
 help:
 	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
@@ -25,6 +26,7 @@ help:
 	@echo "make mutants    what the tests notice of random changes of the code  (MUTANTS=--count=200)"
 	@echo "make test-gpu   the tests that need a GPU; says so where there is none"
 	@echo "make bench      speed and memory, against TRL too: performance/results/  (BENCH=--quick)"
+	@echo "make figures-of-docs   what the documents say otherwise than runs and results  (WRITE=1)"
 	@echo "make lint       ruff"
 	@echo "make setup      only the environment: .venv, from $(LOCK)"
 	@echo "make lock       resolve requirements/*.in anew"
@@ -93,6 +95,9 @@ test-gpu: setup
 bench: setup
 	$(ACTIVATE) snakemake --cores $(CORES) models/tiny-qwen2/manifest.json
 	$(ACTIVATE) python -m performance.bench $(BENCH)
+
+figures-of-docs: setup
+	$(ACTIVATE) python -m tests.documents $(if $(WRITE),--write)
 
 lint: setup
 	$(ACTIVATE) ruff check . && ruff format --check .

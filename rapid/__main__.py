@@ -2,16 +2,17 @@
 
 import sys
 
-from rapid.machine.warm import run_in_child
+from rapid.machine.warm import AGAIN, run_in_child
 
 
 def main() -> int:
+    """Run the command; return its exit status, also 0 where only its runtime is off."""
     status = run_in_child(sys.argv[1:])
     if status is None:
         from rapid.cli import run
 
         status = run(sys.argv[1:])
-    return status
+    return 0 if status == AGAIN else status
 
 
 if __name__ == "__main__":

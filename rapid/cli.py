@@ -29,6 +29,7 @@ from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.policy import Grading
 from rapid.grading.verdicts import INFRASTRUCTURE
+from rapid.machine.warm import AGAIN
 
 
 def run(arguments: list[str]) -> int:
@@ -258,7 +259,7 @@ def _distill(args) -> None:
     distill(spec, args.model, args.data, args.out)
 
 
-def _train(args) -> None:
+def _train(args) -> int:
     spec = _read_spec(args.spec, specs.TrainSpec)
     paths = [str(path) for path in (args.model, args.data, args.out)]
     if spec.compute.nodes > 1:
@@ -285,6 +286,7 @@ def _train(args) -> None:
         _say_ungraded(summary.reasons)
     else:
         print(f"{args.out}: not trained: {summary.note}", file=sys.stderr)
+    return AGAIN if summary.disturbed else 0
 
 
 def _evaluate(args) -> None:

@@ -40,6 +40,7 @@ def collect(
         pass@k for each k (shares of 1), problems, samples, temperature, top_p: of evaluation.json.
         scores: problem -> samples that were graded, and how many of them are correct.
         runtime, runtime.PHASE (seconds), MEASURES, hardware, commit: of summary.json.
+        disturbed: whether something else had the run's core, in its last attempt too.
         reasons, evaluation_reasons: reason -> verdicts, in training and in the evaluation.
         no_evaluation, no_summary: why a file has no figures; "" where it has.
         unwalled: the walls that were waived, by both manifests.
@@ -137,6 +138,7 @@ def _summary_columns(summary: RunSummary | None) -> dict:
         "runtime": _finite(runtime and runtime.total),
         **{f"runtime.{phase}": _finite(runtime and getattr(runtime, phase)) for phase in PHASES},
         **{name: _finite(known and getattr(known, name)) for name in MEASURES},
+        "disturbed": bool(known and known.disturbed),
         "reasons": known.reasons if known else {},
         "hardware": known.hardware if known else "",
         "commit": known.commit if known else "",

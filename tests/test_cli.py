@@ -5,8 +5,13 @@ import json
 import pytest
 
 from rapid import __version__
+from rapid.__main__ import main
+from rapid.artifacts.runs import RunSummary, Runtime
 from rapid.cli import run
-from rapid.config.specs import PrepareSpec
+from rapid.config.params import load, read
+from rapid.config.specs import PrepareSpec, Run, train_spec
+from rapid.machine.warm import AGAIN
+from tests.conftest import ROOT
 
 
 def test_help_names_every_stage(capsys):
@@ -72,6 +77,21 @@ def test_a_source_that_is_nowhere_is_refused_with_status_2(tmp_path):
     assert failed.returncode == 2
     assert "no such file or folder" in failed.stderr
     assert "Traceback" not in failed.stderr
+
+
+@pytest.mark.parametrize("disturbed", [True, False])
+def test_a_disturbed_run_says_so_by_its_status(monkeypatch, tmp_path, disturbed):
+    made = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
+    summary = RunSummary(**made.model_dump(), runtime=Runtime(total=1.0), disturbed=disturbed)
+    monkeypatch.setattr("rapid.stages.train.train", lambda *_: summary)
+    monkeypatch.setattr("rapid.machine.resources.lease", lambda spec: None)
+    spec = train_spec(load(read(ROOT / "params.yaml")), made).model_dump_json()
+    paths = [f"--{name}={tmp_path}" for name in ("model", "data", "out")]
+    command = ["train", "--spec", spec, *paths]
+    assert run(command) == (AGAIN if disturbed else 0)
+    monkeypatch.delenv("RAPID_WARM", raising=False)
+    monkeypatch.setattr("sys.argv", ["rapid", *command])
+    assert main() == 0
 
 
 def test_a_model_is_asked(toy_model, capsys):

@@ -58,6 +58,17 @@ class RunSummary(Record):
     status: Literal["ok", "unavailable"] = "ok"
     note: str = Field("", description="why the status is 'unavailable'")
     runtime: Runtime | None = None
+    cpu: float | None = Field(
+        None, description="CPU seconds of runtime.total, of the process and its descendants"
+    )
+    waited: float | None = Field(
+        None, description="seconds of it, grading apart, in which something else had the core"
+    )
+    stolen: float | None = Field(
+        None, description="seconds of it in which its cores served other virtual machines"
+    )
+    disturbed: bool = Field(False, description="whether these are over 20 % of it, grading apart")
+    attempt: int = Field(1, description="which this is: some disturbed runs are run again")
     optimizer_steps: int = 0
     completions: int = Field(0, description="completions sampled, resampled ones too")
     staleness: float | None = None

@@ -8,8 +8,12 @@ A job lies in a folder and leaves a manifest.json there (`rapid.artifacts.manife
 2. Named parameters have theirs in folders of the same names below experiments/NAME/.
 3. A job of named parameters that is also one of the default's is shared: it lies in the default's
    folder. It is the same job if its spec is equal and all jobs whose files it reads are shared.
+
+Runs begin in blocks of seeds, in random order within a block: a machine that is slower for a while
+is slower for all algorithms alike. They come after what they need, and before evaluations.
 """
 
+import random
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -70,6 +74,18 @@ class Plan:
             folder = name if self._is_shared(job) else f"{self.root}{name}"
             self._jobs[name] = replace(job, folder=folder)
         return self._jobs[name]
+
+    def priority(self, name: str) -> int:
+        """Return how soon a job begins: of those that could, the one of highest priority does."""
+        return 0 if name.startswith("evaluations/") else self._turns.get(name, len(self._turns) + 1)
+
+    @cached_property
+    def _turns(self) -> dict[str, int]:
+        """Return the priority of each planned run, above 0; the first in turn has the highest."""
+        runs = sorted(name for name in self._planned if name.startswith("runs/"))
+        random.Random(self.params.data_seed).shuffle(runs)
+        runs.sort(key=lambda name: specs.Run.of_path(*name.split("/")[1:]).seed, reverse=True)
+        return {name: turn for turn, name in enumerate(runs, 1)}
 
     def folder(self, name: str) -> str:
         """Return where a job lies."""

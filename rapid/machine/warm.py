@@ -6,6 +6,9 @@ in RAPID_WARM. The `rapid` command hands its arguments, folder, environment and 
 it; the warm process forks a child that runs the command, and answers with its exit status. Where
 RAPID_WARM is not set, or nobody answers there, the command runs by itself: the result is the same.
 
+A run that was disturbed (`rapid.training.usage`) says so by its status, AGAIN. It is run again in
+another child, at most twice, as long as this happens to no more than a tenth of all commands.
+
 The warm process has one thread and has touched no GPU when it forks. It ends with its parent. A
 command that is killed takes its child with it.
 """
@@ -23,13 +26,31 @@ from collections.abc import Callable
 from pathlib import Path
 
 VARIABLE = "RAPID_WARM"
+ATTEMPT = "RAPID_ATTEMPT"  # tells a child which attempt at its command it is
+ATTEMPTS = 3
+AGAIN = os.EX_TEMPFAIL
+SHARE = 0.1  # of all commands so far that may say AGAIN and be run again
 STREAMS = 3  # standard input, output, error
 MESSAGE_BYTES = 1 << 20
 POLL_SECONDS = 0.05
 
 
+def attempt() -> int:
+    """Return which attempt at its command this process is, from 1."""
+    return int(os.environ.get(ATTEMPT, "1"))
+
+
 def run_in_child(arguments: list[str]) -> int | None:
     """Have the warm process run `rapid`; return the status, None where there is no warm process."""
+    for number in range(1, ATTEMPTS + 1):
+        status = _ask(arguments, {**os.environ, ATTEMPT: str(number)})
+        if status != AGAIN:
+            break
+        print(f"rapid: others had this job's core: attempt {number}", file=sys.stderr)
+    return status
+
+
+def _ask(arguments: list[str], environment: dict[str, str]) -> int | None:
     path = os.environ.get(VARIABLE)
     if not path:
         return None
@@ -38,7 +59,7 @@ def run_in_child(arguments: list[str]) -> int | None:
             connection.connect(path)
         except OSError:
             return None
-        request = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
+        request = {"arguments": arguments, "folder": os.getcwd(), "environment": environment}
         streams = array.array("i", range(STREAMS))
         connection.sendmsg(
             [json.dumps(request).encode()],
@@ -67,6 +88,7 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -
     prepare()
     gc.freeze()  # a child's collections need not walk what it has imported
     children: dict[socket.socket, int] = {}
+    commands = repeated = 0
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -75,6 +97,7 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -
             for ready in readable:
                 if ready is listener:
                     connection, _ = listener.accept()
+                    commands += 1
                     children[connection] = _fork(run, connection, [listener, *children])
                 else:  # a command says nothing after its request: it is gone
                     os.kill(children[ready], signal.SIGTERM)
@@ -83,7 +106,11 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable) -
             for connection, child in list(children.items()):
                 ended, status = os.waitpid(child, os.WNOHANG)
                 if ended:
-                    connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+                    code = os.waitstatus_to_exitcode(status)
+                    if code == AGAIN and repeated >= SHARE * commands:
+                        code = 0
+                    repeated += code == AGAIN
+                    connection.send(str(code).encode())
                     connection.close()
                     del children[connection]
     for child in children.values():

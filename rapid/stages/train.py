@@ -23,6 +23,7 @@ from rapid.benchmarks.prompts import prompt_ids, render
 from rapid.config.specs import TrainSpec, served
 from rapid.grading.verdicts import REASONS
 from rapid.machine.processes import is_main
+from rapid.machine.warm import attempt
 
 
 def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
@@ -69,9 +70,15 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         written.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
+    used = recorder.used
+    if clock:
+        used = used._replace(waited=used.waited - clock.waited["grading"])
     summary = RunSummary(
         **identity,
         runtime=Runtime(total=total, startup=recorder.began - entered, **phases),
+        **used._asdict(),
+        disturbed=used.disturbed(total - phases.get("grading", 0.0)),
+        attempt=attempt(),
         peak_memory_mb=peak_memory_mb(),
         **counted(),
         **_means(recorder.steps),

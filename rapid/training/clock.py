@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from transformers import TrainerCallback
 
+from rapid.training.usage import waited
+
 
 def _now() -> float:
     if torch.cuda.is_available():
@@ -16,13 +18,17 @@ def _now() -> float:
 
 
 class PhaseClock:
-    """Wall-clock seconds by phase. A phase entered within another pauses the outer one."""
+    """Wall-clock seconds by phase, and those `waited` of them (`rapid.training.usage`).
 
-    def __init__(self, now: Callable[[], float] = _now):
+    A phase entered within another pauses the outer one.
+    """
+
+    def __init__(self, now: Callable[[], float] = _now, waited: Callable[[], float] = waited):
         self.seconds: dict[str, float] = defaultdict(float)
-        self._now = now
+        self.waited: dict[str, float] = defaultdict(float)
+        self._clocks = (now, self.seconds), (waited, self.waited)
         self._running: list[str] = []
-        self._since = now()
+        self._since = now(), waited()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -36,9 +42,10 @@ class PhaseClock:
             self._running.pop()
 
     def _switch(self) -> None:
-        now = self._now()
+        now = tuple(clock() for clock, _ in self._clocks)
         if self._running:
-            self.seconds[self._running[-1]] += now - self._since
+            for (_, by_phase), end, begin in zip(self._clocks, now, self._since, strict=True):
+                by_phase[self._running[-1]] += end - begin
         self._since = now
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from transformers import TrainerCallback
 
 from rapid.artifacts.runs import StepRecord
+from rapid.training.usage import Usage
 
 PHASES = ("sampling", "grading", "backpropagation", "sync")
 METRICS = ("signal", "staleness", "clip_fraction", "weight", "kl", "run")  # logged as rapid/...
@@ -16,16 +17,19 @@ class StepRecorder(TrainerCallback):
     """Collect a `StepRecord` per optimizer step from the logs of a trainer that logs each step.
 
     `steps` are the records, `seconds` the wall-clock seconds of the training loop so far, without
-    those in which it was `pause`d. `clock` is a `PhaseClock`'s seconds by phase, if there is one.
+    those in which it was `pause`d. `used` is what it had of its cores, once it has ended. `clock`
+    is a `PhaseClock`'s seconds by phase, if there is one.
     """
 
     def __init__(self):
         self.steps: list[StepRecord] = []
         self.began = 0.0  # on the clock of time.perf_counter
+        self.used = Usage(0, 0, 0)
         self.clock: dict[str, float] = {}
         self._clocked: dict[str, float] = {}
         self._paused = 0.0
         self._ended: float | None = None
+        self._begin = self.used
 
     @property
     def seconds(self) -> float:
@@ -34,15 +38,18 @@ class StepRecorder(TrainerCallback):
 
     def pause(self, do: Callable[[], None]) -> None:
         """Do something whose time is not the run's."""
-        since = time.perf_counter()
+        since, used = time.perf_counter(), Usage.now().since(self._begin)
         do()
+        self._begin = Usage.now().since(used)
         self._paused += time.perf_counter() - since
 
     def on_train_begin(self, args, state, control, **kwargs):
+        self._begin = Usage.now()
         self.began = time.perf_counter()
 
     def on_train_end(self, args, state, control, **kwargs):
         self._ended = time.perf_counter()
+        self.used = Usage.now().since(self._begin)
 
     def on_log(self, args, state, control, logs, **kwargs):
         if "grad_norm" not in logs:  # the closing summary

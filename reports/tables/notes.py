@@ -110,7 +110,19 @@ def provenance(runs: pd.DataFrame) -> list[str]:
     made = [*machines(list(trained.hardware)), *commits(list(trained.commit))]
     if trained.empty:
         made = ["No model has been trained."]
-    return [*made, *accepted(runs), *unwalled(list(runs.unwalled)), *ungraded(runs)]
+    amiss = [*disturbed(trained), *accepted(runs), *unwalled(list(runs.unwalled)), *ungraded(runs)]
+    return [*made, *amiss]
+
+
+def disturbed(trained: pd.DataFrame) -> list[str]:
+    """Return a note on runs that were run again because others had their core, if there are any."""
+    repeated, left = (trained.attempt > 1).sum(), trained.disturbed.sum()
+    if not (repeated or left):
+        return []
+    return [
+        f"Disturbed: others took more than 20 % of a run's time. So {repeated} of {len(trained)} "
+        f"runs were run again; of {left} the runtime is still too long."
+    ]
 
 
 def accepted(runs: pd.DataFrame) -> list[str]:

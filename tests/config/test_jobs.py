@@ -59,6 +59,31 @@ def test_a_job_comes_after_those_that_it_reads(default):
         seen.add(job)
 
 
+def test_runs_begin_in_blocks_of_seeds_in_random_order(values):
+    """Between what they need and evaluations; the data's seed decides the order."""
+    default = Plan(load(values))
+    names = [job.folder for job in default.jobs if job.stage != "report"]
+    order = sorted(names, key=default.priority, reverse=True)
+    rooms = ["evaluations", "runs", "other"]
+    kinds = [name.split("/")[0] for name in order]
+    places = [rooms.index(kind) if kind in rooms else 2 for kind in kinds]
+    assert places == sorted(places, reverse=True)
+
+    names = [name for name in order if name.startswith("runs/")]
+    runs = [default.job(name).spec.run for name in names]
+    assert len({default.priority(name) for name in names}) == len(runs)
+    seeds = [run.seed for run in runs]
+    assert seeds == sorted(seeds)
+    blocks = [
+        tuple(run.algorithm for run in runs if (run.seed, run.benchmark) == (seed, "math"))
+        for seed in dict.fromkeys(seeds)
+    ]
+    assert len({*blocks}) == len(blocks) > 1
+
+    other = Plan(load(values | {"data_seed": 1}))
+    assert sorted(names, key=other.priority, reverse=True) != names
+
+
 def test_without_sft_there_is_no_teacher(values):
     values["tables"]["main"]["algorithms"] = ["pg"]
     values["tables"]["families"]["algorithms"] = ["pg"]

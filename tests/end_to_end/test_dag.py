@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import yaml
 from rapid.artifacts.files import read_jsonl, sha256_file
 from rapid.artifacts.runs import StepRecord
 from rapid.config import specs
+from rapid.config.jobs import Plan
 from rapid.config.params import load, read
 from tests.conftest import ROOT
 
@@ -199,7 +201,13 @@ def change(checkout):
 def test_a_changed_eta_plans_rapid_s_runs_their_evaluations_and_the_report(checkout, change):
     change(3.0)
     rapid = [run for run in specs.runs(params()) if run.algorithm.startswith("rapid")]
-    assert sorted(planned(checkout)) == sorted(["train", "evaluate"] * len(rapid) + ["report"])
+    output = succeed(snakemake(checkout, TABLES, options=("-n",)))
+    assert sorted(rules(output)) == sorted(["train", "evaluate"] * len(rapid) + ["report"])
+    said = re.findall(r"output: (runs/\S+)/manifest.json.*?priority: (\d+)$", output, re.M | re.S)
+    plan = Plan(params())
+    assert {name: int(turn) for name, turn in said} == {
+        run.folder: plan.priority(run.folder) for run in rapid
+    }
 
 
 def test_what_is_edited_for_the_report_plans_the_report(checkout):

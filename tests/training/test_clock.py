@@ -1,5 +1,7 @@
 """PhaseClock with a clock that the test moves."""
 
+import itertools
+
 import pytest
 
 from rapid.training.clock import PhaseClock
@@ -34,6 +36,15 @@ def test_time_between_phases_is_no_phase_s(time):
     with clock.phase("a"):
         time.now += 1
     assert clock.seconds == {"a": 2}
+
+
+def test_what_others_took_is_counted_by_phase_too():
+    now, waited = itertools.count(step=10).__next__, itertools.count().__next__
+    clock = PhaseClock(now, waited)
+    with clock.phase("outer"), clock.phase("inner"):
+        pass
+    assert clock.seconds == {"outer": 20, "inner": 10}
+    assert clock.waited == {"outer": 2, "inner": 1}
 
 
 def test_a_failing_phase_is_left(time):

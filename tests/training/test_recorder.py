@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from rapid.artifacts.files import read_jsonl
-from rapid.artifacts.runs import StepRecord, TokenWeights
+from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import EvaluateSpec, Run, TrainSpec
 from rapid.training.recorder import Snapshots, StepRecorder
+from rapid.training.usage import Usage
 
 LIMITS = {"max_completion_length": 6, "timeout": 2.0, "chat": False}
 COMPUTE = {"device": "cpu", "threads": 1, "processes": 1, "sampler": "transformers"}
@@ -18,11 +19,15 @@ COMPUTE = {"device": "cpu", "threads": 1, "processes": 1, "sampler": "transforme
 
 def test_what_is_paused_is_not_the_runs_time(monkeypatch):
     ticks = SimpleNamespace(perf_counter=itertools.count(start=100).__next__)
+    usage = (Usage(0, waited, 0) for waited in itertools.count(start=100))
     monkeypatch.setattr("rapid.training.recorder.time", ticks)
+    monkeypatch.setattr(Usage, "now", lambda: next(usage))
     recorder = StepRecorder()
     recorder.on_train_begin(None, None, None)
-    recorder.pause(lambda: [ticks.perf_counter() for _ in range(40)])
+    recorder.pause(lambda: [(ticks.perf_counter(), next(usage)) for _ in range(40)])
     assert recorder.seconds == 2  # one before the pause, one after
+    recorder.on_train_end(None, None, None)
+    assert recorder.used == Usage(0, 2, 0)
 
 
 @pytest.mark.parametrize(("count", "last", "expected"), [(3, 16, [4, 8, 12]), (7, 4, [1, 2, 3])])
@@ -65,8 +70,19 @@ def trained(toy_model, tmp_path_factory):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
+        patch.setattr("rapid.training.usage.LOST", -1.0)
+        patch.setenv("RAPID_ATTEMPT", "2")
         train(spec, toy_model, folder / "train.jsonl", folder / "run")
     return folder
+
+
+def test_a_summary_says_what_a_run_had_of_its_core(trained):
+    summary = RunSummary.model_validate_json((trained / "run/summary.json").read_text())
+    assert summary.cpu > 0
+    assert 0 <= summary.waited < summary.runtime.total
+    assert summary.stolen >= 0
+    assert summary.disturbed  # by what the fixture sets
+    assert summary.attempt == 2
 
 
 def half_right():

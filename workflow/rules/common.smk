@@ -61,6 +61,11 @@ def of_job(place, value):
     return lambda wildcards: value(PLANS[wildcards.root].job(place.format(**wildcards)))
 
 
+def turn(place):
+    """Return a function of a rule's wildcards: the priority of the job that lies at this place."""
+    return lambda wildcards: PLAN.priority(place.format(**wildcards))
+
+
 def files(job):
     """Return the files that a job declares."""
     return [f"{job.folder}/{name}" for name in small_files(job.stage)]

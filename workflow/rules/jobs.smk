@@ -49,7 +49,7 @@ for command, (place, log_file) in PLACES.items():
         resources:
             **needs(place),
             **(SPREAD if command == "train" else {}),
-        priority: 10 if "models/" in place else 0  # everything else waits for models
+        priority: turn(place)
         log:
             f"{{root}}logs/{log_file}.log",
         benchmark:

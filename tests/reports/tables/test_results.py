@@ -1,6 +1,7 @@
 """The four tables as plain data."""
 
 import json
+import re
 
 import pytest
 
@@ -190,6 +191,15 @@ def test_a_note_counts_results_accepted_after_a_change_of_code(params, runs):
     path.write_text(json.dumps(manifest))
     said = [note for table in build(params, runs) for note in table.notes if "Accepted" in note]
     assert len(said) == 1 and said[0].startswith("Accepted: 1 of ")
+
+
+def test_a_note_counts_disturbed_runs(params, runs):
+    runs.all(params)
+    assert "Disturbed" not in str([table.notes for table in build(params, runs)])
+    runs.summary(run("grpo"), attempt=3, disturbed=True)
+    runs.summary(run("pg"), attempt=2)
+    said = [note for table in build(params, runs) for note in table.notes if "Disturbed" in note]
+    assert said and re.search(r"2 of \d+ runs were run again; of 1 ", said[0])
 
 
 def test_without_family_models_there_is_no_table_2(values, runs):

@@ -1,0 +1,60 @@
+"""What a run had of its cores: the CPU time that it used, and what others took from it."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+PROC = Path("/proc")
+# Share of its time, grading apart, that a run may lose: more than jobs that start beside it take,
+# less than the half that a program takes which computes on the same core.
+LOST = 0.2
+
+
+class Usage(NamedTuple):
+    """Seconds of CPU time, and those that were lost. Where a system does not count, they are 0."""
+
+    cpu: float  # of this process and all its descendants
+    waited: float  # in which the main thread could have run, but something else did
+    stolen: float  # in which a hypervisor let other virtual machines have the cores
+
+    @classmethod
+    def now(cls, proc: Path = PROC) -> "Usage":
+        """Return the seconds since this process began; stolen ones since the machine did."""
+        return cls(_cpu(), waited(proc), _stolen(proc))
+
+    def since(self, begin: "Usage") -> "Usage":
+        """Return the seconds from an earlier time to this one."""
+        return Usage(*(now - then for now, then in zip(self, begin, strict=True)))
+
+    def disturbed(self, seconds: float) -> bool:
+        """Return whether others took so much of this time, without grading, that it is too long."""
+        return self.waited + self.stolen > LOST * seconds
+
+
+def waited(proc: Path = PROC) -> float:
+    """Return in how many seconds the main thread could have run, but something else did.
+
+    While it grades, that may be a grader of its own, which has answered and is yet to go to sleep.
+    """
+    with suppress(OSError):
+        return int((proc / "self/schedstat").read_text().split()[1]) / 1e9
+    return 0.0
+
+
+def _cpu() -> float:
+    this, used = psutil.Process(), 0.0
+    for process in (this, *this.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            used += sum(process.cpu_times()[:4])  # user, system; those of children that ended
+    return used
+
+
+def _stolen(proc: Path) -> float:
+    with suppress(OSError):
+        rows = map(str.split, (proc / "stat").read_text().splitlines())
+        ours = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+        return sum(int(row[8]) for row in rows if row[0] in ours) / os.sysconf("SC_CLK_TCK")
+    return 0.0

@@ -1,0 +1,224 @@
+"""The figures of the documents, made anew.
+
+    make figures-of-docs                              what differs from what the documents say
+    python -m tests.documents --write                 put it into the documents
+    python -m tests.documents --time "make tables"    run a command, and note how long it took
+
+A document marks its figures: `<!-- figures: table1 mbpp_plus -->` before them, `<!-- end -->` after
+them. The mark names one of the makers below and its arguments, and where files of runs are read,
+`; by COMMAND` for the command that leaves them. A maker returns the text in between as it should
+be. Of prose, `within FILE` says that each of its figures stands in that file; those that do not
+become question marks.
+
+Exit status: 1 if something differs. Figures whose files are not here are named, with the command.
+"""
+
+import argparse
+import difflib
+import json
+import re
+import subprocess
+import sys
+import time
+from contextlib import redirect_stdout
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+
+from performance import results
+from rapid import cli
+from rapid.artifacts.files import write_text
+from rapid.artifacts.manifests import commit, hardware
+from rapid.artifacts.text import columns
+from rapid.config.jobs import jobs
+from rapid.config.params import Params, load, read
+from rapid.config.specs import BASE, compared
+from reports import experiment, labels, plan_versus_paper
+from reports.collect import collect
+from reports.measured import Measured
+from reports.render import text as as_text
+from reports.tables import notes
+from reports.tables import results as tables
+from reports.tables.table import MISSING
+from tests.conftest import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
+TIMES = "performance/results/commands.jsonl"
+
+
+def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
+    """Return a benchmark's part of Table 1, and what it was made with."""
+    measured = Measured.read(params(*overlays), root)
+    printed = as_text.render([tables.main(measured)])
+    label = labels.benchmark(benchmark)
+    block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", printed, re.MULTILINE)[0]
+    trained = measured.frame[(measured.frame.no_summary == "") & (measured.frame.algorithm != BASE)]
+    made = [*notes.machines(list(trained.hardware)), *notes.commits(list(trained.commit))]
+    return indented([*block.splitlines(), "", *made])
+
+
+def sweep(text: str, root: Path, *ratios: str) -> str:
+    """Return what `dvc exp show` has of RAPID at each H."""
+    values, rows = read(ROOT / "params.yaml"), []
+    for ratio in ratios:
+        values["rapid"]["H"] = int(ratio)
+        asked = load(values)
+        frame = collect(asked, root, compared(asked))
+        found = experiment.metrics(asked, frame[frame.algorithm != BASE])
+        rows.append([ratio, *(f"{one:.5g}" for one in found.values())] if found else [MISSING])
+        head = ["rapid.H", *found]
+    return indented(columns([head, *rows]))
+
+
+def plan_check(text: str, root: Path, *place: str) -> str:
+    """Return what `rapid plan --check` says of a benchmark and a model, and of all runs."""
+    runs, said = root / "runs", StringIO()
+    if not runs.is_dir():
+        return MISSING
+    with redirect_stdout(said):
+        config = str(ROOT / "params.yaml")
+        cli.run(["plan", "--configfile", config, "--calibrate", str(runs), "--check"])
+    _, head, *rows, total = said.getvalue().splitlines()
+    return indented([head, *(row for row in rows if row.split()[: len(place)] == [*place]), total])
+
+
+def plan_paper(text: str, root: Path, length: str) -> str:
+    """Return planned runtimes beside the paper's, at a mean length as a share of the limit."""
+    said = StringIO()
+    with redirect_stdout(said):
+        files = [str(ROOT / name) for name in ("params.yaml", "experiments/paper.yaml")]
+        plan_versus_paper.main(["--configfile", *files, "--completion-length", length])
+    return indented(said.getvalue().splitlines())
+
+
+def jobs_of(text: str, root: Path, overlay: str) -> str:
+    """Return the text with how many jobs an experiment has."""
+    count = len(jobs(params(overlay)))
+    return re.sub(r"\d+ of \d+ jobs", f"{count} of {count} jobs", text)
+
+
+def speed(text: str, root: Path, *workloads: str) -> str:
+    """Return the text with RapidTrainer's least and greatest speed over GRPOTrainer's at H=4."""
+    measured = results.read(ROOT / results.FOLDER)
+    rows = [row for part in "ad" for row in measured[part]["rows"] if row["H"] == 4]
+    for name in workloads:
+        found = [row["faster"][0] for row in rows if row["workload"] == name]
+        text = re.sub(r"[\d.]+ to [\d.]+", f"{min(found):.1f}  to  {max(found):.1f}", text, count=1)
+    return text.replace("  to  ", " to ")
+
+
+def times(text: str, root: Path) -> str:
+    """Return a table with what commands took, in two columns, and the machines below it."""
+
+    def measured(row: re.Match) -> str:
+        if not (last := timed().get(row[2])):
+            return row[0]
+        machines.append(last["hardware"])
+        minutes, when = f"{last['seconds'] / 60:.0f} minutes", f"{last['date'][:10]}, "
+        return f"{row[1]} {minutes:10} | {when + last['commit'][:7]:19} |"
+
+    machines: list[str] = []
+    table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|", measured, text, flags=re.MULTILINE)
+    where = "; ".join(dict.fromkeys(machines))
+    return re.sub(r"^Measured on:.*", f"Measured on: {where}.", table, flags=re.MULTILINE)
+
+
+def within(text: str, root: Path, file: str) -> str:
+    """Return prose, with question marks for figures that do not stand in a file."""
+    path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
+    if path is None:
+        return MISSING
+    known = set(NUMBER.findall(path.read_text(encoding="utf-8")))
+    return NUMBER.sub(lambda figure: figure[0] if figure[0] in known else "?", text)
+
+
+MAKERS = {one.__name__: one for one in (table1, sweep, plan_check, plan_paper, jobs_of, speed)}
+MAKERS |= {one.__name__: one for one in (times, within)}
+
+
+def params(*overlays: str) -> Params:
+    """Return the default's parameters, with overlays on them."""
+    return load(read(ROOT / "params.yaml", *(ROOT / path for path in overlays)))
+
+
+def indented(lines: list[str]) -> str:
+    """Return lines as a block of code."""
+    return "".join(f"    {line}".rstrip() + "\n" for line in lines)
+
+
+def marks(page: Path) -> list[tuple[str, str, str]]:
+    """Return the marks of a page: what makes the figures, the command behind it, the text."""
+    found = [one.group(2, 3) for one in MARK.finditer(page.read_text(encoding="utf-8"))]
+    return [(*split(mark), text) for mark, text in found]
+
+
+def split(mark: str) -> tuple[str, str]:
+    """Return what makes the figures, and the command that leaves the files, or ""."""
+    name, _, command = " ".join(mark.split()).partition("; by ")
+    return name, command
+
+
+def make(mark: str, text: str, root: Path) -> str:
+    """Return the text as it should be; with MISSING, or nan, for what is not there."""
+    name, *arguments = mark.split()
+    return MAKERS[name](text, root, *arguments)
+
+
+def timed() -> dict[str, dict]:
+    """Return when commands ran last, where and how long, by command."""
+    lines = (ROOT / TIMES).read_text(encoding="utf-8").splitlines()
+    return {row["command"]: row for row in map(json.loads, lines)}
+
+
+def note_time(command: str) -> None:
+    """Run a command, and note how long it took."""
+    code, since = commit(), time.monotonic()
+    subprocess.run(command, shell=True, cwd=ROOT, check=True)
+    seconds = round(time.monotonic() - since, 1)
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    row = {"command": command, "seconds": seconds, "date": date}
+    rows = timed() | {command: row | {"commit": code, "hardware": hardware()}}
+    write_text(ROOT / TIMES, "".join(json.dumps(one) + "\n" for _, one in sorted(rows.items())))
+
+
+def remade(page: Path, root: Path) -> str:
+    """Return a page with its figures made anew, as far as their files are there; say which not."""
+
+    def replaced(found: re.Match) -> str:
+        mark, command = split(found[2])
+        text = make(mark, found[3], root)
+        if command and (MISSING in text or "nan" in text):
+            print(f"{page.relative_to(ROOT)}: not made: {mark}. Its files come by: {command}")
+            text = found[3]
+        return found[1] + text + found[4]
+
+    return MARK.sub(replaced, page.read_text(encoding="utf-8"))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command, and return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.documents", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--write", action="store_true", help="change the documents")
+    parser.add_argument("--time", metavar="COMMAND", help="run it, and note how long it took")
+    parser.add_argument("--root", type=Path, default=ROOT, help="folder that holds runs/")
+    options = parser.parse_args(arguments)
+    if options.time:
+        note_time(options.time)
+        return 0
+    differing = 0
+    for page in PAGES:
+        said, found = page.read_text(encoding="utf-8"), remade(page, options.root)
+        name = str(page.relative_to(ROOT))
+        lines = [one.splitlines(keepends=True) for one in (said, found)]
+        sys.stdout.writelines(difflib.unified_diff(*lines, name, f"{name}, made anew"))
+        differing += said != found
+        if options.write and said != found:
+            write_text(page, found)
+    return 1 if differing and not options.write else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

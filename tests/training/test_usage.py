@@ -1,0 +1,63 @@
+"""What a run had of its cores is told from what others took."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rapid.training.usage import LOST, Usage
+
+SPIN = "import time\nwhile time.process_time() < {seconds}: pass\n"
+
+
+def test_what_others_took_is_told_from_waiting(tmp_path):
+    """The second figure of schedstat, in nanoseconds; the eighth of this process's cores, ticks."""
+    ours = os.sched_getaffinity(0)
+    rows = [f"cpu{core} 1 2 3 4 5 6 7 {50 if core in ours else 9000} 0 0" for core in range(4096)]
+    (tmp_path / "stat").write_text("\n".join(["cpu 9 9 9 9 9 9 9 9 9 9", *rows, "ctxt 1", ""]))
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/schedstat").write_text("7000000000 2500000000 12\n")
+    found = Usage.now(tmp_path)
+    assert found.waited == 2.5
+    assert found.stolen == 50 * len(ours) / os.sysconf("SC_CLK_TCK")
+
+
+def test_where_nobody_counts_nothing_was_taken(tmp_path):
+    assert Usage.now(tmp_path)[1:] == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["waited", "stolen"])
+def test_a_run_may_lose_a_little_time_either_way(name):
+    lost = Usage(0, 0, 0)._replace(**{name: 1.0})
+    assert lost.disturbed(0.9 / LOST) and not lost.disturbed(1.1 / LOST)
+
+
+def test_children_s_cpu_time_counts_while_they_run_and_afterwards():
+    begin = Usage.now()
+    command = [sys.executable, "-c", SPIN.format(seconds=0.3) + "input()"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE)
+    while (alive := Usage.now().since(begin)).cpu < 0.3:
+        assert child.poll() is None
+        time.sleep(0.02)
+    child.communicate(b"\n")
+    assert Usage.now().since(begin).cpu >= alive.cpu
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="Linux counts it")
+def test_a_loop_on_the_same_core_disturbs():
+    """Each of two that compute on one core waits for the other, whatever else runs there."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, [min(allowed)])
+    loop = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        begin, since = Usage.now(), time.perf_counter()
+        while time.perf_counter() - since < 1.0:
+            pass
+        used, seconds = Usage.now().since(begin), time.perf_counter() - since
+    finally:
+        loop.kill()
+        loop.wait()
+        os.sched_setaffinity(0, allowed)
+    assert used.disturbed(seconds)
