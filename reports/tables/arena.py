@@ -11,7 +11,7 @@ from reports import formats, labels
 from reports.measured import Measured
 from reports.outcomes import EQUAL, FieldOutcomes, by_run, fields
 from reports.statistics import resampled, times
-from reports.statistics.decisions import detectable, equivalence, holm
+from reports.statistics.decisions import equivalence, holm
 from reports.statistics.estimates import LEVEL, Estimate
 from reports.statistics.pairs import ratio
 from reports.tables import notes
@@ -50,7 +50,7 @@ class Verdict:
     found: Estimate
     p: float | None  # adjusted; of no difference, or of one beyond the margin
     verdict: str
-    seen: float | None  # the least difference that would have been seen
+    seen: float | None  # the least difference, or the ratio nearest to 1, that would be seen
 
     @property
     def text(self) -> str:
@@ -88,7 +88,7 @@ def judge(measured: Measured) -> list[Verdict]:
         holds = p <= 1 - LEVEL and right
         fails = p_of_difference <= 1 - LEVEL and not holds
         alpha = (1 - LEVEL) / sum(tested)
-        seen = None if one.error is None else detectable(one, alpha)
+        seen = field.seen(claim.ours, claim.theirs, claim.by, one, alpha)
         word = HOLDS if holds else FAILS if fails else OPEN
         verdicts.append(Verdict(field, claim, one, float(p), word, seen))
     return verdicts
@@ -112,7 +112,7 @@ def claims(measured: Measured, verdicts: list[Verdict]) -> list[Table]:
     """Return a table of claims for each benchmark; the notes are below the last."""
     by_field: dict[str, list[Row]] = {}
     for one in verdicts:
-        seen = MISSING if one.seen is None else formats.points(one.seen).lstrip("+")
+        seen = MISSING if one.seen is None else SHOWN[one.claim.by](one.seen).lstrip("+")
         cells = [
             _cell(SHOWN[one.claim.by], one.found),
             Cell(MISSING if one.p is None else _p(one.p)),
@@ -128,8 +128,8 @@ def claims(measured: Measured, verdicts: list[Verdict]) -> list[Table]:
         "hold 95 % and are not adjusted.",
         f"p: adjusted for all {len(verdicts)} claims by Holm's method. What neither holds nor "
         "fails is open.",
-        "Seen from: the difference in points that such a test of this family would have seen with "
-        "a power of 80 %.",
+        "Seen from: the difference in points, or the ratio below 1, that such a test of this "
+        "family would have seen with a power of 80 %.",
     ]
     return [
         Table(
