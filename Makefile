@@ -13,7 +13,8 @@ PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup tables studies arena arena-tuning test test-all test-gpu test-processors mutants bench figures-of-docs lint lock clean
+.PHONY: help setup tables studies arena arena-tuning test test-all test-gpu test-processors mutants \
+	bench figures-of-docs lint lock clean
 
 help:
 	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
@@ -111,4 +112,4 @@ clean:
 	rm -rf data models distilled runs evaluations logs benchmarks experiments/*/
 	rm -rf reports/tables.tex reports/tables.txt reports/appendix.tex reports/appendix.txt
 	rm -rf reports/report.html reports/manifest.json reports/figures
-	rm -rf reports/experiment reports/studies
+	rm -rf reports/experiment reports/studies reports/arena

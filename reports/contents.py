@@ -17,6 +17,9 @@ from reports.paper import load as load_paper
 from reports.tables import APPENDIX, RESULTS, arena, build, claims, notes, studies, tuning
 from reports.tables.table import Table
 
+WHO = "Every algorithm gets H, and a learning rate that was tuned for it by the same trials."
+CLAIMED = "Verdicts are adjusted for the number of claims. What neither holds nor fails is open."
+FIELD = "Intervals are not adjusted: they describe, and the claims decide."
 FILE = Path(__file__).with_name("contents.yaml")
 
 
@@ -89,14 +92,14 @@ def build_arena(measured: Measured) -> Content:
     tuned = tuning.recorded(measured, len(judged) + len(standings) + 1)
     first = [f"arena-{one.benchmark}" for one in found]
     sections = [
-        Section("first", "Who reaches the accuracy first", "Everybody gets H.", first),
-        Section("claims", "What was claimed beforehand", "", [one.label for one in judged]),
+        Section("first", "Who reaches the accuracy first", WHO, first),
+        Section("claims", "What was claimed beforehand", CLAIMED, [one.label for one in judged]),
         Section("map", "Where H pays", "", ["arena-map"] if measured.params.arena.mapped else []),
-        Section("field", "Every algorithm", "", [one.label for one in standings]),
+        Section("field", "Every algorithm", FIELD, [one.label for one in standings]),
         Section("tuning", "Learning rates", "", [one.label for one in tuned]),
     ]
     tables = [*judged, *standings, *tuned]
-    lead = arena.summary(verdicts) if verdicts else arena.places(measured)
+    lead = arena.summary(measured, verdicts) if verdicts else arena.places(measured)
     return Content("The arena", lead, tables, [], [one for one in sections if one.items])
 
 

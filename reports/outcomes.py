@@ -13,6 +13,7 @@ from rapid.config.specs import BASE
 from reports.measured import Measured
 from reports.statistics import crossed, curves, pairs, times
 from reports.statistics.curves import AccuracyCurve
+from reports.statistics.decisions import detectable
 from reports.statistics.estimates import Estimate
 
 METRIC = "pass@1"
@@ -148,6 +149,16 @@ class FieldOutcomes:
             first, second, shared = means(first), means(second), ["mean"]
         matrix = first.loc[seeds, shared].to_numpy() - second.loc[seeds, shared].to_numpy()
         return crossed.estimate(matrix, pairs.DIFFERENCES)
+
+    def seen(
+        self, ours: str, theirs: str, by: Measure, found: Estimate, alpha: float
+    ) -> float | None:
+        """Return the least difference, or the ratio nearest to 1, that would mostly be seen."""
+        if by != "seconds":
+            return None if found.error is None else detectable(found, alpha)
+        first, second = (self.outcomes[name].seconds for name in (ours, theirs))
+        seeds = first.index.intersection(second.index)
+        return times.detectable(first[seeds], second[seeds], alpha)
 
 
 def means(scores: pd.DataFrame) -> pd.DataFrame:

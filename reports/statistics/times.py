@@ -45,3 +45,25 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
     pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if min(a, b) < math.inf]
     never = math.inf
     return median([1 if a == b else never if a == never or b == 0 else a / b for a, b in pairs])
+
+
+def detectable(
+    ours: Sequence[float], theirs: Sequence[float], alpha: float, power: float = 0.8
+) -> float | None:
+    """Return the ratio below 1 that a sign test of so many pairs would mostly have seen.
+
+    It takes logarithms of ratios for normal, with the deviation of the pairs in which both get
+    there; `None` where these are fewer than two, or no ratio would be seen.
+
+    Args:
+        alpha: the test's two-sided level.
+        power: how often the ratio is to be seen.
+    """
+    pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if min(a, b) < math.inf]
+    logs = [math.log(a / b) for a, b in pairs if max(a, b) < math.inf and min(a, b) > 0]
+    n = len(pairs)
+    wins = int(stats.binom.isf(alpha / 2, n, 0.5)) + 1  # so many of n are significant
+    if len(logs) < 2 or wins > n:
+        return None
+    share = stats.beta.ppf(power, wins, n - wins + 1)  # of pairs won: P(wins or more) is the power
+    return math.exp(-stats.norm.ppf(share) * np.std(logs, ddof=1))

@@ -1,5 +1,6 @@
 """The arena as tables: the claims and whether they hold, and every algorithm of each field."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from reports import formats, labels
 from reports.measured import Measured
 from reports.outcomes import EQUAL, FieldOutcomes, by_run, fields
 from reports.statistics import resampled, times
-from reports.statistics.decisions import detectable, equivalence, holm
+from reports.statistics.decisions import equivalence, holm
 from reports.statistics.estimates import LEVEL, Estimate
 from reports.statistics.pairs import ratio
 from reports.tables import notes
@@ -50,7 +51,7 @@ class Verdict:
     found: Estimate
     p: float | None  # adjusted; of no difference, or of one beyond the margin
     verdict: str
-    seen: float | None  # the least difference that would have been seen
+    seen: float | None  # the least difference, or the ratio nearest to 1, that would be seen
 
     @property
     def text(self) -> str:
@@ -88,31 +89,47 @@ def judge(measured: Measured) -> list[Verdict]:
         holds = p <= 1 - LEVEL and right
         fails = p_of_difference <= 1 - LEVEL and not holds
         alpha = (1 - LEVEL) / sum(tested)
-        seen = None if one.error is None else detectable(one, alpha)
+        seen = field.seen(claim.ours, claim.theirs, claim.by, one, alpha)
         word = HOLDS if holds else FAILS if fails else OPEN
         verdicts.append(Verdict(field, claim, one, float(p), word, seen))
     return verdicts
 
 
-def summary(verdicts: list[Verdict]) -> str:
-    """Return in a sentence or two what came out."""
-    counts = {word: sum(one.verdict == word for one in verdicts) for word in (HOLDS, FAILS, OPEN)}
-    first = next((one for one in verdicts if one.found.value is not None), None)
+def summary(measured: Measured, verdicts: list[Verdict]) -> str:
+    """Return in a few sentences who is first, and what came of the claims."""
+    said = []
+    for one in fields(measured):
+        first, *_ = names = order(one)
+        ours = one.field.claims[0].ours if one.field.claims else first
+        for name in dict.fromkeys([first, ours]):
+            said.append(place(one, names, name))
+    counts = Counter(one.verdict for one in verdicts)
+    words = {HOLDS: "hold", FAILS: "do not hold", OPEN: "are open", UNTESTED: "are not tested"}
+    counted = listing([f"{counts[word]} {text}" for word, text in words.items() if counts[word]])
+    parts = [one for one in verdicts if one.claim.theirs.startswith(f"{one.claim.ours},")]
+    if parts:
+        missed = sum(one.verdict == HOLDS for one in parts)
+        said.append(f"Of {len(parts)} of its parts, each left out once, {missed} are missed.")
+    return " ".join([*said, f"Of {len(verdicts)} claims written down beforehand {counted}."])
+
+
+def place(one: FieldOutcomes, names: list[str], name: str) -> str:
+    """Return which place an algorithm has among all, in a sentence."""
     text = (
-        f"Of {len(verdicts)} claims that were written down before, {counts[HOLDS]} hold, "
-        f"{counts[FAILS]} fail and {counts[OPEN]} are open."
+        f"On {labels.benchmark(one.benchmark)} {labels.algorithm(name)} is number "
+        f"{names.index(name) + 1} of {len(names)} by seconds to {100 * one.field.reach:g}%"
     )
-    if first is None:
-        return text
-    shown = SHOWN[first.claim.by](first.found.value)
-    return f"{text} The first of them: {first.text}, {shown}: {first.verdict}."
+    found = one.compare(name, PLAIN.name, "seconds")
+    if name == PLAIN.name or found.value is None:
+        return f"{text}."
+    return f"{text}: {formats.ratio(found.value)} of {REFERENCE}'s."
 
 
 def claims(measured: Measured, verdicts: list[Verdict]) -> list[Table]:
     """Return a table of claims for each benchmark; the notes are below the last."""
     by_field: dict[str, list[Row]] = {}
     for one in verdicts:
-        seen = MISSING if one.seen is None else formats.points(one.seen).lstrip("+")
+        seen = MISSING if one.seen is None else SHOWN[one.claim.by](one.seen).lstrip("+")
         cells = [
             _cell(SHOWN[one.claim.by], one.found),
             Cell(MISSING if one.p is None else _p(one.p)),
@@ -128,8 +145,8 @@ def claims(measured: Measured, verdicts: list[Verdict]) -> list[Table]:
         "hold 95 % and are not adjusted.",
         f"p: adjusted for all {len(verdicts)} claims by Holm's method. What neither holds nor "
         "fails is open.",
-        "Seen from: the difference in points that such a test of this family would have seen with "
-        "a power of 80 %.",
+        "Seen from: the difference in points, or the ratio below 1, that such a test of this "
+        "family would have seen with a power of 80 %.",
     ]
     return [
         Table(
@@ -175,19 +192,12 @@ def standings(outcomes: FieldOutcomes, number: int) -> Table:
 
 def places(measured: Measured) -> str:
     """Return which places the algorithms have that were run against those on record."""
-    said = []
-    for one in fields(measured):
-        names = order(one)
-        for name in measured.params.arena.only:
-            if name != PLAIN.name and name in names:
-                found = one.compare(name, PLAIN.name, "seconds")
-                said.append(
-                    f"On {labels.benchmark(one.benchmark)} {labels.algorithm(name)} is number "
-                    f"{names.index(name) + 1} of {len(names)} by seconds to "
-                    f"{100 * one.field.reach:g}%: {_cell(formats.ratio, found).text} of "
-                    f"{REFERENCE}'s."
-                )
-    return " ".join(said)
+    return " ".join(
+        place(one, order(one), name)
+        for one in fields(measured)
+        for name in measured.params.arena.only
+        if name != PLAIN.name and name in one.field.rates
+    )
 
 
 def _counted(outcomes: FieldOutcomes) -> str:

@@ -51,6 +51,17 @@ def test_test_problems_do_not_depend_on_how_many_are_trained_on(tmp_path):
     assert (tmp_path / "a/test.jsonl").read_bytes() == (tmp_path / "b/test.jsonl").read_bytes()
 
 
+@pytest.mark.parametrize("name", MADE)
+def test_reserved_problems_are_another_experiment_s_test_problems(name, tmp_path):
+    """None of the files has one; without them all would."""
+    prepare(spec(name), tmp_path / "other")
+    prepare(spec(name, reserved=8, test=6), tmp_path / "own")
+    theirs = {p.same for p in read_jsonl(tmp_path / "other/test.jsonl", BENCHMARKS[name].record)}
+    for file, count in (("test.jsonl", 6), ("train.jsonl", 12)):
+        own = [p.same for p in read_jsonl(tmp_path / "own" / file, BENCHMARKS[name].record)]
+        assert len(own) == count and not theirs & {*own}
+
+
 def test_manifest_has_the_digest_of_each_file(tmp_path):
     prepare(spec("math"), tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text())

@@ -50,7 +50,7 @@ def trained(toy_model, tmp_path_factory):
     from rapid.stages.train import train
 
     folder = tmp_path_factory.mktemp("run")
-    made = make(BENCHMARKS["math"], 0, {"train": 8})["train"]
+    made = make(BENCHMARKS["math"], 0, {"train": 10})["train"]
     write_jsonl(folder / "train.jsonl", [exercise.problem for exercise in made])
     spec = TrainSpec(
         run=Run(benchmark="math", model="toy", algorithm="rapid-H2,snapshots=1", seed=1),
@@ -67,6 +67,7 @@ def trained(toy_model, tmp_path_factory):
         objective={"eta": 2.0, "clip": "advantage"},
         sampling_batch=None,
         snapshots=1,
+        problems=8,
         **LIMITS,
     )
     with pytest.MonkeyPatch.context() as patch:
@@ -101,6 +102,11 @@ def half_right():
     return grade
 
 
+def test_a_run_learns_from_the_first_so_many_problems(trained):
+    summary = json.loads((trained / "run/summary.json").read_text())
+    assert summary["completions"] == 8 * 2
+
+
 def test_a_snapshot_is_kept_and_in_the_manifest(trained):
     outputs = json.loads((trained / "run/manifest.json").read_text())["outputs"]
     kept = [path for path in outputs if "/snapshots/step2/" in path]
@@ -127,6 +133,7 @@ def test_a_curve_has_a_point_for_each_snapshot(trained, toy_model):
         pass_at=[1],
         evaluation={"samples": 2, "temperature": 1.0, "top_p": 1.0},
         snapshots=1,
+        problems=8,
         **LIMITS,
     )
     folder = trained / "evaluation"

@@ -1,10 +1,13 @@
 """The arena's report from runs whose end points are known, and the rates that a tuning chooses."""
 
+import pandas as pd
 import pytest
+import yaml
 
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import write_jsonl
 from rapid.config.params import load
+from rapid.config.params import read as read_params
 from rapid.config.specs import BASE, Run, in_arena
 from reports import contents
 from reports.__main__ import main
@@ -12,7 +15,7 @@ from reports.measured import Measured
 from reports.outcomes import record
 from reports.tables import arena
 from reports.tables.claims import FAILS, HOLDS, UNTESTED
-from reports.tuning import frozen, trials
+from reports.tuning import COLUMNS, frozen, trials
 from tests.conftest import ROOT
 
 SEEDS = range(1, 9)
@@ -183,19 +186,43 @@ def test_the_report_of_a_tuning_has_its_trials(tuning, runs):
     assert table.groups[0].columns == ["0.0001", "0.001", "0.01"]
 
 
+# The experiments' files ----------------------------------------------------------------------------
+
+OWN, TUNED = "experiments/arena.yaml", "experiments/arena-tuning.yaml"
+
+
+def experiment(*overlays: str):
+    return load(read_params(*(ROOT / name for name in ("params.yaml", *overlays))))
+
+
 def test_the_arena_tests_on_nothing_that_rates_were_tuned_on():
     """The tuning sets aside as many test problems as the arena has, and has other seeds."""
-    from rapid.config.params import read as read_params
-
-    own, tried = (
-        load(
-            read_params(*(ROOT / name for name in ("params.yaml", "experiments/arena.yaml", *more)))
-        )
-        for more in ([], ["experiments/arena-tuning.yaml"])
-    )
+    own, tried = experiment(OWN), experiment(OWN, TUNED)
     assert own.data_seed == tried.data_seed
     for benchmark, field in own.arena.fields.items():
         assert tried.benchmarks[benchmark].reserved == own.benchmarks[benchmark].test
         used = {seed for name in field.rates for seed in field.seeds_of(name)}
         assert not used & {*tried.arena.tuning.seeds}
         assert field.problems == tried.benchmarks[benchmark].train
+
+
+def test_each_rate_is_written_into_the_file():
+    tried = experiment(OWN, TUNED).arena
+    found = [
+        (benchmark, name, rate, 101, 0.8 if rate == 1e-3 else 0.4)
+        for benchmark, field in tried.fields.items()
+        for name in field.rates
+        for rate in tried.tuning.rates
+    ] + [(benchmark, BASE, 0.0, 101, 0.4) for benchmark in tried.fields]
+    text = frozen((ROOT / OWN).read_text(), tried, pd.DataFrame(found, columns=COLUMNS))
+    written = yaml.safe_load(text)["arena"]["fields"]
+    for benchmark, field in tried.fields.items():
+        assert written[benchmark]["rates"] == dict.fromkeys(field.rates, 1e-3)
+        assert written[benchmark]["reach"] == 0.7
+
+
+def test_the_rates_are_those_on_record():
+    """Before the tuning is run there is no record."""
+    path, text = ROOT / "experiments/arena-tuning.csv", (ROOT / OWN).read_text()
+    if path.is_file():
+        assert frozen(text, experiment(OWN, TUNED).arena, pd.read_csv(path)) == text

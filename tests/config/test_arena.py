@@ -1,0 +1,93 @@
+"""The arena's section: which runs it asks for, and what it refuses."""
+
+import pytest
+
+from rapid.algorithms.names import parse, variant
+from rapid.config.jobs import ARENA, Plan
+from rapid.config.params import BadParams, load
+from rapid.config.specs import in_arena, train_spec
+
+FIELD = {
+    "seeds": 2,
+    "more_seeds": {"pg": 3},
+    "problems": 16,
+    "snapshots": 2,
+    "reach": 0.5,
+    "rates": {"pg": 3e-4, "grpo-H2": 1e-4, "pg,n_step=8": 1e-3},
+    "claims": [{"ours": "grpo-H2", "theirs": "pg", "by": "seconds"}],
+}
+MAP = {"seeds": 2, "problems": 64, "n_step": [4, 16], "H": [1, 2], "rate": 1e-4}
+
+
+@pytest.fixture
+def values(values):
+    return values | {"arena": {"fields": {"math": FIELD}, "maps": {"math": MAP}}}
+
+
+def asked(values, **more) -> dict[str, list[int]]:
+    """The seeds of each algorithm that the arena runs."""
+    found = {}
+    for run in in_arena(load(values | {"arena": values["arena"] | more})):
+        found.setdefault(run.algorithm, []).append(run.seed)
+    return found
+
+
+def test_a_field_and_a_map(values):
+    same = "problems=16,learning_rate={},snapshots=2"
+    cells = [(4, 1, 0.0001), (4, 2, 0.0001), (16, 1, 0.0002), (16, 2, 0.0002)]
+    assert asked(values) == {
+        f"pg,{same.format(0.0003)}": [1, 2, 3],
+        f"grpo-H2,{same.format(0.0001)}": [1, 2],
+        f"pg,n_step=8,{same.format(0.001)}": [1, 2],
+    } | {f"rapid-H{h},n_step={n},problems=64,learning_rate={r}": [1, 2] for n, h, r in cells}
+
+
+def test_a_tuning_tries_rates_but_for_an_h_that_borrows(values):
+    found = asked(values, borrowed={2: 1}, tuning={"rates": [1e-5, 1e-2], "seeds": [9]})
+    plain = ("pg", "pg,n_step=8")
+    tried = ("0.00001", "0.01")
+    assert found == {f"{n},problems=16,learning_rate={r}": [9] for n in plain for r in tried}
+
+
+def test_one_s_own_is_run_beside_pg_and_no_map_is(values):
+    assert [*asked(values, only=["grpo-H2"]).values()] == [[1, 2]]
+
+
+def test_the_report_needs_its_runs_and_what_they_read(values):
+    params = load(values)
+    found = [job.folder for job in Plan(params).behind(ARENA)]
+    assert found[-1] == ARENA and len({*found}) == len(found)
+    assert {"data/math", "models/tiny-qwen2"} < {*found}
+    assert {run.folder for run in in_arena(params)} < {*found}
+    assert not any("/sft/" in folder for folder in found)
+
+
+def test_a_run_is_told_its_problems_and_rate(values):
+    params = load(values)
+    spec = train_spec(params, in_arena(params)[0])
+    assert (spec.problems, spec.training.learning_rate, spec.snapshots) == (16, 3e-4, 2)
+
+
+@pytest.mark.parametrize("rate", [1.0, 3e-5, 0.00123, 2e-10])
+def test_a_variant_is_read_as_it_was_written(rate):
+    assert parse(variant("pg", epochs=2, learning_rate=rate)).changes.learning_rate == rate
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"claims": [{"ours": "dapo", "theirs": "pg", "by": "seconds"}]}, "a rate for dapo too"),
+        ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "a rate for pg too"),
+        ({"problems": 1}, "math.train"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(values, change, said):
+    field = FIELD | {"more_seeds": {}} | change
+    with pytest.raises(BadParams, match=said):
+        load(values | {"arena": {"fields": {"math": field}}})
+
+
+def test_published_problems_cannot_be_reserved(values):
+    values["benchmarks"]["math"] |= {"source": "hub", "reserved": 3}
+    with pytest.raises(BadParams, match="reserved"):
+        load(values)
