@@ -5,12 +5,11 @@ squares of relative errors with coefficients that are not negative:
 
     sampling         a x decoding steps + b x rows of these steps
     backpropagation  c x optimizer steps + d x tokens
-    other            e x optimizer steps + f x inference batches + g x the reference model's tokens
-    sync             h x inference batches
+    other            e x optimizer steps + f x inference batches
+    sync             g x inference batches
     imitation        k x tokens
 
-Runs with dynamic sampling are left out of the first line, as their batches vary. Where no run has a
-reference model, its pass takes a third of one forward and backward.
+Runs with dynamic sampling are left out of the first line, as their batches vary.
 """
 
 from collections.abc import Mapping
@@ -28,11 +27,11 @@ from rapid.cost.expected import VERDICTS, Expected, halfway
 from rapid.cost.memory import job_memory
 from rapid.cost.runs import Observed
 from rapid.cost.shapes import Shape
-from rapid.cost.work import FORWARD, Seconds, Work, subject, train_work
+from rapid.cost.work import Seconds, Work, subject, train_work
 
 FAR = 2  # times another's size: no longer as fast
 FITTED = (PLAIN.name, RAPID.at(4), IMITATING.name)  # by `check`, of the first seed
-COUNTS = ("decoding_steps", "rows", "batches", "steps", "tokens", "reference_tokens")
+COUNTS = ("decoding_steps", "rows", "batches", "steps", "tokens")
 
 
 @dataclass(frozen=True)
@@ -154,15 +153,12 @@ def _rates(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Return seconds of each counted thing, by phase, of one model's runs."""
     rl, imitating = runs[~runs.imitates], runs[runs.imitates]
     plain = rl[~rl.resamples]
-    other = _least_squares(rl, "other", "steps", "batches", "reference_tokens")
-    if not rl.reference_tokens.any():
-        other["reference_tokens"] = FORWARD * _per_token(rl)
     return {
         "sampling": _least_squares(
             rl if plain.empty else plain, "sampling", "decoding_steps", "rows"
         ),
         "backpropagation": _least_squares(rl, "backpropagation", "steps", "tokens"),
-        "other": other,
+        "other": _least_squares(rl, "other", "steps", "batches"),
         "sync": {"batches": (rl.sync / rl.batches).mean()},
         "imitation": {"tokens": _per_token(rl if imitating.empty else imitating)},
     }

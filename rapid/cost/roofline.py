@@ -102,7 +102,7 @@ class Roofline:
             attention = 2 * shape.layers * shape.query_width * context
             return max(2 * (shape.multiplied + attention) * tokens / flops, passes * layers)
 
-        sampling = reference = 0.0
+        sampling = 0.0
         if work.calls:
             rows = work.rows / work.decoding_steps  # sequences in a step, on average
             cached = rows * work.context * shape.key_value_bytes(size)
@@ -113,8 +113,6 @@ class Roofline:
             split = 1 if work.steps else count  # a teacher is shared out over GPUs
             launching = rate.graph_step if vllm else layers
             sampling = work.decoding_steps * (computing / split + launching) + prefill / split
-        if work.reference_tokens:
-            reference = forward(work.reference_tokens, work.steps, work.context)
         share = shape.parameters / count
         sent = 2 * size * (shape.parameters - share)  # gradients, then weights
         optimizer = ADAM_BYTES * share / bandwidth + sent / link
@@ -124,7 +122,7 @@ class Roofline:
             backpropagation=forward(work.tokens, work.passes, work.context) / FORWARD
             + work.steps * optimizer,
             sync=work.batches * rate.sync * vllm,
-            other=work.steps * rate.step + work.batches * rate.batch + reference,
+            other=work.steps * rate.step + work.batches * rate.batch,
             startup=work.loads * (rate.startup + rate.startup_vllm * vllm),
         )
 

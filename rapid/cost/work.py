@@ -64,7 +64,6 @@ class Work:
     steps: float = 0.0  # of the optimizer
     passes: float = 0.0  # forward and backward
     tokens: float = 0.0  # of these, prompts and padding included
-    reference_tokens: float = 0.0  # of the reference model's forward passes
 
     @property
     def imitates(self) -> bool:
@@ -159,10 +158,10 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     busiest = max(groups * run / count, alive if groups >= count else 0.0)
     passes = max(busiest * group / spec.training.micro_batch, alive)
     tokens = max(busiest, alive) * expected.prompt + busiest * group * expected.longest(group)
-    # Later steps of an inference batch compute log mu, unless the sampler's is the policy's.
-    exact = spec.training.precision == "float32"
-    again = 1 if exact else 1 + FORWARD * (spec.H - 1) / spec.H
-    whole = spec.n_step / count * (expected.prompt + expected.longest(group))  # TRL's own pass
+    # Later steps of an inference batch compute log mu, unless the sampler's is the policy's. A KL
+    # term needs the reference's log-probabilities in all of them.
+    exact, referred = spec.training.precision == "float32", getattr(spec.objective, "beta", 0) > 0
+    again = 1 + FORWARD * (referred + (0 if exact else (spec.H - 1) / spec.H))
     return Work(
         spec,
         expected,
@@ -171,7 +170,6 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
         steps=steps,
         passes=steps * passes * again,
         tokens=steps * tokens * again,
-        reference_tokens=steps * whole if getattr(spec.objective, "beta", 0) else 0.0,
     )
 
 

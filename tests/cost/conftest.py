@@ -102,13 +102,12 @@ def write_run(
     else:
         steps = optimizer_steps(spec, problems)
         work = train_work(spec, steps, expected)
-        reference = work.reference_tokens * law.token / 3
         runtime = Runtime(
             total=0,
             sampling=factor * (work.decoding_steps * law.decoding + work.rows * law.row),
             grading=factor * work.completions * law.verdict,
             backpropagation=factor * (work.steps * law.step + work.tokens * law.token),
-            other=factor * (work.steps * law.loop + work.batches * law.batch + reference),
+            other=factor * (work.steps * law.loop + work.batches * law.batch),
             startup=law.startup,
         )
     phases = runtime.model_dump(exclude={"total", "startup"})

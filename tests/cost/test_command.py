@@ -145,5 +145,5 @@ def test_real_runs_are_predicted(values, toy_model, tmp_path, monkeypatch):
     from rapid.cost.shapes import shapes
 
     found = check(read_runs(tmp_path / "runs", params), shapes(params, {}), usual(32))
-    assert len(found) == 6
+    assert len(found) == 4  # the others than pg and rapid-H4, which it fits
     assert (found.predicted > 0).all() and (found.measured > 0).all()

@@ -57,9 +57,12 @@ def test_dapo_samples_more_the_fewer_groups_have_a_signal(params):
     assert few > many > 64 * 4
 
 
-def test_only_a_kl_term_needs_the_reference(params):
-    assert counted(params, "grpo").reference_tokens > 0
-    assert counted(params, "pg").reference_tokens == 0
+def test_a_kl_term_needs_the_references_forward_pass(params):
+    free = params.model_copy(update={"grpo": params.grpo.model_copy(update={"beta": 0.0})})
+    all_alike = replace(EXPECTED, signal=1.0)
+    with_it, without = (counted(one, "grpo", all_alike) for one in (params, free))
+    assert with_it.tokens == pytest.approx(without.tokens * 4 / 3)
+    assert with_it.passes == pytest.approx(without.passes * 4 / 3)
 
 
 def test_log_mu_is_computed_where_the_sampler_is_not_exact(params, paper):

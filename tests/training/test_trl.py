@@ -1,6 +1,7 @@
 """A TRL that moved what rapid.training.trl bends is noticed here, and what it moved is named."""
 
 import ast
+import importlib.metadata
 import inspect
 import re
 from pathlib import Path
@@ -178,3 +179,14 @@ def test_trl_makes_no_forward_pass_of_its_own(objective, toy_model, tmp_path, mo
 
     monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", refuse)
     assert run(toy_model, tmp_path, objective, max_steps=4).state.global_step == 4
+
+
+def test_steps_do_not_look_up_packages_or_move_prompts_again(toy_model, tmp_path, monkeypatch):
+    looked_up, moved, metadata = [], [], importlib.metadata.metadata
+    monkeypatch.setattr(
+        importlib.metadata, "metadata", lambda name: looked_up.append(name) or metadata(name)
+    )
+    monkeypatch.setattr("accelerate.data_loader.send_to_device", lambda *rows, **_: moved.append(1))
+    run(toy_model, tmp_path, "rapid", max_steps=4)
+    assert len(looked_up) == len({*looked_up})
+    assert not moved
