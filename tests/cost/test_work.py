@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from rapid.config.params import load
 from rapid.config.specs import Run, evaluate_spec
 from rapid.cost.work import job_work, train_work
 from tests.cost.conftest import EXPECTED, optimizer_steps, spec_of
@@ -36,8 +37,10 @@ def test_lengths_that_differ_eat_up_a_part_of_what_larger_batches_save(params):
     assert 1 < saved(SPREAD) < 16
 
 
-def test_naive_grpo_takes_more_decoding_steps_than_grpo(params):
-    naive, grpo = counted(params, "naive-grpo"), counted(params, "grpo")
+def test_sampling_part_of_a_step_at_a_time_takes_more_decoding_steps(values):
+    """naive-grpo samples N_step by default, and takes as many as grpo."""
+    values["naive_grpo"]["sampling_batch"] = 2
+    naive, grpo = (counted(load(values), name) for name in ("naive-grpo", "grpo"))
     assert naive.decoding_steps > grpo.decoding_steps
 
 

@@ -14,9 +14,15 @@ def test_an_interquartile_mean_leaves_out_the_outer_quarters():
 
 
 def test_runs_are_drawn_within_each_task():
-    """Tasks of a constant score each have no noise, however much they differ."""
-    found = interquartile_mean(np.repeat([[0.1, 0.5, 0.9]], 8, axis=0))
-    assert found.low == found.value == found.high == pytest.approx(0.5)
+    """Twice the same task: drawn apart, its noise falls by the root of 2; together it would not."""
+    ours, theirs = np.random.default_rng(5).normal(0, 1, (2, 40, 1))
+    twice = [np.repeat(scores, 2, axis=1) for scores in (ours, theirs)]
+    for one, two in (
+        (interquartile_mean(ours), interquartile_mean(twice[0])),
+        (improvement(ours, theirs), improvement(*twice)),
+    ):
+        assert two.value == pytest.approx(one.value)
+        assert (two.high - two.low) / (one.high - one.low) == pytest.approx(0.5**0.5, abs=0.06)
 
 
 def test_of_n_runs_n_minus_1_are_drawn():
