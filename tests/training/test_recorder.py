@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from rapid.artifacts.files import read_jsonl
 from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import EvaluateSpec, Run, TrainSpec
+from rapid.training.clock import PhaseClock
 from rapid.training.recorder import Snapshots, StepRecorder
 from rapid.training.usage import Usage
 
@@ -70,7 +72,9 @@ def trained(toy_model, tmp_path_factory):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
-        patch.setattr("rapid.training.usage.LOST", -1.0)
+        clock = partial(PhaseClock, waited=itertools.count(step=1000).__next__)
+        patch.setattr("rapid.training.trl.trainer.PhaseClock", clock)
+        patch.setattr("rapid.training.usage.LOST", -1e9)
         patch.setenv("RAPID_ATTEMPT", "2")
         train(spec, toy_model, folder / "train.jsonl", folder / "run")
     return folder
@@ -79,7 +83,7 @@ def trained(toy_model, tmp_path_factory):
 def test_a_summary_says_what_a_run_had_of_its_core(trained):
     summary = RunSummary.model_validate_json((trained / "run/summary.json").read_text())
     assert summary.cpu > 0
-    assert 0 <= summary.waited < summary.runtime.total
+    assert summary.waited < 0  # without the thousands that the fixture has it wait to be graded
     assert summary.stolen >= 0
     assert summary.disturbed  # by what the fixture sets
     assert summary.attempt == 2
