@@ -107,6 +107,13 @@ class Arena(Section):
     maps: dict[BenchmarkName, ArenaMap] = Field(default_factory=dict)
     tuning: Tuning | None = None
 
+    @model_validator(mode="after")
+    def _others_are_on_record(self):
+        if self.only and not (PLAIN.name in self.only and self.record):
+            allowed = f"{PLAIN.name} among them, and a record of the others"
+            raise ValueError(not_allowed("arena.only", self.only, allowed))
+        return self
+
     def ran(self, field: ArenaField) -> list[AlgorithmName]:
         """Return the algorithms of a field that are run."""
         return [name for name in field.rates if name in self.only or not self.only]

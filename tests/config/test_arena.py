@@ -50,7 +50,10 @@ def test_a_tuning_tries_rates_but_for_an_h_that_borrows(values):
 
 
 def test_one_s_own_is_run_beside_pg_and_no_map_is(values):
-    assert [*asked(values, only=["grpo-H2"]).values()] == [[1, 2]]
+    found = asked(values, only=["pg", "grpo-H2"], record="results.csv")
+    assert [*found.values()] == [[1, 2], [1, 2]]
+    with pytest.raises(BadParams, match="pg among them"):
+        asked(values, only=["grpo-H2"], record="results.csv")
 
 
 def test_the_report_needs_its_runs_and_what_they_read(values):

@@ -133,7 +133,6 @@ def test_a_curve_has_a_point_for_each_snapshot(trained, toy_model):
         pass_at=[1],
         evaluation={"samples": 2, "temperature": 1.0, "top_p": 1.0},
         snapshots=1,
-        problems=8,
         **LIMITS,
     )
     folder = trained / "evaluation"
