@@ -76,8 +76,11 @@ class Plan:
         return self._jobs[name]
 
     def priority(self, name: str) -> int:
-        """Return how soon a job begins: of those that could, the one of highest priority does."""
-        return 0 if name.startswith("evaluations/") else self._turns.get(name, len(self._turns) + 1)
+        """Return how soon a job begins: of those that could, the one of highest priority does.
+
+        An evaluation has its run's turn, so that what was interrupted has seeds that are complete.
+        """
+        return self._turns.get(name.replace("evaluations/", "runs/", 1), len(self._turns) + 1)
 
     @cached_property
     def _turns(self) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """The training stage: one run of one algorithm, from a model's folder to a run's folder."""
 
+import math
 import shutil
 import time
 from itertools import islice
@@ -65,7 +66,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
     trainer.save_model(str(folder / "model"))
     written = [kept] if spec.snapshots else []
-    if is_main() and (weights := _token_weights(spec, trainer, task, data)):
+    if is_main() and (weights := token_weights(spec, trainer, task, data)):
         write_json(folder / TOKEN_WEIGHTS, weights)
         written.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
@@ -110,13 +111,16 @@ def _write(
     return summary
 
 
-def _token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
-    """Return one completion of the last step that was run, with a reward where there is one."""
+def token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
+    """Return one completion of the last pass that was run, with a reward where there is one."""
     step, piece, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
     if "behavior_logp" not in piece or logp.shape != piece["behavior_logp"].shape:
         return None  # on-policy, where all weights are 1; or a process has a part of a group only
     tokenizer = trainer.processing_class
-    row = int(piece["rewards"].argmax())
+    counts = piece["completion_mask"].any(1)  # one that the length limit cut off may be left out
+    if not counts.any():
+        return None  # a pass for the sake of another process's
+    row = int(piece["rewards"].masked_fill(~counts, -math.inf).argmax())
     prompt = tokenizer.decode(piece["prompt_ids"][row], skip_special_tokens=True)
     problems = read_jsonl(data, task.record)
     owner = next(

@@ -6,11 +6,13 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from rapid.artifacts.files import read_jsonl
 from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import EvaluateSpec, Run, TrainSpec
+from rapid.stages.train import token_weights
 from rapid.training.clock import PhaseClock
 from rapid.training.recorder import Snapshots, StepRecorder
 from rapid.training.usage import Usage
@@ -121,6 +123,24 @@ def test_token_weights_are_of_the_last_step_and_add_up(trained):
     assert found.step == steps[-1].step
     assert found.id in (trained / "train.jsonl").read_text()
     assert any(found.log_weights)
+
+
+@pytest.mark.parametrize(("learned", "shown"), [([0, 1], 1), ([0, 0], None), ([1, 1], 0)])
+def test_token_weights_are_of_a_completion_that_counts(trained, learned, shown):
+    """Not of one that was left out for its length, nor of a pass for another process's sake."""
+    piece = {
+        "behavior_logp": torch.zeros(2, 3),
+        "completion_mask": torch.tensor(learned)[:, None].expand(2, 3),
+        "prompt_ids": torch.tensor([[1], [1]]),
+        "completion_ids": torch.full((2, 3), 2),
+        "rewards": torch.tensor([1.0, 0.0]),
+    }
+    logp = torch.tensor([[0.5] * 3, [0.25] * 3])
+    tokenizer = SimpleNamespace(decode=lambda ids, **_: "token")
+    trainer = SimpleNamespace(last_pass=(4, piece, logp), processing_class=tokenizer)
+    spec = SimpleNamespace(chat=False, H=2, run=SimpleNamespace(benchmark="math"))
+    found = token_weights(spec, trainer, BENCHMARKS["math"], trained / "train.jsonl")
+    assert (found and found.log_weights) == (None if shown is None else logp[shown].tolist())
 
 
 def test_a_curve_has_a_point_for_each_snapshot(trained, toy_model):
