@@ -116,8 +116,9 @@ def times(text: str, root: Path) -> str:
         if not (last := timed().get(row[2])):
             return row[0]
         machines.append(last["hardware"])
-        minutes, when = f"{last['seconds'] / 60:.0f} minutes", f"{last['date'][:10]}, "
-        return f"{row[1]} {minutes:10} | {when + last['commit'][:7]:19} |"
+        took, when = f"{last['seconds'] / 60:.0f} minutes", f"{last['date'][:10]}, "
+        took = "1 minute" if took == "1 minutes" else took
+        return f"{row[1]} {took:10} | {when + last['commit'][:7]:19} |"
 
     machines: list[str] = []
     table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|", measured, text, flags=re.MULTILINE)
