@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from rapid.algorithms import PLAIN
-from rapid.config.arena import ArenaField, Measure
+from rapid.config.arena import ArenaField, Claim, Measure
 from rapid.config.specs import BASE
 from reports.measured import Measured
 from reports.statistics import crossed, curves, pairs, times
 from reports.statistics.curves import AccuracyCurve
-from reports.statistics.decisions import detectable
+from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import Estimate
 
 METRIC = "pass@1"
@@ -75,8 +75,8 @@ class Recorded:
 
     @property
     def runs(self) -> pd.DataFrame:
-        """Seeds and runtimes."""
-        return self.rows[["runtime"]].mul(self.scale).reset_index()
+        """Seeds and runtimes, and what is shown of the weights."""
+        return self.rows.assign(runtime=self.rows.runtime * self.scale).reset_index()
 
     @property
     def seconds(self) -> pd.Series:
@@ -111,7 +111,9 @@ class FieldOutcomes:
         rows = pd.read_csv(self.measured.root / self.measured.params.arena.record)
         by_name = dict(list(rows[rows.benchmark == self.benchmark].groupby("algorithm")))
         by_name = {name: of.set_index("seed") for name, of in by_name.items()}
-        scale = found[PLAIN.name].runs.runtime.mean() / by_name[PLAIN.name].runtime.mean()
+        here, there = found[PLAIN.name].runs.set_index("seed").runtime, by_name[PLAIN.name].runtime
+        shared = here.index.intersection(there.index)
+        scale = here[shared].mean() / there[shared].mean()
         recorded = {name: Recorded(of, scale) for name, of in by_name.items()}
         return {name: found.get(name) or recorded[name] for name in self.field.rates}
 
@@ -148,15 +150,19 @@ class FieldOutcomes:
         if shared.empty:  # one of them was read on the way, where problems are not told apart
             first, second, shared = means(first), means(second), ["mean"]
         matrix = first.loc[seeds, shared].to_numpy() - second.loc[seeds, shared].to_numpy()
+        if not matrix.any():
+            return Estimate(None, reason="runs differ in no score: the part never acted")
         return crossed.estimate(matrix, pairs.DIFFERENCES)
 
-    def seen(
-        self, ours: str, theirs: str, by: Measure, found: Estimate, alpha: float
-    ) -> float | None:
-        """Return the least difference, or the ratio nearest to 1, that would mostly be seen."""
-        if by != "seconds":
-            return None if found.error is None else detectable(found, alpha)
-        first, second = (self.outcomes[name].seconds for name in (ours, theirs))
+    def seen(self, claim: Claim, found: Estimate, alpha: float) -> float | None:
+        """Return the least difference, or the ratio nearest to 1, that would mostly be seen.
+
+        Of a claim of the same it is the least margin that would mostly be shown.
+        """
+        if claim.by != "seconds":
+            least = provable if claim.expect == "same" else detectable
+            return None if found.error is None else least(found, alpha)
+        first, second = (self.outcomes[name].seconds for name in (claim.ours, claim.theirs))
         seeds = first.index.intersection(second.index)
         return times.detectable(first[seeds], second[seeds], alpha)
 
@@ -179,6 +185,8 @@ def record(measured: Measured) -> pd.DataFrame:
             "algorithm": name,
             "seed": run.seed,
             "runtime": run.runtime,
+            "staleness": run.staleness,
+            "clip_fraction": run.clip_fraction,
             "seconds": found.seconds[run.seed],
             "accuracy": means(found.accuracy)["mean"][run.seed],
             "accuracy_in_time": found.accuracy_in_time["mean"][run.seed],

@@ -40,6 +40,7 @@ class Changes(BaseModel):
     n_step: PositiveInt | None = None
     epochs: PositiveInt | None = None
     learning_rate: Positive | None = None
+    max_grad_norm: Positive | None = Field(None, description="1, TRL's default, where none is set")
     problems: PositiveInt | None = Field(None, description="training problems, the first so many")
     snapshots: PositiveInt | None = Field(None, description="models kept on the way, evaluated too")
     skip_zero_groups: bool | None = Field(

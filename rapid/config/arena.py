@@ -77,7 +77,9 @@ class ArenaMap(Section):
     problems: PositiveInt = Field(description="training problems")
     n_step: list[PositiveInt] = Field(min_length=1)
     H: list[PositiveInt] = Field(min_length=2, description="the first is the reference")
-    rate: PositiveFloat = Field(description="learning rate at the first n_step")
+    rate: PositiveFloat | None = Field(
+        None, description="learning rate at the first n_step; without one, PG's in the field"
+    )
 
     def entry(self, n_step: int, h: int) -> AlgorithmName:
         """Return the name of a cell's runs: the rate grows as the square root of N_step."""
@@ -112,6 +114,16 @@ class Arena(Section):
         if self.only and not (PLAIN.name in self.only and self.record):
             allowed = f"{PLAIN.name} among them, and a record of the others"
             raise ValueError(not_allowed("arena.only", self.only, allowed))
+        return self
+
+    @model_validator(mode="after")
+    def _maps_have_the_rate_of_pg(self):
+        for name, cells in self.maps.items():
+            if cells.rate is None:
+                if name not in self.fields:
+                    raise ValueError(not_allowed(f"maps.{name}.rate", None, "a rate, or a field"))
+                rate = self.fields[name].rates[PLAIN.name]
+                self.maps[name] = cells.model_copy(update={"rate": rate})
         return self
 
     def ran(self, field: ArenaField) -> list[AlgorithmName]:

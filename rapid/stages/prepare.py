@@ -37,9 +37,11 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
     made = {"test": spec.test, "train": spec.train} if embedded else {}
     names = {}
     if spec.reserved:  # what another experiment tests on is made first, and left out
-        made = {"test": spec.reserved, "validation": spec.test, "train": spec.train}
+        made = {"test": spec.reserved, "train": spec.train}
         names = {"test": "reserved", "validation": "test"}
     made["pretrain"] = spec.demonstrations
+    if spec.reserved:  # last: training problems and lessons, and so the model, are the other's
+        made["validation"] = spec.test
     benchmark = BENCHMARKS[spec.benchmark]
     exercises = make(benchmark, spec.data_seed, made)
     parts = {names.get(part, part): [e.problem for e in found] for part, found in exercises.items()}

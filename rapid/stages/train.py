@@ -232,7 +232,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     algorithm = named.algorithm
     config = RapidConfig(
         **_arguments(spec, folder),
-        **named.changes.within(["skip_zero_groups"]),
+        **named.changes.within(["skip_zero_groups", "max_grad_norm"]),
         parameters=objective.model_dump() if objective else {},
         objective=algorithm.name,
         sampling_batch_size=spec.sampling_batch,

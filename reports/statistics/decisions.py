@@ -1,13 +1,13 @@
 """What estimates allow to say: of several claims at once, of equality, and of what was too small.
 
 Each of these holds its stated error rate with the estimates of `crossed` at the arena's size
-(tests/reports/statistics/test_rates.py).
+(tests/reports/statistics/test_decisions.py).
 """
 
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special, stats
+from scipy import optimize, special, stats
 
 from reports.statistics.estimates import LEVEL, Estimate
 
@@ -44,3 +44,22 @@ def detectable(found: Estimate, alpha: float = 1 - LEVEL, power: float = 0.8) ->
     df = min(found.df, 1e6)  # beyond it the distribution is the normal one
     critical = stats.t.isf(alpha / 2, df)
     return float(found.error * special.nctdtrinc(df, 1 - power, critical))
+
+
+def provable(found: Estimate, alpha: float = 1 - LEVEL, power: float = 0.8) -> float:
+    """Return the least margin that two one-sided tests would mostly show if the truth were 0.
+
+    Args:
+        found: an estimate with a standard error, as that of the runs to come.
+        alpha: the level of each of the tests.
+        power: how often equality is to be shown.
+    """
+    df = min(found.df, 1e6)
+    shares = (np.arange(1000) + 0.5) / 1000
+    critical = stats.t.isf(alpha, df) * np.sqrt(stats.chi2.ppf(shares, df) / df)
+
+    def short(margin: float) -> float:
+        inside = np.maximum(0, 2 * stats.norm.cdf(margin - critical) - 1)
+        return inside.mean() - power
+
+    return float(found.error * optimize.brentq(short, 0, critical.max() + 10))

@@ -6,11 +6,15 @@ so that it does not matter how long it would have taken.
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from scipy import stats
 
-from reports.statistics.estimates import LEVEL, Estimate
+from reports.statistics import decisions
+from reports.statistics.estimates import LEVEL, ROUNDING, Estimate
+
+NEVER = 2000.0  # on the scale of logarithms: its mean with any other is beyond all others
 
 
 def median(times: Sequence[float]) -> Estimate:
@@ -29,41 +33,78 @@ def median(times: Sequence[float]) -> Estimate:
     if not least:
         return Estimate(middle, over=over)
 
-    def p_at(limit: float) -> float:
-        below, above = (ordered < limit).sum(), (ordered > limit).sum()
-        return float(stats.binomtest(below, below + above).pvalue) if below + above else 1.0
-
-    return Estimate(middle, float(ordered[least - 1]), float(ordered[n - least]), over, p_at=p_at)
+    return Estimate(middle, float(ordered[least - 1]), float(ordered[n - least]), over)
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
-    """Return the median over seeds of how many times as long ours takes, with a sign test's p.
+    """Return how many times as long ours takes, by Wilcoxon's signed ranks of log ratios.
 
-    Times are paired by position. Where only theirs never gets there the ratio is 0, where only
-    ours does not it is infinite. A seed in which neither does says nothing, and is left out.
+    Times are paired by position. Value, interval and p are of the same exact test: the value is the
+    median of the means of any two log ratios (Hodges and Lehmann 1963). Where only theirs never
+    gets there the ratio is 0, where only ours does not it is infinite: their ranks are above all
+    others. A seed in which neither does says nothing, and is left out.
     """
-    pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if min(a, b) < math.inf]
-    never = math.inf
-    return median([1 if a == b else never if a == never or b == 0 else a / b for a, b in pairs])
+    logs = np.array([_log_ratio(*pair) for pair in _pairs(ours, theirs)])
+    n = len(logs)
+    if not n:
+        return Estimate(None, reason="no seed has a time of either")
+    means = np.sort((logs[:, None] + logs)[np.triu_indices(n)] / 2)
+    reached = np.cumsum(_ranks(n))  # P(W <= w) of the sum W of the ranks above
+
+    def p_at(limit: float) -> float:
+        cut, edge = math.log(limit), means.size
+        above, at = (means > cut + ROUNDING).sum(), (np.abs(means - cut) <= ROUNDING).sum()
+        fewer = min(above + at / 2, edge - above - at / 2)  # the rest are below
+        return float(min(1.0, 2 * reached[math.ceil(fewer)]))
+
+    with np.errstate(over="ignore"):
+        value, ordered = float(np.exp(np.median(means))), np.exp(means)
+    over = f"n = {n} seeds"
+    least = int(np.searchsorted(reached, (1 - LEVEL) / 2, side="right"))  # so many are cut off
+    if not least:
+        return Estimate(value, over=over)
+    return Estimate(value, float(ordered[least - 1]), float(ordered[-least]), over, p_at=p_at)
 
 
 def detectable(
     ours: Sequence[float], theirs: Sequence[float], alpha: float, power: float = 0.8
 ) -> float | None:
-    """Return the ratio below 1 that a sign test of so many pairs would mostly have seen.
+    """Return the ratio below 1 that signed ranks of so many pairs would mostly have seen.
 
     It takes logarithms of ratios for normal, with the deviation of the pairs in which both get
-    there; `None` where these are fewer than two, or no ratio would be seen.
+    there. Signed ranks of n such pairs say as much as a t-test of 3 n / pi. `None` where these
+    pairs are fewer than two, or no ratio would be seen.
 
     Args:
         alpha: the test's two-sided level.
         power: how often the ratio is to be seen.
     """
-    pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if min(a, b) < math.inf]
+    pairs = _pairs(ours, theirs)
     logs = [math.log(a / b) for a, b in pairs if max(a, b) < math.inf and min(a, b) > 0]
     n = len(pairs)
-    wins = int(stats.binom.isf(alpha / 2, n, 0.5)) + 1  # so many of n are significant
-    if len(logs) < 2 or wins > n:
+    if len(logs) < 2 or 2 * 0.5**n > alpha:
         return None
-    share = stats.beta.ppf(power, wins, n - wins + 1)  # of pairs won: P(wins or more) is the power
-    return math.exp(-stats.norm.ppf(share) * np.std(logs, ddof=1))
+    error = np.std(logs, ddof=1) / math.sqrt(3 * n / math.pi)
+    return math.exp(-decisions.detectable(Estimate(0.0, error=error, df=n - 1), alpha, power))
+
+
+def _pairs(ours: Sequence[float], theirs: Sequence[float]) -> list[tuple[float, float]]:
+    """Return the pairs of which one gets there."""
+    return [(a, b) for a, b in zip(ours, theirs, strict=True) if min(a, b) < math.inf]
+
+
+def _log_ratio(ours: float, theirs: float) -> float:
+    if ours == theirs:
+        return 0.0
+    if math.inf in (ours, theirs) or 0 in (ours, theirs):
+        return math.copysign(NEVER, ours - theirs)
+    return math.log(ours / theirs)
+
+
+@cache
+def _ranks(n: int) -> np.ndarray:
+    """Return the distribution of the sum of ranks 1 to n of which coins choose each or not."""
+    found = np.ones(1)
+    for rank in range(1, n + 1):
+        found = np.convolve(found, np.r_[0.5, np.zeros(rank - 1), 0.5])
+    return found

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rapid.algorithms import PLAIN
+from rapid.algorithms import PLAIN, RAPID
+from rapid.algorithms.names import parse
 from rapid.artifacts.text import duration, listing
 from rapid.config.arena import Claim
 from reports import formats, labels
@@ -62,37 +63,44 @@ class Verdict:
 
 
 def judge(measured: Measured) -> list[Verdict]:
-    """Return the verdict on each claim of all fields, adjusted for their number by Holm's method.
-
-    A claim of more holds if its p is small and its sign is right, and fails if the sign is wrong. A
-    claim of the same holds if two one-sided tests say so, and fails if there is a difference. What
-    neither holds nor fails is open.
-    """
-    margin = measured.params.arena.margin
+    """Return the verdict on each claim of all fields."""
     claims = [(field, claim) for field in fields(measured) for claim in field.field.claims]
     found = [field.compare(claim.ours, claim.theirs, claim.by) for field, claim in claims]
-    tested = [one.p_at is not None for one in found]
-    differ, same = [], []  # p of no difference, and of one beyond the margin
-    for (_, claim), one in zip(claims, found, strict=True):
-        if one.p_at is not None:
-            differ.append(one.p_at(EQUAL[claim.by]))
-            same.append(equivalence(one, margin) if claim.expect == "same" else differ[-1])
-    adjusted = iter(zip(holm(same), holm(differ), strict=True))
+    pairs = [(claim, one) for (_, claim), one in zip(claims, found, strict=True)]
+    decided, tests = decide(pairs, measured.params.arena.margin)
     verdicts = []
-    for (field, claim), one, is_tested in zip(claims, found, tested, strict=True):
-        if not is_tested:
-            verdicts.append(Verdict(field, claim, one, None, UNTESTED, None))
-            continue
-        p, p_of_difference = next(adjusted)
-        sign = -1 if claim.by == "seconds" else 1
-        right = claim.expect == "same" or sign * (one.value - EQUAL[claim.by]) > 0
-        holds = p <= 1 - LEVEL and right
-        fails = p_of_difference <= 1 - LEVEL and not holds
-        alpha = (1 - LEVEL) / sum(tested)
-        seen = field.seen(claim.ours, claim.theirs, claim.by, one, alpha)
-        word = HOLDS if holds else FAILS if fails else OPEN
-        verdicts.append(Verdict(field, claim, one, float(p), word, seen))
+    for (field, claim), one, (p, word) in zip(claims, found, decided, strict=True):
+        seen = None if p is None else field.seen(claim, one, (1 - LEVEL) / tests)
+        verdicts.append(Verdict(field, claim, one, p, word, seen))
     return verdicts
+
+
+def decide(
+    claims: list[tuple[Claim, Estimate]], margin: float
+) -> tuple[list[tuple[float | None, str]], int]:
+    """Return p and verdict of each claim, and how many tests they are, adjusted by Holm's method.
+
+    A claim of more has one test: it holds if its p is small and its sign is right, and fails if the
+    sign is wrong. A claim of the same has two: it holds if two one-sided tests say so, else fails
+    if there is a difference. What neither holds nor fails is open.
+    """
+    tested = [(claim, one) for claim, one in claims if one.p_at is not None]
+    differ = [one.p_at(EQUAL[claim.by]) for claim, one in tested]
+    same = [equivalence(one, margin) for claim, one in tested if claim.expect == "same"]
+    adjusted = [float(p) for p in holm([*differ, *same])]
+    of_difference, of_margin = iter(adjusted[: len(differ)]), iter(adjusted[len(differ) :])
+    decided: list[tuple[float | None, str]] = []
+    for claim, one in claims:
+        if one.p_at is None:
+            decided.append((None, UNTESTED))
+            continue
+        p = next(of_difference)
+        is_right = (one.value > EQUAL[claim.by]) != (claim.by == "seconds")
+        word = OPEN if p > 1 - LEVEL else FAILS
+        if claim.expect == "same":
+            p, is_right = next(of_margin), True
+        decided.append((p, HOLDS if is_right and p <= 1 - LEVEL else word))
+    return decided, len(adjusted)
 
 
 def summary(measured: Measured, verdicts: list[Verdict]) -> str:
@@ -106,11 +114,24 @@ def summary(measured: Measured, verdicts: list[Verdict]) -> str:
     counts = Counter(one.verdict for one in verdicts)
     words = {HOLDS: "hold", FAILS: "do not hold", OPEN: "are open", UNTESTED: "are not tested"}
     counted = listing([f"{counts[word]} {text}" for word, text in words.items() if counts[word]])
-    parts = [one for one in verdicts if one.claim.theirs.startswith(f"{one.claim.ours},")]
+    parts = Counter(one.verdict for one in verdicts if _is_without_a_part(one.claim))
     if parts:
-        missed = sum(one.verdict == HOLDS for one in parts)
-        said.append(f"Of {len(parts)} of its parts, each left out once, {missed} are missed.")
+        said.append(
+            f"In {parts.total()} comparisons RAPID has one part less: {parts[HOLDS]} miss it, "
+            f"{parts[FAILS]} are better without it, {parts[OPEN]} are open, and {parts[UNTESTED]} "
+            "are not tested."
+        )
     return " ".join([*said, f"Of {len(verdicts)} claims written down beforehand {counted}."])
+
+
+def _is_without_a_part(claim: Claim) -> bool:
+    """Return whether theirs is ours with further changes, or PG, which is RAPID without weights."""
+    ours, theirs = (parse(name) for name in (claim.ours, claim.theirs))
+    if claim.by != "accuracy" or claim.expect != "better" or ours.H != theirs.H:
+        return False
+    left, right = ({*one.name.split(",")[1:]} for one in (ours, theirs))
+    without = (RAPID.name, theirs.kind) == (ours.kind, PLAIN.name) and left == right
+    return without or (ours.kind == theirs.kind and left < right)
 
 
 def place(one: FieldOutcomes, names: list[str], name: str) -> str:
@@ -139,14 +160,17 @@ def claims(measured: Measured, verdicts: list[Verdict]) -> list[Table]:
         by_field.setdefault(one.field.benchmark, []).append(Row(one.text, [cells]))
     margin = 100 * measured.params.arena.margin
     explained = [
-        "Sooner: the median over seeds of the ratio of seconds until an accuracy is reached, by a "
-        "sign test. Better: the paired difference of accuracy in points, with seeds and problems "
-        f"random. As good: two one-sided tests of a difference of {margin:g} points. Intervals "
+        "Sooner: the ratio of seconds until an accuracy is reached, by Wilcoxon's signed ranks. "
+        "Better: the paired difference of accuracy in points, with seeds and problems random. "
+        f"As good: two one-sided tests of a difference of {margin:g} points. Intervals "
         "hold 95 % and are not adjusted.",
-        f"p: adjusted for all {len(verdicts)} claims by Holm's method. What neither holds nor "
-        "fails is open.",
+        f"p: adjusted for all {len(verdicts)} claims by Holm's method, as one family. What neither "
+        "holds nor fails is open.",
+        "In equal time, and where DAPO's accuracy is read on the way, there is one score for each "
+        "seed: such intervals and p are for these test problems.",
         "Seen from: the difference in points, or the ratio below 1, that such a test of this "
-        "family would have seen with a power of 80 %.",
+        "family would have seen with a power of 80 %; of as good, the margin that such tests would "
+        "have shown if there were no difference.",
     ]
     return [
         Table(
@@ -169,6 +193,7 @@ def standings(outcomes: FieldOutcomes, number: int) -> Table:
     group = [
         f"Seconds to {100 * field.reach:g}%", f"over {REFERENCE}", "Accuracy",
         f"less {REFERENCE}", f"P(above {REFERENCE})", "in equal time", f"Time over {REFERENCE}",
+        "Clipped", "Staleness",
     ]  # fmt: skip
     return Table(
         number=number,
@@ -183,7 +208,8 @@ def standings(outcomes: FieldOutcomes, number: int) -> Table:
             f"{REFERENCE} samples. Differences in points and ratios of seconds are paired by seed. "
             f"P: the probability that a run is more accurate than one of {REFERENCE}. In equal "
             f"time: less {REFERENCE}, in points, after half of {REFERENCE}'s mean time. Intervals "
-            "hold 95 % and are not adjusted: they describe.",
+            "hold 95 % and are not adjusted: they describe. Clipped: share of weights, or ratios. "
+            "Staleness: mean of the clipped log weight's absolute value, in nats.",
             notes.evaluation(plain),
             *notes.provenance(plain),
         ],
@@ -193,7 +219,7 @@ def standings(outcomes: FieldOutcomes, number: int) -> Table:
 def places(measured: Measured) -> str:
     """Return which places the algorithms have that were run against those on record."""
     return " ".join(
-        place(one, order(one), name)
+        f"{place(one, order(one), name)} Its learning rate was given, not tuned."
         for one in fields(measured)
         for name in measured.params.arena.only
         if name != PLAIN.name and name in one.field.rates
@@ -201,10 +227,11 @@ def places(measured: Measured) -> str:
 
 
 def _counted(outcomes: FieldOutcomes) -> str:
-    """Return how many seeds there are."""
-    field = outcomes.field
-    more = [f"{count} of {labels.algorithm(name)}" for name, count in field.more_seeds.items()]
-    return f"{field.seeds} seeds" + (f", but {listing(more)}" if more else "")
+    """Return how many runs were found of the algorithms."""
+    counts = {name: len(one.seconds) for name, one in outcomes.outcomes.items()}
+    usual = Counter(counts.values()).most_common(1)[0][0]
+    more = [f"{n} of {labels.algorithm(name)}" for name, n in counts.items() if n != usual]
+    return f"{usual} of each" + (f", but {listing(more)}" if more else "")
 
 
 def order(outcomes: FieldOutcomes) -> list[str]:
@@ -225,7 +252,7 @@ def order(outcomes: FieldOutcomes) -> list[str]:
 def _standing(outcomes: FieldOutcomes, name: str) -> list[Cell]:
     one, reference = outcomes.outcomes[name], outcomes.outcomes[PLAIN.name]
     if len(one.seconds) < 2 or len(reference.seconds) < 2:
-        return [Cell(MISSING, reason="fewer than two runs have a curve")] * 7
+        return [Cell(MISSING, reason="fewer than two runs have a curve")] * 9
     cells = [
         estimate_cell(_seconds, times.median(one.seconds)),
         estimate_cell(formats.percent, resampled.interquartile_mean(by_run(one))),
@@ -242,7 +269,11 @@ def _standing(outcomes: FieldOutcomes, name: str) -> list[Cell]:
             _cell(formats.points, found["accuracy_in_time"]),
             _cell(formats.ratio, ratio(one.runs, reference.runs, "runtime")),
         ]
-    return [cells[0], against[0], cells[1], *against[1:]]
+    weights = [
+        Cell(NOT_APPLICABLE) if np.isnan(value := one.runs[metric].mean()) else Cell(show(value))
+        for metric, show in (("clip_fraction", formats.percent), ("staleness", formats.staleness))
+    ]
+    return [cells[0], against[0], cells[1], *against[1:], *weights]
 
 
 def _cell(show: formats.Format, found: Estimate | None) -> Cell:

@@ -11,6 +11,8 @@ from reports.measured import Measured
 from reports.tables.table import MISSING, Cell, Group, Row, Table
 from reports.tuning import smoothed, trials
 
+AT_THE_END = "the best rate may be beyond the end of the grid"
+
 
 def tables(measured: Measured) -> list[Table]:
     """Return a table for each benchmark of a tuning."""
@@ -62,8 +64,11 @@ def _table(benchmark: str, field: ArenaField, record: pd.DataFrame, number: int)
 
 def _cells(own: pd.DataFrame, rates: list[float]) -> list[Cell]:
     means, best = own.groupby("learning_rate").accuracy.mean(), smoothed(own).idxmax()
+    at_the_end = AT_THE_END if best in (rates[0], rates[-1]) else ""
     return [
-        Cell(formats.percent(means[rate]), mark="best" if rate == best else "")
+        Cell(formats.percent(means[rate]), mark="best", reason=at_the_end)
+        if rate == best
+        else Cell(formats.percent(means[rate]))
         if rate in means and pd.notna(means[rate])
         else Cell(MISSING)
         for rate in rates
