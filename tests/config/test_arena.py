@@ -65,6 +65,14 @@ def test_the_report_needs_its_runs_and_what_they_read(values):
     assert not any("/sft/" in folder for folder in found)
 
 
+def test_a_map_has_the_rate_of_pg_where_it_has_none(values):
+    cells = {name: value for name, value in MAP.items() if name != "rate"}
+    arena = {"fields": {"math": FIELD}, "maps": {"math": cells}}
+    assert load(values | {"arena": arena}).arena.maps["math"].rate == FIELD["rates"]["pg"]
+    with pytest.raises(BadParams, match="a rate, or a field"):
+        load(values | {"arena": {"maps": {"math": cells}}})
+
+
 def test_a_run_is_told_its_problems_and_rate(values):
     params = load(values)
     spec = train_spec(params, in_arena(params)[0])

@@ -60,6 +60,8 @@ def test_reserved_problems_are_another_experiment_s_test_problems(name, tmp_path
     for file, count in (("test.jsonl", 6), ("train.jsonl", 12)):
         own = [p.same for p in read_jsonl(tmp_path / "own" / file, BENCHMARKS[name].record)]
         assert len(own) == count and not theirs & {*own}
+    for file in ("train.jsonl", "pretrain.jsonl"):  # the same to learn from, and the same model
+        assert (tmp_path / "own" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
 
 
 def test_manifest_has_the_digest_of_each_file(tmp_path):

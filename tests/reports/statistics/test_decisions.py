@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from reports.statistics.crossed import estimate
-from reports.statistics.decisions import detectable, equivalence, holm
+from reports.statistics.decisions import detectable, equivalence, holm, provable
 from reports.statistics.estimates import student
 from tests.reports.statistics.rates import noise, rates
 
@@ -33,6 +33,17 @@ def test_equivalence_is_the_larger_of_two_one_sided_t_tests(shift):
 def test_the_detectable_difference_of_a_normal_is_the_sum_of_two_quantiles():
     known = stats.norm.isf(0.025) + stats.norm.ppf(0.8)
     assert detectable(student(0, 3.0, math.inf, "")) == pytest.approx(3 * known, rel=1e-4)
+
+
+@pytest.mark.parametrize(("df", "alpha"), [(19, 0.05), (80, 0.05 / 40), (math.inf, 0.05)])
+def test_equality_within_the_provable_margin_is_shown_so_often(df, alpha):
+    chance, n = np.random.default_rng(5), 4000
+    margin = provable(student(0, 1.0, df, ""), alpha)
+    freedom = min(df, 1e6)
+    errors = np.sqrt(chance.chisquare(freedom, n) / freedom)
+    drawn = zip(chance.normal(0, 1, n), errors, strict=True)
+    shown = [equivalence(student(value, error, df, ""), margin) <= alpha for value, error in drawn]
+    assert np.mean(shown) == pytest.approx(0.8, abs=4 * (0.16 / n) ** 0.5)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Times of which some are infinite: order statistics and sign tests."""
+"""Times of which some are infinite: order statistics and signed ranks."""
 
 import math
 
@@ -24,7 +24,6 @@ def test_the_interval_is_between_order_statistics():
     found = times.median(range(1, 21))
     assert (found.low, found.high) == (6, 15)
     assert stats.binom.cdf(5, 20, 0.5) < 0.025 < stats.binom.cdf(6, 20, 0.5)
-    assert found.p_at(5.5) < 0.05 < found.p_at(6.5)
     assert times.median([*range(1, 15), *[NEVER] * 6]).high == NEVER
     assert "6 never" in times.median([*range(1, 15), *[NEVER] * 6]).over
 
@@ -37,16 +36,34 @@ def test_five_values_have_no_interval_and_none_no_median():
 def test_ratios_by_hand():
     ours = [1, NEVER, 6, NEVER, 0, 3, 0]
     theirs = [2, 5, NEVER, NEVER, 0, 0, 4]
-    # 0.5, infinite, 0, left out, 1, infinite, 0: the median of six is between 0.5 and 1.
+    # 0.5, infinite, 0, left out, 1, infinite, 0: of 21 means of two 9 are below 1, and 7 above.
     found = times.ratio(ours, theirs)
-    assert (found.value, found.low, found.high) == (0.75, 0, NEVER)
+    assert (found.value, found.low, found.high) == (1.0, 0, NEVER)
+    # 1/2, 1, 2 and 32, powers of 2: of the means of two the fifth is 0.5, the sixth of ten 1.
+    assert times.ratio([1, 1, 2, 32], [2, 1, 1, 1]).value == pytest.approx(2**0.75)
 
 
-def test_a_ratios_p_is_the_sign_tests():
-    chance = np.random.default_rng(1)
-    ours, theirs = chance.random(20), chance.random(20)
-    test = stats.binomtest(int((ours < theirs).sum()), 20)
-    assert times.ratio(ours, theirs).p_at(1) == pytest.approx(test.pvalue)
+@pytest.mark.parametrize("limit", [0.7, 1.0, 1.3])
+@pytest.mark.parametrize("n", [6, 20, 80])
+def test_a_ratios_p_is_that_of_signed_ranks_and_of_its_interval(n, limit):
+    chance = np.random.default_rng(n)
+    ours, theirs = chance.random((2, n))
+    found, logs = times.ratio(ours, theirs), np.log(ours / theirs)
+    exact = stats.wilcoxon(logs - math.log(limit), method="exact").pvalue
+    assert found.p_at(limit) == pytest.approx(exact)
+    for end, beyond in ((found.low, 0.999), (found.high, 1.001)):
+        assert found.p_at(end * beyond) <= 0.05 < found.p_at(end / beyond)
+
+
+def test_who_never_gets_there_has_the_highest_ranks():
+    """As if these took a thousand times as long; a sign test of 12 of 20 sees nothing."""
+    ours = [*np.linspace(10.1, 10.8, 8), *[NEVER] * 12]
+    late = [*ours[:8], *np.linspace(10_000, 11_000, 12)]
+    theirs = [*[11.0] * 8, *[10.0] * 12]
+    found = times.ratio(ours, theirs)
+    assert found.p_at(1) == pytest.approx(times.ratio(late, theirs).p_at(1))
+    assert found.p_at(1) < 0.05 < stats.binomtest(12, 20).pvalue
+    assert found.value > 1
 
 
 def test_intervals_hold_the_median():
