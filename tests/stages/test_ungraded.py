@@ -168,3 +168,16 @@ def test_groups_without_a_gradient_run_where_a_variant_asks(problems, toy_model,
     found = train(asking, toy_model, problems, tmp_path / "run")
     assert (found.run, found.reward_last) == (1, 0)
     assert found.staleness is not None
+
+
+def test_a_variant_sets_the_bound_of_the_gradient_s_norm(problems, deaths, toy_model, tmp_path):
+    """The norms that are logged, before the bound, exceed 1: without it other weights come out."""
+    models = []
+    for name in (RAPID[0], f"{RAPID[0]},max_grad_norm=1000000"):
+        train(training(name), toy_model, problems, tmp_path / name)
+        norms = [
+            one.gradient_norm for one in read_jsonl(tmp_path / name / "steps.jsonl", StepRecord)
+        ]
+        assert 1 < max(norms) < 1e6
+        models.append((tmp_path / name / "model/model.safetensors").read_bytes())
+    assert models[0] != models[1]
