@@ -35,7 +35,7 @@ def _first(outcomes: FieldOutcomes) -> Figure:
     return Figure(
         title=f"{benchmark}: time until {level:g} % are reached, and accuracy at the end",
         caption=(
-            f"Left: median over seeds of seconds over {REFERENCE}'s, with its 95 % interval; "
+            f"Left: seconds over {REFERENCE}'s, paired by seed, with the 95 % interval; "
             f"further left is sooner. Right: accuracy after equal completions less {REFERENCE}'s. "
             "RAPID is red. What has no marker never gets there."
         ),
