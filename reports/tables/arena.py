@@ -117,9 +117,8 @@ def summary(measured: Measured, verdicts: list[Verdict]) -> str:
     parts = Counter(one.verdict for one in verdicts if _is_without_a_part(one.claim))
     if parts:
         said.append(
-            f"In {parts.total()} comparisons RAPID has one part less: {parts[HOLDS]} miss it, "
-            f"{parts[FAILS]} are better without it, {parts[OPEN]} are open, and {parts[UNTESTED]} "
-            "are not tested."
+            f"Comparisons with RAPID without one of its parts: {parts[HOLDS]} miss it, "
+            f"{parts[FAILS]} are better without it, {parts[OPEN]} open, {parts[UNTESTED]} untested."
         )
     return " ".join([*said, f"Of {len(verdicts)} claims written down beforehand {counted}."])
 

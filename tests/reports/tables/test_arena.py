@@ -16,6 +16,7 @@ from reports.__main__ import main
 from reports.measured import Measured
 from reports.outcomes import record
 from reports.statistics import crossed, times
+from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import Estimate
 from reports.tables import arena
 from reports.tables.claims import FAILS, HOLDS, UNTESTED
@@ -88,6 +89,14 @@ def test_verdicts_on_known_differences(params, complete):
     assert found == [HOLDS, FAILS, HOLDS, FAILS, arena.OPEN, arena.OPEN, HOLDS]
 
 
+def test_what_would_be_seen_of_equality_is_a_margin(params, complete):
+    """Eight tests: a claim of the same has two."""
+    verdicts = arena.judge(read(params, complete))
+    (same,) = (one for one in verdicts if one.claim.expect == "same")
+    margin, difference = (of(same.found, 0.05 / 8) for of in (provable, detectable))
+    assert same.seen == pytest.approx(margin) != pytest.approx(difference)
+
+
 def test_runs_that_are_alike_test_nothing(params, complete):
     """RAPID solves what PG with the same H solves: its weights never acted."""
     for run in in_arena(params):
@@ -100,9 +109,8 @@ def test_runs_that_are_alike_test_nothing(params, complete):
     (verdict,) = arena.judge(measured)
     assert (verdict.verdict, verdict.seen) == (UNTESTED, None)
     assert "the part never acted" in verdict.found.reason
-    assert "In 1 comparisons RAPID has one part less: 0 miss it" in arena.summary(
-        measured, [verdict]
-    )
+    said = "parts: 0 miss it, 0 are better without it, 0 open, 1 untested."
+    assert said in arena.summary(measured, [verdict])
 
 
 def known(p: float, value: float) -> Estimate:
@@ -167,10 +175,13 @@ def test_who_never_gets_there_is_last(params, complete):
             complete.scored(run, [8] * 40 + [0] * 60)
             point = CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4})
             write_jsonl(complete.root / run.evaluation / "curve.jsonl", [point])
+        elif run.algorithm.startswith("pg-H4,") and run.seed == 8:  # which is not there
+            (complete.root / run.evaluation / "curve.jsonl").unlink()
     (outcomes,) = arena.fields(read(params, complete))
     assert arena.order(outcomes)[-1] == "grpo"
-    row = arena.standings(outcomes, 1).rows[-1]
-    assert row.cells[0][0].text == "never"
+    table = arena.standings(outcomes, 1)
+    assert table.rows[-1].cells[0][0].text == "never"
+    assert "Runs: 8 of each, but 7 of PG (H=4)." in table.notes[0]
 
 
 @pytest.mark.parametrize("gone", ["nothing", "evaluations"])
