@@ -29,7 +29,7 @@ from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.policy import Grading
 from rapid.grading.verdicts import INFRASTRUCTURE
-from rapid.machine.warm import AGAIN
+from rapid.machine.warm import AGAIN, ATTEMPTS
 
 
 def run(arguments: list[str]) -> int:
@@ -286,7 +286,7 @@ def _train(args) -> int:
         _say_ungraded(summary.reasons)
     else:
         print(f"{args.out}: not trained: {summary.note}", file=sys.stderr)
-    return AGAIN if summary.disturbed else 0
+    return AGAIN if summary.disturbed and summary.attempt < ATTEMPTS else 0
 
 
 def _evaluate(args) -> None:

@@ -68,6 +68,9 @@ def _home() -> Path | None:
     return None
 
 
+os.register_at_fork(after_in_child=_home.cache_clear)  # whose groups go, is found out anew
+
+
 def _limits_memory(folder: Path) -> bool:
     """Return whether groups in this folder limit memory and take processes of this user."""
     try:
@@ -84,7 +87,7 @@ def _limits_memory(folder: Path) -> bool:
 def _make_group(home: Path, memory_mb: int) -> Path:
     """Make a group in which Linux ends the largest process when all need more than this memory."""
     group = home / f"rapid-{os.getpid()}-{next(_numbers)}"
-    group.mkdir()
+    group.mkdir(exist_ok=True)  # one that an earlier process of this id left
     (group / "memory.max").write_text(str(memory_mb * 1_000_000))
     with contextlib.suppress(OSError):  # a kernel without swap, or one before 4.19
         (group / "memory.swap.max").write_text("0")

@@ -29,6 +29,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from rapid.machine.processes import end_with_parent
+
 VARIABLE = "RAPID_WARM"
 ATTEMPT = "RAPID_ATTEMPT"  # tells a child which attempt at its command it is
 ATTEMPTS = 3
@@ -103,17 +105,24 @@ def serve(
     prepare()
     gc.freeze()  # a child's collections need not walk what it has imported
     children: dict[socket.socket, tuple[int, Callable[[bool], None] | None]] = {}
+    unheard: set[socket.socket] = set()  # connected, and yet to say what to run
     commands = repeated = 0
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
         listener.listen()
         while os.getppid() == parent:
-            readable, _, _ = select.select([listener, *children], [], [], POLL_SECONDS)
+            readable, _, _ = select.select([listener, *unheard, *children], [], [], POLL_SECONDS)
             for ready in readable:
                 if ready is listener:
-                    connection, _ = listener.accept()
-                    commands += 1
-                    children[connection] = _fork(run, lend, connection, [listener, *children])
+                    unheard.add(listener.accept()[0])
+                elif ready in unheard:
+                    unheard.remove(ready)
+                    others = [listener, *unheard, *children]
+                    if job := _fork(run, lend, ready, others):
+                        commands += 1
+                        children[ready] = job
+                    else:
+                        ready.close()
                 else:  # a command says nothing after its request: it is gone
                     os.kill(children[ready][0], signal.SIGTERM)
             for connection, (child, take_back) in list(children.items()):
@@ -138,11 +147,20 @@ def serve(
 
 def _fork(
     run: Callable, lend: Lend, connection: socket.socket, others: list[socket.socket]
-) -> tuple[int, Callable[[bool], None] | None]:
-    """Fork a child that runs the request; return its process id, and what `lend` returned."""
-    message, streams, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, STREAMS)
+) -> tuple[int, Callable[[bool], None] | None] | None:
+    """Fork a child that runs the request; return its process id, and what `lend` returned.
+
+    None where the command went before it said anything.
+    """
+    try:
+        message, streams, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, STREAMS)
+    except OSError:
+        return None
+    if not message:
+        return None
     request = json.loads(message)
     take_back = lend(request["arguments"])
+    parent = os.getpid()
     child = os.fork()
     if child:
         for stream in streams:
@@ -150,6 +168,9 @@ def _fork(
         return child, take_back
     status = 1
     try:
+        end_with_parent()
+        if os.getppid() != parent:  # it ended just before
+            os._exit(status)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)

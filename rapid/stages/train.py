@@ -59,6 +59,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         recorder.clock = clock.seconds
     kept = folder / SNAPSHOTS
     shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
+    (folder / TOKEN_WEIGHTS).unlink(missing_ok=True)
     if spec.snapshots:
         trainer.add_callback(Snapshots(spec.snapshots, kept, trainer.save_model, recorder))
     trainer.train()
@@ -78,7 +79,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         **identity,
         runtime=Runtime(total=total, startup=recorder.began - entered, **phases),
         **used._asdict(),
-        disturbed=used.disturbed(total - phases.get("grading", 0.0)),
+        disturbed=used.disturbed(total, phases.get("grading", 0.0)),
         attempt=attempt(),
         peak_memory_mb=peak_memory_mb(),
         **counted(),

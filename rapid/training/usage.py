@@ -29,9 +29,14 @@ class Usage(NamedTuple):
         """Return the seconds from an earlier time to this one."""
         return Usage(*(now - then for now, then in zip(self, begin, strict=True)))
 
-    def disturbed(self, seconds: float) -> bool:
-        """Return whether others took so much of this time, without grading, that it is too long."""
-        return self.waited + self.stolen > LOST * seconds
+    def disturbed(self, seconds: float, grading: float = 0.0) -> bool:
+        """Return whether others took so much of this time that it is too long.
+
+        Args:
+            grading: seconds of it in which it graded, where `waited` is not counted.
+        """
+        own = seconds - grading
+        return own > 0 and self.waited / own + self.stolen / seconds > LOST
 
 
 def waited(proc: Path = PROC) -> float:

@@ -2,10 +2,12 @@
 
 import os
 import signal
+import socket as sockets
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 RAPID = [sys.executable, "-m", "rapid"]
@@ -120,6 +122,32 @@ def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
     finally:
         server.kill()
         server.wait()
+
+
+def test_a_client_that_goes_before_it_says_anything_is_no_harm(tmp_path):
+    path = tmp_path / "socket"
+    server = serve(path, sys.executable, "-c", LENDING)
+    try:
+        for _ in range(2):
+            with sockets.socket(sockets.AF_UNIX, sockets.SOCK_SEQPACKET) as client:
+                client.connect(str(path))
+        command = [*RAPID, "nothing"]
+        assert subprocess.run(command, env={**os.environ, "RAPID_WARM": str(path)}).returncode == 0
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_a_job_ends_with_the_warm_process(tmp_path):
+    path = tmp_path / "socket"
+    server = serve(path, sys.executable, "-c", SLOW)
+    environment = {**os.environ, "RAPID_WARM": str(path), "COLOUR": "red"}
+    command = subprocess.Popen([*RAPID, "job"], env=environment, stdout=subprocess.PIPE, text=True)
+    job = psutil.Process(int(command.stdout.readline().split()[0]))
+    server.kill()
+    server.wait()
+    command.wait()
+    assert psutil.wait_procs([job], timeout=30)[1] == []
 
 
 def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):

@@ -51,13 +51,13 @@ class LeanGrader:
         self._checker(problem.header).state(problem.name, stated(problem.formal_statement))
 
     def rehearse(self, exercises: list[tuple[Theorem, str]]) -> None:
-        """Grade completions, unless Lean has answered as many before.
+        """Grade completions, unless Lean has proved as many of such theorems before.
 
         V8 compiles a function of Lean when it is first used. After this, few are left.
         """
         checker = self._checker(exercises[0][0].header)
         checker.wait_ready()
-        if checker.answered < len(exercises):
+        if checker.answered < len({problem.formal_statement for problem, _ in exercises}):
             for problem, completion in exercises:
                 self.grade(problem, completion)
 

@@ -84,12 +84,20 @@ class LeanProcess(subprocess.Popen):
         header: what stands before every statement.
         role: `author` or `judge`.
         unsafe: whether a native Lean may run without walls.
+        waits: whether it does nothing until `renew`, so that its work is on a borrower's cores.
 
     Raises:
         LeanUnavailable: it cannot be started here.
     """
 
-    def __init__(self, backend: Backend, header: str, role: Role, unsafe: bool = False):
+    def __init__(
+        self,
+        backend: Backend,
+        header: str,
+        role: Role,
+        unsafe: bool = False,
+        waits: bool = False,
+    ):
         self.seconds: float | None = None  # from start to ready
         self.answered = 0  # requests before it was ready
         self._owner = os.getpid()
@@ -116,7 +124,8 @@ class LeanProcess(subprocess.Popen):
             os.close(guarded)
         atexit.register(self.kill)
         os.set_blocking(self.stdout.fileno(), False)
-        self._write({"header": header})
+        if not waits:
+            self._write({"header": header})
 
     @property
     def lives(self) -> bool:
@@ -135,10 +144,10 @@ class LeanProcess(subprocess.Popen):
         return (self._backend, self._header) == (backend, header)
 
     def renew(self) -> None:
-        """Have its memory put back; `wait_ready` waits for that."""
+        """Have it import the header, or put its memory back; `wait_ready` waits for that."""
         self.seconds, self._started = None, time.monotonic()
         self._renewal = secrets.token_hex(16)
-        self._write({"renew": self._renewal})
+        self._write({"header": self._header, "renew": self._renewal})
 
     def follow(self) -> None:
         """Bind it to the cores of the thread that calls."""

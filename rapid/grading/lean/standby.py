@@ -30,14 +30,16 @@ def lend() -> Callable[[bool], None] | None:
     backend = _backend()
     if backend is None or backend.kind != "wasm":
         return None
+    pair = _idle.pop() if _idle else {}
     try:
-        pair = _idle.pop() if _idle else {}
         for role in ANSWERS:
             if role in pair and not pair[role].lives:
                 pair.pop(role).kill()
             if role not in pair:
-                pair[role] = LeanProcess(backend, HEADER, role)
-    except LeanUnavailable:
+                pair[role] = LeanProcess(backend, HEADER, role, waits=True)
+    except (LeanUnavailable, OSError):  # the job starts its own, or says why not
+        for process in pair.values():
+            process.kill()
         return None
     _lent.update(pair)
     return lambda ended_well: _take_back(pair, ended_well)
@@ -50,9 +52,7 @@ def _backend() -> Backend | None:
 
 def _take_back(pair: dict[Role, LeanProcess], ended_well: bool) -> None:
     for role, process in list(pair.items()):
-        if ended_well and process.lives:
-            process.renew()
-        else:
+        if not (ended_well and process.lives):
             pair.pop(role).kill()
     if pair:
         _idle.append(pair)
@@ -64,4 +64,5 @@ def borrowed(role: Role, backend: Backend, header: str) -> LeanProcess | None:
     if process is None or not process.is_borrowed or not process.serves(backend, header):
         return None
     process.follow()
+    process.renew()
     return _lent.pop(role)

@@ -10,10 +10,10 @@ import pytest
 from rapid.grading import verdicts
 from rapid.grading.lean import LeanChecker, standby
 from rapid.grading.lean.process import LeanProcess
+from tests.grading.lean.stand_in import ENDLESS, STATEMENT
 
 TRUE = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
 FALSE = ("p1", "theorem p1 : (1 : Nat) = 2 := by\n  ", "rfl")
-ENDLESS = "theorem p1 : ∃ n : Nat, n * n = 2 := by\n  ", "repeat (have : 1 = 1 := rfl)"
 
 
 class Job:
@@ -78,7 +78,7 @@ def test_a_pair_goes_from_job_to_job_and_a_killed_job_s_is_ended(idle):
     again = eval(Job(bound).end())
     assert first[0] == again[0] == [process.pid for process in kept(idle)]
     assert first[1:3] == (0, [verdicts.PASSED, verdicts.WRONG_ANSWER])
-    assert again[1] > 0 and again[2] == [verdicts.WRONG_ANSWER, verdicts.PASSED]
+    assert again[1] == 1 and again[2] == [verdicts.WRONG_ANSWER, verdicts.PASSED]
     assert again[3] == [cores, cores]
 
     other = eval(Job(judged(TRUE, header="open Nat\n")).end())  # starts its own, and ends them
@@ -86,10 +86,11 @@ def test_a_pair_goes_from_job_to_job_and_a_killed_job_s_is_ended(idle):
     assert [process.pid for process in kept(idle)] == again[0]
 
     lent = kept(idle)
-    job = Job(judged(("p1", *ENDLESS), timeout=600))
     author = psutil.Process(lent[0].pid)
     before = sum(author.cpu_times()[:2])
+    job = Job(judged(("p1", STATEMENT, ENDLESS), timeout=600))
     while sum(author.cpu_times()[:2]) < before + 0.5:  # it is at work
+        assert os.waitid(os.P_PID, job.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         time.sleep(0.05)
     os.kill(job.pid, signal.SIGKILL)
     job.end()
@@ -102,7 +103,7 @@ def test_a_job_replaces_what_dies_or_is_too_slow(idle):
     unused = [process.pid for process in kept(idle)]
     first = eval(Job(judged()).end())
     assert first[0] == unused
-    slow = eval(Job(judged(("p1", *ENDLESS), TRUE, timeout=2)).end())
+    slow = eval(Job(judged(("p1", STATEMENT, ENDLESS), TRUE, timeout=2)).end())
     assert slow[0] == first[0] and slow[2] == [verdicts.TIMEOUT, verdicts.PASSED]
     assert [list(pair) for pair in idle] == [["judge"]]  # the author was ended
     for role in ("judge", "author"):

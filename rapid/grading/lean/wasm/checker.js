@@ -30,6 +30,8 @@ const { Image } = require('./memory.js');
 const { Closed, Runtime, readProgram } = require('./runtime.js');
 const { Refusal } = require('./verdicts.js');
 
+const PROOFS = new Set(['elaborated', 'passed']);
+const WORN = 1e9; // bytes of memory with which it goes to no other job; without a use it has 0.6e9
 const ROLES = { author: Author, judge: Judge };
 
 console.log = () => {}; // lean.js reports its progress here; stdout carries answers only
@@ -113,21 +115,22 @@ function answered(worker, request, given) {
 
 async function main([role, folder, image, scratch]) {
   const input = new Input();
-  const { header } = JSON.parse(input.line());
+  const { header, renew } = JSON.parse(input.line());
   const lean = await start(folder, image, scratch, header);
   const worker = new ROLES[role](lean.frontend);
-  send({ ready: true });
-  let count = 0; // of requests
+  send({ id: renew, ready: true });
+  let count = 0; // of proofs that it elaborated, or passed
   for (let line; (line = input.line()) !== null; ) {
     const request = JSON.parse(line);
     if (request.renew !== undefined) {
+      if (process.memoryUsage().rss > WORN) return; // the borrower starts another
       lean.image.tidy(lean.runtime, false);
       send({ id: request.renew, ready: true, answered: count });
       continue;
     }
-    count += 1;
     const given = request.bytes === undefined ? undefined : input.bytes(request.bytes);
     const { why, messages, payload, isWhole } = answered(worker, request, given);
+    count += PROOFS.has(why);
     const megabytes = Math.round(process.memoryUsage().rss / 1e6);
     send({ id: request.id, why, messages, megabytes }, payload);
     lean.image.tidy(lean.runtime, isWhole);
