@@ -1,5 +1,6 @@
 """Answers that want a reward, time, memory or the machine get none of them."""
 
+import gc
 import json
 import os
 import random
@@ -172,6 +173,8 @@ def test_a_long_answer_is_refused_unread(grader, completion, monkeypatch):
     "completion", [lambda n: "\\boxed{" * n, lambda n: "\\boxed" + " " * (10 * n)]
 )
 def test_boxes_are_found_in_linear_time(completion):
+    gc.disable()  # a collection walks through all that other tests left
+
     def seconds(text: str) -> float:
         """Of this process alone, and the least of several: other processes take none of it."""
         times = []
@@ -181,7 +184,10 @@ def test_boxes_are_found_in_linear_time(completion):
             times.append(time.process_time() - start)
         return min(times)
 
-    assert seconds(completion(80_000)) < 40 * seconds(completion(10_000))  # 8 times, not 64
+    try:
+        assert seconds(completion(80_000)) < 40 * seconds(completion(10_000))  # 8 times, not 64
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("answer", ["{code}", "\\text{{{code}}}", "x=1,{code}", "x_{{{code}}}",
