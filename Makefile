@@ -65,6 +65,9 @@ MINE = --config name=arena-$(ALGORITHM) 'arena={only: [pg, $(ALGORITHM)], fields
 TUNING := experiments/arena.yaml experiments/arena-tuning.yaml
 
 arena: setup
+	@test -z "$(ALGORITHM)" -o -e experiments/arena-results.csv || { \
+		echo "experiments/arena-results.csv is not there: run make arena, and copy there" \
+			"experiments/arena/reports/arena/results.csv"; exit 1; }
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml experiments/$(ARENA_NAME).yaml \
 		$(if $(ALGORITHM),$(MINE)) -- arena
 	@cat experiments/arena$(if $(ALGORITHM),-$(ALGORITHM),$(patsubst --%,-%,$(ARENA)))/reports/arena/tables.txt

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trl
 from accelerate.state import GradientState
+from accelerate.utils import imports as accelerate_imports
 from trl import GRPOConfig, GRPOTrainer
 from trl import import_utils as trl_imports
 from trl.generation import vllm_generation
@@ -115,7 +116,11 @@ def moved_names():
     for name in ("fused_lm_head", "shift_labels", "log_probs"):
         if name in inspect.getsource(forward) and name not in inspect.getsource(add_fused_lm_head):
             yield f"the forward that TRL patches knows no {name}"
-    for owner, name in ((GradientState, "_set_sync_gradients"), (trl_imports, "is_vllm_available")):
+    for owner, name in (
+        (GradientState, "_set_sync_gradients"),
+        (trl_imports, "is_vllm_available"),
+        (accelerate_imports, "_is_package_available"),
+    ):
         if not hasattr(owner, name):
             yield f"{owner.__name__} has no {name}"
 

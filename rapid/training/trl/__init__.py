@@ -81,5 +81,7 @@ def remember_packages() -> None:
     """
     from accelerate.utils import imports
 
-    if not hasattr(imports._is_package_available, "cache_info"):
-        imports._is_package_available = cache(imports._is_package_available)
+    # Another accelerate may look otherwise: it is slower then, and no less right.
+    look = getattr(imports, "_is_package_available", None)
+    if look and not hasattr(look, "cache_info"):
+        imports._is_package_available = cache(look)
