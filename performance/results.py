@@ -5,13 +5,19 @@ of its tables.
 """
 
 import json
+import os
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 
 from rapid.artifacts.files import write_json, write_text
 from rapid.artifacts.manifests import commit, hardware, versions
 
 COMMIT = commit()  # of the code that is imported now; the tree may move on while it is measured
+if COMMIT == "unknown":  # a copy without its repository, as it is sent to a machine with a GPU
+    COMMIT = os.environ.get("RAPID_COMMIT", COMMIT)
 FOLDER = Path(__file__).parent / "results"
 SUMMARY = "summary.jsonl"
 
@@ -24,17 +30,37 @@ def write(folder: Path, part: str, rows: list[dict], missing: list[str], options
         missing: what could not be measured, and why.
         options: those of the command.
     """
-    document = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": COMMIT,
-        "hardware": hardware(),
-        "versions": versions(),
-        "options": options,
-        "missing": missing,
-    }
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    document = {"date": date, **_source(options), "missing": missing}
     write_json(folder / "samples" / f"{part}.json", document | {"rows": rows})
     figures = [{name: row[name] for name in row if name != "samples"} for row in rows]
     write_summary(folder, read(folder) | {part: document | {"rows": figures}})
+
+
+def measured(folder: Path, part: str, options: dict) -> list[dict]:
+    """Return a part's rows with their samples, if code, machine and options were the same.
+
+    Tests of which one failed are left out, to be run again.
+    """
+    path = folder / "samples" / f"{part}.json"
+    document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    source = _source(options)
+    same = all(document.get(name) == value for name, value in source.items())
+    rows = document["rows"] if same else []
+    return [] if any(row.get("failed") for row in rows) else rows
+
+
+def _source(options: dict) -> dict:
+    """Return what figures come from."""
+    place = {"commit": COMMIT, "hardware": _hardware(), "versions": versions()}
+    return {**place, "options": options}
+
+
+@cache
+def _hardware() -> str:
+    """Return the hardware, as a child sees it: loops are forked, where CUDA was not used yet."""
+    with ProcessPoolExecutor(1, get_context("fork")) as child:
+        return child.submit(hardware).result()
 
 
 def write_summary(folder: Path, documents: dict[str, dict]) -> None:

@@ -1,6 +1,7 @@
 """Figures from samples: medians with quartiles, ratios within pairs, and seconds per phase."""
 
 import math
+from xml.etree.ElementTree import Element
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,8 @@ def timing(sides: dict[str, list[dict]]) -> dict:
     figures = {f"seconds_{side}": spread(cost) for side, cost in seconds.items()}
     figures |= {f"tokens_{side}": number(frame.length.mean()) for side, frame in frames.items()}
     *others, ours = frames.values()
+    if "peak_rate" in ours:
+        figures |= _use(frames)
     shares = pd.concat(frame.cpu_seconds / frame.seconds for frame in frames.values())
     figures |= {
         "solved": number(ours.solved.mean()),
@@ -69,6 +72,21 @@ def _floors(samples: pd.DataFrame) -> dict:
     return figures
 
 
+def _use(frames: dict[str, pd.DataFrame]) -> dict:
+    """Return completions and tokens per second, how well they use the peak, and memory."""
+    peak = max(frame.peak_rate.max() for frame in frames.values())
+    figures = {"tflops": number(peak / 1e12)}
+    for side, frame in frames.items():
+        pace = frame.completions / frame.seconds
+        figures |= {
+            f"pace_{side}": spread(pace),
+            f"token_pace_{side}": spread(pace * frame.length),
+            f"share_{side}": spread(frame.operations / frame.seconds / peak),
+            f"peak_{side}": spread(frame.memory),
+        }
+    return figures
+
+
 def memory(sides: dict[str, list[dict]]) -> dict:
     """Return a row's figures: the peak, and how far training raised it; 1e6 bytes."""
     figures = {}
@@ -82,6 +100,17 @@ def memory(sides: dict[str, list[dict]]) -> dict:
 def operators(samples: list[dict]) -> dict:
     """Return a row's figures: the median of each kind."""
     return pd.DataFrame(samples).median().map(number).to_dict()
+
+
+def test(case: Element) -> dict:
+    """Return a row's figures, from a test's element in pytest's report."""
+    words = case.get("name").removeprefix("test_").replace("_", " ")
+    outcome = next((one for one in case if one.tag in ("skipped", "failure", "error")), None)
+    said = "passed"
+    if outcome is not None:
+        said = f"{outcome.tag}: {outcome.get('message', '').partition(chr(10))[0]}"
+    failed = said.startswith(("failure", "error"))
+    return {"test": words, "said": said, "failed": failed, "seconds": float(case.get("time"))}
 
 
 def verdicts(samples: list[dict]) -> dict:

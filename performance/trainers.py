@@ -1,8 +1,8 @@
 """RapidTrainer and TRL's GRPOTrainer, set alike in everything that they have in common.
 
-Both sample with transformers, in float32, the same prompts in the same order with the same seeds;
-neither uses gradient checkpointing. GRPOTrainer gets the settings that are closest to RAPID:
-sequence-level importance weights, and no KL, which then costs nothing.
+Both sample with transformers, the same prompts in the same order with the same seeds; neither uses
+gradient checkpointing. GRPOTrainer gets the settings that are closest to RAPID: sequence-level
+importance weights, and no KL, which then costs nothing.
 """
 
 import tempfile
@@ -33,6 +33,7 @@ class Setting:
         length: tokens that a completion may have.
         fixed_length: make all completions as long as that.
         processes: that share the work.
+        bf16: compute in bfloat16 where float32 is not needed.
     """
 
     H: int = 4
@@ -42,6 +43,7 @@ class Setting:
     length: int = 80
     fixed_length: bool = False
     processes: int = 1
+    bf16: bool = False
 
     @property
     def inference_batch(self) -> int:
@@ -91,7 +93,7 @@ def _common(setting: Setting) -> dict:
         "report_to": [],
         "disable_tqdm": True,
         "gradient_checkpointing": False,
-        "bf16": False,
+        "bf16": setting.bf16,
         "use_cpu": not gpu,
         "dataloader_pin_memory": gpu,
     }

@@ -89,7 +89,15 @@ def from_config(path: Path) -> Shape:
     Raises:
         BadInput: it lacks a size.
     """
-    values = json.loads(path.read_text(encoding="utf-8"))
+    return from_values(json.loads(path.read_text(encoding="utf-8")), path)
+
+
+def from_values(values: dict, source: Path | str) -> Shape:
+    """Return the shape in the values of a configuration, which are from `source`.
+
+    Raises:
+        BadInput: they lack a size.
+    """
     values = values.get("text_config", values)
     try:
         hidden, heads = values["hidden_size"], values["num_attention_heads"]
@@ -105,7 +113,7 @@ def from_config(path: Path) -> Shape:
         )
     except KeyError as missing:
         raise BadInput(
-            f"{path}: {missing.args[0]} is missing: not the config.json of a text model"
+            f"{source}: {missing.args[0]} is missing: not the config.json of a text model"
         ) from None
 
 

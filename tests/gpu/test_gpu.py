@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -54,6 +55,7 @@ def test_the_trainer_on_a_gpu(model, tmp_path, precision):
     assert found["log"][1]["rapid/staleness"] > 0
 
 
+@pytest.mark.skipif(not find_spec("vllm"), reason="not run: vLLM is not installed")
 def test_vllm_beside_the_trainer_sleeps_and_gets_the_weights(model, tmp_path):
     """Log-probabilities of the engine are the policy's, after steps too: weights were synced."""
     (found,) = run(
@@ -67,6 +69,7 @@ def test_vllm_beside_the_trainer_sleeps_and_gets_the_weights(model, tmp_path):
     assert found["seconds"]["sync"] > 0
 
 
+@pytest.mark.skipif(not find_spec("deepspeed"), reason="not run: DeepSpeed is not installed")
 def test_zero2_on_all_visible_gpus(model, tmp_path):
     count = torch.cuda.device_count()
     config = yaml.safe_load((ROOT / "workflow/accelerate/zero2.yaml").read_text())

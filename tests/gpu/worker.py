@@ -13,9 +13,10 @@ import torch
 from datasets import Dataset
 from transformers import AutoTokenizer
 
+from performance.rewards import SolveRate
 from rapid import RapidConfig, RapidTrainer
+from rapid.artifacts.manifests import hardware
 from rapid.training import batches
-from tests.training.loops import digits_sum
 
 
 def main(model: Path, out: Path, settings: dict) -> None:
@@ -36,7 +37,7 @@ def main(model: Path, out: Path, settings: dict) -> None:
     )  # fmt: skip
     trainer = RapidTrainer(
         str(model),
-        digits_sum,
+        SolveRate(0.5),
         args=config,
         train_dataset=Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(32)]),
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
@@ -49,7 +50,7 @@ def main(model: Path, out: Path, settings: dict) -> None:
     found = {
         "processes": trainer.accelerator.num_processes,
         "device": str(trainer.accelerator.device),
-        "gpu": torch.cuda.get_device_name(),
+        "gpu": hardware(),
         "kind": str(trainer.accelerator.distributed_type),
         "changed": sum(a != b for a, b in zip(before, after, strict=True)) / len(before),
         "log": [row for row in trainer.state.log_history if "loss" in row],

@@ -22,6 +22,7 @@ from performance import (
 from performance.trainers import SIDES, Setting, rapid
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
+from rapid.cost.shapes import Shape, from_config, from_values
 from rapid.grading.pool import SteadyGrader
 
 SMALL = Setting(H=2, n_step=8, micro_batch=4, length=6)
@@ -111,10 +112,11 @@ def completions_seen(trainer) -> int:
     return len(trainer.reward_funcs[0].lengths)
 
 
-def test_an_untrained_model_has_the_width_that_is_asked_for(workload):
-    wide = replace(workload, width=128)
-    assert wide.load().config.hidden_size == 128
-    assert wide.parameters > workload.parameters
+def test_an_untrained_model_has_the_sizes_that_are_asked_for(workload):
+    wide = replace(workload, shape=Shape(2, 128, 384, 2, 1, 64, 300, True))
+    model = wide.load()
+    assert from_values(model.config.to_dict(), "test") == wide.shape
+    assert wide.parameters == pytest.approx(model.num_parameters(), rel=0.01)  # norms, biases
 
 
 def test_kinds_of_operators_add_up_to_the_whole(workload):
@@ -127,20 +129,18 @@ def test_kinds_of_operators_add_up_to_the_whole(workload):
 def test_the_floor_samples_again_what_the_loop_sampled(workload):
     with loop(workload) as one:
         sample = one.run(2)
-        found = one.call(floor.measure, SMALL)
+        found = one.call(floor.measure, SMALL)["floor"]
     assert found["sampler"]["length"] == sample["length"] and found["sampler"]["seconds"] > 0
     assert 0 < found["operations"]["least"] < found["operations"]["all"]
     assert found["rate"] > 0
 
 
 def test_operations_are_two_for_each_weight_and_token(toy_model):
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(toy_model)
+    shape = from_config(toy_model / "config.json")
     weights = 4 * 64 * 64 + 3 * 64 * 64  # of the only layer
-    head = 64 * model.config.vocab_size
+    head = 64 * shape.vocabulary
     attention = 2 * 2 * 64 * (1 + 2 + 3 + 4 + 5)  # each token to itself and those before it
-    assert floor.operations(model, 2, 3) == 2 * (5 * weights + 3 * head) + attention
+    assert floor.operations(shape, 2, 3) == 2 * (5 * weights + 3 * head) + attention
 
 
 def test_memory_peaks_in_training(workload):
@@ -170,7 +170,8 @@ def test_a_loop_ends_with_the_process_that_started_it(workload):
 def test_every_part_has_experiments_and_a_table(plan, workload):
     assert parts.PARTS.keys() == report.SECTIONS.keys()
     for names, build in parts.PARTS.values():
-        some = list(build(plan, workload if "tiny" in names else names[0]))
+        trained = names[0] in ("tiny", *models.UNTRAINED)
+        some = list(build(plan, workload if trained else names[0]))
         assert some and all(one.seconds > 0 and one.rounds > 0 for one in some)
 
 
@@ -192,15 +193,42 @@ def test_the_command_writes_a_part_and_the_page(toy_model, tmp_path, monkeypatch
     part = parts.Part(("tiny", "smollm2"), lambda plan, workload: [one])
     monkeypatch.setitem(parts.PARTS, "b", part)
     monkeypatch.setattr(models, "smollm2", unavailable)
-    monkeypatch.setattr(bench, "_prepare", lambda processes: None)
+    monkeypatch.setattr(bench, "_prepare", lambda processes, gpu: None)
     monkeypatch.setattr(report, "main", lambda folders: folders.append("written"))
     arguments = ["--part", "b", "--model", str(toy_model), "--repeats", "1"]
     assert bench.main([*arguments, "--out", str(tmp_path)]) == 0
     document = results.read(tmp_path)["b"]
     assert document["commit"] and document["versions"]["torch"]
     assert document["missing"] == ["smollm2: not here"]
-    assert document["rows"] == [{"rate": 0.5, "model": "toy"}]
+    assert document["rows"] == [{"experiment": "one", "rate": 0.5, "model": "toy"}]
     assert (tmp_path / "samples" / "b.json").exists()
+
+
+def test_a_failed_experiment_does_not_stop_others_and_is_taken_up_again(
+    toy_model, tmp_path, monkeypatch
+):
+    broken, asked = [True], []
+
+    def run(name, advance):
+        asked.append(name)
+        if name == "first" and broken:
+            raise RuntimeError("a training loop failed:\nno memory")
+        return [{"rate": 0.5, "model": name, "samples": {}}]
+
+    some = [parts.Experiment(name, 1.0, 1, partial(run, name)) for name in ("first", "second")]
+    monkeypatch.setitem(parts.PARTS, "b", parts.Part(("tiny",), lambda plan, workload: some))
+    monkeypatch.setattr(bench, "_prepare", lambda processes, gpu: None)
+    monkeypatch.setattr(report, "main", lambda folders: None)
+    arguments = ["--part", "b", "--model", str(toy_model), "--out", str(tmp_path), "--resume"]
+    assert bench.main(arguments) == 1
+    assert results.read(tmp_path)["b"]["missing"] == ["first: no memory"]
+    broken.clear()
+    assert bench.main(arguments) == 0
+    assert asked == ["first", "second", "first"]
+    found = results.read(tmp_path)["b"]
+    assert [row["model"] for row in found["rows"]] == ["second", "first"] and not found["missing"]
+    assert bench.main([*arguments, "--repeats", "9"]) == 0  # other options, other figures
+    assert asked[3:] == ["first", "second"]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +257,7 @@ def test_graders_need_no_model_and_one_that_does_not_run_is_said_to_be_missing(
 ):
     for name in BENCHMARKS:
         monkeypatch.setattr(type(BENCHMARKS[name]), "unavailable", lambda self: "not here")
-    monkeypatch.setattr(bench, "_prepare", lambda processes: None)
+    monkeypatch.setattr(bench, "_prepare", lambda processes, gpu: None)
     arguments = ["--part", "g", "--model", str(tmp_path / "none"), "--out", str(tmp_path)]
     assert bench.main(arguments) == 0
     said = capsys.readouterr().err

@@ -1,0 +1,132 @@
+"""`make gpu`: the tests that need a GPU, and a benchmark on it, without installing anything.
+
+    python3 -m performance.gpu
+
+takes the Python that runs it, whose packages are those of `THERE` at least. What it lacks of
+`CARRIED` is unpacked into .gpu/site from wheels in .gpu/wheels, which are for Python 3.12. On a
+machine with a network
+
+    python -m performance.gpu --wheels [NAME ...]
+
+downloads these. The command goes on where it was interrupted. Other options are those of
+performance.bench: `--part j` is the tests, `--part k --models Qwen2.5-0.5B` one model's benchmark.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import parse_wheel_filename
+from packaging.version import Version
+
+ROOT = Path(__file__).parent.parent
+WHEELS, SITE = ROOT / ".gpu" / "wheels", ROOT / ".gpu" / "site"
+THERE = ("torch", "transformers", "accelerate", "pandas", "pyarrow", "psutil", "filelock", "jinja2")
+CARRIED = (
+    "trl", "datasets", "dill", "multiprocess", "xxhash",
+    "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions",
+    "pytest", "pluggy", "iniconfig", "nvidia-ml-py",
+)  # fmt: skip
+# Wheels for Linux with glibc 2.34 or later.
+PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(17, 35)] + ["manylinux2014_x86_64"]
+FOR = ["--python-version=3.12", "--implementation=cp", "--only-binary=:all:"]
+FOR += [f"--platform={one}" for one in PLATFORMS]
+LIMIT = 60  # 1e6 bytes of wheels
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command, and return its exit status where it does not become the benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m performance.gpu", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("--tiny", action="store_true", help="small sizes, to see that it works; on a CPU too")
+    help = "download what such a machine lacks, and these packages"
+    add("--wheels", nargs="*", metavar="NAME", help=help)
+    options, others = parser.parse_known_args(arguments)
+    if options.wheels is not None:
+        return download(options.wheels)
+    sys.path.insert(0, str(SITE))
+    install()
+    if missing := lacking():
+        print(
+            f"make gpu: {sys.executable} lacks {', '.join(missing)}. Where there is a network, "
+            f"GPU_BENCH='--wheels NAME ...' downloads {', '.join(CARRIED)}, and what you name, "
+            "to .gpu/wheels: take that folder along."
+        )
+        return 1
+    if not options.tiny and not _sees_gpu():
+        print("make gpu: PyTorch sees no GPU here. GPU_BENCH=--tiny runs small sizes on the CPU.")
+        return 1
+    folder = ROOT / ("benchmarks/gpu" if options.tiny else "performance/results/gpu")
+    quick = ["--quick"] if options.tiny else []
+    command = ["-m", "performance.bench", "--part", "jk", "--resume", "--out", str(folder)]
+    search = filter(None, (os.environ.get("PYTHONPATH"), str(SITE)))
+    os.environ |= {"PYTHONPATH": os.pathsep.join((str(ROOT), *search))}
+    os.execv(sys.executable, [sys.executable, *command, *quick, *others])
+
+
+def download(more: list[str]) -> int:
+    """Download wheels into `WHEELS`, say how large they are, and return an exit status."""
+    lock = (ROOT / "requirements" / "gpu.txt").read_text(encoding="utf-8")
+    versions = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    pins = [f"{name}=={versions[name]}" for name in (*CARRIED, *more)]
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", f"--dest={WHEELS}"]
+    if status := subprocess.run([*pip, *FOR, *pins], check=False).returncode:
+        return status
+    sizes = {wheel.name: wheel.stat().st_size / 1e6 for wheel in WHEELS.glob("*.whl")}
+    for name, size in sorted(sizes.items(), key=lambda item: item[1]):
+        print(f"{size:6.1f} MB  {name}")
+    total = sum(sizes.values())
+    print(f"{total:6.1f} MB in {WHEELS}, of {LIMIT} MB at most")
+    return int(total > LIMIT)
+
+
+def install() -> None:
+    """Unpack the wheels of packages that are not installed, or in older versions."""
+    wheels = []
+    for wheel in WHEELS.glob("*.whl"):
+        name, carried, *_ = parse_wheel_filename(wheel.name)
+        if (found := _installed(name)) is None or found < carried:
+            wheels.append(str(wheel))
+    if wheels:
+        pip = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--quiet"]
+        subprocess.run([*pip, "--upgrade", f"--target={SITE}", *wheels], check=True)
+
+
+def lacking() -> list[str]:
+    """Return what is needed and not installed, or in another version than what needs it allows."""
+    lines = [line for name in CARRIED if _installed(name) for line in requires(name) or []]
+    needed = [Requirement(line) for line in (*THERE, *CARRIED, *lines)]
+    needed = [one for one in needed if not one.marker or one.marker.evaluate({"extra": ""})]
+    versions = {one.name: _installed(one.name) for one in needed}
+    return sorted(
+        {
+            f"{one.name}{one.specifier}"
+            for one in needed
+            if versions[one.name] is None or not one.specifier.contains(versions[one.name])
+        }
+    )
+
+
+def _installed(name: str) -> Version | None:
+    try:
+        return Version(version(name))
+    except PackageNotFoundError:
+        return None
+
+
+def _sees_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
