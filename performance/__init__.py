@@ -1,7 +1,8 @@
 """How fast RapidTrainer and the graders are, and what the time goes into: `make bench`.
 
 bench         the command: which parts, how often, where to
-parts         the experiments, (a) to (g)
+gpu           `make gpu`, which needs no environment of ours
+parts         the experiments, (a) to (k)
 loops         training loops side by side, each in a process of its own, one running at a time
 trainers      RapidTrainer and TRL's GRPOTrainer with the same settings
 rewards       rewards of a set solve rate, and real ones

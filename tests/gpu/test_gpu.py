@@ -1,4 +1,4 @@
-"""What only a machine with GPUs can run: `pytest -m gpu`. docs/servers.md has the last run's record."""
+"""What only a machine with GPUs can run: `make gpu`, or `pytest -m gpu`."""
 
 import json
 import math
