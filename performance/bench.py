@@ -61,8 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
     ) as bar:
         for part, experiment in todo:
             bar.set_description_str(f"({part}) {experiment.name}")
+            advance = partial(bar.update, experiment.seconds / experiment.rounds)
             try:
-                found = list(experiment.run(partial(bar.update, experiment.per_round)))
+                found = list(experiment.run(advance))
             except RuntimeError as error:  # the others can be measured none the less
                 _say(f"({part}) {experiment.name}: {error}")
                 lacking[part].append(f"{experiment.name}: {str(error).splitlines()[-1]}")

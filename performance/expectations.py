@@ -50,8 +50,8 @@ def _label(row: dict) -> str:
     if "saving" in row:
         return row["saving"]
     rate = "real grader" if row["rate"] is None else f"solve rate {row['rate']:.0%}"
-    length = f"{row['length']} tokens" if row["fixed_length"] else rate
-    return f"{row['workload']}, H={row['H']}, N_step={row['n_step']}, {length}"
+    length = f", {row['length']} tokens" if row["fixed_length"] else ""
+    return f"{row['workload']}, H={row['H']}, N_step={row['n_step']}, {rate}{length}"
 
 
 def _faster(least: float) -> Callable[[list[dict]], tuple[str, bool]]:

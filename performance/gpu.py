@@ -55,9 +55,9 @@ def main(arguments: list[str] | None = None) -> int:
     install()
     if missing := lacking():
         print(
-            f"make gpu: {sys.executable} lacks {', '.join(missing)}. Where there is a network, "
-            f"GPU_BENCH='--wheels NAME ...' downloads {', '.join(CARRIED)}, and what you name, "
-            "to .gpu/wheels: take that folder along."
+            f"make gpu: {sys.executable} lacks {', '.join(missing)}. Where there is a network, say "
+            "make gpu GPU_BENCH=--wheels, with names as in --wheels pandas for what is not in "
+            f"{WHEELS} afterwards, and take that folder along."
         )
         return 1
     if not options.tiny and not _sees_gpu():

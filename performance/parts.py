@@ -53,11 +53,6 @@ class Experiment:
     rounds: int
     run: Callable[[Advance], Iterator[dict]]
 
-    @property
-    def per_round(self) -> float:
-        """The seconds of a round."""
-        return self.seconds / self.rounds
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -291,8 +286,7 @@ def suite(plan: Plan, folder: str) -> Iterator[Experiment]:
             done = subprocess.run(command, cwd=ROOT, env=alone, stdout=sys.stderr, check=False)
             if not path.exists():
                 raise RuntimeError(f"pytest ended with status {done.returncode}")
-            cases = ET.parse(path).iter("testcase")
-            for case in cases:
+            for case in ET.parse(path).iter("testcase"):
                 yield summary.test(case) | {"samples": {}}
         advance()
 
