@@ -1,12 +1,13 @@
 """`make gpu` on a machine without one: its parts at small sizes, and what it says is missing."""
 
+import os
 import zipfile
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from performance import gpu, models, parts, report
+from performance import gpu, models, parts, report, results
 from tests.gpu import test_gpu as suite
 
 QUICK = parts.Plan(repeats=1, quick=True)
@@ -50,6 +51,13 @@ def test_each_test_of_the_suite_is_a_row_with_its_outcome(tmp_path):
     assert [row["said"].split("\n")[0] for row in rows[:2]] == ["passed", "skipped: no GPU"]
     assert rows[2]["said"].startswith("failure: AssertionError: so it is")
     assert "| of three | failure: AssertionError: so it is |" in report.section("j", rows)
+
+
+def test_hardware_is_asked_for_in_a_child_so_that_loops_can_be_forked(monkeypatch):
+    monkeypatch.setattr(results, "hardware", os.getpid)
+    results._hardware.cache_clear()
+    assert results._hardware() != os.getpid()
+    results._hardware.cache_clear()
 
 
 def test_what_is_carried_needs_only_what_is_there():
