@@ -14,7 +14,17 @@ from rapid.config.specs import BASE
 from reports import labels
 from reports.measured import Measured
 from reports.tables import notes
-from reports.tables.columns import MEMORY, RUNTIME, STALENESS, TIME, Block, Column, accuracy, grid
+from reports.tables.columns import (
+    MEMORY,
+    RUNTIME,
+    STALENESS,
+    TIME,
+    Block,
+    Column,
+    accuracy,
+    by_benchmark,
+    grid,
+)
 from reports.tables.table import Cell, Group, Row, Table, stacked
 
 
@@ -22,7 +32,7 @@ def main(measured: Measured) -> Table:
     """Return Table 1: rows of algorithms, a group of columns for each benchmark."""
     spec = measured.params.tables.main
     return _ranked(
-        measured, [BASE, *spec.algorithms], _by_benchmark(measured, [RUNTIME]), spec.seeds,
+        measured, [BASE, *spec.algorithms], _with_accuracy(measured, RUNTIME), spec.seeds,
         number=1,
         label="tab:main",
         caption=f"Accuracy and runtime of the algorithms on {spec.model}.",
@@ -54,7 +64,7 @@ def staleness(measured: Measured) -> Table:
     return _ranked(
         measured,
         {RAPID.at(h): str(h) for h in ratios},
-        _by_benchmark(measured, [TIME, STALENESS]),
+        _with_accuracy(measured, TIME, STALENESS),
         spec.seeds,
         number=3,
         label="tab:staleness",
@@ -99,10 +109,7 @@ def correlations(measured: Measured) -> Table:
 def memory(measured: Measured) -> Table:
     """Return Table 10: peak memory of training, a column for each benchmark."""
     spec = measured.params.tables.main
-    blocks = [
-        Block(labels.benchmark(name), name, spec.model, [MEMORY])
-        for name in measured.params.benchmarks
-    ]
+    blocks = by_benchmark(measured, lambda name: [MEMORY])
     rows = {name: labels.algorithm(name) for name in measured.algorithms}
     found = grid(measured, rows, blocks, spec.seeds)
     return Table(
@@ -121,18 +128,9 @@ def memory(measured: Measured) -> Table:
     )
 
 
-def _by_benchmark(measured: Measured, columns: list[Column]) -> list[Block]:
+def _with_accuracy(measured: Measured, *columns: Column) -> list[Block]:
     """Return the main model's accuracy, and more columns, for each benchmark."""
-    params = measured.params
-    return [
-        Block(
-            labels.benchmark(name),
-            name,
-            params.tables.main.model,
-            [*accuracy(params, name), *columns],
-        )
-        for name in params.benchmarks
-    ]
+    return by_benchmark(measured, lambda name: [*accuracy(measured.params, name), *columns])
 
 
 def _ranked(
