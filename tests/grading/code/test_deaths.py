@@ -63,7 +63,7 @@ class TestSandbox:
         slow = "import time\ndef f(x):\n    time.sleep(0.3)\n    return 2 * x\n"
         problem = double.model_copy(update={"canonical_solution": slow})
         inner = CodeGrader(5.0)
-        with SteadyGrader("mbpp_plus", inner) as grader:
+        with SteadyGrader("mbpp_plus", lambda: inner) as grader:
             threading.Timer(0.3, inner._sandbox._runner.kill).start()
             assert grader.grade(problem, "def f(x): return 2 * x").reward == 1
 
