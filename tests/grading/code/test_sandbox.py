@@ -257,14 +257,6 @@ def test_a_runner_that_does_not_respond_is_replaced(monkeypatch):
         assert call(fresh, "def f(): return 1") == 1
 
 
-def test_a_restart_keeps_the_layer(layer):
-    with Sandbox(layer=layer) as fresh:
-        fresh._runner.kill()
-        fresh._runner.wait()
-        assert call(fresh, "def f(): return 1") == 1
-        assert fresh.layer == layer
-
-
 def test_nothing_runs_on_after_the_sandbox(layer):
     with Sandbox(layer=layer) as fresh:
         runner = fresh._runner
