@@ -1,6 +1,8 @@
 """Who imports whom: data flows one way, and a stranger can read the project from the bottom up."""
 
 import ast
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -69,6 +71,13 @@ def test_a_module_imports_only_from_lower_rooms(name):
         other for other in imported(name) if room(other) != own and RANK[room(other)] <= RANK[own]
     ]
     assert not upward, f"{name} imports {upward}"
+
+
+def test_a_plan_and_a_command_line_cost_no_large_library():
+    light = "rapid.cli, rapid.algorithms.names, rapid.config.jobs, reports.plots"
+    heavy = {"torch", "scipy", "pandas", "matplotlib", "datasets"}
+    code = f"import sys, {light}; rapid.cli._parser(); print(*{heavy} & {{*sys.modules}})"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT).strip() == b""
 
 
 def test_only_the_package_and_the_command_lie_loose():

@@ -89,11 +89,6 @@ def test_arguments_out_of_range_are_refused(config, options):
     assert stop.value.code == 2
 
 
-def test_planning_is_not_imported_by_other_commands():
-    code = "import sys, rapid.cli; rapid.cli._parser(); sys.exit('scipy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def test_planning_needs_no_torch(config):
     code = (
         "import sys; from rapid.cli import run; run(sys.argv[1:]); sys.exit('torch' in sys.modules)"
