@@ -61,6 +61,6 @@ def ratio(value: float) -> str:
     return f"{value:.2f}"
 
 
-def p_value(p: float) -> str:
-    """Return p with three decimals, and no zero: p = 0.012, p < 0.001."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+def p_value(p: float, equal: str = "") -> str:
+    """Return p with three decimals, and no zero: 0.012, < 0.001; `equal` stands before the one."""
+    return "< 0.001" if p < 0.001 else f"{equal}{p:.3f}"

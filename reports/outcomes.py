@@ -1,6 +1,7 @@
 """What the arena compares: the end points of each algorithm's runs on a benchmark, by seed."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,74 +25,58 @@ EQUAL = {"seconds": 1.0, "accuracy": 0.0, "accuracy_in_time": 0.0}  # of two tha
 
 @dataclass(frozen=True)
 class Outcome:
-    """The runs of one algorithm. Series and frames have a row for each seed.
+    """The end points of the runs of one algorithm, with a row for each seed.
 
     Args:
-        runs: rows of `collect`'s data frame.
-        curves: accuracy on the way, of the runs that have it.
-        reach: the accuracy until which seconds are counted.
-        completions: after how many completions accuracies are compared.
-        time: after how many seconds.
+        runs: seeds and runtimes, and what is shown of the weights.
+        seconds: until the accuracy is reached; infinite where it never is.
+        accuracy: after equal completions: a column for each problem, or one.
+        accuracy_in_time: in equal time, in one column. A run that has ended keeps its last one.
     """
 
     runs: pd.DataFrame
-    curves: dict[int, AccuracyCurve]
-    reach: float
-    completions: float
-    time: float
+    seconds: pd.Series
+    accuracy: pd.DataFrame
+    accuracy_in_time: pd.DataFrame
 
-    @cached_property
-    def seconds(self) -> pd.Series:
-        """Seconds until the accuracy is reached; infinite where it never is."""
-        found = {seed: curve.reaches(self.reach) for seed, curve in self.curves.items()}
-        return pd.Series({s: math.inf if t is None else t for s, t in found.items()}, dtype=float)
 
-    @cached_property
-    def accuracy(self) -> pd.DataFrame:
-        """Accuracy after equal completions: a column for each problem.
+def found_in(
+    runs: pd.DataFrame,
+    on_the_way: dict[int, AccuracyCurve],
+    reach: float,
+    completions: float,
+    seconds: float,
+) -> Outcome:
+    """Return the end points of runs.
 
-        Where runs sampled more than that it is read on the way, and there is one column.
-        """
-        if (self.runs.completions > self.completions).any():
-            return self._read(lambda curve: curve.after(self.completions))
-        return pairs.scores(self.runs, METRIC)
+    Args:
+        runs: rows of `collect`'s data frame.
+        on_the_way: accuracy on the way, of the runs that have it.
+        reach: the accuracy until which seconds are counted.
+        completions: after how many completions accuracies are compared. Where runs sampled more,
+            it is read on the way.
+        seconds: after how many accuracies are compared.
+    """
 
-    @cached_property
-    def accuracy_in_time(self) -> pd.DataFrame:
-        """Accuracy in equal time, in one column. A run that has ended keeps its last one."""
-        return self._read(lambda curve: curve.within(self.time))
-
-    def _read(self, value) -> pd.DataFrame:
-        found = {seed: [value(curve)] for seed, curve in self.curves.items()}
+    def read(value: Callable[[AccuracyCurve], float]) -> pd.DataFrame:
+        found = {seed: [value(curve)] for seed, curve in on_the_way.items()}
         return pd.DataFrame.from_dict(found, orient="index", columns=["mean"], dtype=float)
 
+    reached = {seed: curve.reaches(reach) for seed, curve in on_the_way.items()}
+    until = pd.Series({s: math.inf if t is None else t for s, t in reached.items()}, dtype=float)
+    accuracy = pairs.scores(runs, METRIC)
+    if (runs.completions > completions).any():
+        accuracy = read(lambda curve: curve.after(completions))
+    return Outcome(runs, until, accuracy, read(lambda curve: curve.within(seconds)))
 
-@dataclass(frozen=True)
-class Recorded:
-    """The end points of an algorithm as they were recorded, with seconds as on this machine."""
 
-    rows: pd.DataFrame  # of `record`, with a row for each seed
-    scale: float  # how many seconds here are one there
-
-    @property
-    def runs(self) -> pd.DataFrame:
-        """Seeds and runtimes, and what is shown of the weights."""
-        return self.rows.assign(runtime=self.rows.runtime * self.scale).reset_index()
-
-    @property
-    def seconds(self) -> pd.Series:
-        """Seconds until the accuracy is reached; infinite where it never is."""
-        return self.rows.seconds * self.scale
-
-    @property
-    def accuracy(self) -> pd.DataFrame:
-        """Accuracy after equal completions, in one column."""
-        return self.rows[["accuracy"]].set_axis(["mean"], axis=1)
-
-    @property
-    def accuracy_in_time(self) -> pd.DataFrame:
-        """Accuracy in equal time, in one column."""
-        return self.rows[["accuracy_in_time"]].set_axis(["mean"], axis=1)
+def on_record(rows: pd.DataFrame, scale: float) -> Outcome:
+    """Return the end points in rows of `record`; `scale` seconds here are one there."""
+    runs = rows.assign(runtime=rows.runtime * scale).reset_index()
+    accuracies = [
+        rows[[name]].set_axis(["mean"], axis=1) for name in ("accuracy", "accuracy_in_time")
+    ]
+    return Outcome(runs, rows.seconds * scale, *accuracies)
 
 
 @dataclass(frozen=True)
@@ -103,7 +88,7 @@ class FieldOutcomes:
     measured: Measured
 
     @cached_property
-    def outcomes(self) -> dict[str, Outcome | Recorded]:
+    def outcomes(self) -> dict[str, Outcome]:
         """The end points of each algorithm, by its name in the field."""
         found = self._measured()
         if not self.measured.params.arena.only:
@@ -114,21 +99,16 @@ class FieldOutcomes:
         here, there = found[PLAIN.name].runs.set_index("seed").runtime, by_name[PLAIN.name].runtime
         shared = here.index.intersection(there.index)
         scale = here[shared].mean() / there[shared].mean()
-        recorded = {name: Recorded(of, scale) for name, of in by_name.items()}
+        recorded = {name: on_record(of, scale) for name, of in by_name.items()}
         return {name: found.get(name) or recorded[name] for name in self.field.rates}
 
     def _measured(self) -> dict[str, Outcome]:
         names = self.measured.params.arena.ran(self.field)
         runs = {name: self.runs(self.field.entry(name)) for name in names}
-        before = self.runs(BASE)
-        plain = runs[PLAIN.name]
-        limits = {
-            "reach": self.field.reach,
-            "completions": plain.completions.mean(),
-            "time": SHARE * plain.runtime.mean(),
-        }
+        before, plain = self.runs(BASE), runs[PLAIN.name]
+        limits = self.field.reach, plain.completions.mean(), SHARE * plain.runtime.mean()
         return {
-            name: Outcome(of, curves.read(of, before, METRIC, self.measured.root), **limits)
+            name: found_in(of, curves.read(of, before, METRIC, self.measured.root), *limits)
             for name, of in runs.items()
         }
 

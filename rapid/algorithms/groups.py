@@ -56,8 +56,7 @@ def standardized(rewards: Tensor, group_size: int) -> Tensor:
 
 def signal(rewards: Tensor, group_size: int) -> Tensor:
     """Return the share of groups whose rewards differ: the others have no advantage on-policy."""
-    groups = in_groups(rewards, group_size)
-    return (groups != groups[:, :1]).any(1).to(rewards.dtype).mean()
+    return chosen("unequal", rewards, group_size).to(rewards.dtype).mean()
 
 
 def chosen(which: Groups, rewards: Tensor, group_size: int) -> Tensor:

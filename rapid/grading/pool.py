@@ -3,8 +3,8 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import Self, TypeVar
 
@@ -19,53 +19,6 @@ Result = TypeVar("Result")
 MOST_UNGRADED = 0.01  # share of verdicts that may be infrastructure's, or one
 
 
-class GraderPool:
-    """Graders side by side, each with its own processes. A call gets one that is free, or waits.
-
-    Args:
-        make: makes a grader.
-        size: how many.
-    """
-
-    def __init__(self, make: Callable[[], Grader], size: int):
-        self._graders = [make() for _ in range(size)]
-        self._free: SimpleQueue[Grader] = SimpleQueue()
-        self._open = ExitStack()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as opening:
-            for grader in self._graders:
-                self._free.put(opening.enter_context(grader))
-            self._open = opening.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._open.__exit__(*error)
-
-    def walls(self) -> str:
-        return self._graders[0].walls()
-
-    def prepare(self, problem: Problem) -> None:
-        with self._free_grader() as grader:
-            grader.prepare(problem)
-
-    def rehearse(self, exercises: list[tuple[Problem, str]]) -> None:
-        for grader in self._graders:
-            grader.rehearse(exercises)
-
-    def grade(self, problem: Problem, completion: str) -> Verdict:
-        with self._free_grader() as grader:
-            return grader.grade(problem, completion)
-
-    @contextmanager
-    def _free_grader(self) -> Iterator[Grader]:
-        grader = self._free.get()
-        try:
-            yield grader
-        finally:
-            self._free.put(grader)
-
-
 class Memory:
     """What is remembered of a completion: its verdict, once there is one, and whose turn it is."""
 
@@ -75,7 +28,9 @@ class Memory:
 
 
 class SteadyGrader:
-    """Remembers the verdicts of another grader, and asks it again when it has died.
+    """Graders side by side, which remember verdicts and are asked again when they have died.
+
+    Each has its own processes. A call gets one that is free, or waits.
 
     A model that trains repeats itself, and within a run a verdict depends on nothing but problem
     and completion. So the same one is graded once: who asks meanwhile waits. Verdicts are kept in
@@ -87,34 +42,43 @@ class SteadyGrader:
 
     Args:
         name: of the benchmark, for messages.
+        make: makes one grader.
+        workers: how many.
     """
 
-    def __init__(self, name: str, grader: Grader):
+    def __init__(self, name: str, make: Callable[[], Grader], workers: int = 1):
         self.name = name
-        self.grader = grader
-        self.hits = 0
-        self.misses = 0
+        self.hits = 0  # verdicts that were remembered
         self.reasons: Counter[str] = Counter()
+        self._graders = [make() for _ in range(workers)]
+        self._free: SimpleQueue[Grader] = SimpleQueue()
+        for grader in self._graders:
+            self._free.put(grader)
+        self._open = ExitStack()
         self._memories: dict[tuple[str, str], Memory] = {}
         self._last_death = ""
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        self.grader.__enter__()
+        with ExitStack() as opening:
+            for grader in self._graders:
+                opening.enter_context(grader)
+            self._open = opening.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.grader.__exit__(*error)
+        self._open.__exit__(*error)
 
     def walls(self) -> str:
-        return self.grader.walls()
+        return self._graders[0].walls()
 
     def prepare(self, problem: Problem) -> None:
-        self._ask_twice(lambda: self.grader.prepare(problem))
+        self._ask_twice(lambda: self._lend(lambda grader: grader.prepare(problem)))
 
     def rehearse(self, exercises: list[tuple[Problem, str]]) -> None:
         """Have each grader do once what takes longer the first time; no verdict counts."""
-        self._ask_twice(lambda: self.grader.rehearse(exercises))
+        for grader in self._graders:
+            self._ask_twice(lambda grader=grader: grader.rehearse(exercises))
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
         """Grade one completion.
@@ -148,11 +112,18 @@ class SteadyGrader:
             memory = self._memories.setdefault((problem.digest, completion), Memory())
         with memory.turn:
             if memory.verdict is None:
-                self.misses += 1
-                memory.verdict = self.grader.grade(problem, completion)
+                memory.verdict = self._lend(lambda grader: grader.grade(problem, completion))
             else:
                 self.hits += 1
             return memory.verdict
+
+    def _lend(self, use: Callable[[Grader], Result]) -> Result:
+        """Return what `use` makes of a grader that is free."""
+        grader = self._free.get()
+        try:
+            return use(grader)
+        finally:
+            self._free.put(grader)
 
     def _ask_twice(self, ask: Callable[[], Result]) -> Result:
         try:
@@ -160,13 +131,3 @@ class SteadyGrader:
         except GraderDied as error:
             log.warning("the grader of %s died, and is asked again: %s", self.name, error)
         return ask()
-
-
-def steady(name: str, make: Callable[[], Grader], workers: int) -> SteadyGrader:
-    """Return a benchmark's grader: `workers` of them that survive deaths and remember verdicts.
-
-    Args:
-        name: of the benchmark.
-        make: makes one grader.
-    """
-    return SteadyGrader(name, GraderPool(make, workers))

@@ -1,6 +1,7 @@
 """The arena drawn: who reaches the accuracy first, and the map of N_step by H."""
 
 import numpy as np
+import pandas as pd
 
 from rapid.algorithms import PLAIN, RAPID
 from rapid.config.arena import ArenaMap, first
@@ -118,31 +119,35 @@ def _runs(measured: Measured, benchmark: str, one: ArenaMap, n_step: int, h: int
 
 
 def _draw_map(maps: dict[str, ArenaMap], cells: dict):
-    canvas, rows = style.canvas(4.2, rows=2, columns=len(maps))
+    canvas, (above, below) = style.canvas(4.2, rows=2, columns=len(maps))
     for column, (benchmark, one) in enumerate(maps.items()):
-        found = {"saving": {}, "gain": {}}
-        for n_step in one.n_step:
-            reference = cells[benchmark, n_step, one.H[0]]
-            for h in one.H:
-                runs = cells[benchmark, n_step, h]
-                time = pairs.ratio(runs, reference, "runtime")
-                gain = pairs.difference(runs, reference, METRIC)
-                found["saving"][n_step, h] = time and (1 - time.value, f"{1 - time.value:.0%}")
-                found["gain"][n_step, h] = gain and (gain.value, _gained(gain))
-        for axes, name, limit in zip(
-            (rows[0][column], rows[1][column]), found, (0.8, 0.1), strict=True
-        ):
-            _heat(axes, one, found[name], limit)
-        rows[0][column].set_title(labels.benchmark(benchmark), loc="left", fontweight="bold")
-        rows[1][column].set_xlabel("H")
-    rows[0][0].set_ylabel("time saved\nN_step")
-    rows[1][0].set_ylabel("points gained\nN_step")
+        for axes, change, limit in ((above[column], _saving, 0.8), (below[column], _gain, 0.1)):
+            found = {
+                (n_step, h): change(cells[benchmark, n_step, h], cells[benchmark, n_step, one.H[0]])
+                for n_step in one.n_step
+                for h in one.H
+            }
+            _heat(axes, one, found, limit)
+        above[column].set_title(labels.benchmark(benchmark), loc="left", fontweight="bold")
+        below[column].set_xlabel("H")
+    above[0].set_ylabel("time saved\nN_step")
+    below[0].set_ylabel("points gained\nN_step")
     return canvas
 
 
-def _gained(gain: Estimate) -> str:
+def _saving(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
+    """Return the share of time that runs save, and its text; `None` without a pair."""
+    time = pairs.ratio(runs, reference, "runtime")
+    return time and (1 - time.value, f"{1 - time.value:.0%}")
+
+
+def _gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
+    """Return the accuracy that runs gain, and its text; `None` without a pair."""
+    gain = pairs.difference(runs, reference, METRIC)
+    if gain is None:
+        return None
     half = 100 * (gain.high - gain.low) / 2 if gain.low is not None else np.nan
-    return f"{formats.points(gain.value)}\n± {half:.1f}"
+    return gain.value, f"{formats.points(gain.value)}\n± {half:.1f}"
 
 
 def _heat(axes, one: ArenaMap, found: dict, limit: float) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 Mark = Literal["", "best", "runner-up"]
 
@@ -37,14 +38,6 @@ def marks(values: Sequence[float | None], higher_is_better: bool) -> list[Mark]:
     tie for the best there is no runner-up (as in the paper). Nothing is marked where fewer than two
     values stand, or where all are equal.
     """
-    standing = [value for value in values if value is not None]
-    if len(set(standing)) < 2:
-        return [""] * len(values)
-
-    def mark(value: float | None) -> Mark:
-        if value is None:
-            return ""
-        better = sum(other > value if higher_is_better else other < value for other in standing)
-        return ("best", "runner-up")[better] if better < 2 else ""
-
-    return [mark(value) for value in values]
+    ranks = pd.Series(values, dtype=float).rank(method="min", ascending=not higher_is_better)
+    names = {1: "best", 2: "runner-up"} if ranks.nunique() > 1 else {}
+    return [names.get(rank, "") for rank in ranks]

@@ -152,7 +152,7 @@ def claims(measured: Measured, verdicts: list[Verdict]) -> list[Table]:
         seen = MISSING if one.seen is None else SHOWN[one.claim.by](one.seen).lstrip("+")
         cells = [
             _cell(SHOWN[one.claim.by], one.found),
-            Cell(MISSING if one.p is None else _p(one.p)),
+            Cell(MISSING if one.p is None else formats.p_value(one.p)),
             Cell(seen),
             Cell(one.verdict),
         ]
@@ -279,10 +279,6 @@ def _cell(show: formats.Format, found: Estimate | None) -> Cell:
     if found is None or found.value is None:
         return Cell(MISSING, reason=found.reason if found else "no seed has both")
     return estimate_cell(show, found)
-
-
-def _p(value: float) -> str:
-    return formats.p_value(value).removeprefix("p ").removeprefix("= ")
 
 
 def _seconds(value: float) -> str:

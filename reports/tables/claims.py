@@ -363,7 +363,7 @@ def _row(claim: Claim, one: Evidence, said: tuple[str, float] | None, p: float |
     cells = [
         Cell(verdict),
         Cell(" ".join(here).strip(), reason=reason, sources=one.sources if one.known else ()),
-        Cell(MISSING if p is None else formats.p_value(p).removeprefix("p ").removeprefix("= ")),
+        Cell(MISSING if p is None else formats.p_value(p)),
         Cell(MISSING if one.printed is None else one.show(one.printed)),
     ]
     return Row(": ".join(filter(None, (claim.about, one.where))), [cells])

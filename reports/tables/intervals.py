@@ -13,7 +13,7 @@ from reports.statistics import pairs
 from reports.statistics.decisions import detectable, holm
 from reports.statistics.estimates import Estimate
 from reports.tables import notes
-from reports.tables.columns import RUNTIME, Block, Column, accuracy, grid
+from reports.tables.columns import RUNTIME, Column, accuracy, by_benchmark, grid
 from reports.tables.table import MISSING, Cell, Group, Row, Table, estimate_cell
 
 NO_SCORES = "no run has scores by problem"
@@ -35,17 +35,13 @@ class Interval(Column):
 
 def intervals(measured: Measured) -> Table:
     """Return Table 9: mean accuracy with its 95 % interval."""
-    params = measured.params
-    spec = params.tables.main
-    blocks = [
-        Block(
-            labels.benchmark(name),
-            name,
-            spec.model,
-            [Interval(one.title, one.metric, one.show) for one in accuracy(params, name)],
-        )
-        for name in params.benchmarks
-    ]
+    spec = measured.params.tables.main
+    blocks = by_benchmark(
+        measured,
+        lambda name: [
+            Interval(one.title, one.metric, one.show) for one in accuracy(measured.params, name)
+        ],
+    )
     names = next(iter(measured.contests.values())).algorithms
     found = grid(measured, {name: labels.algorithm(name) for name in names}, blocks, spec.seeds)
     return Table(
@@ -95,7 +91,7 @@ class Comparison:
             reason = UNPAIRED if of_runtime else f"{UNPAIRED} with scores by problem"
             return Cell(MISSING, reason=reason)
         theirs, show = printed(self.contest, self.column, self.rapid), self.column.paired.show
-        under = [] if self.p is None else [formats.p_value(self.p)]
+        under = [] if self.p is None else [f"p {formats.p_value(self.p, '= ')}"]
         under += [] if theirs is None else [f"paper: {show(theirs)}"]
         names = f"{labels.algorithm(self.rapid)} against {labels.algorithm(BASELINE)}"
         return estimate_cell(

@@ -13,8 +13,8 @@ from rapid.algorithms import RAPID
 from rapid.config.specs import BASE
 from reports import labels
 from reports.measured import Measured
-from reports.tables import notes
-from reports.tables.columns import MEMORY, RUNTIME, STALENESS, TIME, Block, Column, accuracy, grid
+from reports.tables import columns, notes
+from reports.tables.columns import Block, Column, accuracy, by_benchmark, grid
 from reports.tables.table import Cell, Group, Row, Table, stacked
 
 
@@ -22,7 +22,7 @@ def main(measured: Measured) -> Table:
     """Return Table 1: rows of algorithms, a group of columns for each benchmark."""
     spec = measured.params.tables.main
     return _ranked(
-        measured, [BASE, *spec.algorithms], _by_benchmark(measured, [RUNTIME]), spec.seeds,
+        measured, [BASE, *spec.algorithms], _with_accuracy(measured, columns.RUNTIME), spec.seeds,
         number=1,
         label="tab:main",
         caption=f"Accuracy and runtime of the algorithms on {spec.model}.",
@@ -37,8 +37,8 @@ def families(measured: Measured) -> Table | None:
     spec = measured.params.tables.families
     if not spec.models:
         return None
-    columns = [*accuracy(measured.params, spec.benchmark), TIME]
-    blocks = [Block(model, spec.benchmark, model, columns) for model in spec.models]
+    shown = [*accuracy(measured.params, spec.benchmark), columns.TIME]
+    blocks = [Block(model, spec.benchmark, model, shown) for model in spec.models]
     benchmark = labels.benchmark(spec.benchmark)
     return _ranked(
         measured, [BASE, *spec.algorithms], blocks, spec.seeds,
@@ -54,7 +54,7 @@ def staleness(measured: Measured) -> Table:
     return _ranked(
         measured,
         {RAPID.at(h): str(h) for h in ratios},
-        _by_benchmark(measured, [TIME, STALENESS]),
+        _with_accuracy(measured, columns.TIME, columns.STALENESS),
         spec.seeds,
         number=3,
         label="tab:staleness",
@@ -72,7 +72,7 @@ def correlations(measured: Measured) -> Table:
     for name in params.benchmarks:
         runs, rows = sweep[sweep.benchmark == name], []
         for column in accuracy(params, name):
-            cells = [one.correlation(runs) for one in (column, TIME, STALENESS)]
+            cells = [one.correlation(runs) for one in (column, columns.TIME, columns.STALENESS)]
             label = "" if rows else labels.benchmark(name)
             rows.append(Row(label, [[Cell(column.title), *cells]]))
         parts.append(rows)
@@ -89,8 +89,8 @@ def correlations(measured: Measured) -> Table:
         notes=[
             notes.points(ratios, spec.seeds),
             notes.evaluation(sweep),
-            *TIME.unranked.notes(sweep, []),
-            *STALENESS.notes(sweep, []),
+            *columns.TIME.unranked.notes(sweep, []),
+            *columns.STALENESS.notes(sweep, []),
             *notes.provenance(sweep),
         ],
     )
@@ -99,10 +99,7 @@ def correlations(measured: Measured) -> Table:
 def memory(measured: Measured) -> Table:
     """Return Table 10: peak memory of training, a column for each benchmark."""
     spec = measured.params.tables.main
-    blocks = [
-        Block(labels.benchmark(name), name, spec.model, [MEMORY])
-        for name in measured.params.benchmarks
-    ]
+    blocks = by_benchmark(measured, lambda name: [columns.MEMORY])
     rows = {name: labels.algorithm(name) for name in measured.algorithms}
     found = grid(measured, rows, blocks, spec.seeds)
     return Table(
@@ -121,18 +118,9 @@ def memory(measured: Measured) -> Table:
     )
 
 
-def _by_benchmark(measured: Measured, columns: list[Column]) -> list[Block]:
+def _with_accuracy(measured: Measured, *more: Column) -> list[Block]:
     """Return the main model's accuracy, and more columns, for each benchmark."""
-    params = measured.params
-    return [
-        Block(
-            labels.benchmark(name),
-            name,
-            params.tables.main.model,
-            [*accuracy(params, name), *columns],
-        )
-        for name in params.benchmarks
-    ]
+    return by_benchmark(measured, lambda name: [*accuracy(measured.params, name), *more])
 
 
 def _ranked(

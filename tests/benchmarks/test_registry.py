@@ -24,40 +24,33 @@ def test_a_benchmark_has_the_name_of_its_folder(name):
     assert BENCHMARKS[name].name == name == type(BENCHMARKS[name]).__module__.split(".")[2]
 
 
-@pytest.mark.parametrize(
-    "name, problem, right, wrong",
-    [
-        ("mbpp_plus", CODE, "def double(n):\n    return n + n\n", "def double(n):\n    return 4\n"),
-        ("mbpp_plus", CODE, "So:\n```python\ndef double(n): return 2 * n\n```", "return 2 * n"),
-        (
-            "math",
-            QUESTION,
-            r"First \boxed{1}, no: \boxed{\frac{6}{8}}",
-            r"\boxed{3/4} or \boxed{1}",
-        ),
-    ],
-)
-def test_raw_completions_are_graded(name, problem, right, wrong):
-    with BENCHMARKS[name].grader(5) as grader:
-        assert grader.grade(problem, right).reward == 1
-        assert grader.grade(problem, wrong).reward == 0
+THEOREM = LeanProblem(name="t", statement="theorem t : 1 = 1 := by")
+# Benchmark, problem, completions that solve it and that do not, and what stands around them.
+GRADED = [
+    (
+        "mbpp_plus",
+        CODE,
+        ["def double(n):\n    return n + n\n", "So:\n```python\ndef double(n): return 2 * n\n```"],
+        ["def double(n):\n    return 4\n", "return 2 * n"],
+        "no file but Python's library",
+    ),
+    (
+        "math",
+        QUESTION,
+        [r"First \boxed{1}, no: \boxed{\frac{6}{8}}"],
+        [r"\boxed{3/4} or \boxed{1}"],
+        "",
+    ),
+    ("minif2f", THEOREM, [], [], ""),  # test_minif2f.py has completions
+]
 
 
-@pytest.mark.parametrize(
-    "name, problem",
-    [
-        ("mbpp_plus", CODE),
-        ("math", QUESTION),
-        ("minif2f", LeanProblem(name="t", statement="theorem t : 1 = 1 := by")),
-    ],
-)
-def test_half_a_character_is_no_text(name, problem):
+@pytest.mark.parametrize("name, problem, right, wrong, walls", GRADED)
+def test_raw_completions_are_graded(name, problem, right, wrong, walls):
+    """Half a character is no text, whatever it is about. Mathematics runs nothing."""
     with BENCHMARKS[name].grader(5) as grader:
+        assert [grader.grade(problem, text).reward for text in right] == [1] * len(right)
+        assert [grader.grade(problem, text).reward for text in wrong] == [0] * len(wrong)
         assert grader.grade(problem, "\ud800").reason == verdicts.UNPARSABLE
-
-
-def test_walls_are_said_where_completions_run():
-    """Mathematics runs nothing."""
-    with BENCHMARKS["mbpp_plus"].grader(5) as code, BENCHMARKS["math"].grader(5) as mathematics:
-        assert "no file but Python's library" in code.walls()
-        assert mathematics.walls() == ""
+        if right:
+            assert walls in grader.walls() and bool(walls) == bool(grader.walls())

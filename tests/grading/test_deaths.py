@@ -19,7 +19,7 @@ from rapid.grading.code.grader import CodeGrader
 from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean.grader import LeanGrader
 from rapid.grading.math.grader import MathGrader
-from rapid.grading.pool import SteadyGrader, steady
+from rapid.grading.pool import SteadyGrader
 
 PROBLEM = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
 
@@ -31,12 +31,6 @@ class Mortal:
         self.deaths = deaths or {}
         self.graded: list[str] = []
         self.prepared = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
 
     def prepare(self, problem):
         self.prepared += 1
@@ -56,37 +50,37 @@ def grade(grader: SteadyGrader, *completions: str) -> list[str]:
 
 class TestSteadyGrader:
     def test_one_death_costs_nothing(self):
-        grader = SteadyGrader("math", Mortal({"a": 1}))
+        mortal = Mortal({"a": 1})
+        grader = SteadyGrader("math", lambda: mortal)
         assert grade(grader, "a", "b") == ["passed", "passed"]
-        assert grader.grader.graded == ["a", "a", "b"]
+        assert mortal.graded == ["a", "a", "b"]
 
     def test_a_second_death_is_a_verdict_without_reward(self):
-        grader = SteadyGrader("math", Mortal({"a": 2}))
-        verdict = grader.grade(PROBLEM, "a")
+        mortal = Mortal({"a": 2})
+        verdict = SteadyGrader("math", lambda: mortal).grade(PROBLEM, "a")
         assert (verdict.reward, verdict.reason) == (None, "infrastructure")
-        assert len(grader.grader.graded) == 2
+        assert len(mortal.graded) == 2
 
     def test_verdicts_are_counted_by_reason(self):
-        grader = steady("math", lambda: Mortal({"a": 2, "b": 1}), 1)
-        with grader:
-            grade(grader, "a", "b", "c", "c")
+        grader = SteadyGrader("math", lambda: Mortal({"a": 2, "b": 1}))
+        grade(grader, "a", "b", "c", "c")
         assert grader.reasons == {"infrastructure": 1, "passed": 3}
 
     def test_a_death_is_not_remembered(self):
-        with steady("math", lambda: Mortal({"a": 2}), 1) as grader:
-            assert grade(grader, "a", "a") == ["infrastructure", "passed"]
+        grader = SteadyGrader("math", lambda: Mortal({"a": 2}))
+        assert grade(grader, "a", "a") == ["infrastructure", "passed"]
 
     def test_a_death_while_a_problem_is_prepared_costs_nothing(self):
-        grader = SteadyGrader("math", Mortal())
-        grader.prepare(PROBLEM)
-        assert grader.grader.prepared == 2
+        mortal = Mortal()
+        SteadyGrader("math", lambda: mortal).prepare(PROBLEM)
+        assert mortal.prepared == 2
 
     @pytest.mark.parametrize(
         ("graded", "most"), [(0, 1), (99, 1), (198, 2), (296, 2), (297, 3)], ids=lambda n: str(n)
     )
     def test_more_than_one_and_one_percent_end_the_job(self, graded, most):
         doomed = {f"dead {i}": 2 for i in range(most + 1)}
-        grader = SteadyGrader("math", Mortal(doomed))
+        grader = SteadyGrader("math", lambda: Mortal(doomed))
         grade(grader, *["fine"] * graded)
         assert grade(grader, *list(doomed)[:-1]) == ["infrastructure"] * most
         with pytest.raises(GradingFailed) as raised:
@@ -96,7 +90,7 @@ class TestSteadyGrader:
         assert f"over dead {most}" in str(raised.value)
 
     def test_a_job_that_has_failed_fails_in_every_thread(self):
-        grader = SteadyGrader("math", Mortal({"a": 9, "b": 9}))
+        grader = SteadyGrader("math", lambda: Mortal({"a": 9, "b": 9}))
         with suppress(GradingFailed):
             grade(grader, "a", "b")
         with pytest.raises(GradingFailed, match="over b"):
@@ -157,7 +151,8 @@ def test_lean_that_died_is_asked_again(monkeypatch):
     theorem = SimpleNamespace(
         digest="", header="", formal_statement="theorem p : True := by", name="p"
     )
-    assert SteadyGrader("minif2f", LeanGrader(5.0)).grade(theorem, "trivial").reward == 1
+    grader = SteadyGrader("minif2f", lambda: LeanGrader(5.0))
+    assert grader.grade(theorem, "trivial").reward == 1
 
 
 def descendants() -> list[psutil.Process]:
@@ -183,7 +178,7 @@ def test_kills_at_random_moments_change_no_verdict(kind, double):
         texts = [f"\\boxed{{\\frac{{{n}}}{{{2 * n + k}}}}}" for n in range(2, 152) for k in (0, 1)]
     before = set(descendants())
     dice = np.random.default_rng(0)
-    with steady(kind, make, 1) as grader:
+    with SteadyGrader(kind, make) as grader:
         grader.prepare(problem)
         found = []
         for number, text in enumerate(texts):

@@ -2,20 +2,23 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 from rapid.benchmarks.math.record import MathProblem
 from rapid.grading import verdicts
 from rapid.grading.grader import GraderDied
-from rapid.grading.pool import GraderPool, SteadyGrader
+from rapid.grading.pool import SteadyGrader
+
+FIRST, SECOND = (MathProblem(unique_id=name, problem="", answer="1") for name in "ab")
 
 
 class Fake:
-    """A grader that passes what is "right", fails to start on demand, and notices being shared."""
+    """A grader that fails to start on demand, may wait for others, and notices being shared."""
 
-    def __init__(self, log, starts=True):
-        self.log, self.starts = log, starts
+    def __init__(self, log, starts=True, everyone=None):
+        self.log, self.starts, self.everyone = log, starts, everyone
         self.busy = threading.Lock()
 
     def __enter__(self):
@@ -28,15 +31,15 @@ class Fake:
         self.log.append("ended")
 
     def prepare(self, problem):
-        self.log.append(f"prepared {problem}")
+        self.log.append(f"prepared {problem.id}")
 
     def grade(self, problem, completion):
         assert self.busy.acquire(blocking=False), "two threads in one grader"
         try:
             if completion == "broken":
                 raise ValueError("broken")
-            if isinstance(completion, threading.Barrier):
-                completion.wait(5)
+            if self.everyone:
+                self.everyone.wait(5)
             return verdicts.verdict("passed")
         finally:
             self.busy.release()
@@ -44,22 +47,23 @@ class Fake:
 
 def pool(size, **settings):
     log = []
-    return GraderPool(lambda: Fake(log, **settings), size), log
+    return SteadyGrader("math", lambda: Fake(log, **settings), size), log
+
+
+def grade(graders, completion):
+    return graders.grade(FIRST, str(completion)).reward
 
 
 def test_as_many_grade_at_a_time_as_there_are_graders():
-    graders, _ = pool(3)
-    everyone = threading.Barrier(3)
+    graders, _ = pool(3, everyone=threading.Barrier(3))
     with graders, ThreadPoolExecutor(3) as threads:
-        found = list(threads.map(lambda _: graders.grade(None, everyone), range(3)))
-    assert [one.reward for one in found] == [1.0] * 3
+        assert list(threads.map(partial(grade, graders), range(3))) == [1.0] * 3
 
 
 def test_more_threads_than_graders_wait_for_one():
     graders, _ = pool(2)
     with graders, ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda _: graders.grade(None, "right"), range(200)))
-    assert len(found) == 200
+        assert list(threads.map(partial(grade, graders), range(200))) == [1.0] * 200
 
 
 def test_a_grader_that_raised_grades_again():
@@ -67,8 +71,8 @@ def test_a_grader_that_raised_grades_again():
     with graders:
         for _ in range(3):
             with pytest.raises(ValueError, match="broken"):
-                graders.grade(None, "broken")
-        assert graders.grade(None, "right").reward == 1
+                grade(graders, "broken")
+        assert grade(graders, "right") == 1
 
 
 def test_all_are_ended():
@@ -81,34 +85,23 @@ def test_all_are_ended():
 def test_those_that_started_are_ended_if_one_does_not_start():
     log = []
     made = iter([Fake(log), Fake(log), Fake(log, starts=False)])
-    with pytest.raises(OSError, match="no sandbox"), GraderPool(lambda: next(made), 3):
+    graders = SteadyGrader("math", lambda: next(made), 3)
+    with pytest.raises(OSError, match="no sandbox"), graders:
         pass
     assert log == ["started", "started", "ended", "ended"]
 
 
 def test_a_problem_is_prepared_by_one_that_is_free():
-    log = []
-    with GraderPool(lambda: Fake(log), 2) as graders:
-        graders.prepare("problem")
-        assert log.count("prepared problem") == 1
-        assert graders.grade("problem", "right").reward == 1  # and it is free again
-        assert graders.grade("problem", "right").reward == 1
-
-
-FIRST, SECOND = (MathProblem(unique_id=name, problem="", answer="1") for name in "ab")
+    graders, log = pool(2)
+    with graders:
+        graders.prepare(FIRST)
+        assert log.count("prepared a") == 1
+        assert [grade(graders, n) for n in range(3)] == [1.0] * 3  # and it is free again
 
 
 class CountingGrader:
     def __init__(self):
-        self.open = False
         self.calls = []
-
-    def __enter__(self):
-        self.open = True
-        return self
-
-    def __exit__(self, *_):
-        self.open = False
 
     def grade(self, problem, completion):
         self.calls.append((problem.id, completion))
@@ -116,10 +109,10 @@ class CountingGrader:
 
 
 def test_a_repeated_completion_is_graded_once():
-    grader = SteadyGrader("math", CountingGrader())
-    rewards = [grader.grade(FIRST, text).reward for text in ("1", "2", "1")]
-    assert rewards == [1.0, 0.0, 1.0]
-    assert (grader.hits, grader.misses, len(grader.grader.calls)) == (1, 2, 2)
+    counting = CountingGrader()
+    grader = SteadyGrader("math", lambda: counting)
+    assert [grade(grader, text) for text in ("1", "2", "1")] == [1.0, 0.0, 1.0]
+    assert (grader.hits, len(counting.calls)) == (1, 2)
 
 
 class SlowGrader(CountingGrader):
@@ -141,24 +134,20 @@ class SlowGrader(CountingGrader):
 @pytest.mark.parametrize("deaths", [0, 1, 2])
 def test_a_completion_that_is_being_graded_is_waited_for(deaths):
     """A death is no verdict: who waited asks again."""
-    grader = SteadyGrader("math", SlowGrader(deaths))
+    slow = SlowGrader(deaths)
+    grader = SteadyGrader("math", lambda: slow)
     with ThreadPoolExecutor(4) as threads:
         waiting = [threads.submit(grader.grade, FIRST, "1") for _ in range(4)]
-        grader.grader.may_go.set()
+        slow.may_go.set()
         reasons = sorted(one.result().reason for one in waiting)
     graded = [reason for reason in reasons if reason != verdicts.INFRASTRUCTURE]
     assert set(graded) == {verdicts.PASSED} and len(graded) >= 3
-    assert len(grader.grader.calls) == 1 + deaths
+    assert len(slow.calls) == 1 + deaths
 
 
 def test_problems_do_not_share_verdicts():
-    grader = SteadyGrader("math", CountingGrader())
+    counting = CountingGrader()
+    grader = SteadyGrader("math", lambda: counting)
     grader.grade(FIRST, "1")
     grader.grade(SECOND, "1")
-    assert grader.grader.calls == [("a", "1"), ("b", "1")]
-
-
-def test_it_opens_and_closes_the_grader_behind_it():
-    with SteadyGrader("math", CountingGrader()) as grader:
-        assert grader.grader.open
-    assert not grader.grader.open
+    assert counting.calls == [("a", "1"), ("b", "1")]

@@ -5,7 +5,7 @@ from rapid.benchmarks.math.made import draw
 from rapid.benchmarks.math.record import MathProblem
 from rapid.grading.math.grader import MathGrader
 from rapid.grading.policy import STRICT, Grading
-from rapid.grading.pool import SteadyGrader, steady
+from rapid.grading.pool import SteadyGrader
 
 
 class Math(Benchmark):
@@ -20,4 +20,4 @@ class Math(Benchmark):
     draw = staticmethod(draw)
 
     def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
-        return steady(self.name, lambda: MathGrader(timeout), workers)
+        return SteadyGrader(self.name, lambda: MathGrader(timeout), workers)

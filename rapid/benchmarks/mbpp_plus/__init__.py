@@ -5,7 +5,7 @@ from rapid.benchmarks.mbpp_plus.made import draw
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading.code.sandbox import Sandbox
 from rapid.grading.policy import STRICT, Grading
-from rapid.grading.pool import SteadyGrader, steady
+from rapid.grading.pool import SteadyGrader
 
 
 class MbppPlus(Benchmark):
@@ -34,7 +34,7 @@ class MbppPlus(Benchmark):
         from rapid.grading.code.reference import References
 
         shared = References()
-        return steady(
+        return SteadyGrader(
             self.name,
             lambda: CodeGrader(timeout, references=shared, unsafe=policy.unsafe_sandbox),
             workers,

@@ -10,17 +10,13 @@ import math
 from evalplus.data.mbpp import mbpp_serialize_inputs
 
 
-class NotARow(ValueError):
-    """A row whose test program is not of the form that MBPP+ has on the hub."""
-
-
 def from_hub(row: dict) -> dict:
     """Return the fields of a `CodeProblem`.
 
     The hub does not say which inputs are MBPP's own: all are `base_input`, in their order.
 
     Raises:
-        NotARow: with what was not found.
+        ValueError: its test program has another form than on the hub; with what was not found.
     """
     try:
         program = ast.parse(row["test"])
@@ -28,7 +24,7 @@ def from_hub(row: dict) -> dict:
         call, tolerance = _tested_call(program)
         inputs = mbpp_serialize_inputs(name, _inputs(program))
     except (KeyError, ValueError, SyntaxError, RecursionError) as error:
-        raise NotARow(f"task {row.get('task_id')}: {error or type(error).__name__}") from None
+        raise ValueError(f"task {row.get('task_id')}: {error or type(error).__name__}") from None
     example = "".join(f"{line}\n" for line in row["test_list"][:1])
     return {
         "task_id": name,

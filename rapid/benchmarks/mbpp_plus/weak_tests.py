@@ -28,7 +28,7 @@ from rapid.benchmarks.published import read_problems
 from rapid.grading.code.grader import MEMORY_MB, CodeGrader
 from rapid.grading.code.reference import Reference, References
 from rapid.grading.code.sandbox import Sandbox
-from rapid.grading.pool import GraderPool
+from rapid.grading.pool import SteadyGrader
 
 CONSTANTS = ("None", "True", "False", "0", "1", "-1", "''", "[]", "()", "{}", "set()", "0.0")
 
@@ -61,7 +61,9 @@ def find_weak(problems: list[CodeProblem], timeout: float, workers: int) -> dict
     references = References()
     with (
         Sandbox(MEMORY_MB) as sandbox,
-        GraderPool(lambda: CodeGrader(timeout, references=references), workers) as graders,
+        SteadyGrader(
+            MbppPlus.name, lambda: CodeGrader(timeout, references=references), workers
+        ) as graders,
         ThreadPoolExecutor(workers) as threads,
     ):
 

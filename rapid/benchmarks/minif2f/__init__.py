@@ -10,7 +10,7 @@ from rapid.grading.lean import LeanUnavailable, ensure_lean, standby
 from rapid.grading.lean.grader import LeanGrader
 from rapid.grading.lean.launch import walls
 from rapid.grading.policy import STRICT, Grading
-from rapid.grading.pool import SteadyGrader, steady
+from rapid.grading.pool import SteadyGrader
 
 REHEARSED = 16  # made theorems: enough to have V8 compile what proofs like these use
 
@@ -28,7 +28,7 @@ class MiniF2F(Benchmark):
     draw = staticmethod(draw)
 
     def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
-        return steady(self.name, lambda: LeanGrader(timeout, policy.unsafe_lean), workers)
+        return SteadyGrader(self.name, lambda: LeanGrader(timeout, policy.unsafe_lean), workers)
 
     def rehearse(self, grader: SteadyGrader, problems: list[LeanProblem]) -> None:
         """Start Lean. Made problems are stated, and proofs and mistakes of others are graded.

@@ -53,10 +53,6 @@ def last_boxed(text: str) -> str | None:
     return None
 
 
-class WorkerError(GraderDied):
-    """The worker process does not start."""
-
-
 class Question(Problem, Protocol):
     """A question with one answer, as LaTeX."""
 
@@ -77,7 +73,7 @@ class MathGrader:
         self._worker: Worker | None = None
 
     def __enter__(self) -> Self:
-        """Start the worker; raise WorkerError where it does not start."""
+        """Start the worker; raise GraderDied where it does not start."""
         self._start()
         return self
 
@@ -141,7 +137,7 @@ class MathGrader:
         self._worker = Worker(lambda fd: [*command, str(fd)], WHOLE_MB, env=environment)
         if not self._worker.greeting(START_SECONDS):
             self._end()
-            raise WorkerError("the math worker did not start; its message is above")
+            raise GraderDied("the math worker did not start; its message is above")
 
     def _end(self, patience: float = 0.0) -> None:
         """End the worker, which ends its child, however busy, when the connection closes."""

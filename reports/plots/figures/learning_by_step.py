@@ -1,11 +1,9 @@
-"""Learning curves by optimizer step."""
+"""Learning curves by optimizer step: a panel for each benchmark, a line for each algorithm."""
 
-from reports.measured import Measured
+from functools import partial
+
 from reports.plots import learning
-from reports.plots.style import Figure
 
-
-def figure(measured: Measured) -> Figure:
-    """Return a panel for each benchmark, with a line for each RL algorithm."""
-    title = "Learning curves by optimizer step"
-    return learning.figure(measured, "step", "optimizer step", title)
+figure = partial(
+    learning.figure, x="step", label="optimizer step", title="Learning curves by optimizer step"
+)

@@ -1,11 +1,9 @@
-"""Learning curves by wall-clock time."""
+"""Learning curves by wall-clock time: a panel for each benchmark, a line for each algorithm."""
 
-from reports.measured import Measured
+from functools import partial
+
 from reports.plots import learning
-from reports.plots.style import Figure
 
-
-def figure(measured: Measured) -> Figure:
-    """Return a panel for each benchmark, with a line for each RL algorithm."""
-    title = "Learning curves by time"
-    return learning.figure(measured, "seconds", "seconds of training", title)
+figure = partial(
+    learning.figure, x="seconds", label="seconds of training", title="Learning curves by time"
+)

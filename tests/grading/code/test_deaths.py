@@ -16,12 +16,13 @@ from rapid.grading.pool import SteadyGrader
 class TestSandbox:
     ENDLESS = encode_job("def f():\n    while True: pass", "f", "[[]]")
 
-    def test_an_idle_runner_that_died_costs_nothing(self, layer, double):
+    def test_an_idle_runner_that_died_costs_nothing_and_no_wall(self, layer, double):
         with CodeGrader(5.0, layer=layer) as grader:
             grader.prepare(double)
             grader._sandbox._runner.kill()
             grader._sandbox._runner.wait()
             assert grader.grade(double, double.canonical_solution).reward == 1
+            assert grader._sandbox.layer == layer
 
     def test_a_runner_that_dies_over_a_job_is_no_verdict(self, layer):
         with Sandbox(layer=layer) as fresh:
@@ -63,7 +64,7 @@ class TestSandbox:
         slow = "import time\ndef f(x):\n    time.sleep(0.3)\n    return 2 * x\n"
         problem = double.model_copy(update={"canonical_solution": slow})
         inner = CodeGrader(5.0)
-        with SteadyGrader("mbpp_plus", inner) as grader:
+        with SteadyGrader("mbpp_plus", lambda: inner) as grader:
             threading.Timer(0.3, inner._sandbox._runner.kill).start()
             assert grader.grade(problem, "def f(x): return 2 * x").reward == 1
 

@@ -1,7 +1,5 @@
 """Programs are graded by what they return, as EvalPlus would."""
 
-import time
-
 import pytest
 
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
@@ -127,29 +125,9 @@ def test_equal_values_are_equal(grader, solution, program):
     assert grader.grade(problem(solution, []), program).reason == verdicts.PASSED
 
 
-def test_inputs_stored_as_json_are_restored(grader):
-    """Mbpp/106 takes a tuple, which the published file stores as a list."""
-    adds = problem("def f(a, b): return b + tuple(a)", [[5, 6], [9, 10]])
-    adds = adds.model_copy(update={"task_id": "Mbpp/106"})
-    assert grader.grade(adds, "def f(a, b): return (*b, *a)").reason == verdicts.PASSED
-
-
-@pytest.mark.parametrize("solution", ["def f(): raise ValueError", "def f(", "def g(): return 1"])
-def test_a_reference_that_fails_is_an_error(grader, solution):
-    with pytest.raises(BadProblem):
-        grader.grade(problem(solution, []), "def f(): return 1")
-
-
 def test_a_problem_without_inputs_is_an_error(grader):
     with pytest.raises(BadProblem, match="no inputs"):
         grader.grade(problem("def f(): return 1"), "def f(): return 1")
-
-
-def test_a_hanging_completion_costs_its_timeout(grader, double):
-    grader.grade(double, double.canonical_solution)
-    start = time.monotonic()
-    assert grader.grade(double, "while True: pass").reason == verdicts.TIMEOUT
-    assert time.monotonic() - start >= grader.timeout
 
 
 @pytest.mark.parametrize(

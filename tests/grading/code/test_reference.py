@@ -11,7 +11,7 @@ from rapid.grading.code import reference
 from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.reference import References, run_reference
 from rapid.grading.grader import BadProblem
-from rapid.grading.pool import GraderPool, SteadyGrader
+from rapid.grading.pool import SteadyGrader
 
 
 @pytest.fixture
@@ -30,10 +30,11 @@ def runs(monkeypatch):
 def test_graders_of_a_pool_share_references(double, runs):
     shared = References()
     with (
-        GraderPool(lambda: CodeGrader(5.0, references=shared), 2) as pool,
+        SteadyGrader("mbpp_plus", lambda: CodeGrader(5.0, references=shared), 2) as pool,
         ThreadPoolExecutor(2) as threads,
     ):
-        graded = list(threads.map(pool.grade, [double] * 8, [double.canonical_solution] * 8))
+        programs = [f"{double.canonical_solution}# {n}" for n in range(8)]
+        graded = list(threads.map(pool.grade, [double] * 8, programs))
     assert {verdict.reason for verdict in graded} == {verdicts.PASSED}
     assert runs == ["double"]
 
@@ -87,7 +88,7 @@ def test_a_problem_is_known_by_its_content(grader, double):
     """Two of one id are two, for references and for cached verdicts."""
     triple = double.model_copy(update={"canonical_solution": "def f(x): return 3 * x"})
     assert triple.id == double.id
-    cached = SteadyGrader("mbpp_plus", grader)
+    cached = SteadyGrader("mbpp_plus", lambda: grader)
     for problem in (double, triple):
         assert cached.grade(problem, problem.canonical_solution).reason == verdicts.PASSED
     assert cached.grade(triple, double.canonical_solution).reason == verdicts.WRONG_ANSWER

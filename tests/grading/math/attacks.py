@@ -6,16 +6,6 @@ Each group has a question, its known answer and the attacks on it.
 import re
 from collections.abc import Iterator
 from itertools import permutations, product
-from typing import NamedTuple
-
-
-class Attack(NamedTuple):
-    """An answer to refuse."""
-
-    question: str
-    gold: str
-    answer: str
-
 
 PENS = "Ann has 34 pens and buys 57. How many pens does Ann have now?"
 EGGS = "There are 182 eggs for 2 cooks. How many eggs does each cook get?"
@@ -113,13 +103,9 @@ ATTACKS = {
 }  # fmt: skip
 
 
-def attacks() -> list[Attack]:
-    return [
-        Attack(question, gold, answer)
-        for (question, gold), answers in ATTACKS.items()
-        for line in answers.strip().splitlines()
-        for answer in map(str.strip, line.split(" | "))
-    ]
+def answers(text: str) -> list[str]:
+    """Return the answers of a group."""
+    return [answer for line in text.splitlines() for answer in line.strip().split(" | ") if answer]
 
 
 OPERATORS = ("+", "-", "*", "/", r"\times ", r"\cdot ", r"\div ", ":", " + ", " ")

@@ -34,11 +34,16 @@ class TestMath:
 
     ANSWER = "\\boxed{\\frac{2}{4}}"
 
-    @pytest.fixture
-    def grader(self):
+    @pytest.fixture(scope="class")
+    def started(self):
         with MathGrader(5.0) as grader:
-            grader.grade(PROBLEM, self.ANSWER)
             yield grader
+
+    @pytest.fixture
+    def grader(self, started):
+        """With a worker and a child that have compared, whatever became of those before."""
+        assert started.grade(PROBLEM, self.ANSWER).reward == 1
+        return started
 
     def test_an_idle_worker_that_died_costs_nothing(self, grader):
         grader._worker.kill()

@@ -273,18 +273,6 @@ def test_the_order_of_box_and_text_is_free(grader):
     assert grader.grade(problem("5"), "\\boxed{5}" + " as shown." * 1000).reward == 1.0
 
 
-def test_an_answer_without_end_costs_its_timeout():
-    with MathGrader(timeout=0.5) as grader:
-        verdict = grader.grade(problem("10!"), "\\boxed{9999999999!}")
-        assert verdict.reason == verdicts.TIMEOUT
-
-
-def test_the_next_answer_after_a_timeout_is_graded():
-    with MathGrader(timeout=1.0) as grader:
-        grader.grade(problem("10!"), "\\boxed{9999999999!}")
-        assert grader.grade(problem("2"), "\\boxed{x=2}").reason == verdicts.PASSED
-
-
 def test_a_sum_or_a_limit_is_left_to_nobody(grader):
     passes(grader, "\\sum_{k=1}^n a_k", "\\sum_{k=1}^{n} a_k")
     fails(grader, "5050", "\\sum_{k=1}^{100} k", "\\int_0^{5050} 1 dx", "\\gcd(5050,10100)")
@@ -354,15 +342,3 @@ def test_an_operation_of_the_known_answer_is_open_to_an_answer(grader):
 def test_unreduced_fractions_are_answers_unless_they_are_integers(grader):
     passes(grader, "\\frac{2}{3}", "\\frac{8}{12}")
     fails(grader, "2", "\\frac{24}{12}", "24/12")
-
-
-def test_the_death_of_the_worker_is_survived(grader):
-    grader._worker.kill()
-    grader._worker.wait()
-    assert grader.grade(problem("2"), "\\boxed{x=2}").reason == verdicts.PASSED
-
-
-def test_nothing_runs_on_after_the_grader():
-    with MathGrader(timeout=1.0) as grader:
-        worker = grader._worker
-    assert worker.poll() is not None
