@@ -35,7 +35,7 @@ def checker(tmp_path_factory):
 
 def refused(checker: LeanChecker, proof: str) -> tuple[str, int, str]:
     """Why the author refuses a proof, how often it entered the interpreter, and its first error."""
-    request = {"name": "p1", "statement": STATEMENT, "proof": proof}
+    request = {"name": "p1", "statement": STATEMENT, "proof": proof, "checked": True}
     answer, export = checker._processes["author"].ask(request, 60)
     assert not export
     count, *errors = answer.messages
@@ -101,9 +101,9 @@ SCRIPT = """
     let at = 0;
     for (const { evaluated, isWhole, top } of given) {
       at += 1;
-      const noticed = { evaluated, unchecked: 3 };
+      const noticed = { evaluated, unchecked: [[1, 2]] };
       image.tidy({ noticed, x: { sbrk: () => top } }, isWhole);
-      if (noticed.evaluated || noticed.unchecked) throw new Error('not forgotten');
+      if (noticed.evaluated || noticed.unchecked.length) throw new Error('not forgotten');
     }
     console.log(JSON.stringify(restored));
 """
@@ -116,7 +116,7 @@ QUIET = {"evaluated": 0, "isWhole": True, "top": 1000}
         ([QUIET] * 3, []),
         ([QUIET, QUIET | {"evaluated": 1}, QUIET], [2]),
         ([QUIET, QUIET | {"isWhole": False}, QUIET], [2]),
-        ([QUIET, QUIET | {"top": 1 << 27}, QUIET], [2]),
+        ([QUIET, QUIET | {"top": 1 << 28}, QUIET], [2]),
     ],
 )
 def test_memory_is_put_back_when_it_has_to_be(uses, restored):
