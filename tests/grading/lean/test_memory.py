@@ -99,15 +99,15 @@ def test_honest_proofs_among_hostile_ones_are_accepted(checker):
         assert checker.check(*TRUE).reason == verdicts.PASSED
 
 
-# It says nothing but where a proof's header, which Lean calls its view, has the theorem's type.
+# It says nothing but where the type lies that a proof's header has.
 HEADER = (
     r"return x\.l_Lean_Language_SnapshotTask_finished",
     "this.seen = String(rt.field(rt.field(header, 1), 5));\n    \\g<0>",
     1,
 )
 WHERE = (
-    r"(?m)^    if \(!headers\.has.*\n    return found;",
-    """    headers.set(statement, this.headerOf(found.snapshot));
+    r"(?m)^    if \(!statements\.has.*\n    return found;",
+    """    statements.set(statement, this.stated(found.snapshot));
     const { Refusal } = require('./verdicts.js');
     throw new Refusal('wrong_answer', [this.seen]);""",
     1,
@@ -131,7 +131,7 @@ def test_a_statement_is_elaborated_once_for_its_proofs(monkeypatch, tmp_path):
 
 
 def test_a_proof_inherits_no_lemma_from_an_earlier_one(checker):
-    """Proofs of a statement share its header; what else one adds is looked into each time."""
+    """Proofs of a statement share their statement; what else one adds is looked into each time."""
     proof = "have k : ∀ n : Nat, n < 2 → n < 3 := by omega\n  omega"
     (why, [_, first, *_]), (_, [_, second, *_]) = [told(checker, proof, False) for _ in range(2)]
     assert why == verdicts.WRONG_ANSWER

@@ -98,18 +98,18 @@ class Frontend {
   }
 
   /**
-   * Elaborate what was parsed, from the Command.State `command`, as Lean's language server does: the
-   * header of a theorem is taken from `old`, the `snapshot` of one with the same header, if any.
+   * Elaborate what was parsed, from the Command.State `command`, as Lean's language server does:
+   * what a theorem states is taken from `old`, which is of one with the same statement, if given.
    */
   run(input, command, { syntax }, old = null) {
     const { rt, x } = this;
     const promise = rt.keep(x.lean_io_promise_new());
-    const known = old === null ? NONE : rt.makeObject(1, [rt.makeObject(0, [NONE, rt.keep(old)])]);
+    const known = old === null ? NONE : rt.makeObject(1, [rt.makeObject(0, [NONE, rt.share(old)])]);
     const bundle = rt.makeObject(1, [rt.makeObject(0, [known, promise])]);
-    const reference = rt.keep(x.lean_st_mk_ref(rt.keep(command)));
+    const reference = rt.keep(x.lean_st_mk_ref(rt.share(command)));
     const context = this.commandContext(input, bundle);
     rt.io(x.l_Lean_Elab_Command_elabCommandTopLevel(syntax, context, reference), 'elaborate');
-    x.lean_io_promise_resolve(NONE, promise); // by other commands than theorems it is not
+    x.lean_io_promise_resolve(NONE, promise); // where the command did not: it is no theorem
     const after = rt.keep(x.lean_st_ref_get(reference));
     const snapshot = rt.field(x.lean_task_get(x.lean_io_promise_result_opt(promise)), 0);
     const logs = [rt.field(after, 1), ...this.logsOf(snapshot)];
@@ -211,23 +211,23 @@ class Frontend {
     return this.run(command.context, this.base, command);
   }
 
-  /** The same without the kernel, and with the header once for all proofs of a `statement`. */
+  /** The same without the kernel, and the statement once for all proofs that begin with it. */
   elaborateUnchecked(command, statement) {
-    const { headers } = this.rt;
-    const found = this.run(command.context, this.unchecked, command, headers.get(statement));
-    if (!headers.has(statement)) headers.set(statement, this.headerOf(found.snapshot));
+    const { statements } = this.rt;
+    const found = this.run(command.context, this.unchecked, command, statements.get(statement));
+    if (!statements.has(statement)) statements.set(statement, this.stated(found.snapshot));
     return found;
   }
 
-  /** Return what other proofs may take from the snapshot of a theorem; null if it has no header. */
-  headerOf(snapshot) {
+  /** Return what other proofs may take from a theorem's snapshot; null if nothing was stated. */
+  stated(snapshot) {
     const { rt, x } = this;
     if (rt.isScalar(snapshot)) return null;
     const [theorem] = rt.readArray(rt.field(rt.field(rt.field(snapshot, 0), 1), 1));
     const processed = x.lean_task_get(rt.field(rt.field(theorem, 1), 3));
     if (rt.isScalar(processed)) return null;
-    const header = rt.field(processed, 0);
-    // Without its proof: no tactics (syntax, snapshot), no syntax of the body.
+    const header = rt.field(processed, 0); // a HeaderProcessedSnapshot
+    // No tactics (their syntax, their snapshot) and no syntax of the proof to know it by.
     for (const index of [3, 4, 5]) rt.setField(header, index, NONE);
     return x.l_Lean_Language_SnapshotTask_finished___redArg(NONE, rt.keep(snapshot));
   }

@@ -61,9 +61,9 @@ class Image {
   }
 
   /**
-   * Put memory back after a use if a proof's code ran in it, if something broke off (not `isWhole`),
-   * or if it fills up. To put it back takes longer than to elaborate a proof. Otherwise nothing but
-   * Lean's own code has written to it, to which a proof is data.
+   * Put memory back after a use if a proof's code ran in it, if something broke off (not
+   * `isWhole`), or if it fills up. To put it back takes longer than to elaborate a proof. Otherwise
+   * nothing but Lean's own code has written to it, to which a proof is data.
    */
   tidy(runtime, isWhole) {
     const isHit = runtime.noticed.evaluated || !isWhole;
@@ -77,7 +77,7 @@ class Image {
     liveStretches(this.head).forEach(([start], index) => bytes.set(this.parts[index], start));
     bytes.fill(0, this.head.size);
     runtime.useStack(this.head.stack, this.head.pointer);
-    runtime.headers.clear();
+    runtime.statements.clear();
   }
 }
 

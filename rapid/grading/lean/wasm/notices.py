@@ -49,10 +49,7 @@ def add_notices(program: bytes, notices: dict[str, Notice] = NOTICES) -> bytes:
     imported = _imported_functions(program, sections[IMPORTS].start)
     try:
         calls = {
-            _exported_function(program, sections[EXPORTS], name): bytes(
-                [*(byte for at in range(notice.arguments) for byte in (GET, at))]
-                + [CALL, *_leb(imported.index(notice.name))]
-            )
+            _exported_function(program, sections[EXPORTS], name): _call(notice, imported)
             for name, notice in notices.items()
         }
     except ValueError as error:
@@ -71,6 +68,12 @@ def add_notices(program: bytes, notices: dict[str, Notice] = NOTICES) -> bytes:
     new = b"".join([*pieces, program[kept : code.stop]])
     before = program[: begins[CODE] + 1]
     return b"".join([before, _leb(len(new)), new, program[code.stop :]])
+
+
+def _call(notice: Notice, imported: list[str]) -> bytes:
+    """Return the instructions that give a notice; raise ValueError where it is not imported."""
+    arguments = [bytes([GET, at]) for at in range(notice.arguments)]
+    return b"".join([*arguments, bytes([CALL]), _leb(imported.index(notice.name))])
 
 
 def _sections(program: bytes) -> Iterator[tuple[int, range]]:

@@ -19,6 +19,7 @@ const MANY = 1 << 20; // references
 const SYSROOT = '/sysroot'; // in Lean's own file system
 const MODULES = SYSROOT + '/lib/lean';
 const TAG = { string: 249, array: 246 };
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** Return a small number, or the constructor of that index without fields. */
 const box = (number) => (number << 1) | 1;
@@ -115,7 +116,7 @@ class Runtime {
       evaluated: () => (this.noticed.evaluated += 1),
       unchecked: (...given) => this.noticed.unchecked.push(given.map((each) => this.share(each))),
     };
-    this.headers = new Map(); // by statement (frontend.js); they go when memory is put back
+    this.statements = new Map(); // elaborated (frontend.js), until memory is put back
     this.x = module.exports;
     this.memory = module.wasmMemory;
     this.table = module.exports.__indirect_function_table;
@@ -222,8 +223,7 @@ class Runtime {
   /** Throws where the bytes are no text. */
   readString(object) {
     const size = this.words[(object >>> 2) + 2] - 1;
-    const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-    return decoder.decode(this.bytes.slice(object + 20, object + 20 + size));
+    return UTF8.decode(this.bytes.slice(object + 20, object + 20 + size));
   }
 
   /** Make an object; `spare` bytes behind its fields are zero. */
