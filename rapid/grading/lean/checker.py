@@ -115,15 +115,17 @@ class LeanChecker:
             return verdicts.verdict(self._check(name, statement, proof, timeout or self.timeout))
 
     def state(self, name: str, statement: str) -> None:
-        """Let the judge elaborate a statement, for which its first proof would wait otherwise.
+        """Have a statement elaborated, for which its first proof would wait otherwise.
 
         Raises:
             BadStatement: Lean does not accept it.
             LeanUnavailable: Lean does not start.
-            GraderDied: the judge died.
+            GraderDied: a process died.
         """
+        goal = {"name": name, "statement": statement}
         with self._turn:
-            self._state({"name": name, "statement": statement})
+            self._state(goal)
+            self._ask("author", goal | {"proof": " sorry", "checked": False}, self.timeout)
 
     def stop(self) -> None:
         """End the processes, if there are any; a borrowed one goes back to its owner."""

@@ -39,7 +39,7 @@ def lean_js() -> str:
 
 
 def lean_wasm(exported: tuple[str, ...] = tuple(NOTICES)) -> bytes:
-    """A miniature of lean.wasm: functions that return their index, and two imports."""
+    """A miniature of lean.wasm: functions that return their index, and imports."""
 
     def items(*parts: bytes) -> bytes:
         return bytes([len(parts)]) + b"".join(parts)
@@ -52,15 +52,18 @@ def lean_wasm(exported: tuple[str, ...] = tuple(NOTICES)) -> bytes:
 
     imports = sorted(set(NOTICES.values()))
     index = range(len(imports), len(imports) + len(exported))
-    # Types: () -> (), () -> i32. A body: two locals, `i32.const index`.
+    arguments = [NOTICES[name].arguments if name in NOTICES else 0 for name in exported]
+    # Types of no result and of one, from 0 arguments up. A body: two locals, `i32.const index`.
+    takes = [bytes([0x60, count, *[0x7F] * count]) for count in range(3)]
+    types = [taken + result for taken in takes for result in (b"\0", b"\1\x7f")]
     bodies = [bytes([6, 1, 2, 0x7F, 0x41, number, 0x0B]) for number in index]
     names = [text(name) + bytes([0, number]) for name, number in zip(exported, index, strict=True)]
     return b"".join(
         [
             b"\0asm\1\0\0\0",
-            section(1, items(b"\x60\0\0", b"\x60\0\1\x7f")),
-            section(2, items(*(text("env") + text(name) + b"\0\0" for name in imports))),
-            section(3, items(*(b"\1" for _ in exported))),
+            section(1, items(*types)),
+            section(2, items(*(text("env") + text(n) + bytes([0, 2 * c]) for n, c in imports))),
+            section(3, items(*(bytes([2 * count + 1]) for count in arguments))),
             section(7, items(*names)),
             section(10, items(*bodies)),
             section(0, text("name")),
@@ -184,15 +187,20 @@ def test_functions_of_lean_give_notice_and_do_what_they_did(tmp_path):
         const code = new WebAssembly.Module(require('node:fs').readFileSync('lean.wasm'));
         const called = [];
         const env = {};
-        for (const { name } of WebAssembly.Module.imports(code)) env[name] = () => called.push(name);
+        for (const { name } of WebAssembly.Module.imports(code)) {
+          env[name] = (...given) => called.push(name, given);
+        }
         const { exports } = new WebAssembly.Instance(code, { env });
         const found = {};
-        for (const name in exports) found[name] = [exports[name](), ...called.splice(0)];
+        for (const name in exports) found[name] = [exports[name](7, 8), ...called.splice(0)];
         console.log(JSON.stringify(found));
     """
     command = [install.find_node(), "-e", script]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    expected = {name: [2 + at, notice] for at, (name, notice) in enumerate(NOTICES.items())}
+    expected = {
+        function: [2 + at, notice.name, [7, 8][: notice.arguments]]
+        for at, (function, notice) in enumerate(NOTICES.items())
+    }
     assert json.loads(done.stdout) == expected
 
 

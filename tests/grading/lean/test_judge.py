@@ -65,7 +65,7 @@ def test_a_constant_of_a_strange_name_is_that_constant(judge):
 def test_a_check_leaves_its_effort_to_no_other(monkeypatch, tmp_path):
     """Lean counts what its kernel allocates: here a limit that the checks reach together."""
     fewer = [("HEARTBEATS = 200000000", "HEARTBEATS = 3000", 1)]
-    change_script("judge.js", fewer, tmp_path, monkeypatch)
+    change_script("frontend.js", fewer, tmp_path, monkeypatch)
 
     lines = exports.Lines()
     true, proof = lines.const("True"), lines.const("True", "intro")

@@ -13,12 +13,14 @@ from tests.grading.lean.scripts import change_script
 
 STATEMENT = "theorem p1 : (1 : Nat) = 2 := by\n  "
 TRUE = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
-# It stops no code, and says how often the interpreter was entered, and then what was wrong.
+# It stops no code. It says how often the interpreter was entered and how many declarations were
+# added unchecked, and then what was wrong.
 TELLTALE = [
     (r"const (CODE|OPTIONS) = new Set\(\[[^]]*\]\)", r"const \1 = new Set()", 2),
     (
         r"Refusal\('wrong_answer'\)",
-        "Refusal('wrong_answer', [`${lean.rt.noticed.evaluated}`, ...messages.map((m) => m.text())])",
+        "Refusal('wrong_answer', [`${lean.rt.noticed.evaluated}`, "
+        "`${lean.rt.noticed.unchecked.length}`, ...messages.map((m) => m.text())])",
         1,
     ),
 ]
@@ -33,13 +35,18 @@ def checker(tmp_path_factory):
             yield checker
 
 
-def refused(checker: LeanChecker, proof: str) -> tuple[str, int, str]:
-    """Why the author refuses a proof, how often it entered the interpreter, and its first error."""
-    request = {"name": "p1", "statement": STATEMENT, "proof": proof}
+def told(checker: LeanChecker, proof: str, checked: bool) -> tuple[str, list[str]]:
+    """Why the author refuses a proof, and what else it says."""
+    request = {"name": "p1", "statement": STATEMENT, "proof": proof, "checked": checked}
     answer, export = checker._processes["author"].ask(request, 60)
     assert not export
-    count, *errors = answer.messages
-    return answer.why, int(count) if count.isdigit() else -1, "".join(errors[:1])
+    return answer.why, answer.messages
+
+
+def refused(checker: LeanChecker, proof: str) -> tuple[str, int, str]:
+    """Why the author refuses a proof, how often it entered the interpreter, and its first error."""
+    why, [count, *others] = told(checker, proof, checked=True)
+    return why, int(count) if count.isdigit() else -1, "".join(others[1:2])
 
 
 EVALUATED = {
@@ -92,6 +99,45 @@ def test_honest_proofs_among_hostile_ones_are_accepted(checker):
         assert checker.check(*TRUE).reason == verdicts.PASSED
 
 
+# It says nothing but where the type lies that a proof's header has.
+HEADER = (
+    r"return x\.l_Lean_Language_SnapshotTask_finished",
+    "this.seen = String(rt.field(rt.field(header, 1), 5));\n    \\g<0>",
+    1,
+)
+WHERE = (
+    r"(?m)^    if \(!statements\.has.*\n    return found;",
+    """    statements.set(statement, this.stated(found.snapshot));
+    const { Refusal } = require('./verdicts.js');
+    throw new Refusal('wrong_answer', [this.seen]);""",
+    1,
+)
+
+
+def test_a_statement_is_elaborated_once_for_its_proofs(monkeypatch, tmp_path):
+    """A second proof has the very type of the first one, until memory is put back."""
+    change_script("frontend.js", [HEADER, WHERE], tmp_path, monkeypatch)
+    with LeanChecker(timeout=60) as checker:
+        checker.wait_ready()
+
+        def address(statement: str, proof: str) -> str:
+            request = {"name": "p1", "statement": statement, "proof": proof, "checked": False}
+            return checker._processes["author"].ask(request, 60)[0].messages[0]
+
+        first = [address(STATEMENT, proof) for proof in ("rfl", "decide", "exact 1")]
+        other = address(TRUE[1], "rfl")
+    assert len(set(first)) == 1
+    assert other not in first
+
+
+def test_a_proof_inherits_no_lemma_from_an_earlier_one(checker):
+    """Proofs of a statement share their statement; what else one adds is looked into each time."""
+    proof = "have k : ∀ n : Nat, n < 2 → n < 3 := by omega\n  omega"
+    (why, [_, first, *_]), (_, [_, second, *_]) = [told(checker, proof, False) for _ in range(2)]
+    assert why == verdicts.WRONG_ANSWER
+    assert first == second != "0"
+
+
 SCRIPT = """
     const { Image } = require(process.argv[1]);
     const given = JSON.parse(process.argv[2]);
@@ -101,9 +147,9 @@ SCRIPT = """
     let at = 0;
     for (const { evaluated, isWhole, top } of given) {
       at += 1;
-      const noticed = { evaluated, unchecked: 3 };
+      const noticed = { evaluated, unchecked: [[1, 2]] };
       image.tidy({ noticed, x: { sbrk: () => top } }, isWhole);
-      if (noticed.evaluated || noticed.unchecked) throw new Error('not forgotten');
+      if (noticed.evaluated || noticed.unchecked.length) throw new Error('not forgotten');
     }
     console.log(JSON.stringify(restored));
 """
@@ -116,7 +162,7 @@ QUIET = {"evaluated": 0, "isWhole": True, "top": 1000}
         ([QUIET] * 3, []),
         ([QUIET, QUIET | {"evaluated": 1}, QUIET], [2]),
         ([QUIET, QUIET | {"isWhole": False}, QUIET], [2]),
-        ([QUIET, QUIET | {"top": 1 << 27}, QUIET], [2]),
+        ([QUIET, QUIET | {"top": 1 << 28}, QUIET], [2]),
     ],
 )
 def test_memory_is_put_back_when_it_has_to_be(uses, restored):

@@ -11,8 +11,8 @@
  * 3. No error among the messages of the elaborator, no `sorry`.
  *
  * The kernel is left to the judge, where that changes nothing: a proof that fails is elaborated
- * once more with the author's kernel if it has added anything unchecked, and so is, when the caller
- * asks for it (`checked`), one that the judge refused. It may have another way to go on.
+ * once more with the author's kernel if that refuses anything that was added, and so is, when the
+ * caller asks for it (`checked`), one that the judge refused. It may have another way to go on.
  */
 const { exported } = require('./export.js');
 const { isError } = require('./frontend.js');
@@ -40,21 +40,23 @@ class Author {
 
   /** Return `{why, payload}`: `elaborated` and the export; throw a Refusal if there is none. */
   answer({ name, statement, proof, checked }) {
-    const environment = this.elaborate(name, statement + proof, checked);
+    const environment = this.elaborate(name, statement, proof, checked);
     return { why: 'elaborated', payload: exported(this.lean, environment, name, 'value') };
   }
 
   /** Return the environment with the theorem in it. */
-  elaborate(name, text, isChecked) {
+  elaborate(name, statement, proof, isChecked) {
     const { lean } = this;
-    const command = lean.command(text);
+    const command = lean.command(statement + proof);
     const syntax = lean.tree(command.syntax);
     if (isForbidden(syntax)) throw new Refusal('forbidden');
     if (!isTheorem(syntax)) throw new Refusal('unparsable');
     if (command.messages.some(isError)) throw new Refusal('unparsable');
     if (!command.isWhole) throw new Refusal('unparsable');
-    let { environment, messages } = lean.elaborate(command, isChecked);
-    if (messages.some(isError) && this.hasUnchecked(environment, name)) {
+    let { environment, messages } = isChecked
+      ? lean.elaborate(command)
+      : lean.elaborateUnchecked(command, statement);
+    if (messages.some(isError) && !this.isAccepted(environment, name)) {
       ({ environment, messages } = lean.elaborate(command));
     }
     if (messages.some(isError)) throw new Refusal('wrong_answer');
@@ -62,11 +64,13 @@ class Author {
     return environment;
   }
 
-  /** Return whether the kernel was passed over before the theorem itself was added, at the end. */
-  hasUnchecked(environment, name) {
-    const { rt } = this.lean;
-    const theorem = this.lean.findConstant(environment, rt.parseName(name));
-    return rt.noticed.unchecked > (theorem === null ? 0 : 1);
+  /** Return whether the kernel accepts what was added without it before the theorem, at the end. */
+  isAccepted(environment, name) {
+    const { lean } = this;
+    const { unchecked } = lean.rt.noticed;
+    const theorem = lean.findConstant(environment, lean.rt.parseName(name));
+    const before = theorem === null ? unchecked : unchecked.slice(0, -1);
+    return before.every((each) => lean.accepts(...each));
   }
 }
 

@@ -12,6 +12,7 @@ const PRIVATE_LEVEL = 2; // import definitions with their bodies
 const BEFORE = 'set_option autoImplicit false';
 // Declarations are then added as they are, for somebody else's kernel to check.
 const UNCHECKED = 'set_option debug.skipKernelTC true';
+const HEARTBEATS = 200000000; // of the kernel, for one check
 const SEVERITY = ['information', 'warning', 'error'];
 const END = 'Lean.Parser.Command.eoi';
 
@@ -96,18 +97,45 @@ class Frontend {
     }
   }
 
-  /** Elaborate what was parsed, from the Command.State `command`. */
-  run(context, command, { syntax, state }) {
+  /**
+   * Elaborate what was parsed, from the Command.State `command`, as Lean's language server does:
+   * what a theorem states is taken from `old`, which is of one with the same statement, if given.
+   */
+  run(input, command, { syntax }, old = null) {
     const { rt, x } = this;
-    const frontend = rt.makeObject(0, [rt.keep(command), state, NONE, rt.makeEmptyArray()]);
-    const reference = rt.keep(x.lean_st_mk_ref(frontend));
-    rt.io(x.l_Lean_Elab_Frontend_elabCommandAtFrontend(syntax, context, reference), 'elaborate');
-    const after = rt.keptField(rt.keep(x.lean_st_ref_get(reference)), 0);
+    const promise = rt.keep(x.lean_io_promise_new());
+    const known = old === null ? NONE : rt.makeObject(1, [rt.makeObject(0, [NONE, rt.share(old)])]);
+    const bundle = rt.makeObject(1, [rt.makeObject(0, [known, promise])]);
+    const reference = rt.keep(x.lean_st_mk_ref(rt.share(command)));
+    const context = this.commandContext(input, bundle);
+    rt.io(x.l_Lean_Elab_Command_elabCommandTopLevel(syntax, context, reference), 'elaborate');
+    x.lean_io_promise_resolve(NONE, promise); // where the command did not: it is no theorem
+    const after = rt.keep(x.lean_st_ref_get(reference));
+    const snapshot = rt.field(x.lean_task_get(x.lean_io_promise_result_opt(promise)), 0);
+    const logs = [rt.field(after, 1), ...this.logsOf(snapshot)];
     return {
       command: after,
       environment: rt.keptField(after, 0),
-      messages: this.readMessages(rt.field(after, 1)),
+      messages: logs.flatMap((log) => this.readMessages(log)),
+      snapshot,
     };
+  }
+
+  /** Return a Command.Context: no macro, no recursion, nothing that cancels. */
+  commandContext(input, bundle) {
+    const [file, lines] = [1, 2].map((index) => this.rt.keptField(input, index));
+    const [depth, position, scope] = [box(0), box(0), box(1)];
+    const fields = [file, lines, depth, position, NONE, NONE, scope, NONE, bundle, NONE];
+    return this.rt.keep(this.rt.makeObject(0, fields, 1));
+  }
+
+  /** Return the message logs of a DynamicSnapshot and of all snapshots below it. */
+  logsOf(snapshot) {
+    const { rt, x } = this;
+    if (rt.isScalar(snapshot)) return [];
+    const tree = rt.keep(x.lean_thunk_get_core(rt.field(snapshot, 1)));
+    const snapshots = rt.readArray(rt.keep(x.l_Lean_Language_SnapshotTree_getAll(tree)));
+    return snapshots.map((each) => rt.field(rt.field(each, 1), 0));
   }
 
   /** Parse the next command. The elaborator would drop a parser's error where it can go on. */
@@ -178,9 +206,37 @@ class Frontend {
     }
   }
 
-  /** Elaborate a command on top of the header; without the kernel, if it is not `isChecked`. */
-  elaborate(command, isChecked = true) {
-    return this.run(command.context, isChecked ? this.base : this.unchecked, command);
+  /** Elaborate a command on top of the header. */
+  elaborate(command) {
+    return this.run(command.context, this.base, command);
+  }
+
+  /** The same without the kernel, and the statement once for all proofs that begin with it. */
+  elaborateUnchecked(command, statement) {
+    const { statements } = this.rt;
+    const found = this.run(command.context, this.unchecked, command, statements.get(statement));
+    if (!statements.has(statement)) statements.set(statement, this.stated(found.snapshot));
+    return found;
+  }
+
+  /** Return what other proofs may take from a theorem's snapshot; null if nothing was stated. */
+  stated(snapshot) {
+    const { rt, x } = this;
+    if (rt.isScalar(snapshot)) return null;
+    const [theorem] = rt.readArray(rt.field(rt.field(rt.field(snapshot, 0), 1), 1));
+    const processed = x.lean_task_get(rt.field(rt.field(theorem, 1), 3));
+    if (rt.isScalar(processed)) return null;
+    const header = rt.field(processed, 0); // a HeaderProcessedSnapshot
+    // No tactics (their syntax, their snapshot) and no syntax of the proof to know it by.
+    for (const index of [3, 4, 5]) rt.setField(header, index, NONE);
+    return x.l_Lean_Language_SnapshotTask_finished___redArg(NONE, rt.keep(snapshot));
+  }
+
+  /** Return whether the kernel accepts a declaration in an environment, which is used up. */
+  accepts(environment, declaration) {
+    this.x._ZN4lean15reset_heartbeatEv(); // they count on from one check to the next
+    const added = this.x.lean_elab_add_decl(environment, HEARTBEATS, declaration, NONE);
+    return this.rt.tag(added) === 1;
   }
 
   /** Return the ConstantInfo of a name, or null. */
@@ -215,4 +271,4 @@ class Frontend {
 
 const isError = (message) => message.severity === 'error';
 
-module.exports = { Frontend, isError };
+module.exports = { Frontend, HEARTBEATS, isError };

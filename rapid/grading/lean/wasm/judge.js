@@ -14,7 +14,7 @@
  * So a lying author gains nothing: what passes is a proof, whoever wrote it.
  */
 const { exported } = require('./export.js');
-const { isError } = require('./frontend.js');
+const { HEARTBEATS, isError } = require('./frontend.js');
 const { Replayer, declarationOf } = require('./replay.js');
 const { box } = require('./runtime.js');
 const { Refusal, keyOf } = require('./verdicts.js');
@@ -33,7 +33,6 @@ const BUILT_IN = new Set(
     'Quot.lift', 'Quot.ind', 'Lean.reduceBool', 'Lean.reduceNat', 'eagerReduce',
   ].map((name) => keyOf(name.split('.'))),
 );
-const HEARTBEATS = 200000000; // of the kernel, for one export
 const NO_CANCELLING = box(0);
 
 class Judge {

@@ -10,7 +10,7 @@
 const fs = require('node:fs');
 const { PAGE } = require('./runtime.js');
 
-const SPARE = 64 << 20; // bytes that uses may fill until memory is put back anyway
+const SPARE = 128 << 20; // bytes that uses may fill until memory is put back anyway
 
 /** Return the two stretches of memory beside the dead stack: [start, end) in bytes. */
 function liveStretches({ stack, pointer, size }) {
@@ -61,14 +61,14 @@ class Image {
   }
 
   /**
-   * Put memory back after a use if a proof's code ran in it, if something broke off (not `isWhole`),
-   * or if it fills up. To put it back takes longer than to elaborate a proof. Otherwise nothing but
-   * Lean's own code has written to it, to which a proof is data.
+   * Put memory back after a use if a proof's code ran in it, if something broke off (not
+   * `isWhole`), or if it fills up. To put it back takes longer than to elaborate a proof. Otherwise
+   * nothing but Lean's own code has written to it, to which a proof is data.
    */
   tidy(runtime, isWhole) {
     const isHit = runtime.noticed.evaluated || !isWhole;
     if (isHit || runtime.x.sbrk(0) - this.head.top > SPARE) this.restore(runtime);
-    Object.assign(runtime.noticed, { evaluated: 0, unchecked: 0 });
+    Object.assign(runtime.noticed, { evaluated: 0, unchecked: [] });
   }
 
   /** Put every live byte back; memory grown since is cleared. */
@@ -77,6 +77,7 @@ class Image {
     liveStretches(this.head).forEach(([start], index) => bytes.set(this.parts[index], start));
     bytes.fill(0, this.head.size);
     runtime.useStack(this.head.stack, this.head.pointer);
+    runtime.statements.clear();
   }
 }
 

@@ -5,21 +5,29 @@ ours (runtime.js). No code that a proof brings along can keep Lean from calling 
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-# Functions of lean.wasm, and the import that each is made to call first: ones without parameters
-# that Lean has no use for here. wasm/runtime.js says what they then mean.
+
+class Notice(NamedTuple):
+    """The import that a function calls first, and how many of its own arguments it passes on."""
+
+    name: str
+    arguments: int
+
+
+# Functions of lean.wasm, and what each is made to call first: imports of as many parameters that
+# Lean has no use for here. wasm/runtime.js says what they then mean.
 NOTICES = {
     # The constructor of the interpreter, without which no compiled definition of a proof is run.
-    "_ZN4lean2ir11interpreterC2ERKNS_16elab_environmentERKNS_7optionsE": (
-        "_emscripten_runtime_keepalive_clear"
+    "_ZN4lean2ir11interpreterC2ERKNS_16elab_environmentERKNS_7optionsE": Notice(
+        "_emscripten_runtime_keepalive_clear", 0
     ),
-    # What `debug.skipKernelTC` leads to.
-    "lean_elab_add_decl_without_checking": "emscripten_unwind_to_js_event_loop",
-    "lean_add_decl_without_checking": "emscripten_unwind_to_js_event_loop",
+    # What `debug.skipKernelTC` leads to, with an environment and the declaration to be added.
+    "lean_elab_add_decl_without_checking": Notice("_emscripten_log_formatted", 2),
 }
 
 IMPORTS, EXPORTS, CODE = 2, 7, 10  # sections of a WebAssembly module
-CALL = 0x10
+GET, CALL = 0x20, 0x10
 HEADER = 8  # bytes
 
 
@@ -27,11 +35,11 @@ class PatchFailed(ValueError):
     """What is to be patched is not what the patches were written for."""
 
 
-def add_notices(program: bytes, notices: dict[str, str] = NOTICES) -> bytes:
+def add_notices(program: bytes, notices: dict[str, Notice] = NOTICES) -> bytes:
     """Return a WebAssembly module in which each function of `notices` begins with a call.
 
     Args:
-        notices: an exported function, and the imported one that it is to call.
+        notices: an exported function, and what it is to call.
 
     Raises:
         PatchFailed: one of them is not there.
@@ -41,9 +49,7 @@ def add_notices(program: bytes, notices: dict[str, str] = NOTICES) -> bytes:
     imported = _imported_functions(program, sections[IMPORTS].start)
     try:
         calls = {
-            _exported_function(program, sections[EXPORTS], name): bytes(
-                [CALL, *_leb(imported.index(notice))]
-            )
+            _exported_function(program, sections[EXPORTS], name): _call(notice, imported)
             for name, notice in notices.items()
         }
     except ValueError as error:
@@ -62,6 +68,12 @@ def add_notices(program: bytes, notices: dict[str, str] = NOTICES) -> bytes:
     new = b"".join([*pieces, program[kept : code.stop]])
     before = program[: begins[CODE] + 1]
     return b"".join([before, _leb(len(new)), new, program[code.stop :]])
+
+
+def _call(notice: Notice, imported: list[str]) -> bytes:
+    """Return the instructions that give a notice; raise ValueError where it is not imported."""
+    arguments = [bytes([GET, at]) for at in range(notice.arguments)]
+    return b"".join([*arguments, bytes([CALL]), _leb(imported.index(notice.name))])
 
 
 def _sections(program: bytes) -> Iterator[tuple[int, range]]:

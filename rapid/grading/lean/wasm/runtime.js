@@ -19,6 +19,7 @@ const MANY = 1 << 20; // references
 const SYSROOT = '/sysroot'; // in Lean's own file system
 const MODULES = SYSROOT + '/lib/lean';
 const TAG = { string: 249, array: 246 };
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** Return a small number, or the constructor of that index without fields. */
 const box = (number) => (number << 1) | 1;
@@ -42,7 +43,7 @@ const OPEN = new RegExp(
 // notices.py puts the calls there.
 const NOTICES = {
   _emscripten_runtime_keepalive_clear: 'evaluated', // the interpreter is entered: a proof's code
-  emscripten_unwind_to_js_event_loop: 'unchecked', // a declaration is added without the kernel
+  _emscripten_log_formatted: 'unchecked', // a declaration is added without the kernel
 };
 
 // With these it ends: for want of memory, at a bug.
@@ -77,7 +78,6 @@ function instantiate({ source, code, folder }) {
     const module = {
       noInitialRun: true,
       isClosed: false,
-      noticed: { evaluated: 0, unchecked: 0 }, // how often, since memory was tidied up
       print() {}, // what a proof prints is not ours
       printErr() {},
       stdin: () => null, // nor is our standard input a proof's
@@ -85,7 +85,7 @@ function instantiate({ source, code, folder }) {
       instantiateWasm(imports, done) {
         close(imports.env, () => module.isClosed); // which are WASI's, too
         for (const [name, notice] of Object.entries(NOTICES)) {
-          imports.env[name] = () => void (module.noticed[notice] += 1);
+          imports.env[name] = (...given) => void module.notice[notice](...given);
         }
         const invokes = new Invokes(imports.env);
         const instance = new WebAssembly.Instance(code, imports);
@@ -110,7 +110,13 @@ class Runtime {
   constructor(module, library) {
     this.module = module;
     this.library = library;
-    this.noticed = module.noticed;
+    // Since memory was tidied up: how often, and of each [environment, declaration].
+    this.noticed = { evaluated: 0, unchecked: [] };
+    module.notice = {
+      evaluated: () => (this.noticed.evaluated += 1),
+      unchecked: (...given) => this.noticed.unchecked.push(given.map((each) => this.share(each))),
+    };
+    this.statements = new Map(); // elaborated (frontend.js), until memory is put back
     this.x = module.exports;
     this.memory = module.wasmMemory;
     this.table = module.exports.__indirect_function_table;
@@ -176,6 +182,10 @@ class Runtime {
     return this.words[(object >>> 2) + 2 + index];
   }
 
+  setField(object, index, value) {
+    this.words[(object >>> 2) + 2 + index] = value;
+  }
+
   /** Add references to `object`, for callees that consume them. Returns it. */
   share(object, count = 1) {
     if (this.isScalar(object)) return object;
@@ -213,12 +223,12 @@ class Runtime {
   /** Throws where the bytes are no text. */
   readString(object) {
     const size = this.words[(object >>> 2) + 2] - 1;
-    const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-    return decoder.decode(this.bytes.slice(object + 20, object + 20 + size));
+    return UTF8.decode(this.bytes.slice(object + 20, object + 20 + size));
   }
 
-  makeObject(tag, fields) {
-    const size = 8 + 4 * fields.length;
+  /** Make an object; `spare` bytes behind its fields are zero. */
+  makeObject(tag, fields, spare = 0) {
+    const size = 8 + 4 * fields.length + spare;
     const object = this.x.lean_alloc_object(size);
     const { bytes, words } = this;
     words[object >>> 2] = 1;
@@ -227,6 +237,7 @@ class Runtime {
     bytes[object + 6] = fields.length;
     bytes[object + 7] = tag;
     words.set(fields, (object >>> 2) + 2);
+    bytes.fill(0, object + size - spare, object + size);
     return object;
   }
   makeEmptyArray() {
