@@ -79,7 +79,9 @@ class Console(logging.Formatter):
         if event == "job_info" and not self._is_dry_run:
             now = self._clock()
             self._began = now if self._began is None else self._began
-            self._jobs[record.jobid] = Job(record.rule_name, _folder(record), record.log, now)
+            job = Job(record.rule_name, _folder(record), record.log, now)
+            self._jobs[record.jobid] = job
+            self._left[job.rule] += bool(self._failures.pop(job.name, None))  # it is tried again
             return False
         if event == "error" and ENDED.search(record.getMessage()):
             self._ends.append(record.getMessage())
@@ -115,7 +117,6 @@ class Console(logging.Formatter):
         if job is None:
             return ""
         self._left[job.rule] -= 1
-        self._failures.pop(job.name, None)  # it was tried again
         if not job.folder:  # a target
             return ""
         seconds = self._clock() - job.began
@@ -142,6 +143,7 @@ class Console(logging.Formatter):
     def _failed(self, record: logging.LogRecord) -> str:
         job = self._jobs.pop(record.jobid, None)
         job = job or Job(record.rule_name, _folder(record), record.log, self._clock())
+        self._left[job.rule] -= 1
         seconds = duration(self._clock() - job.began)
         head = f"FAILED {job.name} ({seconds}{self._how_it_ended(job.log)})"
         tail = _tail(job.log)[2 - FAILURE_LINES :]

