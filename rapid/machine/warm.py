@@ -106,9 +106,8 @@ def serve(
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # an import may ask for them, and CUDA survives no fork
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    end_with_parent()
     prepare()
-    end_with_parent(0)  # from now on this process looks itself, and ends its jobs
+    end_with_parent(0)  # from now on this process looks itself whether it lives, and tidies up
     gc.freeze()  # a child's collections need not walk what it has imported
     children: dict[socket.socket, tuple[int, Callable[[bool], None] | None]] = {}
     unheard: set[socket.socket] = set()  # connected, and yet to say what to run

@@ -5,10 +5,8 @@ import random
 import re
 import resource
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -79,7 +77,9 @@ def mentioning(text: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         if process.info["status"] != psutil.STATUS_ZOMBIE:
-            found += [process] if any(text in word for word in process.info["cmdline"] or []) else []
+            found += (
+                [process] if any(text in word for word in process.info["cmdline"] or []) else []
+            )
     return found
 
 
@@ -251,3 +251,66 @@ def test_the_console_is_short(failing):
     said = failing[failing.index("total") :]
     assert "rule " not in said and "RuleException" not in said
     assert len(said.splitlines()) < 2 * 20 + 11 * 20 + 20
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory) -> Path:
+    """A copy of the project, with an experiment of over a thousand runs beside it."""
+    folder = tmp_path_factory.mktemp("checkout")
+    copy_checkout(folder)
+    many = {"name": "many", "tables": {"main": {"seeds": list(range(1, 43))}}}
+    (folder / "experiments/many.yaml").write_text(yaml.safe_dump(many))
+    return folder
+
+
+def snakemake(folder: Path, experiment: str, *targets: str, **options) -> subprocess.Popen:
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", *targets]
+    command += ["--configfile", "params.yaml", f"experiments/{experiment}.yaml"]
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+
+
+def working_in(folder: Path) -> list[psutil.Process]:
+    found = psutil.process_iter(["cwd", "status"])
+    return [
+        process
+        for process in found
+        if process.info["cwd"] == str(folder) and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.fault("Snakemake killed, its jobs and its warm process with it")
+def test_a_killed_snakemake_leaves_nothing_and_goes_on(checkout, tmp_path):
+    made = "experiments/ci/models/tokenizer/manifest.json"
+    moments = random.Random(0)
+    options = {"env": {**os.environ, "TMPDIR": str(tmp_path)}}
+    for _ in range(4):
+        killed = snakemake(checkout, "ci", made, **options)
+        for line in killed.stdout:
+            if line.startswith(("Job stats", "Nothing")):
+                break
+        time.sleep(moments.uniform(0, 6))
+        kill(killed)
+        wait_until(lambda: not working_in(checkout))
+    last = snakemake(checkout, "ci", made, **options)
+    assert last.communicate() and last.returncode == 0
+    assert (checkout / made).exists()
+    assert not (checkout / ".snakemake" / locks.LOCKS).exists()
+    # One folder for all jobs' leases, and empty ones that torch and a killed Snakemake leave.
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.parent.name for path in files} == {f"rapid-cores-{os.geteuid()}"}
+    wait_until(lambda: not working_in(checkout))
+    assert not [*(checkout / ".snakemake" / locks.SOCKETS).iterdir()]
+
+
+@pytest.mark.slow
+def test_a_thousand_runs_are_planned_in_20_seconds_of_a_processor(checkout):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said, _ = snakemake(checkout, "many", "-n").communicate()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert int(re.search(r"^train +(\d+)$", said, re.MULTILINE)[1]) >= 1000
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20
+    assert "workflow specific profile profiles/default" in said
+    assert max(map(len, said.splitlines())) < 300

@@ -14,7 +14,7 @@ os.environ.update(PYTHONPATH=workflow.basedir, PATH=PROGRAMS)
 os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds: a log keeps every line of a progress bar
 
 from rapid.config import jobs, specs
-from rapid.machine import console, locks, preflight, resources, warm
+from rapid.machine import console, locks, preflight, processes, resources, warm
 from rapid.algorithms import names
 from rapid.artifacts.freshness import say_changed_code
 from rapid.machine.lease import usable_cores
@@ -128,7 +128,8 @@ def start_warm_process():
     path.parent.mkdir(exist_ok=True)
     with open(f"{PLAN.root}logs/warm.log", "w") as log:
         command = [sys.executable, *"-m rapid warm".split(), str(path), str(os.getpid())]
-        subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        ours = {**os.environ, processes.WORKFLOW: str(os.getpid())}
+        subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=ours)
     os.environ[warm.VARIABLE] = str(path)
 
 
