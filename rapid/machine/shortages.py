@@ -1,4 +1,4 @@
-"""What a machine lacks, told from an exception: no room, no permission, no memory, too many files.
+"""What a machine lacks, told from an exception: room, permission, memory, open files, a disk.
 
 Libraries say it each in their own way: as an OSError with a number, or in words that have the
 system's (safetensors, torch).
@@ -40,9 +40,22 @@ SHORTAGES = [
     Shortage(
         "no memory",
         (errno.ENOMEM,),
-        r"[Cc]annot allocate memory|can't allocate memory|out of memory|not enough memory",
+        r"[Cc]annot allocate memory|can't allocate memory|out of memory|not enough memory"
+        r"|bad_alloc|can't start new thread",
         f"Raise the limit (ulimit -v, the job's memory) or lower compute.processes, {AGAIN}: "
         "`rapid plan` says how much a job takes",
+    ),
+    Shortage(
+        "something is in the way",
+        (errno.ENOTDIR, errno.EEXIST, errno.EISDIR),
+        r"Not a directory|File exists|Is a directory",
+        f"Move it away, {AGAIN}",
+    ),
+    Shortage(
+        "the disk does not answer",
+        (errno.EIO, errno.ESTALE),
+        r"Input/output error|Stale file handle",
+        f"See dmesg, mount it again, {AGAIN}",
     ),
     Shortage(
         "too many open files",
@@ -60,7 +73,7 @@ def shortage(error: BaseException) -> str | None:
             said = " ".join(str(one).split())
             if (
                 getattr(one, "errno", None) in kind.numbers
-                or (kind.what == "no memory" and isinstance(one, MemoryError))
+                or (errno.ENOMEM in kind.numbers and isinstance(one, MemoryError))
                 or (not isinstance(one, OSError) and re.search(kind.words, said))
             ):
                 return f"{kind.what}: {said or type(one).__name__}. {kind.todo}"
