@@ -26,8 +26,8 @@ SHORTAGES = [
     Shortage(
         "no room on the disk",
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-        r"No space left on device|Disk quota exceeded|File too large|file write failed"
-        r"|\(os error (28|122|27)\)",
+        r"No space left on device|Disk quota exceeded|File too large|\(os error (28|122|27)\)"
+        r"|unexpected pos \d+ vs",  # torch.save's
         f"Free some, {AGAIN}: `rapid plan` says how much an experiment takes",
     ),
     Shortage(
