@@ -124,11 +124,12 @@ def test_a_job_ends_with_its_workflow(tmp_path, seed):
     mark = f"job-{tmp_path}"
     command = f"{sys.executable} -c {JOB!r} {mark}"
     workflow = start(sys.executable, "-c", WORKFLOW, command)
-    time.sleep(random.Random(seed).uniform(0, 0.15))
+    time.sleep(random.Random(seed).uniform(0, 0.4))
     kill(workflow)
     wait_until(lambda: not mentioning(mark))
 
 
+@pytest.mark.slow
 @pytest.mark.fault("workflow killed beside its warm process")
 @pytest.mark.parametrize("seed", range(20))
 def test_the_warm_process_and_its_jobs_end_with_the_workflow(tmp_path, seed):
