@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from rapid.artifacts.text import duration
 from rapid.machine.processes import KILLED
@@ -23,7 +24,7 @@ CONSOLE = "DefaultStreamHandler"  # Snakemake's name of what prints
 ENDED = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
 ENDED_BY = "> {} 2>&1"  # how a job's command, which is in the message of its end, names its log
 FAILURE_LINES, LINE_LENGTH, TAIL_BYTES = 10, 160, 1 << 14
-UNKNOWN_SHARE = 0.1  # of the jobs that are left, whose rule may never have been timed
+UNKNOWN_SHARE = 0.25  # of the jobs that are left, of whose rules none may have ended yet
 
 
 @dataclass(frozen=True)
@@ -130,15 +131,15 @@ class Console(logging.Formatter):
     def _seconds_left(self) -> float | None:
         """Return how long the jobs that are left take, as those of their rules took so far.
 
-        None while too many are of rules of which none has ended.
+        Those of which none has ended take as long as all did; None while these are too many.
         """
-        known = {rule: count for rule, count in self._left.items() if rule in self._seconds}
-        if self._left.total() - sum(known.values()) > UNKNOWN_SHARE * self._left.total():
+        unknown = sum(count for rule, count in self._left.items() if rule not in self._seconds)
+        if unknown > UNKNOWN_SHARE * self._left.total():
             return None
-        means = {rule: sum(times) / len(times) for rule, times in self._seconds.items()}
-        busy = sum(map(sum, self._seconds.values()))
-        at_a_time = max(1.0, busy / max(self._clock() - self._began, 1e-9))
-        return sum(count * means[rule] for rule, count in known.items()) / at_a_time
+        every = [seconds for times in self._seconds.values() for seconds in times]
+        at_a_time = max(1.0, sum(every) / max(self._clock() - self._began, 1e-9))
+        means = {rule: fmean(self._seconds.get(rule, every)) for rule in self._left}
+        return sum(count * means[rule] for rule, count in self._left.items()) / at_a_time
 
     def _failed(self, record: logging.LogRecord) -> str:
         job = self._jobs.pop(record.jobid, None)
