@@ -22,8 +22,11 @@ def end_with_parent(number: int = signal.SIGKILL) -> None:
 
 
 def end_with_workflow() -> None:
-    """Let a job end with the workflow that started it, however that ends; others go on."""
+    """Let a job end with the workflow that started it, however that ends; others go on.
+
+    It is told to end (SIGTERM), so that one that trains can save.
+    """
     if workflow := os.environ.pop(WORKFLOW, None):
-        end_with_parent()
+        end_with_parent(signal.SIGTERM)
         if os.getppid() != int(workflow):
             sys.exit("rapid: the workflow that started this job has ended")
