@@ -23,6 +23,7 @@ from rapid.machine.processes import KILLED
 CONSOLE = "DefaultStreamHandler"  # Snakemake's name of what prints
 ENDED = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
 ENDED_BY = "> {} 2>&1"  # how a job's command, which is in the message of its end, names its log
+PARAMETERS = re.compile(r"(Params have changed since last execution).*")  # all of them, both times
 FAILURE_LINES, LINE_LENGTH, TAIL_BYTES = 10, 160, 1 << 14
 UNKNOWN_SHARE = 0.25  # of the jobs that are left, of whose rules none may have ended yet
 
@@ -183,10 +184,10 @@ def _folder(record: logging.LogRecord) -> str:
 def _short(reason: str) -> str:
     """Return why Snakemake plans a job, with the number of files in place of several."""
     found = []
-    for clause in reason.split("; "):
+    for clause in PARAMETERS.sub(r"\1", reason).split("; "):
         what, _, files = clause.partition(": ")
-        count = len(files.split(", "))
-        found.append(f"{what}: {count}" if "files" in what and count > 1 else clause)
+        count = files.count(", ") + 1
+        found.append(clause if count == 1 else f"{what}: {count}")
     return _line("; ".join(found))
 
 
