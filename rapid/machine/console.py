@@ -19,6 +19,7 @@ from statistics import fmean
 
 from rapid.artifacts.text import duration
 from rapid.machine.processes import KILLED
+from rapid.machine.shortages import shortage
 
 CONSOLE = "DefaultStreamHandler"  # Snakemake's name of what prints
 ENDED = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
@@ -104,6 +105,10 @@ class Console(logging.Formatter):
                 return self._finished(record.job_id)
             case "job_error":
                 return self._failed(record)
+            case "error":  # Snakemake's own; of a traceback the last line
+                said = record.getMessage().strip().rpartition("\n")[2]
+                if lacking := shortage(RuntimeError(said)):
+                    return f"Snakemake: {lacking}"
         return self.ordinary.format(record)
 
     def failures(self) -> str:
@@ -168,6 +173,7 @@ def install(logger: logging.Logger, settings) -> Console:
     Args:
         settings: Snakemake's, of its output. With --verbose the console stays as it is.
     """
+    logging.raiseExceptions = False  # where its log file has no room, the console goes on
     console = Console(logging.Formatter(), settings.dryrun)
     for handler in logger.handlers:
         if handler.name == CONSOLE and not settings.verbose:

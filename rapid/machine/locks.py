@@ -25,7 +25,7 @@ def hold(folder: Path) -> None:
     with contextlib.suppress(OSError):  # no place to write, or no such locks: Snakemake says so
         folder.mkdir(exist_ok=True)
         held = os.open(folder / HELD, os.O_RDWR | os.O_CREAT, 0o666)  # to be closed by Linux
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):  # another lives, or the disk is full
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             here = platform.node().encode()
             if os.pread(held, 256, 0) in (b"", here) or not (folder / LOCKS).exists():

@@ -17,6 +17,7 @@ import yaml
 from rapid.machine import locks
 from tests.conftest import ROOT
 from tests.end_to_end.test_dag import copy_checkout
+from tests.faults.test_machine import mounted
 
 PATIENCE = 60  # seconds until a test gives up
 HOLDER = "import sys, time; from pathlib import Path; from rapid.machine.locks import hold;"
@@ -282,7 +283,7 @@ def working_in(folder: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.slow
-@pytest.mark.fault("Snakemake killed, its jobs and its warm process with it")
+@pytest.mark.fault("Snakemake killed, its jobs and its warm process with it", times=4)
 def test_a_killed_snakemake_leaves_nothing_and_goes_on(checkout, tmp_path):
     made = "experiments/ci/models/tokenizer/manifest.json"
     moments = random.Random(0)
@@ -304,6 +305,24 @@ def test_a_killed_snakemake_leaves_nothing_and_goes_on(checkout, tmp_path):
     assert {path.parent.name for path in files} == {f"rapid-cores-{os.geteuid()}"}
     wait_until(lambda: not working_in(checkout))
     assert not [*(checkout / ".snakemake" / locks.SOCKETS).iterdir()]
+
+
+@pytest.mark.slow
+@pytest.mark.fault("disk full")
+def test_a_full_disk_is_named_by_snakemake_too(tmp_path):
+    folder, made = tmp_path / "disk", "experiments/ci/data/math/manifest.json"
+    with mounted(folder, "size=48m"):
+        copy_checkout(folder)
+        free = os.statvfs(folder)
+        (folder / "fill").write_bytes(bytes((free.f_bavail - 2) * free.f_bsize))  # but for its log
+        full = snakemake(folder, "ci", made)
+        said, _ = full.communicate()
+        assert full.returncode and "Snakemake: no room on the disk: " in said, said
+        assert "Traceback" not in said
+        (folder / "fill").unlink()
+        again = snakemake(folder, "ci", made)
+        said, _ = again.communicate()
+        assert again.returncode == 0 and (folder / made).exists(), said
 
 
 @pytest.mark.slow
