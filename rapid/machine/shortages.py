@@ -42,7 +42,7 @@ SHORTAGES = [
         (errno.ENOMEM,),
         r"[Cc]annot allocate memory|can't allocate memory|out of memory|not enough memory"
         r"|bad_alloc|can't start new thread",
-        f"Raise the limit (ulimit -v, the job's memory) or lower compute.processes, {AGAIN}: "
+        f"Lower training.micro_batch, or raise the limit (ulimit -v, the job's memory), {AGAIN}: "
         "`rapid plan` says how much a job takes",
     ),
     Shortage(
