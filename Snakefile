@@ -20,6 +20,10 @@ onstart:
     start_warm_process()
 
 
+onerror:
+    logger.error(CONSOLE.failures())
+
+
 rule all:
     default_target: True
     input:

@@ -2,11 +2,13 @@
 
 import sys
 
+from rapid.machine.processes import end_with_workflow
 from rapid.machine.warm import AGAIN, run_in_child
 
 
 def main() -> int:
     """Run the command; return its exit status, also 0 where only its runtime is off."""
+    end_with_workflow()
     status = run_in_child(sys.argv[1:])
     if status is None:
         from rapid.cli import run

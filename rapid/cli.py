@@ -29,6 +29,7 @@ from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.policy import Grading
 from rapid.grading.verdicts import INFRASTRUCTURE
+from rapid.machine.shortages import shortage
 from rapid.machine.warm import AGAIN, ATTEMPTS
 
 
@@ -44,6 +45,12 @@ def run(arguments: list[str]) -> int:
         return 2
     except (GraderDied, GradingFailed, LeanUnavailable) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        if (lacking := shortage(error)) is None:
+            raise
+        place = f"{args.out}: " if hasattr(args, "out") else ""
+        print(f"rapid {args.command}: {place}{lacking}", file=sys.stderr)
         return 1
 
 
@@ -282,7 +289,8 @@ def _train(args) -> int:
 
             summary = train(spec, args.model, args.data, args.out)
     if summary.runtime:
-        print(f"{args.out}: {summary.runtime.total:.1f} s of training", file=sys.stderr)
+        last = "" if summary.reward_last is None else f"reward {summary.reward_last:.1%}, "
+        print(f"{args.out}: {last}{summary.runtime.total:.1f} s of training", file=sys.stderr)
         _say_ungraded(summary.reasons)
     else:
         print(f"{args.out}: not trained: {summary.note}", file=sys.stderr)

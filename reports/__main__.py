@@ -11,6 +11,8 @@ from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import write_manifest
 from rapid.config.params import BadParams, Params, load, read
 from rapid.config.specs import BASE, in_arena, report_spec, runs, studied
+from rapid.machine.processes import end_with_workflow
+from rapid.machine.shortages import shortage
 from rapid.stages.evaluate import CURVE
 from rapid.stages.train import TOKEN_WEIGHTS
 from reports import contents
@@ -61,7 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for a dash
         print(text.render([*content.results, *content.appendix]))
     if written:
-        print(f"{len(written)} files from {contents.counts(measured.frame)}", file=sys.stderr)
+        counts = contents.counts(measured.frame)
+        print(f"{written[0].parent}: {len(written)} files from {counts}", file=sys.stderr)
     return OK
 
 
@@ -168,9 +171,10 @@ def _params(config: list[str]) -> Params:
 
 
 def _fail(error: Exception, code: int) -> int:
-    print(f"reports: {error}", file=sys.stderr)
+    print(f"reports: {shortage(error) or error}", file=sys.stderr)
     return code
 
 
 if __name__ == "__main__":
+    end_with_workflow()
     sys.exit(main())

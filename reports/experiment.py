@@ -19,6 +19,7 @@ from rapid.artifacts.manifests import write_manifest
 from rapid.artifacts.runs import StepRecord
 from rapid.config.params import Params, load
 from rapid.config.specs import BASE, compared, report_spec
+from rapid.machine.processes import end_with_workflow
 from reports.collect import collect
 from reports.files import BadRun, read_rows
 
@@ -89,4 +90,5 @@ def draw(points: pd.DataFrame, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    end_with_workflow()
     sys.exit(main())

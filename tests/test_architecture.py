@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 from tests.test_layers import LAYERS
 
 PAGE = ROOT / "docs/architecture.md"
-FOLDERS = ("rapid", "reports", "performance", "workflow")
+FOLDERS = ("rapid", "reports", "performance", "profiles", "workflow")
 TREE = re.compile(r"(?<=```text\n)(rapid/.*?)(?=```)", re.DOTALL)
 COLUMN, WIDTH = 28, 100
 

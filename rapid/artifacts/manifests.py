@@ -1,10 +1,13 @@
 """What a result came from: versions, commit, hardware, digests. All of it goes into manifests."""
 
+import contextlib
 import os
 import platform
 import resource
 import subprocess
 import sys
+import time
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -108,3 +111,16 @@ def write_manifest(
             **more,
         },
     )
+    _bring_to_the_present(map(Path, inputs))
+
+
+def _bring_to_the_present(inputs: Iterable[Path]) -> None:
+    """Set the times of what was read, and of its manifests, to now where they are later.
+
+    The clock went back since they were written. Snakemake deletes what is older than its inputs.
+    """
+    for path in inputs:
+        for file in (path, *(folder / MANIFEST for folder in (path, *path.parents[:2]))):
+            with contextlib.suppress(OSError):
+                if file.stat().st_mtime > time.time():
+                    os.utime(file)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rapid.artifacts.files import BadInput, BadRow, numbered_rows
+from rapid.artifacts.hub import limit_waiting
 from rapid.benchmarks.base import Benchmark, Problem
 
 PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "test"}
@@ -156,6 +157,7 @@ def _dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Problem]]
     from datasets import load_dataset
 
     name, revision = benchmark.hub if source == "hub" else (source, None)
+    limit_waiting()
     try:
         splits = load_dataset(name, revision=revision)
     except Exception as error:  # of the hub's client, of the network, of the files: a dozen kinds

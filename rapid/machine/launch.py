@@ -13,6 +13,7 @@ import socket
 import sys
 from argparse import Namespace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rapid.artifacts.files import BadInput
 from rapid.config.specs import TrainSpec
@@ -42,8 +43,12 @@ def launch(spec: TrainSpec, paths: list[str], address: str = "", port: int = 0, 
 
     if spec.compute.device == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
+    folder = Path(paths[-1])
+    folder.mkdir(parents=True, exist_ok=True)
+    logs = TemporaryDirectory(dir=folder, prefix=".launch-")  # else torch leaves one in /tmp
     options = {
         "config_file": CONFIG,
+        "log_dir": logs.name,
         "num_processes": spec.compute.processes,
         "num_machines": spec.compute.nodes,
         "machine_rank": rank,
@@ -56,7 +61,8 @@ def launch(spec: TrainSpec, paths: list[str], address: str = "", port: int = 0, 
     parsed: Namespace = launch_command_parser().parse_args([*given, *script])
     parsed.use_cpu = spec.compute.device == "cpu"
     try:
-        launch_command(parsed)
+        with logs:
+            launch_command(parsed)
     except ChildFailedError as error:
         print(f"rapid train: a process failed: {error}", file=sys.stderr)
         raise SystemExit(1) from None

@@ -29,7 +29,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from rapid.machine.processes import end_with_parent
+from rapid.machine.processes import KILLED, end_with_parent
 
 VARIABLE = "RAPID_WARM"
 ATTEMPT = "RAPID_ATTEMPT"  # tells a child which attempt at its command it is
@@ -75,7 +75,11 @@ def _ask(arguments: list[str], environment: dict[str, str]) -> int | None:
     if not answer:
         print("rapid: the warm process ended before the job did", file=sys.stderr)
         return 1
-    return int(answer)
+    if (status := int(answer)) < 0:
+        name = signal.Signals(-status).name
+        print(f"rapid: the job was killed by {name}{KILLED}", file=sys.stderr)
+        return 128 - status
+    return status
 
 
 Lend = Callable[[list[str]], Callable[[bool], None] | None]
@@ -103,6 +107,7 @@ def serve(
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     prepare()
+    end_with_parent(0)  # from now on this process looks itself whether it lives, and tidies up
     gc.freeze()  # a child's collections need not walk what it has imported
     children: dict[socket.socket, tuple[int, Callable[[bool], None] | None]] = {}
     unheard: set[socket.socket] = set()  # connected, and yet to say what to run
@@ -185,6 +190,7 @@ def _fork(
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # the disk of its log is full
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(status)

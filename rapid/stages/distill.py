@@ -1,5 +1,6 @@
 """The distillation stage: a teacher's correct completions of the training problems."""
 
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
         unavailable=missing or "",
         walls=walls,
     )
+    found = missing or f"{len(kept):,} of {sum(reasons.values()):,} completions correct"
+    print(f"{folder}: {found}", file=sys.stderr)
 
 
 def _sample_and_grade(spec: DistillSpec, task, teacher: Path, train: Path):

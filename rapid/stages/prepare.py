@@ -88,7 +88,7 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
     counted = ", ".join(
         f"{len(part):,} {file.removesuffix('.jsonl')}" for file, part in rows.items()
     )
-    print(f"{spec.benchmark}: {counted}", file=sys.stderr)
+    print(f"{folder}: {counted}", file=sys.stderr)
 
 
 def refuse_leaks(parts: dict[str, list[Problem]]) -> None:

@@ -12,6 +12,7 @@
 """
 
 import random
+import sys
 import time
 from itertools import cycle
 from pathlib import Path
@@ -64,6 +65,7 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
         outputs=[folder],
         vocabulary=len(tokenizer),
     )
+    print(f"{folder}: {len(tokenizer):,} tokens", file=sys.stderr)
 
 
 def lessons(data: list[Path], benchmarks: list[str]) -> dict[str, Path]:
@@ -109,6 +111,7 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
         seconds=time.perf_counter() - began,
         peak_memory_mb=peak_memory_mb(),
     )
+    print(f"{folder}: loss {result.training_loss:.2f}", file=sys.stderr)
 
 
 def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> list[dict]:

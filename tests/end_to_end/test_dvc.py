@@ -21,6 +21,7 @@ import yaml
 from rapid.config.jobs import jobs
 from rapid.config.params import load, read
 from tests.conftest import ROOT
+from tests.end_to_end.test_dag import rules as rules_of
 
 pytestmark = pytest.mark.slow
 
@@ -59,11 +60,7 @@ def set_param(folder: Path, section: str, key: str, value) -> None:
 
 def rules(output: str) -> Counter:
     """How often each rule ran, or is planned, by what Snakemake printed."""
-    starts = ("rule ", "localrule ")
-    names = [
-        line.split()[-1].rstrip(":") for line in output.splitlines() if line.startswith(starts)
-    ]
-    return Counter(name for name in names if not name.startswith("all_"))
+    return Counter(name for name in rules_of(output) if not name.startswith("all_"))
 
 
 def manifests(folder: Path) -> dict[str, bytes]:
@@ -220,7 +217,7 @@ def test_an_interrupted_repro_can_be_repeated(elsewhere):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     for line in command.stdout:
-        if "Execute" in line and "train" not in line:
+        if "train" in rules_of(line):
             break
     time.sleep(5)
     os.killpg(command.pid, signal.SIGINT)  # as a terminal does

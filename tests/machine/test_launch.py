@@ -22,16 +22,17 @@ def test_the_configuration_is_the_paper_s():
     assert yaml.safe_load(launch.CONFIG.read_text())["deepspeed_config"]["zero_stage"] == 2
 
 
-def test_accelerate_gets_the_machines_of_the_job(spec, monkeypatch):
-    launched = []
+def test_accelerate_gets_the_machines_of_the_job(spec, monkeypatch, tmp_path):
+    launched, out = [], str(tmp_path / "out")
     monkeypatch.setattr("accelerate.commands.launch.launch_command", launched.append)
     monkeypatch.setenv("DS_ACCELERATOR", "")
-    launch.launch(spec, ["model", "data", "out"], "first", 1234, rank=1)
+    launch.launch(spec, ["model", "data", out], "first", 1234, rank=1)
     (args,) = launched
     assert (args.num_processes, args.num_machines, args.machine_rank) == (4, 2, 1)
     assert (args.main_process_ip, args.main_process_port) == ("first", 1234)
     assert args.use_cpu and args.module
-    assert args.training_script_args == [spec.model_dump_json(), "model", "data", "out"]
+    assert args.training_script_args == [spec.model_dump_json(), "model", "data", out]
+    assert args.log_dir.startswith(out) and not list((tmp_path / "out").iterdir())
 
 
 def test_srun_starts_a_launcher_on_each_node(spec, monkeypatch):

@@ -154,11 +154,14 @@ def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
     path = tmp_path / "socket"
     server = serve(path, sys.executable, "-c", LENDING, stdout=subprocess.PIPE, text=True)
     try:
-        found = [rapid(path, how).stdout for how in ("well", "failed", "nothing", "killed")]
+        done = [rapid(path, how) for how in ("well", "failed", "nothing", "killed")]
     finally:
         server.kill()
         said, _ = server.communicate()
+    found = [each.stdout for each in done]
     assert found == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n"]
+    assert done[-1].returncode == 128 + signal.SIGKILL
+    assert "the job was killed by SIGKILL; if nobody did that, memory ran out" in done[-1].stderr
     assert said.splitlines() == ["back: well True", "back: failed False", "back: killed False"]
 
 

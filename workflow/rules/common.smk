@@ -1,18 +1,20 @@
 # The validated parameters, and what several rules need of them.
 
 import subprocess
-import tempfile
+from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 # The code beside this Snakefile, in this process and in its jobs: `dvc exp run` runs copies of it.
 # And the python of this process, be its environment activated or not.
 sys.path.insert(0, workflow.basedir)
 PROGRAMS = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
 os.environ.update(PYTHONPATH=workflow.basedir, PATH=PROGRAMS)
+os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds: a log keeps every line of a progress bar
 
 from rapid.config import jobs, specs
-from rapid.machine import preflight, resources, warm
+from rapid.machine import console, locks, preflight, processes, resources, warm
 from rapid.algorithms import names
 from rapid.artifacts.freshness import say_changed_code
 from rapid.machine.lease import usable_cores
@@ -25,7 +27,10 @@ except BadParams as error:
     raise WorkflowError(str(error)) from None
 
 if workflow.is_main_process:
+    CONSOLE = console.install(logger, workflow.output_settings)
     say_changed_code(PLAN.jobs)
+    if not workflow.output_settings.dryrun:
+        locks.hold(Path(".snakemake"))
 
 # By {root}, the folder below which jobs lie: the experiment's plan, and the default's.
 PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}
@@ -119,11 +124,13 @@ def start_warm_process():
     if not workflow.local_exec or compute.device != "cpu" or compute.sampler != "transformers":
         return
     os.makedirs(f"{PLAN.root}logs", exist_ok=True)
-    path = os.path.join(tempfile.mkdtemp(prefix="rapid-warm-"), "socket")
+    path = Path(".snakemake", locks.SOCKETS, str(os.getpid()))  # relative: no socket's may be long
+    path.parent.mkdir(exist_ok=True)
     with open(f"{PLAN.root}logs/warm.log", "w") as log:
-        command = [sys.executable, *"-m rapid warm".split(), path, str(os.getpid())]
-        subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    os.environ[warm.VARIABLE] = path
+        command = [sys.executable, *"-m rapid warm".split(), str(path), str(os.getpid())]
+        ours = {**os.environ, processes.WORKFLOW: str(os.getpid())}
+        subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=ours)
+    os.environ[warm.VARIABLE] = str(path)
 
 
 def refuse_to_start_in_vain():

@@ -55,5 +55,6 @@ for command, (place, log_file) in PLACES.items():
         benchmark:
             f"{{root}}benchmarks/{log_file}.tsv"
         shell:
-            "python -m rapid {params.command} --spec {params.spec:q} --out {params.folder}"
+            "RAPID_WORKFLOW=$PPID exec"
+            " python -m rapid {params.command} --spec {params.spec:q} --out {params.folder}"
             " > {log} 2>&1"

@@ -68,4 +68,5 @@ for plan in PLANS.values():
             benchmark:
                 f"{plan.root}benchmarks/{name}.tsv"
             shell:
-                "python -m {params.command} --config {params.config:q} > {log} 2>&1"
+                "RAPID_WORKFLOW=$PPID exec"
+                " python -m {params.command} --config {params.config:q} > {log} 2>&1"

@@ -176,6 +176,8 @@ def limit(memory: int, cpu_seconds: int) -> None:
         (resource.RLIMIT_NPROC, 0),
     ]:
         resource.setrlimit(what, (value, value))
+    _, allowed = resource.getrlimit(resource.RLIMIT_AS)  # by whoever started this job
+    memory = memory if allowed == resource.RLIM_INFINITY else min(memory, allowed)
     try:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     except ValueError:

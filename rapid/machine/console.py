@@ -1,0 +1,224 @@
+"""What Snakemake's console says of jobs: a line for each, and failures in ten lines at the end.
+
+    [ 37/251] evaluate evaluations/math/tiny-qwen2/pg/seed1: pass@1 12.5% (8.4s, about 12.7m left)
+
+Snakemake's own words, with every path that a job reads and writes, are in its log file in
+.snakemake/log, and on the console with --verbose. A job's result is the last line of its log that
+begins with the job's folder.
+"""
+
+import logging
+import os
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from rapid.artifacts.text import duration
+from rapid.machine.processes import KILLED
+from rapid.machine.shortages import shortage
+
+CONSOLE = "DefaultStreamHandler"  # Snakemake's name of what prints
+ENDED = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
+ENDED_BY = "> {} 2>&1"  # how a job's command, which is in the message of its end, names its log
+PARAMETERS = re.compile(r"(Params have changed since last execution).*")  # all of them, both times
+FAILURE_LINES, LINE_LENGTH, TAIL_BYTES = 10, 160, 1 << 14
+UNKNOWN_SHARE = 0.25  # of the jobs that are left, of whose rules none may have ended yet
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that Snakemake started. `began` is on the console's clock."""
+
+    rule: str
+    folder: str
+    log: list[str]
+    began: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.rule} {self.folder}".rstrip()
+
+    @property
+    def result(self) -> str:
+        """Return what the job's log says last of its folder."""
+        said = [line for line in _tail(self.log) if line.startswith(f"{self.folder}: ")]
+        return said[-1].removeprefix(self.folder) if said else ""
+
+
+class Console(logging.Formatter):
+    """Formats Snakemake's records of jobs, and leaves the others to the formatter before it.
+
+    Args:
+        ordinary: formats all other records.
+        is_dry_run: whether jobs are only planned.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        ordinary: logging.Formatter,
+        is_dry_run: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        super().__init__()
+        self.ordinary = ordinary
+        self._is_dry_run = is_dry_run
+        self._clock = clock
+        self._began: float | None = None
+        self._left: Counter[str] = Counter()  # by rule
+        self._total = 0
+        self._jobs: dict[int, Job] = {}
+        self._seconds: dict[str, list[float]] = defaultdict(list)  # by rule
+        self._ends: list[str] = []  # what Snakemake said of commands that failed
+        self._failures: dict[str, list[str]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is printed; remember what is said of jobs that start."""
+        event = getattr(record, "event", None)
+        if event == "job_info" and not self._is_dry_run:
+            now = self._clock()
+            self._began = now if self._began is None else self._began
+            job = Job(record.rule_name, _folder(record), record.log, now)
+            self._jobs[record.jobid] = job
+            self._left[job.rule] += bool(self._failures.pop(job.name, None))  # it is tried again
+            return False
+        if event == "error" and ENDED.search(record.getMessage()):
+            self._ends.append(record.getMessage())
+            return False
+        if event == "run_info":
+            self._left = Counter(record.stats)
+            self._total = self._left.pop("total", 0)
+        return (
+            event not in ("job_started", "progress") and record.msg != "Select jobs to execute..."
+        )
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a line for a job that is planned, has ended or failed."""
+        match getattr(record, "event", None):
+            case "job_info":
+                return f"rule {record.rule_name}: {_folder(record)} ({_short(record.reason)})"
+            case "job_finished":
+                return self._finished(record.job_id)
+            case "job_error":
+                return self._failed(record)
+            case "error":  # Snakemake's own; of a traceback the last line
+                said = record.getMessage().strip().rpartition("\n")[2]
+                if lacking := shortage(RuntimeError(said)):
+                    return f"Snakemake: {lacking}"
+        return self.ordinary.format(record)
+
+    def failures(self) -> str:
+        """Return what failed, each in ten lines at most, and what to do."""
+        blocks = ["\n".join(lines) for lines in self._failures.values()]
+        if not blocks:
+            return ""
+        todo = "The same command takes up what is left, once the causes are mended."
+        return "\n\n".join([f"{len(blocks)} failed:", *blocks, todo])
+
+    def _finished(self, number: int) -> str:
+        job = self._jobs.pop(number, None)
+        if job is None:
+            return ""
+        self._left[job.rule] -= 1
+        if not job.folder:  # a target
+            return ""
+        seconds = self._clock() - job.began
+        self._seconds[job.rule].append(seconds)
+        left = self._seconds_left()
+        about = f", about {duration(left)} left" if left else ""
+        width = len(str(self._total))
+        count = f"[{self._total - self._left.total():{width}}/{self._total}]"
+        return f"{count} {job.name}{job.result} ({duration(seconds)}{about})"
+
+    def _seconds_left(self) -> float | None:
+        """Return how long the jobs that are left take, as those of their rules took so far.
+
+        Those of which none has ended take as long as all did; None while these are too many.
+        """
+        unknown = sum(count for rule, count in self._left.items() if rule not in self._seconds)
+        if unknown > UNKNOWN_SHARE * self._left.total():
+            return None
+        every = [seconds for times in self._seconds.values() for seconds in times]
+        at_a_time = max(1.0, sum(every) / max(self._clock() - self._began, 1e-9))
+        means = {rule: fmean(self._seconds.get(rule, every)) for rule in self._left}
+        return sum(count * means[rule] for rule, count in self._left.items()) / at_a_time
+
+    def _failed(self, record: logging.LogRecord) -> str:
+        job = self._jobs.pop(record.jobid, None)
+        job = job or Job(record.rule_name, _folder(record), record.log, self._clock())
+        self._left[job.rule] -= 1
+        seconds = duration(self._clock() - job.began)
+        head = f"FAILED {job.name} ({seconds}{self._how_it_ended(job.log)})"
+        tail = _tail(job.log)[2 - FAILURE_LINES :]
+        log = ", ".join(job.log)
+        about = f"{log} ends:" if tail else f"{log or 'its log'} says nothing{_full_disk()}"
+        self._failures[job.name] = [head, f"  {about}", *(f"  | {line}" for line in tail)]
+        return head
+
+    def _how_it_ended(self, log: list[str]) -> str:
+        for said in reversed(self._ends):
+            if any(ENDED_BY.format(path) in said for path in log):
+                status, signal = ENDED.search(said).groups()
+                return f", killed by {signal}{KILLED}" if signal else f", exit status {status}"
+        return ""
+
+
+def install(logger: logging.Logger, settings) -> Console:
+    """Have Snakemake's console say a line a job, and return what knows of the failures.
+
+    Args:
+        settings: Snakemake's, of its output. With --verbose the console stays as it is.
+    """
+    logging.raiseExceptions = False  # where its log file has no room, the console goes on
+    console = Console(logging.Formatter(), settings.dryrun)
+    for handler in logger.handlers:
+        if handler.name == CONSOLE and not settings.verbose:
+            console.ordinary = handler.formatter
+            handler.setFormatter(console)
+            handler.addFilter(console)
+    return console
+
+
+def _folder(record: logging.LogRecord) -> str:
+    return os.path.dirname(record.output[0]) if record.output else ""
+
+
+def _short(reason: str) -> str:
+    """Return why Snakemake plans a job, with the number of files in place of several."""
+    found = []
+    for clause in PARAMETERS.sub(r"\1", reason).split("; "):
+        what, _, files = clause.partition(": ")
+        count = files.count(", ") + 1
+        found.append(clause if count == 1 else f"{what}: {count}")
+    return _line("; ".join(found))
+
+
+def _tail(paths: list[str]) -> list[str]:
+    """Return the last lines of the first of these files that says something, cut to a length."""
+    for path in paths:
+        try:
+            with Path(path).open("rb") as stream:
+                stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL_BYTES))
+                text = stream.read().decode(errors="replace")
+        except OSError:
+            continue
+        # A progress bar writes its line again and again.
+        lines = [_line(line.rstrip().rpartition("\r")[2]) for line in text.split("\n")]
+        if lines := [line for line in lines if line.strip()]:
+            return lines
+    return []
+
+
+def _line(text: str) -> str:
+    """Return one printable line, cut where it is long."""
+    line = "".join(char if char.isprintable() else " " for char in text)
+    return line if len(line) <= LINE_LENGTH else f"{line[: LINE_LENGTH - 3]}..."
+
+
+def _full_disk() -> str:
+    found = os.statvfs(".")
+    return ": the disk is full" if found.f_bavail * found.f_frsize < TAIL_BYTES else ""

@@ -1,0 +1,62 @@
+"""The console's lines: what a job made, how long it took, how long the others will take."""
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from rapid.machine.console import Console
+
+
+@pytest.fixture
+def console(tmp_path, monkeypatch):
+    """A console whose clock is `console.now`, and a run of four jobs of two rules."""
+    monkeypatch.chdir(tmp_path)
+    made = Console(logging.Formatter(), clock=lambda: made.now)
+    made.now = 0.0
+    made.filter(
+        SimpleNamespace(event="run_info", msg="", stats={"train": 3, "report": 1, "total": 4})
+    )
+    return made
+
+
+def say(console, event, **fields):
+    record = SimpleNamespace(event=event, msg="", getMessage=lambda: fields.get("said", ""))
+    vars(record).update(fields)
+    return console.format(record) if console.filter(record) else ""
+
+
+def start(console, number, rule="train"):
+    place = {
+        "rule_name": rule,
+        "output": [f"runs/{number}/manifest.json"],
+        "log": [f"{number}.log"],
+    }
+    assert say(console, "job_info", jobid=number, **place) == ""
+
+
+def test_the_time_left_is_that_of_jobs_of_the_same_rule(console, tmp_path):
+    (tmp_path / "1.log").write_text("runs/1: reward 1%\nruns/1: reward 5%, 8 s of training\nbye\n")
+    start(console, 1)
+    start(console, 2)
+    console.now = 10.0
+    # Two at a time would take another 5 s, but half of what is left is of an unknown rule.
+    finished = say(console, "job_finished", job_id=1)
+    assert finished == "[1/4] train runs/1: reward 5%, 8 s of training (10.0s)"
+    start(console, 3)
+    start(console, 4, "report")
+    assert say(console, "job_finished", job_id=4) == "[2/4] report runs/4 (0.0s, about 20.0s left)"
+    console.now = 20.0
+    assert say(console, "job_finished", job_id=2) == "[3/4] train runs/2 (20.0s, about 10.0s left)"
+
+
+def test_what_failed_and_was_tried_again_is_no_failure(console):
+    start(console, 1)
+    place = {"jobid": 1, "rule_name": "train", "output": ["runs/1/x"], "log": ["1.log"]}
+    said = "Command 'x > 1.log 2>&1' returned non-zero exit status 3."
+    assert say(console, "error", said=said) == ""
+    assert say(console, "job_error", **place) == "FAILED train runs/1 (0.0s, exit status 3)"
+    assert "1 failed:" in console.failures()
+    start(console, 1)
+    assert say(console, "job_finished", job_id=1).startswith("[1/4] train runs/1 (0.0s")
+    assert console.failures() == ""
