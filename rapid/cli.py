@@ -22,13 +22,14 @@ from rapid import __version__
 from rapid.algorithms import IMITATING
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.runs import RunSummary
+from rapid.artifacts.runs import CHECKPOINTS, RunSummary
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.policy import Grading
 from rapid.grading.verdicts import INFRASTRUCTURE
+from rapid.machine.lease import lease_folder
 from rapid.machine.warm import AGAIN, ATTEMPTS
 
 
@@ -266,6 +267,7 @@ def _train(args) -> int:
         from rapid.machine.launch import launch_on_nodes
 
         launch_on_nodes(spec, paths)
+    lease_folder(args.out / CHECKPOINTS)
     spec = _begin(args, specs.TrainSpec)
     with ExitStack() as server:
         if specs.served(spec):

@@ -15,7 +15,9 @@ from argparse import Namespace
 from pathlib import Path
 
 from rapid.artifacts.files import BadInput
+from rapid.artifacts.runs import CHECKPOINTS
 from rapid.config.specs import TrainSpec
+from rapid.machine.lease import lease_folder
 from rapid.machine.resources import cores, gpus, lease
 
 CONFIG = Path(__file__).resolve().parents[2] / "workflow" / "accelerate" / "zero2.yaml"
@@ -86,9 +88,11 @@ def launch_on_nodes(spec: TrainSpec, paths: list[str]) -> None:
 
 def node(address: str, port: str, spec: str, *paths: str) -> None:
     """Lease this server's cores and GPUs and launch its processes: what srun starts on each."""
-    job = TrainSpec.model_validate_json(spec)
+    job, rank = TrainSpec.model_validate_json(spec), int(os.environ["SLURM_PROCID"])
+    if rank == 0:
+        lease_folder(Path(paths[-1], CHECKPOINTS))
     lease(job)
-    launch(job, list(paths), address, int(port), rank=int(os.environ["SLURM_PROCID"]))
+    launch(job, list(paths), address, int(port), rank)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,14 @@ from rapid.machine import preflight, resources, warm
 from rapid.algorithms import names
 from rapid.artifacts.freshness import say_changed_code
 from rapid.machine.lease import usable_cores
-from rapid.config.params import BadParams, load
+from rapid.config.params import CHECKPOINT_VARIABLE, BadParams, load
 
 try:
     PARAMS = load(config)
     PLAN = jobs.plan(PARAMS)
 except BadParams as error:
     raise WorkflowError(str(error)) from None
+os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 
 if workflow.is_main_process:
     say_changed_code(PLAN.jobs)

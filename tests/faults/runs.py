@@ -1,0 +1,173 @@
+"""Runs of a toy model whose completions are sometimes correct: to be killed, and given again."""
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+from filelock import FileLock, Timeout
+
+from rapid.artifacts.demonstrations import Demonstration
+from rapid.artifacts.files import sha256_file, write_jsonl
+from rapid.benchmarks.math.record import MathProblem
+from rapid.benchmarks.prompts import render
+from rapid.config.params import CHECKPOINT_VARIABLE, load
+from rapid.config.specs import Run, evaluate_spec, train_spec
+from tests.conftest import default_values
+
+SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this one
+ANSWER = "\\boxed{7}"
+PROBLEMS = 16
+# What differs from run to run. A report prints some of it.
+TIMES = {
+    "seconds", "sampling", "grading", "backpropagation", "sync", "runtime", "cpu", "waited",
+    "stolen", "disturbed", "attempt", "interrupted", "lost", "peak_memory_mb", "commit",
+}  # fmt: skip
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of what the processes that it starts leave behind."""
+    ctypes.CDLL(None).prctl(SUBREAPER, 1)
+
+
+def left_behind(warm: int = 0, seconds: float = 30) -> list[str]:
+    """Return this process's descendants, once they had time to end.
+
+    Args:
+        warm: a child that goes on; those of its own count.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        found = []
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess, ChildProcessError):
+                if child.status() == psutil.STATUS_ZOMBIE and child.ppid() == os.getpid():
+                    os.waitpid(child.pid, os.WNOHANG)
+                elif child.pid != warm:
+                    found.append(str(child))
+        if not found or time.monotonic() > until:
+            return found
+        time.sleep(0.02)
+
+
+def is_held(lock: Path) -> bool:
+    """Return whether a process holds a lock."""
+    try:
+        with FileLock(lock).acquire(timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def same(value):
+    """Return a document without what differs from run to run."""
+    if isinstance(value, dict):
+        return {name: same(one) for name, one in value.items() if name not in TIMES}
+    return value
+
+
+class Workshop:
+    """A folder with jobs in it, and a warm process that runs them."""
+
+    def __init__(self, folder: Path, toy_model: Path, seconds: float = 0):
+        self.folder = folder
+        values = default_values()
+        values["models"] = {"toy": {"source": "."}}
+        values["teacher"] = values["tables"]["main"]["model"] = "toy"
+        values["tables"]["families"]["models"] = []
+        values["benchmarks"] = {"math": values["benchmarks"]["math"]}
+        values["tables"]["families"]["benchmark"] = values["experiment"]["benchmark"] = "math"
+        values["studies"] = None
+        sizes = {"train": PROBLEMS, "test": 4, "n_step": 4, "max_completion_length": 12}
+        values["benchmarks"]["math"] |= sizes
+        values["training"] |= {"group_size": 2, "micro_batch": 2, "learning_rate": 3e-4}
+        values["sft"] |= {"learning_rate": 1e-2, "epochs": 25, "batch": 8}
+        values["tables"]["main"]["algorithms"] = ["sft", "rapid-H2"]
+        values["tables"]["staleness"]["H"] = [2]
+        self.params = load(values)
+        problems = [
+            MathProblem(unique_id=f"{n}", problem=f"What is {n} + {7 - n}?", answer="7")
+            for n in range(PROBLEMS)
+        ]
+        write_jsonl(folder / "train.jsonl", problems)
+        write_jsonl(folder / "test.jsonl", problems[:4])
+        texts = [(one.id, render("math", one, False)) for one in problems]
+        lessons = [Demonstration(id=i, prompt=t, message=t, completion=ANSWER) for i, t in texts]
+        write_jsonl(folder / "samples.jsonl", lessons)
+        shutil.copytree(toy_model, folder / "toy")
+        self.environment = os.environ | {
+            "RAPID_WARM": str(folder / "socket"),
+            CHECKPOINT_VARIABLE: str(seconds),
+        }
+        command = [sys.executable, "-m", "rapid", "warm", str(folder / "socket"), str(os.getpid())]
+        self.warm = subprocess.Popen(command)
+        while not (folder / "socket").exists():
+            assert self.warm.poll() is None
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        self.warm.send_signal(signal.SIGTERM)
+        self.warm.wait()
+
+    def train(self, algorithm: str) -> list[str]:
+        """Return the command of a run; all but sft's begin with the model that it left in sft/."""
+        spec = train_spec(self.params, self._run(algorithm)).model_dump_json()
+        model, data = ("toy", "samples") if algorithm == "sft" else ("sft/model", "train")
+        return ["train", "--spec", spec, "--model", model, "--data", f"{data}.jsonl"]
+
+    def evaluate(self, model: str) -> list[str]:
+        """Return the command of an evaluation."""
+        spec = evaluate_spec(self.params, self._run("base")).model_dump_json()
+        return ["evaluate", "--spec", spec, "--model", model, "--data", "test.jsonl"]
+
+    def _run(self, algorithm: str) -> Run:
+        return Run(benchmark="math", model="toy", algorithm=algorithm, seed=1)
+
+    def start(self, command: list[str], out: str, **environment: str) -> subprocess.Popen:
+        """Start a command of `rapid`; what it says goes to a log beside its folder."""
+        with open(self.folder / f"{out}.log", "a") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "rapid", *command, "--out", out],
+                cwd=self.folder,
+                env=self.environment | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def finish(self, command: list[str], out: str) -> float:
+        """Run a command to its end; return the seconds that it took."""
+        began = time.monotonic()
+        status = self.start(command, out).wait(120)
+        assert status == 0, (self.folder / f"{out}.log").read_text()[-4000:]
+        return time.monotonic() - began
+
+    def job(self) -> psutil.Process | None:
+        """Return the process that the warm one has forked for a command, if there is one."""
+        children = psutil.Process(self.warm.pid).children()
+        return children[0] if children else None
+
+    def left_behind(self) -> list[str]:
+        """Return what jobs have left running, beside the warm process and within it."""
+        return left_behind(self.warm.pid)
+
+    def result(self, out: str) -> dict:
+        """Return all that a job left, but for what differs from run to run."""
+        folder, found = self.folder / out, {}
+        for file in sorted(folder.rglob("*")):
+            name = file.relative_to(folder).as_posix()
+            if file.suffix == ".jsonl":
+                lines = file.read_text().splitlines()
+                found[name] = [same(json.loads(line)) for line in lines]
+            elif file.name in ("summary.json", "evaluation.json"):
+                found[name] = same(json.loads(file.read_text()))
+            elif file.is_file() and file.name not in ("manifest.json", "training_args.bin"):
+                found[name] = sha256_file(file)
+        return found
