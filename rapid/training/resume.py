@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 from accelerate.utils import broadcast_object_list
+from pydantic import Field
 from transformers import TrainerCallback
 
 from rapid.artifacts.code import Spec
@@ -31,24 +32,24 @@ SIGNALS = signal.SIGTERM, signal.SIGINT
 
 
 class Attempt(Record):
-    """attempt.json: a process that works on a run, which touches the file after each step."""
+    """attempt.json: a process that works on a run.
 
-    begun: float  # seconds since 1970
-    counted: float  # seconds of training that it went on from
-    interrupted: int = 0  # attempts before this one
-    lost: float = 0.0  # seconds of theirs that are done again
+    The file's time of change is not the clock's: it says how many seconds of training the process
+    has come to, after each step.
+    """
+
+    interrupted: int = Field(0, description="attempts before this one")
+    lost: float = Field(0.0, description="seconds of steps of theirs that are done again")
 
     @classmethod
-    def after(cls, file: Path, counted: float) -> "Attempt":
-        """Return the attempt that begins now, after the one that a file tells of."""
-        now = time.time()
+    def after(cls, file: Path, seconds: float) -> "Attempt":
+        """Return the attempt that goes on from so many seconds of training."""
         try:
-            last, ended = cls.model_validate_json(file.read_bytes()), file.stat().st_mtime
+            last, came_to = cls.model_validate_json(file.read_bytes()), file.stat().st_mtime
         except (OSError, ValueError):
-            return cls(begun=now, counted=counted)
-        lost = max(0.0, ended - last.begun - (counted - last.counted))
-        again = {"interrupted": last.interrupted + 1, "lost": last.lost + lost}
-        return cls(begun=now, counted=counted, **again)
+            return cls()
+        lost = last.lost + max(0.0, came_to - seconds)
+        return cls(interrupted=last.interrupted + 1, lost=lost)
 
 
 def place(folder: Path, spec: Spec, inputs: list[Path], main: bool) -> Path:
@@ -87,7 +88,7 @@ class Saves(TrainerCallback):
     """
 
     def __init__(self, trainer: SavingTrainer, recorder: StepRecorder, seconds: float, main: bool):
-        self.attempt = Attempt(begun=0.0, counted=0.0)
+        self.attempt = Attempt()
         self._trainer, self._recorder, self._seconds, self._main = trainer, recorder, seconds, main
         self._folder = Path(trainer.args.output_dir)
         self._signal = 0  # which one told this process to end
@@ -137,9 +138,11 @@ class Saves(TrainerCallback):
     def on_train_begin(self, args, state, control, **kwargs):
         self._since = time.monotonic()
         if self._main:
-            steps, file = self._recorder.steps, self._folder / ATTEMPT
-            self.attempt = Attempt.after(file, steps[-1].seconds if steps else 0.0)
-            write_json(file, self.attempt)
+            steps = self._recorder.steps
+            seconds = steps[-1].seconds if steps else 0.0
+            self.attempt = Attempt.after(self._folder / ATTEMPT, seconds)
+            write_json(self._folder / ATTEMPT, self.attempt)
+            self._come_to(seconds)
 
     def on_step_begin(self, args, state, control, **kwargs):
         if args.world_size == 1:
@@ -152,7 +155,7 @@ class Saves(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         if self._main:
-            os.utime(self._folder / ATTEMPT)
+            self._come_to(self._recorder.seconds)
         if state.global_step == state.max_steps:
             return
         due = self._main and time.monotonic() - self._since >= self._seconds
@@ -162,6 +165,9 @@ class Saves(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         self._since, self._saved = time.monotonic(), state.global_step
+
+    def _come_to(self, seconds: float) -> None:
+        os.utime(self._folder / ATTEMPT, (seconds, seconds))
 
     def _greatest(self, *values: int) -> list[int]:
         """Return the greatest of each value in all processes."""

@@ -24,7 +24,7 @@ from tests.conftest import default_values
 
 SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this one
 ANSWER = "\\boxed{7}"
-PROBLEMS = 16
+PROBLEMS, TESTS = 16, 4
 # What differs from run to run. A report prints some of it.
 TIMES = {
     "seconds", "sampling", "grading", "backpropagation", "sync", "runtime", "cpu", "waited",
@@ -73,34 +73,60 @@ def same(value):
     return value
 
 
+def result(folder: Path) -> dict:
+    """Return all that jobs left in a folder, but for what differs from run to run."""
+    found = {}
+    for file in sorted(folder.rglob("*")):
+        name = file.relative_to(folder).as_posix()
+        if file.suffix == ".jsonl":
+            found[name] = [same(json.loads(line)) for line in file.read_text().splitlines()]
+        elif file.name in ("summary.json", "evaluation.json"):
+            found[name] = same(json.loads(file.read_text()))
+        elif file.is_file() and file.name not in ("manifest.json", "training_args.bin"):
+            found[name] = sha256_file(file)
+    return found
+
+
+def problems() -> list[MathProblem]:
+    return [
+        MathProblem(unique_id=f"{n}", problem=f"What is {n} + {7 - n}?", answer="7")
+        for n in range(PROBLEMS + TESTS)
+    ]
+
+
+def small(**sources: str) -> dict:
+    """Return params.yaml with one benchmark and one model, and runs of a few steps.
+
+    Args:
+        sources: of the benchmark `math` and of the model `toy`.
+    """
+    values = default_values() | {"studies": None, "teacher": "toy"}
+    sizes = {"train": PROBLEMS, "test": TESTS, "n_step": 4, "max_completion_length": 12}
+    values["benchmarks"] = {"math": values["benchmarks"]["math"] | sizes}
+    values["benchmarks"]["math"]["source"] = sources.get("math", "embedded")
+    values["models"] = {"toy": {"source": sources["toy"]}}
+    values["training"] |= {"group_size": 2, "micro_batch": 2, "learning_rate": 3e-4}
+    values["sft"] |= {"learning_rate": 1e-2, "epochs": 25, "batch": 8, "samples": 2}
+    values["rapid"]["H"] = 2
+    values["experiment"]["benchmark"] = "math"
+    tables = values["tables"]
+    tables["main"] |= {"model": "toy", "algorithms": ["sft", "rapid-H2"], "seeds": [1]}
+    tables["families"] |= {"benchmark": "math", "models": []}
+    tables["staleness"]["H"] = [2]
+    return values
+
+
 class Workshop:
     """A folder with jobs in it, and a warm process that runs them."""
 
     def __init__(self, folder: Path, toy_model: Path, seconds: float = 0):
-        self.folder = folder
-        values = default_values()
-        values["models"] = {"toy": {"source": "."}}
-        values["teacher"] = values["tables"]["main"]["model"] = "toy"
-        values["tables"]["families"]["models"] = []
-        values["benchmarks"] = {"math": values["benchmarks"]["math"]}
-        values["tables"]["families"]["benchmark"] = values["experiment"]["benchmark"] = "math"
-        values["studies"] = None
-        sizes = {"train": PROBLEMS, "test": 4, "n_step": 4, "max_completion_length": 12}
-        values["benchmarks"]["math"] |= sizes
-        values["training"] |= {"group_size": 2, "micro_batch": 2, "learning_rate": 3e-4}
-        values["sft"] |= {"learning_rate": 1e-2, "epochs": 25, "batch": 8}
-        values["tables"]["main"]["algorithms"] = ["sft", "rapid-H2"]
-        values["tables"]["staleness"]["H"] = [2]
-        self.params = load(values)
-        problems = [
-            MathProblem(unique_id=f"{n}", problem=f"What is {n} + {7 - n}?", answer="7")
-            for n in range(PROBLEMS)
-        ]
-        write_jsonl(folder / "train.jsonl", problems)
-        write_jsonl(folder / "test.jsonl", problems[:4])
-        texts = [(one.id, render("math", one, False)) for one in problems]
+        self.folder, self.params = folder, load(small(toy="toy"))
+        known = problems()
+        write_jsonl(folder / "train.jsonl", known[:PROBLEMS])
+        write_jsonl(folder / "test.jsonl", known[PROBLEMS:])
+        texts = [(one.id, render("math", one, False)) for one in known]
         lessons = [Demonstration(id=i, prompt=t, message=t, completion=ANSWER) for i, t in texts]
-        write_jsonl(folder / "samples.jsonl", lessons)
+        write_jsonl(folder / "samples.jsonl", lessons[:PROBLEMS])
         shutil.copytree(toy_model, folder / "toy")
         self.environment = os.environ | {
             "RAPID_WARM": str(folder / "socket"),
@@ -160,14 +186,4 @@ class Workshop:
 
     def result(self, out: str) -> dict:
         """Return all that a job left, but for what differs from run to run."""
-        folder, found = self.folder / out, {}
-        for file in sorted(folder.rglob("*")):
-            name = file.relative_to(folder).as_posix()
-            if file.suffix == ".jsonl":
-                lines = file.read_text().splitlines()
-                found[name] = [same(json.loads(line)) for line in lines]
-            elif file.name in ("summary.json", "evaluation.json"):
-                found[name] = same(json.loads(file.read_text()))
-            elif file.is_file() and file.name not in ("manifest.json", "training_args.bin"):
-                found[name] = sha256_file(file)
-        return found
+        return result(self.folder / out)

@@ -69,7 +69,9 @@ class SavingTrainer(Trainer):
 
     def between_steps(self) -> dict[str, Any]:
         """Return what a step changes before it changes weights; other steps must not change it."""
-        return {"step": self.state.global_step, "random": _random_states()}
+        state = self.state
+        counts = {"step": state.global_step, "tokens": state.num_input_tokens_seen}
+        return counts | {"random": _random_states()}
 
     def before_step(self) -> dict[str, Any]:
         """Return what `between_steps` returned before the step that is under way, or returns."""
@@ -84,11 +86,12 @@ class SavingTrainer(Trainer):
         Raises:
             ValueError: there is none, or the given one is damaged.
         """
+        self._between = None
         if resume_from_checkpoint is True:
-            resume_from_checkpoint = newest(Path(self.args.output_dir))
-            if resume_from_checkpoint is None:
+            found = newest(Path(self.args.output_dir))
+            if found is None:
                 raise ValueError(f"{self.args.output_dir} has no checkpoint that is whole")
-            resume_from_checkpoint = str(resume_from_checkpoint)
+            resume_from_checkpoint = str(found)
         elif resume_from_checkpoint and Path(resume_from_checkpoint, DIGESTS).exists():
             wrong = damage(Path(resume_from_checkpoint))
             if wrong:
@@ -133,7 +136,11 @@ class SavingTrainer(Trainer):
         if self.args.should_save:
             shutil.rmtree(partial, ignore_errors=True)
         self.accelerator.wait_for_everyone()
-        with patch.object(self, "_get_output_dir", lambda trial=None: str(partial)):
+        tokens = self.before_step()["tokens"]
+        with (
+            patch.object(self, "_get_output_dir", lambda trial=None: str(partial)),
+            patch.object(self.state, "num_input_tokens_seen", tokens),
+        ):
             super()._save_checkpoint(model, trial)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
