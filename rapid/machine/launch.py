@@ -40,6 +40,7 @@ def launch(spec: TrainSpec, paths: list[str], address: str = "", port: int = 0, 
         SystemExit: a process failed; what it said is above.
     """
     from accelerate.commands.launch import launch_command, launch_command_parser
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     if spec.compute.device == "cpu":
@@ -62,6 +63,8 @@ def launch(spec: TrainSpec, paths: list[str], address: str = "", port: int = 0, 
     except ChildFailedError as error:
         print(f"rapid train: a process failed: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except SignalException as told:  # its processes were told, too, and have ended
+        raise SystemExit(128 + told.sigval) from None
 
 
 def launch_on_nodes(spec: TrainSpec, paths: list[str]) -> None:

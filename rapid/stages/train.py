@@ -11,7 +11,7 @@ from statistics import fmean
 from rapid.algorithms.names import parse
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
-from rapid.artifacts.manifests import MANIFEST, commit, hardware, write_manifest
+from rapid.artifacts.manifests import commit, hardware, write_manifest
 from rapid.artifacts.runs import (
     CHECKPOINTS,
     SNAPSHOTS,
@@ -49,8 +49,6 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
     task = BENCHMARKS[spec.run.benchmark]
     identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
-    for name in (MANIFEST, "summary.json", "steps.jsonl") if is_main() else ():
-        (folder / name).unlink(missing_ok=True)  # an earlier run's
     if missing := task.unavailable() or _nothing_to_imitate(spec, data):
         summary = RunSummary(**identity, status="unavailable", note=missing)
         return _write(spec, folder, summary, [], [], [])

@@ -70,8 +70,8 @@ def place(folder: Path, spec: Spec, inputs: list[Path], main: bool) -> Path:
     return own
 
 
-class Told(Exception):
-    """The process was told to end."""
+class Stopped(Exception):
+    """The process was told to end, in the middle of a step."""
 
 
 class Saves(TrainerCallback):
@@ -116,7 +116,7 @@ class Saves(TrainerCallback):
         trainer, before = self._trainer, {one: signal.signal(one, self._told) for one in SIGNALS}
         try:
             trainer.train(self.checkpoint and str(self.checkpoint))
-        except Told:
+        except Stopped:
             if trainer.state.global_step > self._saved:
                 self._recorder.pause(lambda: trainer._save_checkpoint(trainer.model, None))
         finally:
@@ -133,7 +133,7 @@ class Saves(TrainerCallback):
         self._signal = number
         if self._stops_at_once:
             self._stops_at_once = False
-            raise Told
+            raise Stopped
 
     def on_train_begin(self, args, state, control, **kwargs):
         self._since = time.monotonic()
@@ -148,7 +148,7 @@ class Saves(TrainerCallback):
         if args.world_size == 1:
             self._stops_at_once = True
             if self._signal:
-                raise Told
+                raise Stopped
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
         self._stops_at_once = False
