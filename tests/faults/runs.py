@@ -16,10 +16,12 @@ from filelock import FileLock, Timeout
 
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import sha256_file, write_jsonl
+from rapid.artifacts.runs import CHECKPOINTS
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.prompts import render
 from rapid.config.params import CHECKPOINT_VARIABLE, load
 from rapid.config.specs import Run, evaluate_spec, train_spec
+from rapid.training.resume import ATTEMPT
 from tests.conftest import default_values
 
 SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this one
@@ -142,9 +144,11 @@ class Workshop:
         self.warm.send_signal(signal.SIGTERM)
         self.warm.wait()
 
-    def train(self, algorithm: str) -> list[str]:
+    def train(self, algorithm: str, processes: int = 1) -> list[str]:
         """Return the command of a run; all but sft's begin with the model that it left in sft/."""
-        spec = train_spec(self.params, self._run(algorithm)).model_dump_json()
+        compute = self.params.compute.model_copy(update={"processes": processes})
+        params = self.params.model_copy(update={"compute": compute})
+        spec = train_spec(params, self._run(algorithm)).model_dump_json()
         model, data = ("toy", "samples") if algorithm == "sft" else ("sft/model", "train")
         return ["train", "--spec", spec, "--model", model, "--data", f"{data}.jsonl"]
 
@@ -156,24 +160,41 @@ class Workshop:
     def _run(self, algorithm: str) -> Run:
         return Run(benchmark="math", model="toy", algorithm=algorithm, seed=1)
 
-    def start(self, command: list[str], out: str, **environment: str) -> subprocess.Popen:
+    def start(self, command: list[str], out: str, warm: bool = True) -> subprocess.Popen:
         """Start a command of `rapid`; what it says goes to a log beside its folder."""
+        environment = self.environment if warm else self.environment | {"RAPID_WARM": ""}
         with open(self.folder / f"{out}.log", "a") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "rapid", *command, "--out", out],
                 cwd=self.folder,
-                env=self.environment | environment,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
 
-    def finish(self, command: list[str], out: str) -> float:
+    def finish(self, command: list[str], out: str, warm: bool = True) -> float:
         """Run a command to its end; return the seconds that it took."""
         began = time.monotonic()
-        status = self.start(command, out).wait(120)
-        assert status == 0, (self.folder / f"{out}.log").read_text()[-4000:]
+        status = self.start(command, out, warm).wait(180)
+        assert status == 0, self.said(out)
         return time.monotonic() - began
+
+    def said(self, out: str) -> str:
+        """Return the end of what the commands of a folder have said."""
+        return (self.folder / f"{out}.log").read_text()[-4000:]
+
+    def wait_for_a_step(self, out: str) -> None:
+        """Wait until a run that was started has taken a step."""
+        until = time.monotonic() + 180
+        while not any(self._seconds(out)):
+            assert time.monotonic() < until, self.said(out)
+            time.sleep(0.01)
+
+    def _seconds(self, out: str) -> list[float]:
+        """Return the seconds of training that an unfinished run has come to, if it has begun."""
+        found = (self.folder / out / CHECKPOINTS).glob(f"*/{ATTEMPT}")
+        return [file.stat().st_mtime for file in found]
 
     def job(self) -> psutil.Process | None:
         """Return the process that the warm one has forked for a command, if there is one."""

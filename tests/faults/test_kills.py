@@ -1,14 +1,20 @@
 """What is killed goes on when the same command is given again, and ends as if nothing had been."""
 
 import random
+import re
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from rapid.artifacts.runs import CHECKPOINTS
+from rapid.artifacts.files import read_jsonl
+from rapid.artifacts.runs import CHECKPOINTS, RunSummary, StepRecord
+from rapid.config.params import CHECKPOINT_VARIABLE
+from rapid.machine.lease import usable_cores
 from tests.faults.runs import Workshop, adopt_orphans, is_held, left_behind
 
 KILLS = 8
@@ -114,3 +120,60 @@ def test_a_run_that_ran_out_of_memory_goes_on(workshop, group):
 @pytest.mark.parametrize("end", [psutil.Process.kill, psutil.Process.terminate])
 def test_a_killed_evaluation_is_made_again(workshop, end):
     check_killed_jobs(workshop, EVALUATION, end, seed=5)
+
+
+@pytest.mark.slow
+@pytest.mark.fault("training in two processes, ended by SIGKILL and by SIGTERM", times=2)
+@pytest.mark.skipif(len(usable_cores()) < 2, reason="two processes want two cores")
+def test_two_processes_go_on_together(workshop):
+    command, out = workshop.train(RAPID, processes=2), "two"
+    for number, status in ((signal.SIGKILL, -9), (signal.SIGTERM, 143)):
+        launcher = workshop.start(command, out, warm=False)
+        workshop.wait_for_a_step(out)
+        launcher.send_signal(number)
+        assert launcher.wait(60) == status, workshop.said(out)
+        assert not workshop.left_behind()
+    workshop.finish(command, out, warm=False)
+    assert re.search(r"SIGTERM: ended after step \d+ of 8\. The same command", workshop.said(out))
+    assert workshop.said(out).count("going on from here") == 2
+    summary = RunSummary.model_validate_json((workshop.folder / out / "summary.json").read_text())
+    assert summary.interrupted == 2
+    workshop.finish(command, "two-undisturbed", warm=False)
+    assert workshop.result(out) == workshop.result("two-undisturbed")
+
+
+@pytest.mark.slow
+@pytest.mark.fault("training, ended by SIGTERM between checkpoints", times=KILLS)
+def test_what_is_told_to_end_saves_first(workshop, monkeypatch):
+    """No step is lost, though the next checkpoint is far; and the time is that of the steps."""
+    monkeypatch.setitem(workshop.environment, CHECKPOINT_VARIABLE, "1000")
+    moments, out, name = random.Random(8), "told", SFT
+    for done in range(KILLS):
+        command = workshop.start(workshop.commands[name], out)
+        while len(workshop.said(out).split("going on")) <= done:
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 0.2))
+        workshop.job().terminate()
+        assert command.wait(60) == 143, workshop.said(out)
+    workshop.finish(workshop.commands[name], out)
+    summary = RunSummary.model_validate_json((workshop.folder / out / "summary.json").read_text())
+    assert (summary.interrupted, summary.lost) == (KILLS, 0.0)
+    assert workshop.result(out) == workshop.result(name)
+    steps = [*read_jsonl(workshop.folder / out / "steps.jsonl", StepRecord)]
+    seconds = [0.0, *(step.seconds for step in steps)]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] <= summary.runtime.total <= seconds[-1] + 1
+
+
+@pytest.mark.slow
+@pytest.mark.fault("a run started twice", times=4)
+def test_the_second_command_is_refused_at_once(workshop):
+    out, name = "twice", SFT
+    first = workshop.start(workshop.commands[name], out)
+    workshop.wait_for_a_step(out)
+    for warm in (True, True, True, False):
+        assert workshop.start(workshop.commands[name], out, warm).wait(60) == 2
+    said = workshop.said(out)
+    assert said.count(f"rapid train: {out}: process {workshop.job().pid} of ") == 4, said
+    assert first.wait(60) == 0
+    assert workshop.result(out) == workshop.result(name)
