@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -16,12 +17,12 @@ from filelock import FileLock, Timeout
 
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import sha256_file, write_jsonl
-from rapid.artifacts.runs import CHECKPOINTS
+from rapid.artifacts.runs import CHECKPOINTS, RunSummary
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.prompts import render
 from rapid.config.params import CHECKPOINT_VARIABLE, load
 from rapid.config.specs import Run, evaluate_spec, train_spec
-from rapid.training.resume import ATTEMPT
+from rapid.training.resume import ATTEMPT, Attempt
 from tests.conftest import default_values
 
 SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this one
@@ -184,17 +185,20 @@ class Workshop:
         """Return the end of what the commands of a folder have said."""
         return (self.folder / f"{out}.log").read_text()[-4000:]
 
-    def wait_for_a_step(self, out: str) -> None:
-        """Wait until a run that was started has taken a step."""
+    def wait_for_training(self, out: str, attempt: int = 0, steps: bool = False) -> None:
+        """Wait until an attempt at a run has begun to train, or until it has taken a step."""
         until = time.monotonic() + 180
-        while not any(self._seconds(out)):
+        while not any(self._trains(out, attempt, steps)):
             assert time.monotonic() < until, self.said(out)
             time.sleep(0.01)
 
-    def _seconds(self, out: str) -> list[float]:
-        """Return the seconds of training that an unfinished run has come to, if it has begun."""
-        found = (self.folder / out / CHECKPOINTS).glob(f"*/{ATTEMPT}")
-        return [file.stat().st_mtime for file in found]
+    def _trains(self, out: str, attempt: int, steps: bool) -> Iterator[bool]:
+        for file in (self.folder / out / CHECKPOINTS).glob(f"*/{ATTEMPT}"):
+            begun = Attempt.model_validate_json(file.read_bytes()).interrupted == attempt
+            yield begun and (not steps or 0 < file.stat().st_mtime < 1e6)
+
+    def summary(self, out: str) -> RunSummary:
+        return RunSummary.model_validate_json((self.folder / out / "summary.json").read_bytes())
 
     def job(self) -> psutil.Process | None:
         """Return the process that the warm one has forked for a command, if there is one."""

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from rapid.artifacts.files import read_jsonl
-from rapid.artifacts.runs import CHECKPOINTS, RunSummary, StepRecord
+from rapid.artifacts.runs import CHECKPOINTS, StepRecord
 from rapid.config.params import CHECKPOINT_VARIABLE
 from rapid.machine.lease import usable_cores
 from tests.faults.runs import Workshop, adopt_orphans, is_held, left_behind
@@ -127,17 +127,16 @@ def test_a_killed_evaluation_is_made_again(workshop, end):
 @pytest.mark.skipif(len(usable_cores()) < 2, reason="two processes want two cores")
 def test_two_processes_go_on_together(workshop):
     command, out = workshop.train(RAPID, processes=2), "two"
-    for number, status in ((signal.SIGKILL, -9), (signal.SIGTERM, 143)):
+    for attempt, (number, status) in enumerate([(signal.SIGKILL, -9), (signal.SIGTERM, 143)]):
         launcher = workshop.start(command, out, warm=False)
-        workshop.wait_for_a_step(out)
+        workshop.wait_for_training(out, attempt, steps=True)
         launcher.send_signal(number)
         assert launcher.wait(60) == status, workshop.said(out)
         assert not workshop.left_behind()
     workshop.finish(command, out, warm=False)
     assert re.search(r"SIGTERM: ended after step \d+ of 8\. The same command", workshop.said(out))
     assert workshop.said(out).count("going on from here") == 2
-    summary = RunSummary.model_validate_json((workshop.folder / out / "summary.json").read_text())
-    assert summary.interrupted == 2
+    assert workshop.summary(out).interrupted == 2
     workshop.finish(command, "two-undisturbed", warm=False)
     assert workshop.result(out) == workshop.result("two-undisturbed")
 
@@ -148,15 +147,15 @@ def test_what_is_told_to_end_saves_first(workshop, monkeypatch):
     """No step is lost, though the next checkpoint is far; and the time is that of the steps."""
     monkeypatch.setitem(workshop.environment, CHECKPOINT_VARIABLE, "1000")
     moments, out, name = random.Random(8), "told", SFT
-    for done in range(KILLS):
+    most = workshop.summary(name).runtime.total / KILLS
+    for attempt in range(KILLS):
         command = workshop.start(workshop.commands[name], out)
-        while len(workshop.said(out).split("going on")) <= done:
-            time.sleep(0.01)
-        time.sleep(moments.uniform(0, 0.2))
+        workshop.wait_for_training(out, attempt)
+        time.sleep(moments.uniform(0, most))
         workshop.job().terminate()
         assert command.wait(60) == 143, workshop.said(out)
     workshop.finish(workshop.commands[name], out)
-    summary = RunSummary.model_validate_json((workshop.folder / out / "summary.json").read_text())
+    summary = workshop.summary(out)
     assert (summary.interrupted, summary.lost) == (KILLS, 0.0)
     assert workshop.result(out) == workshop.result(name)
     steps = [*read_jsonl(workshop.folder / out / "steps.jsonl", StepRecord)]
@@ -170,7 +169,7 @@ def test_what_is_told_to_end_saves_first(workshop, monkeypatch):
 def test_the_second_command_is_refused_at_once(workshop):
     out, name = "twice", SFT
     first = workshop.start(workshop.commands[name], out)
-    workshop.wait_for_a_step(out)
+    workshop.wait_for_training(out)
     for warm in (True, True, True, False):
         assert workshop.start(workshop.commands[name], out, warm).wait(60) == 2
     said = workshop.said(out)
