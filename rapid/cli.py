@@ -267,13 +267,13 @@ def _train(args) -> int:
         from rapid.machine.launch import launch_on_nodes
 
         launch_on_nodes(spec, paths)
-    lease_folder(args.out / CHECKPOINTS)
-    spec = _begin(args, specs.TrainSpec)
-    with ExitStack() as server:
+    with ExitStack() as ours:
+        ours.enter_context(lease_folder(args.out / CHECKPOINTS))
+        spec = _begin(args, specs.TrainSpec)
         if specs.served(spec):
             from rapid.machine.server import serving
 
-            server.enter_context(serving(spec, args.model))
+            ours.enter_context(serving(spec, args.model))
         if spec.compute.processes > 1:
             from rapid.machine.launch import launch
 

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from argparse import Namespace
+from contextlib import nullcontext
 from pathlib import Path
 
 from rapid.artifacts.files import BadInput
@@ -92,10 +93,9 @@ def launch_on_nodes(spec: TrainSpec, paths: list[str]) -> None:
 def node(address: str, port: str, spec: str, *paths: str) -> None:
     """Lease this server's cores and GPUs and launch its processes: what srun starts on each."""
     job, rank = TrainSpec.model_validate_json(spec), int(os.environ["SLURM_PROCID"])
-    if rank == 0:
-        lease_folder(Path(paths[-1], CHECKPOINTS))
-    lease(job)
-    launch(job, list(paths), address, int(port), rank)
+    with nullcontext() if rank else lease_folder(Path(paths[-1], CHECKPOINTS)):
+        lease(job)
+        launch(job, list(paths), address, int(port), rank)
 
 
 if __name__ == "__main__":

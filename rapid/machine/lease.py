@@ -20,6 +20,7 @@ import stat
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -118,23 +119,25 @@ def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
     return names
 
 
-def lease_folder(folder: Path) -> None:
-    """Have a folder to oneself until the process ends; make it if need be.
+@contextlib.contextmanager
+def lease_folder(folder: Path) -> Iterator[None]:
+    """Have a folder to oneself, at most until the process ends; make it if need be.
 
     Raises:
         InUse: another process has it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock, owner = FileLock(folder / "lock"), folder / "lock"
+    owner = folder / "lock"
     try:
-        lock.acquire(timeout=0)
+        lock = FileLock(owner).acquire(timeout=0)
     except Timeout:
         raise InUse(
             f"{folder.parent}: process {owner.read_text() or 'of another user'} works on it. Wait "
             "until it ends, or end it"
         ) from None
-    owner.write_text(f"{os.getpid()} of {platform.node()}")
-    _held.append(lock)
+    with lock:
+        owner.write_text(f"{os.getpid()} of {platform.node()}")
+        yield
 
 
 def _own(folder: Path) -> None:

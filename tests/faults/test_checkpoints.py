@@ -8,7 +8,6 @@ import pytest
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import write_json
-from rapid.machine import lease
 from rapid.machine.lease import InUse, lease_folder
 from rapid.training.resume import Attempt, place
 from rapid.training.trl.saving import DIGESTS, digests, newest
@@ -104,17 +103,18 @@ def test_a_second_process_is_refused_and_a_dead_one_is_not_minded(tmp_path):
     for _ in range(20):
         reading, writing = os.pipe()
         if not (owner := os.fork()):
-            lease_folder(folder)
-            os.write(writing, b".")
-            signal.pause()
+            with lease_folder(folder):
+                os.write(writing, b".")
+                signal.pause()
         assert os.read(reading, 1)
-        with pytest.raises(InUse, match=rf"run: process {owner} of \S+ works on it\. Wait until"):
-            lease_folder(folder)
+        refused = rf"run: process {owner} of \S+ works on it\. Wait until"
+        with pytest.raises(InUse, match=refused), lease_folder(folder):
+            pass
         os.kill(owner, signal.SIGKILL)
         os.waitpid(owner, 0)
-        lease_folder(folder)
-        assert is_held(folder / "lock")
-        lease._held.pop().release()
+        with lease_folder(folder):
+            assert is_held(folder / "lock")
+        assert not is_held(folder / "lock")
         os.close(reading)
         os.close(writing)
 
