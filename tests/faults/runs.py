@@ -77,10 +77,12 @@ def same(value):
 
 
 def result(folder: Path) -> dict:
-    """Return all that jobs left in a folder, but for what differs from run to run."""
+    """Return all that jobs made in a folder, but for what differs from run to run."""
     found = {}
     for file in sorted(folder.rglob("*")):
         name = file.relative_to(folder).as_posix()
+        if CHECKPOINTS in file.parts:
+            continue
         if file.suffix == ".jsonl":
             found[name] = [same(json.loads(line)) for line in file.read_text().splitlines()]
         elif file.name in ("summary.json", "evaluation.json"):
