@@ -28,6 +28,7 @@ from tests.conftest import default_values
 SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this one
 ANSWER = "\\boxed{7}"
 PROBLEMS, TESTS = 16, 4
+PATIENCE = 300  # seconds until a test gives up
 # What differs from run to run. A report prints some of it.
 TIMES = {
     "seconds", "sampling", "grading", "backpropagation", "sync", "runtime", "cpu", "waited",
@@ -40,13 +41,13 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(SUBREAPER, 1)
 
 
-def left_behind(warm: int = 0, seconds: float = 30) -> list[str]:
+def left_behind(warm: int = 0) -> list[str]:
     """Return this process's descendants, once they had time to end.
 
     Args:
         warm: a child that goes on; those of its own count.
     """
-    until = time.monotonic() + seconds
+    until = time.monotonic() + PATIENCE
     while True:
         found = []
         for child in psutil.Process().children(recursive=True):
@@ -62,6 +63,8 @@ def left_behind(warm: int = 0, seconds: float = 30) -> list[str]:
 
 def is_held(lock: Path) -> bool:
     """Return whether a process holds a lock."""
+    if not lock.exists():
+        return False
     try:
         with FileLock(lock).acquire(timeout=0):
             return False
@@ -179,7 +182,7 @@ class Workshop:
     def finish(self, command: list[str], out: str, warm: bool = True) -> float:
         """Run a command to its end; return the seconds that it took."""
         began = time.monotonic()
-        status = self.start(command, out, warm).wait(180)
+        status = self.start(command, out, warm).wait(PATIENCE)
         assert status == 0, self.said(out)
         return time.monotonic() - began
 
@@ -189,7 +192,7 @@ class Workshop:
 
     def wait_for_training(self, out: str, attempt: int = 0, steps: bool = False) -> None:
         """Wait until an attempt at a run has begun to train, or until it has taken a step."""
-        until = time.monotonic() + 180
+        until = time.monotonic() + PATIENCE
         while not any(self._trains(out, attempt, steps)):
             assert time.monotonic() < until, self.said(out)
             time.sleep(0.01)

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -14,18 +15,33 @@ import yaml
 
 from rapid.artifacts.files import sha256_file, write_jsonl
 from tests.end_to_end.test_dag import copy_checkout
-from tests.faults.runs import Workshop, adopt_orphans, left_behind, problems, result, small
+from tests.faults.runs import (
+    PATIENCE,
+    Workshop,
+    adopt_orphans,
+    left_behind,
+    problems,
+    result,
+    small,
+)
 
-KILLS = 6
+KILLS = 4
 COMMAND = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", "reports/tables.tex"]
-REPORT = [sys.executable, "-m", "reports", "--output", "reports/tables.tex"]
-REPORT += ["--html", "reports/report.html", "--figures", "reports/figures"]
+REPORT = [sys.executable, "-m", "reports", "--config", "params.yaml"]
+REPORT += [
+    "--output",
+    "reports/tables.tex",
+    "--html",
+    "reports/report.html",
+    "--figures",
+    "reports/figures",
+]
 MADE = ("data", "models", "distilled", "runs", "evaluations", "reports")
 
 
 @pytest.fixture(scope="module")
 def checkout(toy_model, tmp_path_factory):
-    """A copy of the tree in which the workflow has been run once, undisturbed."""
+    """A copy of the tree in which the workflow was run once; and the seconds that it took."""
     adopt_orphans()
     shop = Workshop(tmp_path_factory.mktemp("workshop"), toy_model)
     shop.finish(shop.train("sft"), "sft")  # a model that solves some problems
@@ -36,8 +52,7 @@ def checkout(toy_model, tmp_path_factory):
     write_jsonl(folder / "problems.jsonl", problems())
     values = small(math="problems.jsonl", toy="toy") | {"checkpoint_seconds": 0}
     (folder / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
-    assert start(folder, COMMAND).wait(300) == 0, said(folder)
-    return folder
+    return folder, finish(folder, COMMAND)
 
 
 def start(folder: Path, command: list[str]) -> subprocess.Popen:
@@ -48,6 +63,13 @@ def start(folder: Path, command: list[str]) -> subprocess.Popen:
             command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             start_new_session=True,
         )  # fmt: skip
+
+
+def finish(folder: Path, command: list[str]) -> float:
+    """Run a command to its end; return the seconds that it took."""
+    began = time.monotonic()
+    assert start(folder, command).wait(PATIENCE) == 0, said(folder)
+    return time.monotonic() - began
 
 
 def said(folder: Path) -> str:
@@ -95,24 +117,23 @@ ENDS = {
     "end", [pytest.param(end, marks=pytest.mark.fault(name, times=KILLS)) for name, end in ENDS.items()]
 )  # fmt: skip
 def test_a_killed_workflow_goes_on_by_the_same_command(checkout, tmp_path, end):
-    expected, moments, kills = made(checkout), random.Random(6), 0
+    whole, seconds = checkout
+    expected, moments, kills = made(whole), random.Random(6), 0
     folder = tmp_path / "checkout"
     while kills < KILLS:
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(
-            checkout, folder, ignore=shutil.ignore_patterns(*MADE, ".snakemake", "logs")
-        )
+        shutil.copytree(whole, folder, ignore=shutil.ignore_patterns(*MADE, ".snakemake", "logs"))
         while kills < KILLS:
             command = start(folder, COMMAND)
             try:
-                if command.wait(moments.uniform(2, 20)) == 0:
+                if command.wait(moments.uniform(0.1, 0.9) * seconds) == 0:
                     break
             except subprocess.TimeoutExpired:
                 end(command)
-                command.wait(120)
+                command.wait(PATIENCE)
             kills += 1
-            assert not left_behind(seconds=90), said(folder)
-    assert start(folder, COMMAND).wait(300) == 0, said(folder)
+            assert not left_behind(), said(folder)
+    finish(folder, COMMAND)
     assert made(folder) == expected
     assert not left_behind()
     assert not [*folder.rglob("checkpoints")]
@@ -122,15 +143,16 @@ def test_a_killed_workflow_goes_on_by_the_same_command(checkout, tmp_path, end):
 @pytest.mark.slow
 @pytest.mark.fault("report, ended by SIGKILL or SIGTERM", times=KILLS)
 def test_a_killed_report_is_made_again(checkout):
-    moments, tables = random.Random(7), checkout / "reports/tables.tex"
-    expected = sha256_file(tables)
+    folder, _ = checkout
+    moments, tables = random.Random(7), folder / "reports/tables.tex"
+    expected, seconds = sha256_file(tables), finish(folder, REPORT)
     for number in [signal.SIGKILL, signal.SIGTERM] * (KILLS // 2):
-        command = start(checkout, REPORT)
+        command = start(folder, REPORT)
         try:
-            command.wait(moments.uniform(0, 5))
+            command.wait(moments.uniform(0, seconds))
         except subprocess.TimeoutExpired:
             command.send_signal(number)
-        command.wait(60)
+        command.wait(PATIENCE)
         assert sha256_file(tables) == expected  # whole, be it the one before
-    assert start(checkout, REPORT).wait(60) == 0, said(checkout)
+    finish(folder, REPORT)
     assert sha256_file(tables) == expected

@@ -16,7 +16,7 @@ from rapid.artifacts.manifests import MANIFEST
 from rapid.artifacts.runs import CHECKPOINTS, StepRecord
 from rapid.config.params import CHECKPOINT_VARIABLE
 from rapid.machine.lease import usable_cores
-from tests.faults.runs import Workshop, adopt_orphans, is_held, left_behind
+from tests.faults.runs import PATIENCE, Workshop, adopt_orphans, is_held, left_behind
 
 KILLS = 8
 RAPID, DAPO, SFT, EVALUATION = "rapid-H4,snapshots=2", "dapo-H2", "sft", "evaluation"
@@ -64,7 +64,7 @@ def ended(workshop, name: str, out: str, moment: float, end) -> int:
         return command.wait(moment)
     except subprocess.TimeoutExpired:
         end(workshop.job() or psutil.Process(command.pid))
-    return command.wait(60)
+    return command.wait(PATIENCE)
 
 
 def check_killed_jobs(workshop, name: str, end, seed: int) -> None:
@@ -132,7 +132,7 @@ def test_two_processes_go_on_together(workshop):
         launcher = workshop.start(command, out, warm=False)
         workshop.wait_for_training(out, attempt, steps=True)
         launcher.send_signal(number)
-        assert launcher.wait(60) == status, workshop.said(out)
+        assert launcher.wait(PATIENCE) == status, workshop.said(out)
         assert not workshop.left_behind()
     workshop.finish(command, out, warm=False)
     assert re.search(r"SIGTERM: ended after step \d+ of 8\. The same command", workshop.said(out))
@@ -154,7 +154,7 @@ def test_what_is_told_to_end_saves_first(workshop, monkeypatch):
         workshop.wait_for_training(out, attempt)
         time.sleep(moments.uniform(0, most))
         workshop.job().terminate()
-        assert command.wait(60) == 143, workshop.said(out)
+        assert command.wait(PATIENCE) == 143, workshop.said(out)
     workshop.finish(workshop.commands[name], out)
     summary = workshop.summary(out)
     assert (summary.interrupted, summary.lost) == (KILLS, 0.0)
@@ -172,8 +172,8 @@ def test_the_second_command_is_refused_at_once(workshop):
     first = workshop.start(workshop.commands[name], out)
     workshop.wait_for_training(out)
     for warm in (True, True, True, False):
-        assert workshop.start(workshop.commands[name], out, warm).wait(60) == 2
+        assert workshop.start(workshop.commands[name], out, warm).wait(PATIENCE) == 2
     said = workshop.said(out)
     assert said.count(f"rapid train: {out}: process {workshop.job().pid} of ") == 4, said
-    assert first.wait(60) == 0
+    assert first.wait(PATIENCE) == 0
     assert workshop.result(out) == workshop.result(name)
