@@ -104,7 +104,7 @@ class Saves(TrainerCallback):
         if found:
             self._recorder.restore(callback_state(found, type(self._recorder).__name__))
             self._saved = self._recorder.steps[-1].step
-            print(f"{found}: going on from here", file=sys.stderr)
+            self._say(f"{found}: going on from here")
         return found
 
     def train(self) -> None:
@@ -125,9 +125,12 @@ class Saves(TrainerCallback):
         step, last = trainer.state.global_step, trainer.state.max_steps
         if self._signal and step < last:
             name = signal.Signals(self._signal).name
-            print(f"{name}: ended after step {step} of {last}. The same command goes on from there",
-                  file=sys.stderr)  # fmt: skip
+            self._say(f"{name}: ended after step {step} of {last}. The same command goes on there")
             raise SystemExit(128 + self._signal)
+
+    def _say(self, line: str) -> None:
+        if self._main:
+            print(line, file=sys.stderr)
 
     def _told(self, number: int, frame) -> None:
         self._signal = number
