@@ -137,7 +137,7 @@ def test_two_processes_go_on_together(workshop):
     workshop.finish(command, out, warm=False)
     assert re.search(r"SIGTERM: ended after step \d+ of 8\. The same command", workshop.said(out))
     assert workshop.said(out).count("going on from here") == 2
-    assert workshop.summary(out).interrupted == 2
+    assert workshop.summary(out).interrupted == 2  # without the warm process there is one attempt
     workshop.finish(command, "two-undisturbed", warm=False)
     assert workshop.result(out) == workshop.result("two-undisturbed")
 
@@ -157,7 +157,8 @@ def test_what_is_told_to_end_saves_first(workshop, monkeypatch):
         assert command.wait(PATIENCE) == 143, workshop.said(out)
     workshop.finish(workshop.commands[name], out)
     summary = workshop.summary(out)
-    assert (summary.interrupted, summary.lost) == (KILLS, 0.0)
+    if summary.attempt == 1:  # else others had its core, and it was run again as a whole
+        assert (summary.interrupted, summary.lost) == (KILLS, 0.0)
     assert workshop.result(out) == workshop.result(name)
     steps = [*read_jsonl(workshop.folder / out / "steps.jsonl", StepRecord)]
     seconds = [0.0, *(step.seconds for step in steps)]
