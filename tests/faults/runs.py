@@ -183,18 +183,18 @@ class Workshop:
         """Run a command to its end; return the seconds that it took."""
         began = time.monotonic()
         status = self.start(command, out, warm).wait(PATIENCE)
-        assert status == 0, self.said(out)
+        assert status == 0, self.said(out)[-4000:]
         return time.monotonic() - began
 
     def said(self, out: str) -> str:
-        """Return the end of what the commands of a folder have said."""
-        return (self.folder / f"{out}.log").read_text()[-4000:]
+        """Return what the commands of a folder have said."""
+        return (self.folder / f"{out}.log").read_text()
 
     def wait_for_training(self, out: str, attempt: int = 0, steps: bool = False) -> None:
         """Wait until an attempt at a run has begun to train, or until it has taken a step."""
         until = time.monotonic() + PATIENCE
         while not any(self._trains(out, attempt, steps)):
-            assert time.monotonic() < until, self.said(out)
+            assert time.monotonic() < until, self.said(out)[-4000:]
             time.sleep(0.01)
 
     def _trains(self, out: str, attempt: int, steps: bool) -> Iterator[bool]:

@@ -132,7 +132,7 @@ def test_two_processes_go_on_together(workshop):
         launcher = workshop.start(command, out, warm=False)
         workshop.wait_for_training(out, attempt, steps=True)
         launcher.send_signal(number)
-        assert launcher.wait(PATIENCE) == status, workshop.said(out)
+        assert launcher.wait(PATIENCE) == status, workshop.said(out)[-4000:]
         assert not workshop.left_behind()
     workshop.finish(command, out, warm=False)
     assert re.search(r"SIGTERM: ended after step \d+ of 8\. The same command", workshop.said(out))
@@ -154,7 +154,7 @@ def test_what_is_told_to_end_saves_first(workshop, monkeypatch):
         workshop.wait_for_training(out, attempt)
         time.sleep(moments.uniform(0, most))
         workshop.job().terminate()
-        assert command.wait(PATIENCE) == 143, workshop.said(out)
+        assert command.wait(PATIENCE) == 143, workshop.said(out)[-4000:]
     workshop.finish(workshop.commands[name], out)
     summary = workshop.summary(out)
     if summary.attempt == 1:  # else others had its core, and it was run again as a whole
@@ -175,6 +175,6 @@ def test_the_second_command_is_refused_at_once(workshop):
     for warm in (True, True, True, False):
         assert workshop.start(workshop.commands[name], out, warm).wait(PATIENCE) == 2
     said = workshop.said(out)
-    assert said.count(f"rapid train: {out}: process {workshop.job().pid} of ") == 4, said
+    assert said.count(f"rapid train: {out}: process {workshop.job().pid} of ") == 4, said[-4000:]
     assert first.wait(PATIENCE) == 0
     assert workshop.result(out) == workshop.result(name)
