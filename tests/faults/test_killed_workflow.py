@@ -36,12 +36,12 @@ REPORT += [
     "--figures",
     "reports/figures",
 ]
-MADE = ("data", "models", "distilled", "runs", "evaluations", "reports")
+MADE = ("data", "models", "distilled", "runs", "evaluations")
 
 
 @pytest.fixture(scope="module")
-def checkout(toy_model, tmp_path_factory):
-    """A copy of the tree in which the workflow was run once; and the seconds that it took."""
+def fresh(toy_model, tmp_path_factory) -> Path:
+    """A copy of the tree with small parameters, in which nothing was run."""
     adopt_orphans()
     shop = Workshop(tmp_path_factory.mktemp("workshop"), toy_model)
     shop.finish(shop.train("sft"), "sft")  # a model that solves some problems
@@ -52,6 +52,14 @@ def checkout(toy_model, tmp_path_factory):
     write_jsonl(folder / "problems.jsonl", problems())
     values = small(math="problems.jsonl", toy="toy") | {"checkpoint_seconds": 0}
     (folder / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(fresh) -> tuple[Path, float]:
+    """The same in which the workflow was run, undisturbed; and the seconds that it took."""
+    folder = fresh.with_name("whole")
+    shutil.copytree(fresh, folder)
     return folder, finish(folder, COMMAND)
 
 
@@ -78,7 +86,7 @@ def said(folder: Path) -> str:
 
 def made(folder: Path) -> dict:
     """Return all results in a folder, but for what differs from run to run."""
-    return {room: result(folder / room) for room in MADE[:-1]}
+    return {room: result(folder / room) for room in MADE}
 
 
 def end_snakemake(command: subprocess.Popen) -> None:
@@ -116,13 +124,13 @@ ENDS = {
 @pytest.mark.parametrize(
     "end", [pytest.param(end, marks=pytest.mark.fault(name, times=KILLS)) for name, end in ENDS.items()]
 )  # fmt: skip
-def test_a_killed_workflow_goes_on_by_the_same_command(checkout, tmp_path, end):
-    whole, seconds = checkout
-    expected, moments, kills = made(whole), random.Random(6), 0
+def test_a_killed_workflow_goes_on_by_the_same_command(fresh, whole, tmp_path, end):
+    undisturbed, seconds = whole
+    expected, moments, kills = made(undisturbed), random.Random(6), 0
     folder = tmp_path / "checkout"
     while kills < KILLS:
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(whole, folder, ignore=shutil.ignore_patterns(*MADE, ".snakemake", "logs"))
+        shutil.copytree(fresh, folder)
         while kills < KILLS:
             command = start(folder, COMMAND)
             try:
@@ -142,8 +150,8 @@ def test_a_killed_workflow_goes_on_by_the_same_command(checkout, tmp_path, end):
 
 @pytest.mark.slow
 @pytest.mark.fault("report, ended by SIGKILL or SIGTERM", times=KILLS)
-def test_a_killed_report_is_made_again(checkout):
-    folder, _ = checkout
+def test_a_killed_report_is_made_again(whole):
+    folder, _ = whole
     moments, tables = random.Random(7), folder / "reports/tables.tex"
     expected, seconds = sha256_file(tables), finish(folder, REPORT)
     for number in [signal.SIGKILL, signal.SIGTERM] * (KILLS // 2):
