@@ -13,8 +13,8 @@ PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup tables studies arena arena-tuning test test-all test-gpu test-processors mutants \
-	gpu bench figures-of-docs lint lock clean
+.PHONY: help setup tables studies arena arena-tuning test test-all test-faults test-gpu \
+	test-processors mutants gpu bench figures-of-docs lint lock clean
 
 help:
 	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
@@ -23,6 +23,7 @@ help:
 	@echo "make arena-tuning      the learning rates of its algorithms, tried on other problems"
 	@echo "make test       the tests, with the pipeline at experiments/ci.yaml size  (WORKERS=$(WORKERS))"
 	@echo "make test-all   the slow tests too"
+	@echo "make test-faults   faults injected for real, and a table of what survived  (WRITE=1 into docs)"
 	@echo "make test-processors   the numeric tests as on processors without AVX2, and without AVX-512"
 	@echo "make mutants    what the tests notice of random changes of the code  (MUTANTS=--count=200)"
 	@echo "make test-gpu   the tests that need a GPU; says so where there is none"
@@ -84,6 +85,10 @@ test: setup
 test-all: setup
 	$(ACTIVATE) $(PYTEST) -m "not gpu" --ignore=tests/end_to_end
 	$(ACTIVATE) python -m pytest -m "not gpu" tests/end_to_end  # which take both cores
+
+test-faults: setup
+	$(ACTIVATE) $(PYTEST) tests/faults $(if $(WRITE),--record-faults)
+	$(if $(WRITE),$(ACTIVATE) python -m tests.documents --write)
 
 test-processors: setup
 	$(ACTIVATE) ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 \

@@ -22,13 +22,14 @@ from rapid import __version__
 from rapid.algorithms import IMITATING
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.runs import RunSummary
+from rapid.artifacts.runs import CHECKPOINTS, RunSummary
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.policy import Grading
 from rapid.grading.verdicts import INFRASTRUCTURE
+from rapid.machine.lease import lease_folder
 from rapid.machine.shortages import shortage
 from rapid.machine.warm import AGAIN, ATTEMPTS
 
@@ -273,12 +274,13 @@ def _train(args) -> int:
         from rapid.machine.launch import launch_on_nodes
 
         launch_on_nodes(spec, paths)
-    spec = _begin(args, specs.TrainSpec)
-    with ExitStack() as server:
+    with ExitStack() as ours:
+        ours.enter_context(lease_folder(args.out / CHECKPOINTS))
+        spec = _begin(args, specs.TrainSpec)
         if specs.served(spec):
             from rapid.machine.server import serving
 
-            server.enter_context(serving(spec, args.model))
+            ours.enter_context(serving(spec, args.model))
         if spec.compute.processes > 1:
             from rapid.machine.launch import launch
 

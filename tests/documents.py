@@ -30,7 +30,7 @@ from performance import results
 from rapid import cli
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import commit, hardware
-from rapid.artifacts.text import columns
+from rapid.artifacts.text import columns, markdown
 from rapid.config.jobs import jobs
 from rapid.config.params import Params, load, read
 from rapid.config.specs import BASE, compared
@@ -42,6 +42,7 @@ from reports.tables import notes
 from reports.tables import results as tables
 from reports.tables.table import MISSING
 from tests.conftest import ROOT
+from tests.faults.conftest import COLUMNS, FAULTS
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
@@ -128,6 +129,17 @@ def times(text: str, root: Path) -> str:
     return re.sub(r"^Measured on:.*", f"Measured on: {where}.", table, flags=re.MULTILINE)
 
 
+def faults(text: str, root: Path) -> str:
+    """Return a table of the faults that the suite injected last, and where."""
+    if not (root / FAULTS).exists():
+        return MISSING
+    lines = (root / FAULTS).read_text(encoding="utf-8").splitlines()
+    made, *rows = map(json.loads, lines)
+    cells = [[str(row[column]) for column in COLUMNS] for row in rows]
+    where = f"{made['date'][:10]}, {made['commit'][:7]}, {made['hardware']}"
+    return f"\n{markdown(COLUMNS, cells)}\nInjected on: {where}.\n"
+
+
 def within(text: str, root: Path, file: str) -> str:
     """Return prose, with question marks for figures that do not stand in a file."""
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
@@ -147,7 +159,7 @@ def picture(text: str, root: Path, name: str) -> str:
 
 
 MAKERS = {one.__name__: one for one in (table1, sweep, plan_check, plan_paper, jobs_of, speed)}
-MAKERS |= {one.__name__: one for one in (times, within, picture)}
+MAKERS |= {one.__name__: one for one in (times, faults, within, picture)}
 
 
 def params(*overlays: str) -> Params:

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from rapid.artifacts.files import Record
 
 SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
+CHECKPOINTS = "checkpoints"  # there too, until the run has ended
 
 
 class StepRecord(Record):
@@ -69,6 +70,10 @@ class RunSummary(Record):
     )
     disturbed: bool = Field(False, description="whether these are over 20 % of it, grading apart")
     attempt: int = Field(1, description="which this is: some disturbed runs are run again")
+    interrupted: int = Field(0, description="how often it was killed, and went on")
+    lost: float = Field(
+        0.0, description="seconds of steps that were done again for that, not in runtime"
+    )
     optimizer_steps: int = 0
     completions: int = Field(0, description="completions sampled, resampled ones too")
     staleness: float | None = None

@@ -37,6 +37,9 @@ from rapid.config.sections import (
 )
 from rapid.grading.policy import STRICT, Grading
 
+CHECKPOINT_SECONDS = 600.0
+CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"  # tells it to a job, whose spec has it not
+
 
 class BadParams(BadInput):
     """A value in params.yaml that cannot be used. The message says what is allowed."""
@@ -50,6 +53,13 @@ class General(Section):
     )
     data_seed: Seed = Field(description="makes problems, splits and base models")
     compute: Compute
+    checkpoint_seconds: float = Field(
+        CHECKPOINT_SECONDS,
+        ge=0,
+        allow_inf_nan=False,
+        exclude=True,
+        description="of training, from one checkpoint to the next; a change reruns nothing",
+    )
     benchmarks: dict[BenchmarkName, BenchmarkParams] = Field(min_length=1)
     models: dict[ModelName, AnyModel] = Field(min_length=1)
     teacher: ModelName

@@ -12,11 +12,14 @@ import os
 import socket
 import sys
 from argparse import Namespace
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rapid.artifacts.files import BadInput
+from rapid.artifacts.runs import CHECKPOINTS
 from rapid.config.specs import TrainSpec
+from rapid.machine.lease import lease_folder
 from rapid.machine.resources import cores, gpus, lease
 
 CONFIG = Path(__file__).resolve().parents[2] / "workflow" / "accelerate" / "zero2.yaml"
@@ -39,6 +42,7 @@ def launch(spec: TrainSpec, paths: list[str], address: str = "", port: int = 0, 
         SystemExit: a process failed; what it said is above.
     """
     from accelerate.commands.launch import launch_command, launch_command_parser
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     if spec.compute.device == "cpu":
@@ -66,6 +70,8 @@ def launch(spec: TrainSpec, paths: list[str], address: str = "", port: int = 0, 
     except ChildFailedError as error:
         print(f"rapid train: a process failed: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except SignalException as told:  # its processes were told, too, and have ended
+        raise SystemExit(128 + told.sigval) from None
 
 
 def launch_on_nodes(spec: TrainSpec, paths: list[str]) -> None:
@@ -92,9 +98,10 @@ def launch_on_nodes(spec: TrainSpec, paths: list[str]) -> None:
 
 def node(address: str, port: str, spec: str, *paths: str) -> None:
     """Lease this server's cores and GPUs and launch its processes: what srun starts on each."""
-    job = TrainSpec.model_validate_json(spec)
-    lease(job)
-    launch(job, list(paths), address, int(port), rank=int(os.environ["SLURM_PROCID"]))
+    job, rank = TrainSpec.model_validate_json(spec), int(os.environ["SLURM_PROCID"])
+    with nullcontext() if rank else lease_folder(Path(paths[-1], CHECKPOINTS)):
+        lease(job)
+        launch(job, list(paths), address, int(port), rank)
 
 
 if __name__ == "__main__":

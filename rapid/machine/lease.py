@@ -15,10 +15,12 @@ limits how many jobs run at once.
 import contextlib
 import ctypes
 import os
+import platform
 import stat
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -33,6 +35,10 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt
 
 class TooFew(BadInput):
     """More is asked for than this machine has. The message names the key and what there is."""
+
+
+class InUse(BadInput):
+    """Another process works in the same folder."""
 
 
 class NotOurs(BadInput):
@@ -111,6 +117,27 @@ def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # numbers as nvidia-smi and SLURM have them
     os.environ[VISIBLE] = ",".join(names)
     return names
+
+
+@contextlib.contextmanager
+def lease_folder(folder: Path) -> Iterator[None]:
+    """Have a folder to oneself, at most until the process ends; make it if need be.
+
+    Raises:
+        InUse: another process has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    owner = folder / "lock"
+    try:
+        lock = FileLock(owner).acquire(timeout=0)
+    except Timeout:
+        raise InUse(
+            f"{folder.parent}: process {owner.read_text() or 'of another user'} works on it. Wait "
+            "until it ends, or end it"
+        ) from None
+    with lock:
+        owner.write_text(f"{os.getpid()} of {platform.node()}")
+        yield
 
 
 def _own(folder: Path) -> None:

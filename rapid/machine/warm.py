@@ -25,6 +25,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,8 @@ SHARE = 0.1  # of all commands so far that may say AGAIN and be run again
 STREAMS = 3  # standard input, output, error
 MESSAGE_BYTES = 1 << 20
 POLL_SECONDS = 0.05
+SIGNALS = signal.SIGTERM, signal.SIGINT
+GRACE_SECONDS = 60  # that jobs have to save what they have, before they end with this process
 
 
 def attempt() -> int:
@@ -111,24 +114,29 @@ def serve(
     gc.freeze()  # a child's collections need not walk what it has imported
     children: dict[socket.socket, tuple[int, Callable[[bool], None] | None]] = {}
     unheard: set[socket.socket] = set()  # connected, and yet to say what to run
+    gone: set[socket.socket] = set()  # of commands that ended before their child
     commands = repeated = 0
+    told: list[int] = []  # signals to end by; Ctrl-C in a terminal is one, of the jobs too
+    before = {one: signal.signal(one, lambda number, _: told.append(number)) for one in SIGNALS}
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
         listener.listen()
-        while os.getppid() == parent:
-            readable, _, _ = select.select([listener, *unheard, *children], [], [], POLL_SECONDS)
+        while os.getppid() == parent and not told:
+            heard = [listener, *unheard, *(children.keys() - gone)]
+            readable, _, _ = select.select(heard, [], [], POLL_SECONDS)
             for ready in readable:
                 if ready is listener:
                     unheard.add(listener.accept()[0])
                 elif ready in unheard:
                     unheard.remove(ready)
                     others = [listener, *unheard, *children]
-                    if job := _fork(run, lend, ready, others):
+                    if job := _fork(run, lend, ready, others, before):
                         commands += 1
                         children[ready] = job
                     else:
                         ready.close()
                 else:  # a command says nothing after its request: it is gone
+                    gone.add(ready)
                     os.kill(children[ready][0], signal.SIGTERM)
             for connection, (child, take_back) in list(children.items()):
                 ended, status = os.waitpid(child, os.WNOHANG)
@@ -141,17 +149,27 @@ def serve(
                     with contextlib.suppress(OSError):  # the command is gone
                         connection.send(str(code).encode())
                     connection.close()
+                    gone.discard(connection)
                     del children[connection]
                     if take_back:
                         take_back(ended_well)
-    for child, _ in children.values():
-        os.kill(child, signal.SIGTERM)
+    _end([child for child, _ in children.values()])
     path.unlink()
     gc.unfreeze()
 
 
+def _end(children: list[int]) -> None:
+    """Tell children to end, and wait for those that save something first."""
+    for child in children:
+        os.kill(child, signal.SIGTERM)
+    until = time.monotonic() + GRACE_SECONDS
+    while children and time.monotonic() < until:
+        children = [child for child in children if not os.waitpid(child, os.WNOHANG)[0]]
+        time.sleep(POLL_SECONDS)
+
+
 def _fork(
-    run: Callable, lend: Lend, connection: socket.socket, others: list[socket.socket]
+    run: Callable, lend: Lend, connection: socket.socket, others: list[socket.socket], handlers
 ) -> tuple[int, Callable[[bool], None] | None] | None:
     """Fork a child that runs the request; return its process id, and what `lend` returned.
 
@@ -174,6 +192,8 @@ def _fork(
     status = 1
     try:
         end_with_parent()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         if os.getppid() != parent:  # it ended just before
             os._exit(status)
         for number, stream in enumerate(streams):

@@ -1,6 +1,7 @@
 """The training stage: one run of one algorithm, from a model's folder to a run's folder."""
 
 import math
+import os
 import shutil
 import time
 from itertools import islice
@@ -10,8 +11,9 @@ from statistics import fmean
 from rapid.algorithms.names import parse
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
-from rapid.artifacts.manifests import commit, hardware, peak_memory_mb, write_manifest
+from rapid.artifacts.manifests import commit, hardware, write_manifest
 from rapid.artifacts.runs import (
+    CHECKPOINTS,
     SNAPSHOTS,
     TOKEN_WEIGHTS,
     RunSummary,
@@ -21,6 +23,7 @@ from rapid.artifacts.runs import (
 )
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import prompt_ids, render
+from rapid.config.params import CHECKPOINT_SECONDS, CHECKPOINT_VARIABLE
 from rapid.config.specs import TrainSpec, served
 from rapid.grading.verdicts import REASONS
 from rapid.machine.processes import is_main
@@ -35,7 +38,11 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         data: training problems (train.jsonl); for sft the teacher's samples (samples.jsonl).
 
     Where the benchmark's grader cannot be had on this machine, or sft has nothing to imitate,
-    nothing is trained and the summary says why.
+    nothing is trained and the summary says why. A run that was killed goes on from its last
+    checkpoint (`rapid.training.resume`).
+
+    Raises:
+        SystemExit: the process was told to end.
     """
     entered = time.perf_counter()
     from rapid.benchmarks import BENCHMARKS
@@ -51,18 +58,22 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
         without_vllm()
     from rapid.training.recorder import Snapshots, StepRecorder
+    from rapid.training.resume import Saves, place
 
     recorder = StepRecorder()
     make = _sft if parse(spec.run.algorithm).algorithm.imitates else _rl
-    trainer, counted = make(spec, task, model, data, folder, recorder)
-    if clock := getattr(trainer, "clock", None):
-        recorder.clock = clock.seconds
+    checkpoints = place(folder / CHECKPOINTS, spec, [model, data], is_main())
+    trainer, counted = make(spec, task, model, data, checkpoints, recorder)
+    recorder.clock = clock = getattr(trainer, "clock", None)
+    seconds = float(os.environ.get(CHECKPOINT_VARIABLE, CHECKPOINT_SECONDS))
+    saves = Saves(trainer, recorder, seconds, is_main())
     kept = folder / SNAPSHOTS
-    shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
+    if not saves.checkpoint:
+        shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
     (folder / TOKEN_WEIGHTS).unlink(missing_ok=True)
     if spec.snapshots:
         trainer.add_callback(Snapshots(spec.snapshots, kept, trainer.save_model, recorder))
-    trainer.train()
+    saves.train()
     total = recorder.seconds
 
     trainer.save_model(str(folder / "model"))
@@ -81,7 +92,9 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         **used._asdict(),
         disturbed=used.disturbed(total, phases.get("grading", 0.0)),
         attempt=attempt(),
-        peak_memory_mb=peak_memory_mb(),
+        interrupted=saves.attempt.interrupted,
+        lost=saves.attempt.lost,
+        peak_memory_mb=recorder.peak_memory_mb,
         **counted(),
         **_means(recorder.steps),
     )
@@ -109,6 +122,7 @@ def _write(
     write_json(folder / "summary.json", summary)
     outputs = [folder / name for name in ("model", "steps.jsonl", "summary.json")]
     write_manifest(folder, "train", spec, inputs, [*outputs, *more], walls=walls)
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     return summary
 
 
@@ -156,15 +170,16 @@ def _means(steps: list[StepRecord]) -> dict:
     }
 
 
-def _arguments(spec: TrainSpec, folder: Path) -> dict:
+def _arguments(spec: TrainSpec, checkpoints: Path) -> dict:
     """Training arguments that all algorithms share."""
     import torch
 
     return {
-        "output_dir": str(folder),  # nothing is written there: the stage saves what it declares
+        "output_dir": str(checkpoints),
         "seed": spec.run.seed,
         "logging_steps": 1,
-        "save_strategy": "no",
+        "save_strategy": "no",  # but when `Saves` says so
+        "save_total_limit": 2,
         "report_to": [],
         "lr_scheduler_type": "constant",
         "gradient_checkpointing": False,
@@ -198,17 +213,17 @@ def _sampler(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
     }
 
 
-def _sft(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
+def _sft(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path, recorder):
     from rapid.training.sft import sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
-    common = _arguments(spec, folder)
+    common = _arguments(spec, checkpoints)
     trainer = sft_trainer(model, demonstrations, spec.objective, common, spec.chat)
     trainer.add_callback(recorder)
     return trainer, dict
 
 
-def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
+def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path, recorder):
     import torch
     from datasets import Dataset
     from transformers import AutoTokenizer
@@ -232,7 +247,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
     named = parse(spec.run.algorithm)
     algorithm = named.algorithm
     config = RapidConfig(
-        **_arguments(spec, folder),
+        **_arguments(spec, checkpoints),
         **named.changes.within(["skip_zero_groups", "max_grad_norm"]),
         parameters=objective.model_dump() if objective else {},
         objective=algorithm.name,
@@ -256,7 +271,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, folder: Path, recorder):
         processing_class=tokenizer,
         callbacks=[recorder],
     )
-    trainer.walls = grader.walls()
+    trainer.walls, trainer.verdicts = grader.walls(), grader.reasons
 
     def counted() -> dict:
         """Return how many completions all processes sampled, and their verdicts by reason."""

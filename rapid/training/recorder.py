@@ -5,46 +5,85 @@ from collections.abc import Callable
 from pathlib import Path
 
 from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
 
+from rapid.artifacts.manifests import peak_memory_mb
 from rapid.artifacts.runs import StepRecord
+from rapid.training.clock import PhaseClock
 from rapid.training.usage import Usage
 
 PHASES = ("sampling", "grading", "backpropagation", "sync")
 METRICS = ("signal", "staleness", "clip_fraction", "weight", "kl", "run")  # logged as rapid/...
 
 
-class StepRecorder(TrainerCallback):
+class StepRecorder(TrainerCallback, ExportableState):
     """Collect a `StepRecord` per optimizer step from the logs of a trainer that logs each step.
 
     `steps` are the records, `seconds` the wall-clock seconds of the training loop so far, without
-    those in which it was `pause`d. `used` is what it had of its cores, once it has ended. `clock`
-    is a `PhaseClock`'s seconds by phase, if there is one.
+    those in which it was `pause`d or saved. `used` is what it had of its cores, once it has ended.
+    `clock` is that of a trainer which has one. A checkpoint holds the `state`, as of its last step:
+    a run that is resumed goes on counting there.
     """
 
     def __init__(self):
         self.steps: list[StepRecord] = []
         self.began = 0.0  # on the clock of time.perf_counter
         self.used = Usage(0, 0, 0)
-        self.clock: dict[str, float] = {}
-        self._clocked: dict[str, float] = {}
+        self.clock: PhaseClock | None = None
+        self._clocked: dict[str, float] = {}  # by phase, when the last step was logged
         self._paused = 0.0
+        self._pause = 0.0, self.used  # when the last one began, and what had been used
         self._ended: float | None = None
         self._begin = self.used
+        self._peak_memory_mb = 0.0  # before the run was resumed
 
     @property
     def seconds(self) -> float:
         """The wall-clock seconds of the training loop so far."""
         return (self._ended or time.perf_counter()) - self.began - self._paused
 
+    @property
+    def peak_memory_mb(self) -> float:
+        """The most memory that the run has held, 1e6 bytes."""
+        return max(self._peak_memory_mb, peak_memory_mb())
+
     def pause(self, do: Callable[[], None]) -> None:
         """Do something whose time is not the run's."""
-        since, used = time.perf_counter(), Usage.now().since(self._begin)
+        self._begin_pause()
         do()
+        self._end_pause()
+
+    def _begin_pause(self) -> None:
+        self._pause = time.perf_counter(), Usage.now().since(self._begin)
+
+    def _end_pause(self) -> None:
+        since, used = self._pause
         self._begin = Usage.now().since(used)
         self._paused += time.perf_counter() - since
 
+    def state(self) -> dict:
+        """Return what a checkpoint holds of this."""
+        attributes = {
+            "steps": [step.model_dump() for step in self.steps],
+            "used": self._pause[1],
+            "clocked": self._clocked,
+            "waited": dict(self.clock.waited) if self.clock else {},
+            "peak_memory_mb": self.peak_memory_mb,
+        }
+        return {"args": {}, "attributes": attributes}
+
+    def restore(self, saved: dict) -> None:
+        """Go on from the attributes of a `state`."""
+        self.steps = [StepRecord(**step) for step in saved["steps"]]
+        self.used, self._peak_memory_mb = Usage(*saved["used"]), saved["peak_memory_mb"]
+        self._paused = -self.steps[-1].seconds
+        self._clocked = saved["clocked"]
+        if self.clock:
+            self.clock.seconds.update(saved["clocked"])
+            self.clock.waited.update(saved["waited"])
+
     def on_train_begin(self, args, state, control, **kwargs):
-        self._begin = Usage.now()
+        self._begin = Usage.now().since(self.used)
         self.began = time.perf_counter()
 
     def on_train_end(self, args, state, control, **kwargs):
@@ -66,13 +105,20 @@ class StepRecorder(TrainerCallback):
                 **self._phases(),
             )
         )
+        if control.should_save:
+            self._begin_pause()
+
+    def on_save(self, args, state, control, **kwargs):
+        self._end_pause()
 
     def _phases(self) -> dict[str, float]:
         """Return the seconds of each phase since the last call."""
-        now = {name: self.clock.get(name, 0.0) for name in PHASES if self.clock}
-        passed = {name: now[name] - self._clocked.get(name, 0.0) for name in now}
-        self._clocked = now
-        return passed
+        before, self._clocked = self._clocked, dict(self.clock.seconds) if self.clock else {}
+        return {
+            name: self._clocked.get(name, 0.0) - before.get(name, 0.0)
+            for name in PHASES
+            if self.clock
+        }
 
 
 class Snapshots(TrainerCallback):

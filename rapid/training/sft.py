@@ -10,6 +10,11 @@ from trl import SFTConfig, SFTTrainer
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.benchmarks.prompts import prompt_ids
+from rapid.training.trl.saving import SavingTrainer
+
+
+class ImitatingTrainer(SavingTrainer, SFTTrainer):
+    """SFTTrainer whose checkpoints are whole or not there."""
 
 
 def sft_trainer(
@@ -54,7 +59,7 @@ def sft_trainer(
         max_length=None,
         completion_only_loss=True,
     )
-    return SFTTrainer(
+    return ImitatingTrainer(
         str(model),
         config,
         train_dataset=Dataset.from_list(rows),

@@ -125,7 +125,7 @@ class RapidTrainer(SamplingTrainer):
 
     def ahead(self):
         """Return the mini-batches to come with their passes, and how many spares are used."""
-        return {"steps": self._steps, "spares": self._spares, "tokens": self._tokens}
+        return {"steps": [*self._steps], "spares": self._spares, "tokens": self._tokens}
 
     def go_on_with(self, ahead):
         """Take over what `ahead` returned; with {} the first step samples."""

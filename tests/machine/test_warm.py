@@ -26,6 +26,21 @@ def prepare():
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run)
 """
+# Its jobs take a moment to save what they have when they are told to end, and say how often.
+SAVING = """
+import signal, sys, time
+from pathlib import Path
+from rapid.machine.warm import serve
+told = []
+def run(arguments):
+    signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+    print("ready", flush=True)
+    while not told:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    Path(arguments[0]).write_text(str(len(told)))
+serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
+"""
 # Its jobs say what was lent to them and end as they are told; it says what it takes back.
 LENDING = """
 import os, signal, sys
@@ -148,6 +163,24 @@ def test_a_job_ends_with_the_warm_process(tmp_path):
     server.wait()
     command.wait()
     assert psutil.wait_procs([job], timeout=30)[1] == []
+
+
+def test_a_job_has_time_to_save_whoever_is_told_to_end(tmp_path):
+    path = tmp_path / "socket"
+    server = serve(path, sys.executable, "-c", SAVING)
+    environment = {**os.environ, "RAPID_WARM": str(path)}
+    commands = [
+        subprocess.Popen([*RAPID, saved], env=environment, stdout=subprocess.PIPE, cwd=tmp_path)
+        for saved in ("first", "second")
+    ]
+    for command in commands:
+        command.stdout.readline()
+    commands[0].send_signal(signal.SIGKILL)
+    server.send_signal(signal.SIGTERM)
+    server.wait()
+    for command, saved in zip(commands, ("first", "second"), strict=True):
+        command.wait()
+        assert int((tmp_path / saved).read_text()) <= 2  # by its command's end, the server's
 
 
 def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):

@@ -59,6 +59,11 @@ def test_a_trainer_with_vllm_samples_from_its_own_policy(found):
     assert max(found["trained"]["mismatch"]) < 1e-4
 
 
+def test_a_resumed_run_is_the_run_that_was_not_stopped(found):
+    """Though vLLM draws from the generator of the process."""
+    assert found["resumed"]
+
+
 def test_log_mu_is_what_vllm_says_that_it_sampled_with(found):
     assert found["trained"]["mu is the sampler's"]
 

@@ -17,7 +17,7 @@ from trl.generation.vllm_generation import VLLMGeneration
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.clock import PhaseClock
 from rapid.training.trl import vllm
-from tests.training.loops import digits_sum
+from tests.training.loops import digits_sum, weights
 
 SEED, TEMPERATURE, TOKENS = 3, 0.7, 16
 # Longer than a block of vLLM's cache, which on CPUs is 128 tokens: there is something to share, and
@@ -31,6 +31,7 @@ def main(toy_model: Path, folder: Path) -> None:
         "dtype": str(vllm.engine_dtype(trainer.vllm_generation)),
         "seed": torch.initial_seed(),
         "trained": train(trainer),
+        "resumed": resumed(trainer),
         "tied": synced(trainer.vllm_generation, in_one_call=True),
         "without the head": without_the_head(trainer.vllm_generation),
         "cached": cached_tokens(trainer.vllm_generation),
@@ -67,7 +68,8 @@ def build(model: Path, folder: Path) -> RapidTrainer:
         use_cpu=True,
         bf16=False,
         report_to=[],
-        save_strategy="no",
+        save_strategy="steps",
+        save_steps=3,  # within an inference batch
         gradient_checkpointing=False,
         disable_tqdm=True,
     )
@@ -94,6 +96,15 @@ def train(trainer: RapidTrainer) -> dict:
         "syncs": len(calls),
         "mu is the sampler's": late["behavior_logp"] is late["sampler_logp"],
     }
+
+
+def resumed(trainer: RapidTrainer) -> bool:
+    """Whether the run ends alike if it goes on from its third step."""
+    expected = weights(trainer)
+    trainer._last_loaded_step = -1  # as in a process that has yet to sync
+    perturb(trainer.model)
+    trainer.train(str(Path(trainer.args.output_dir, "checkpoint-3")))
+    return torch.equal(weights(trainer), expected)
 
 
 def watch_reloads(generation: VLLMGeneration) -> list[list[str]]:

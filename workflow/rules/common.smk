@@ -18,13 +18,14 @@ from rapid.machine import console, locks, preflight, processes, resources, warm
 from rapid.algorithms import names
 from rapid.artifacts.freshness import say_changed_code
 from rapid.machine.lease import usable_cores
-from rapid.config.params import BadParams, load
+from rapid.config.params import CHECKPOINT_VARIABLE, BadParams, load
 
 try:
     PARAMS = load(config)
     PLAN = jobs.plan(PARAMS)
 except BadParams as error:
     raise WorkflowError(str(error)) from None
+os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 
 if workflow.is_main_process:
     CONSOLE = console.install(logger, workflow.output_settings)

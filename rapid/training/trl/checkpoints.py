@@ -4,7 +4,7 @@ Trainer's own hold weights, optimizer, schedule, logs, and the states of random 
 """
 
 import json
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ from datasets import IterableDataset
 from trl import GRPOTrainer
 from typing_extensions import override
 
+from rapid.training.trl.saving import SavingTrainer
+
 SIZES = ("H", "n_step", "num_generations", "world_size")
 
 
-class ResumableTrainer(GRPOTrainer):
+class ResumableTrainer(SavingTrainer, GRPOTrainer):
     """GRPOTrainer whose checkpoints hold `ahead`: what was sampled and is yet to be learned from.
 
     TRL's trainer samples anew where it is resumed, with the weights that it has by then.
@@ -27,6 +29,7 @@ class ResumableTrainer(GRPOTrainer):
         self._resumed: dict[str, Any] = {}  # what `_save_rng_state` saved
         super().__init__(*args, **named)
         self.completions_sampled = 0  # by this process
+        self.verdicts: Counter[str] = Counter()  # of this process's grader, where one is given
 
     def ahead(self) -> dict[str, Any]:
         """Return what is left of the inference batch: tensors and numbers, in lists and dicts."""
@@ -74,24 +77,31 @@ class ResumableTrainer(GRPOTrainer):
         return (epoch + 1, 0) if step and self.control.should_epoch_stop else (epoch, step)
 
     @override
+    def between_steps(self):
+        """Add what the next step depends on beside weights, optimizer and random states."""
+        metrics = {name: [*values] for name, values in self._metrics["train"].items()}
+        logs = {name: _copied(values) for name, values in self._logs.items() if name != "images"}
+        return super().between_steps() | {
+            "position": self._position(),
+            "loss": (self._tr_loss.clone(), self._total_loss_scalar, self._globalstep_last_logged),
+            "logs": [metrics, logs],
+            "completions_sampled": self.completions_sampled,
+            "verdicts": dict(self.verdicts),
+            "ahead": self.ahead(),
+        }
+
+    @override
     def _save_rng_state(self, output_dir):
         """Save, beside the states of random generators, what else the next step depends on."""
         super()._save_rng_state(output_dir)
-        logs = {name: values for name, values in self._logs.items() if name != "images"}
-        state = {
-            "sizes": {name: getattr(self.args, name) for name in SIZES},
-            "position": self._position(),
-            "loss": (self._tr_loss, self._total_loss_scalar, self._globalstep_last_logged),
-            "logs": json.dumps([self._metrics["train"], logs], default=_plain),
-            "completions_sampled": self.completions_sampled,
-            "ahead": self.ahead(),
-        }
+        state = {name: value for name, value in self.before_step().items() if name != "random"}
+        state["logs"] = json.dumps(state["logs"], default=str)
+        state["sizes"] = {name: getattr(self.args, name) for name in SIZES}
         torch.save(state, self._file(output_dir))
 
     @override
-    def _load_rng_state(self, checkpoint):
-        """Restore what the next step depends on. Trainer calls this once, before that step."""
-        super()._load_rng_state(checkpoint)
+    def restore(self, checkpoint):
+        """Restore what `_saved` has read when the run began."""
         state, self._resumed = self._resumed, {}
         self._tr_loss, self._total_loss_scalar, self._globalstep_last_logged = state["loss"]
         metrics, logs = json.loads(state["logs"])
@@ -103,6 +113,8 @@ class ResumableTrainer(GRPOTrainer):
             else:
                 self._logs[name].extend(values)
         self.completions_sampled = state["completions_sampled"]
+        self.verdicts.clear()
+        self.verdicts.update(state["verdicts"])
         self.go_on_with(state["ahead"])
 
     def _saved(self, checkpoint: str) -> dict[str, Any]:
@@ -129,6 +141,8 @@ class ResumableTrainer(GRPOTrainer):
         return Path(checkpoint) / f"inference_batch_{self.accelerator.process_index}.pth"
 
 
-def _plain(value: Any) -> list | str:
-    """Return something that JSON can hold for a column of a log, or a value that a user logged."""
-    return list(value) if isinstance(value, deque) else str(value)
+def _copied(values: deque | dict[str, deque]) -> list | dict[str, list]:
+    """Return a column of the log, or several, as JSON can hold it but for what a user logged."""
+    if isinstance(values, dict):
+        return {name: [*column] for name, column in values.items()}
+    return [*values]

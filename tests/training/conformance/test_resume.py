@@ -73,6 +73,53 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(name, toy_model, tmp_path
         assert trainer._logs["completion"] == whole._logs["completion"]
 
 
+class SavesWithinSteps(TrainerCallback):
+    """Saves before the optimizer's step, as transformers does with `enable_jit_checkpoint`."""
+
+    def on_pre_optimizer_step(self, args, state, control, **_):
+        self.trainer._save_checkpoint(self.trainer.model, None)
+
+
+def test_a_run_saved_within_a_step_is_resumed_before_it(toy_model, tmp_path):
+    """Also within the first step, in the second epoch, and where a step samples."""
+    saves = SavesWithinSteps()
+    settings = LOOPS["epochs"] | {"save_strategy": "no"}
+    whole = build(toy_model, tmp_path, "epochs", arguments={"callbacks": [saves]}, **settings)
+    saves.trainer = whole
+    whole.train()
+    for step in (0, 1, 4, 7):
+        resumed = build(toy_model, tmp_path / "again", "epochs", **settings)
+        resumed.train(str(tmp_path / f"checkpoint-{step}"))
+        assert torch.equal(weights(resumed), weights(whole)), step
+        assert result(resumed)[1:] == result(whole)[1:], step
+
+
+def test_a_run_goes_on_from_the_newest_checkpoint_that_is_whole(toy_model, tmp_path, capsys):
+    settings = LOOPS["rapid"] | {"save_total_limit": 2}
+    whole = build(toy_model, tmp_path, **settings)
+    whole.train()
+    assert {one.name for one in tmp_path.glob("*-*")} == {"checkpoint-7", "checkpoint-8"}
+    (tmp_path / "checkpoint-8/optimizer.pt").write_bytes(b"")
+    (tmp_path / "checkpoint-9").mkdir()  # another Trainer's that was killed
+    resumed = build(toy_model, tmp_path, **settings)
+    resumed.train(resume_from_checkpoint=True)
+    said = capsys.readouterr().err
+    assert "checkpoint-9 is damaged, and left out: digests.json is missing" in said
+    assert "checkpoint-8 is damaged, and left out: optimizer.pt\n" in said
+    assert torch.equal(weights(resumed), weights(whole))
+
+
+def test_a_checkpoint_has_the_best_one_s_name(toy_model, tmp_path):
+    """Not that under which it was written."""
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "reward"}
+    trainer = build(toy_model, tmp_path, H=4, max_steps=4, eval_steps=2, eval_strategy="steps",
+                    save_steps=2, **best | {"arguments": None})  # fmt: skip
+    trainer.train()
+    found = trainer.state.best_model_checkpoint
+    assert (tmp_path / "checkpoint-4/trainer_state.json").read_text().count(found) == 1
+    assert found in {str(tmp_path / "checkpoint-2"), str(tmp_path / "checkpoint-4")}
+
+
 class EndsAnEpoch(TrainerCallback):
     def on_step_end(self, args, state, control, **_):
         control.should_epoch_stop = state.global_step == 3
@@ -100,6 +147,9 @@ def test_what_would_not_be_the_same_run_is_refused(toy_model, tmp_path):
         settings = {"objective": "grpo", "beta": 0.1, "sync_ref_model": True}
         build(toy_model, tmp_path, H=4, **settings).train(str(checkpoint))
     (checkpoint / "inference_batch_0.pth").unlink()
+    with pytest.raises(ValueError, match=r"checkpoint-3 is damaged: inference_batch_0\.pth"):
+        build(toy_model, tmp_path, H=4).train(str(checkpoint))
+    (checkpoint / "digests.json").unlink()  # as an earlier version saved it
     with pytest.raises(ValueError, match=r"no inference_batch_0.pth: save_only_model"):
         build(toy_model, tmp_path, H=4).train(str(checkpoint))
 

@@ -1,0 +1,180 @@
+"""How a run of the pipeline goes on after it was killed.
+
+Until a run has ended, its folder has checkpoints/. In it are
+
+1. `lock`, which the process that trains holds (`rapid.machine.lease`);
+2. a folder named by a digest of all that the run's result depends on, so that nothing else is gone
+   on from. It has Trainer's checkpoints, the last two, and attempt.json.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+from accelerate.utils import broadcast_object_list
+from pydantic import Field
+from transformers import TrainerCallback
+
+from rapid.artifacts.code import Spec
+from rapid.artifacts.files import Record, write_json
+from rapid.artifacts.manifests import digests, versions
+from rapid.training.recorder import StepRecorder
+from rapid.training.trl.saving import SavingTrainer, callback_state, newest
+
+ATTEMPT = "attempt.json"
+SIGNALS = signal.SIGTERM, signal.SIGINT
+
+
+class Attempt(Record):
+    """attempt.json: a process that works on a run.
+
+    The file's time of change is not the clock's: it says how many seconds of training the process
+    has come to, after each step.
+    """
+
+    interrupted: int = Field(0, description="attempts before this one")
+    lost: float = Field(0.0, description="seconds of steps of theirs that are done again")
+
+    @classmethod
+    def after(cls, file: Path, seconds: float) -> "Attempt":
+        """Return the attempt that goes on from so many seconds of training."""
+        try:
+            last, came_to = cls.model_validate_json(file.read_bytes()), file.stat().st_mtime
+        except (OSError, ValueError):
+            return cls()
+        lost = last.lost + max(0.0, came_to - seconds)
+        return cls(interrupted=last.interrupted + 1, lost=lost)
+
+
+def place(folder: Path, spec: Spec, inputs: list[Path], main: bool) -> Path:
+    """Return where a run's checkpoints belong; those of another run in its folder are deleted.
+
+    Args:
+        folder: checkpoints/ in the run's folder.
+        inputs: what the run reads.
+        main: whether this process writes files.
+    """
+    depends = [spec.model_dump(mode="json"), digests(*inputs), versions()]
+    own = folder / hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:16]
+    for other in folder.glob("*/") if main else ():
+        if other != own:
+            print(f"{folder.parent}: what was saved is of other parameters, inputs or versions: "
+                  "deleted", file=sys.stderr)  # fmt: skip
+            shutil.rmtree(other)
+    return own
+
+
+class Stopped(Exception):
+    """The process was told to end, in the middle of a step."""
+
+
+class Saves(TrainerCallback):
+    """Saves where a run is every so many seconds, and when the process is told to end.
+
+    A process by itself stops at once, and saves what was before the step that it was in. Several
+    stop together, after a step. Nothing is saved after the last step, since then the run ends.
+
+    Args:
+        trainer: its `output_dir` is where checkpoints go.
+        recorder: the time that saving takes is not the run's.
+        seconds: between the end of a save and the next one.
+        main: whether this process writes files.
+    """
+
+    def __init__(self, trainer: SavingTrainer, recorder: StepRecorder, seconds: float, main: bool):
+        self.attempt = Attempt()
+        self._trainer, self._recorder, self._seconds, self._main = trainer, recorder, seconds, main
+        self._folder = Path(trainer.args.output_dir)
+        self._signal = 0  # which one told this process to end
+        self._stops_at_once = False
+        self._since = 0.0
+        self._saved = 0  # step
+        self.checkpoint = self._find()  # to go on from, if there is one
+        trainer.add_callback(self)
+
+    def _find(self) -> Path | None:
+        found = newest(self._folder, discard=True) if self._main else None
+        [found] = broadcast_object_list([found])
+        if found:
+            self._recorder.restore(callback_state(found, type(self._recorder).__name__))
+            self._saved = self._recorder.steps[-1].step
+            self._say(f"{found}: going on from here")
+        return found
+
+    def train(self) -> None:
+        """Train to the end.
+
+        Raises:
+            SystemExit: the process was told to end; the same command goes on.
+        """
+        trainer, before = self._trainer, {one: signal.signal(one, self._told) for one in SIGNALS}
+        try:
+            trainer.train(self.checkpoint and str(self.checkpoint))
+        except Stopped:
+            if trainer.state.global_step > self._saved:
+                self._recorder.pause(lambda: trainer._save_checkpoint(trainer.model, None))
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+        step, last = trainer.state.global_step, trainer.state.max_steps
+        if self._signal and step < last:
+            name = signal.Signals(self._signal).name
+            self._say(f"{name}: ended after step {step} of {last}. The same command goes on there")
+            raise SystemExit(128 + self._signal)
+
+    def _say(self, line: str) -> None:
+        if self._main:
+            print(line, file=sys.stderr)
+
+    def _told(self, number: int, frame) -> None:
+        self._signal = number
+        if self._stops_at_once:
+            self._stops_at_once = False
+            raise Stopped
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self._since = time.monotonic()
+        if self._main:
+            steps = self._recorder.steps
+            seconds = steps[-1].seconds if steps else 0.0
+            self.attempt = Attempt.after(self._folder / ATTEMPT, seconds)
+            write_json(self._folder / ATTEMPT, self.attempt)
+            self._come_to(seconds)
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        if args.world_size == 1:
+            self._stops_at_once = True
+            if self._signal:
+                raise Stopped
+
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        self._stops_at_once = False
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if self._main:
+            self._come_to(self._recorder.seconds)
+        if state.global_step == state.max_steps:
+            return
+        due = self._main and time.monotonic() - self._since >= self._seconds
+        due, self._signal = self._greatest(due, self._signal)
+        control.should_save |= bool(due or self._signal)
+        control.should_training_stop |= bool(self._signal)
+
+    def on_save(self, args, state, control, **kwargs):
+        self._since, self._saved = time.monotonic(), state.global_step
+
+    def _come_to(self, seconds: float) -> None:
+        os.utime(self._folder / ATTEMPT, (seconds, seconds))
+
+    def _greatest(self, *values: int) -> list[int]:
+        """Return the greatest of each value in all processes."""
+        if self._trainer.args.world_size == 1:
+            return [*values]
+        own = torch.tensor([*map(int, values)], device=self._trainer.args.device)
+        return self._trainer.accelerator.gather(own[None]).amax(0).tolist()

@@ -1,0 +1,65 @@
+"""The fault suite's table: `make test-faults`.
+
+A test of a fault carries `@pytest.mark.fault("name of the fault")`, with `times=N` if it injects
+the fault N times. It passes if the outcome that docs/reliability.md defines came about: then all of
+its injections have survived, else they are lost. What is skipped cannot be injected here.
+`--record-faults` writes the table where docs/reliability.md takes it from.
+"""
+
+import json
+from collections import Counter
+from datetime import UTC, datetime
+
+import pytest
+
+from rapid.artifacts.files import write_text
+from rapid.artifacts.manifests import commit, hardware
+from rapid.artifacts.text import columns
+from tests.conftest import ROOT
+
+FAULTS = "performance/results/faults.jsonl"
+COLUMNS = ("fault", "injected", "survived", "lost", "skipped")
+CODE = commit()  # of what is tested; the tree may move on meanwhile
+OUTCOMES: dict[str, tuple[str, str, int]] = {}  # of each test: its fault, the column, how often
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-faults", action="store_true", help=f"write the table to {FAULTS}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if mark := item.get_closest_marker("fault"):
+            item.user_properties.append(("fault", [*mark.args, mark.kwargs.get("times", 1)]))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Take a test's outcome from its call, or from what goes wrong before or after it."""
+    fault, count = dict(report.user_properties).get("fault", ("", 0))
+    if fault and (report.when == "call" or not report.passed):
+        column = "skipped" if report.skipped else "survived" if report.passed else "lost"
+        OUTCOMES[report.nodeid] = fault, column, count
+
+
+def table() -> list[dict]:
+    """Return a row for each fault."""
+    rows = []
+    for fault in sorted({fault for fault, _, _ in OUTCOMES.values()}):
+        counts: Counter[str] = Counter()
+        for of, column, count in OUTCOMES.values():
+            counts[column] += count if of == fault else 0
+        counts["injected"] = counts["survived"] + counts["lost"]
+        rows.append({"fault": fault} | {column: counts[column] for column in COLUMNS[1:]})
+    return rows
+
+
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    if not (rows := table()):
+        return
+    terminalreporter.section("faults")
+    cells = [[str(row[column]) for column in COLUMNS] for row in rows]
+    terminalreporter.write_line("\n".join(columns([COLUMNS, *cells], left=1)))
+    if config.getoption("--record-faults", False):
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        lines = [{"date": date, "commit": CODE, "hardware": hardware()}, *rows]
+        write_text(ROOT / FAULTS, "".join(json.dumps(line) + "\n" for line in lines))

@@ -1,0 +1,219 @@
+"""Runs of a toy model whose completions are sometimes correct: to be killed, and given again."""
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from filelock import FileLock, Timeout
+
+from rapid.artifacts.demonstrations import Demonstration
+from rapid.artifacts.files import sha256_file, write_jsonl
+from rapid.artifacts.runs import CHECKPOINTS, RunSummary
+from rapid.benchmarks.math.record import MathProblem
+from rapid.benchmarks.prompts import render
+from rapid.config.params import CHECKPOINT_VARIABLE, load
+from rapid.config.specs import Run, evaluate_spec, train_spec
+from rapid.training.resume import ATTEMPT, Attempt
+from tests.conftest import default_values
+
+SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this one
+ANSWER = "\\boxed{7}"
+PROBLEMS, TESTS = 16, 4
+PATIENCE = 300  # seconds until a test gives up
+# What differs from run to run. A report prints some of it.
+TIMES = {
+    "seconds", "sampling", "grading", "backpropagation", "sync", "runtime", "cpu", "waited",
+    "stolen", "disturbed", "attempt", "interrupted", "lost", "peak_memory_mb", "commit",
+}  # fmt: skip
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of what the processes that it starts leave behind."""
+    ctypes.CDLL(None).prctl(SUBREAPER, 1)
+
+
+def left_behind(warm: int = 0) -> list[str]:
+    """Return this process's descendants, once they had time to end.
+
+    Args:
+        warm: a child that goes on; those of its own count.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        found = []
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess, ChildProcessError):
+                if child.status() == psutil.STATUS_ZOMBIE and child.ppid() == os.getpid():
+                    os.waitpid(child.pid, os.WNOHANG)
+                elif child.pid != warm:
+                    found.append(str(child))
+        if not found or time.monotonic() > until:
+            return found
+        time.sleep(0.02)
+
+
+def is_held(lock: Path) -> bool:
+    """Return whether a process holds a lock."""
+    if not lock.exists():
+        return False
+    try:
+        with FileLock(lock).acquire(timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def same(value):
+    """Return a document without what differs from run to run."""
+    if isinstance(value, dict):
+        return {name: same(one) for name, one in value.items() if name not in TIMES}
+    return value
+
+
+def result(folder: Path) -> dict:
+    """Return all that jobs made in a folder, but for what differs from run to run."""
+    found = {}
+    for file in sorted(folder.rglob("*")):
+        name = file.relative_to(folder).as_posix()
+        if CHECKPOINTS in file.parts:
+            continue
+        if file.suffix == ".jsonl":
+            found[name] = [same(json.loads(line)) for line in file.read_text().splitlines()]
+        elif file.name in ("summary.json", "evaluation.json"):
+            found[name] = same(json.loads(file.read_text()))
+        elif file.is_file() and file.name not in ("manifest.json", "training_args.bin"):
+            found[name] = sha256_file(file)
+    return found
+
+
+def problems() -> list[MathProblem]:
+    return [
+        MathProblem(unique_id=f"{n}", problem=f"What is {n} + {7 - n}?", answer="7")
+        for n in range(PROBLEMS + TESTS)
+    ]
+
+
+def small(**sources: str) -> dict:
+    """Return params.yaml with one benchmark and one model, and runs of a few steps.
+
+    Args:
+        sources: of the benchmark `math` and of the model `toy`.
+    """
+    values = default_values() | {"studies": None, "teacher": "toy"}
+    sizes = {"train": PROBLEMS, "test": TESTS, "n_step": 4, "max_completion_length": 12}
+    values["benchmarks"] = {"math": values["benchmarks"]["math"] | sizes}
+    values["benchmarks"]["math"]["source"] = sources.get("math", "embedded")
+    values["models"] = {"toy": {"source": sources["toy"]}}
+    values["training"] |= {"group_size": 2, "micro_batch": 2, "learning_rate": 3e-4}
+    values["sft"] |= {"learning_rate": 1e-2, "epochs": 25, "batch": 8, "samples": 2}
+    values["rapid"]["H"] = 2
+    values["experiment"]["benchmark"] = "math"
+    tables = values["tables"]
+    tables["main"] |= {"model": "toy", "algorithms": ["sft", "rapid-H2"], "seeds": [1]}
+    tables["families"] |= {"benchmark": "math", "models": []}
+    tables["staleness"]["H"] = [2]
+    return values
+
+
+class Workshop:
+    """A folder with jobs in it, and a warm process that runs them."""
+
+    def __init__(self, folder: Path, toy_model: Path, seconds: float = 0):
+        self.folder, self.params = folder, load(small(toy="toy"))
+        known = problems()
+        write_jsonl(folder / "train.jsonl", known[:PROBLEMS])
+        write_jsonl(folder / "test.jsonl", known[PROBLEMS:])
+        texts = [(one.id, render("math", one, False)) for one in known]
+        lessons = [Demonstration(id=i, prompt=t, message=t, completion=ANSWER) for i, t in texts]
+        write_jsonl(folder / "samples.jsonl", lessons[:PROBLEMS])
+        shutil.copytree(toy_model, folder / "toy")
+        self.environment = os.environ | {
+            "RAPID_WARM": str(folder / "socket"),
+            CHECKPOINT_VARIABLE: str(seconds),
+        }
+        command = [sys.executable, "-m", "rapid", "warm", str(folder / "socket"), str(os.getpid())]
+        self.warm = subprocess.Popen(command)
+        while not (folder / "socket").exists():
+            assert self.warm.poll() is None
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        self.warm.send_signal(signal.SIGTERM)
+        self.warm.wait()
+
+    def train(self, algorithm: str, processes: int = 1) -> list[str]:
+        """Return the command of a run; all but sft's begin with the model that it left in sft/."""
+        compute = self.params.compute.model_copy(update={"processes": processes})
+        params = self.params.model_copy(update={"compute": compute})
+        spec = train_spec(params, self._run(algorithm)).model_dump_json()
+        model, data = ("toy", "samples") if algorithm == "sft" else ("sft/model", "train")
+        return ["train", "--spec", spec, "--model", model, "--data", f"{data}.jsonl"]
+
+    def evaluate(self, model: str) -> list[str]:
+        """Return the command of an evaluation."""
+        spec = evaluate_spec(self.params, self._run("base")).model_dump_json()
+        return ["evaluate", "--spec", spec, "--model", model, "--data", "test.jsonl"]
+
+    def _run(self, algorithm: str) -> Run:
+        return Run(benchmark="math", model="toy", algorithm=algorithm, seed=1)
+
+    def start(self, command: list[str], out: str, warm: bool = True) -> subprocess.Popen:
+        """Start a command of `rapid`; what it says goes to a log beside its folder."""
+        environment = self.environment if warm else self.environment | {"RAPID_WARM": ""}
+        with open(self.folder / f"{out}.log", "a") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "rapid", *command, "--out", out],
+                cwd=self.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def finish(self, command: list[str], out: str, warm: bool = True) -> float:
+        """Run a command to its end; return the seconds that it took."""
+        began = time.monotonic()
+        status = self.start(command, out, warm).wait(PATIENCE)
+        assert status == 0, self.said(out)[-4000:]
+        return time.monotonic() - began
+
+    def said(self, out: str) -> str:
+        """Return what the commands of a folder have said."""
+        return (self.folder / f"{out}.log").read_text()
+
+    def wait_for_training(self, out: str, attempt: int = 0, steps: bool = False) -> None:
+        """Wait until an attempt at a run has begun to train, or until it has taken a step."""
+        until = time.monotonic() + PATIENCE
+        while not any(self._trains(out, attempt, steps)):
+            assert time.monotonic() < until, self.said(out)[-4000:]
+            time.sleep(0.01)
+
+    def _trains(self, out: str, attempt: int, steps: bool) -> Iterator[bool]:
+        for file in (self.folder / out / CHECKPOINTS).glob(f"*/{ATTEMPT}"):
+            begun = Attempt.model_validate_json(file.read_bytes()).interrupted == attempt
+            yield begun and (not steps or 0 < file.stat().st_mtime < 1e6)
+
+    def summary(self, out: str) -> RunSummary:
+        return RunSummary.model_validate_json((self.folder / out / "summary.json").read_bytes())
+
+    def job(self) -> psutil.Process | None:
+        """Return the process that the warm one has forked for a command, if there is one."""
+        children = psutil.Process(self.warm.pid).children()
+        return children[0] if children else None
+
+    def left_behind(self) -> list[str]:
+        """Return what jobs have left running, beside the warm process and within it."""
+        return left_behind(self.warm.pid)
+
+    def result(self, out: str) -> dict:
+        """Return all that a job left, but for what differs from run to run."""
+        return result(self.folder / out)

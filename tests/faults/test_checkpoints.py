@@ -1,0 +1,130 @@
+"""Which checkpoint a run goes on from, and which process may work on it."""
+
+import os
+import shutil
+import signal
+
+import pytest
+
+from rapid.artifacts.code import Spec
+from rapid.artifacts.files import write_json
+from rapid.machine.lease import InUse, lease_folder
+from rapid.training.resume import Attempt, place
+from rapid.training.trl.saving import DIGESTS, digests, newest
+from tests.faults.runs import is_held
+
+FILES = {"model.safetensors": 4000, "optimizer.pt": 9000, "rng_state.pth": 700, "global_step3/a": 9}
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    """Two whole checkpoints, and one that was being written when its run was killed."""
+    for name in ("checkpoint-9", "checkpoint-10", "partial/checkpoint-11"):
+        for file, size in FILES.items():
+            (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name / file).write_bytes(os.urandom(size))
+        write_json(tmp_path / name / DIGESTS, digests(tmp_path / name))
+    return tmp_path
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+DAMAGE = {
+    "emptied": lambda data: b"",
+    "truncated": lambda data: data[: len(data) // 2],
+    "longer": lambda data: data + b"\0",
+    "altered": flipped,
+}
+DIGESTS_ARE = ["", "[]", "{", '"text"', "{}", "\udcff"]
+
+
+def check_the_one_before(checkpoints, capsys, wrong: str):
+    assert newest(checkpoints) == checkpoints / "checkpoint-9"
+    assert f"checkpoint-10 is damaged, and left out: {wrong}\n" in capsys.readouterr().err
+    assert (checkpoints / "checkpoint-10").exists()
+    assert newest(checkpoints, discard=True) == checkpoints / "checkpoint-9"
+    assert not (checkpoints / "checkpoint-10").exists()
+    shutil.rmtree(checkpoints / "checkpoint-9/global_step3")
+    assert newest(checkpoints, discard=True) is None
+
+
+@pytest.mark.fault("checkpoint damaged")
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("how", [*DAMAGE, "deleted"])
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(checkpoints, file, how, capsys):
+    path = checkpoints / "checkpoint-10" / file
+    data = path.read_bytes()
+    path.unlink()
+    if how in DAMAGE:
+        path.write_bytes(DAMAGE[how](data))
+    check_the_one_before(checkpoints, capsys, file)
+
+
+@pytest.mark.fault("checkpoint damaged")
+@pytest.mark.parametrize("text", DIGESTS_ARE)
+def test_a_checkpoint_without_its_digests_is_no_checkpoint(checkpoints, text, capsys):
+    path = checkpoints / "checkpoint-10" / DIGESTS
+    path.write_text(text, errors="surrogateescape")
+    everything = ", ".join(sorted(FILES))
+    wrong = everything if text == "{}" else f"{DIGESTS} is missing or cannot be read"
+    check_the_one_before(checkpoints, capsys, wrong)
+
+
+@pytest.mark.fault("checkpoints of another run", times=4)
+def test_what_is_saved_belongs_to_what_the_run_depends_on(tmp_path, monkeypatch, capsys):
+    data = tmp_path / "train.jsonl"
+    data.write_text("1")
+    folder = tmp_path / "run/checkpoints"
+
+    def found(code: str = "a", main: bool = True):
+        return place(folder, Spec(code=code), [data], main)
+
+    own = found()
+    own.mkdir(parents=True)
+    assert found() == own and own.exists()
+    assert found("b", main=False) != own and own.exists()  # another process looks after it
+    assert not capsys.readouterr().err
+    others = [found("b")]
+    data.write_text("2")
+    others.append(found())
+    monkeypatch.setattr("rapid.training.resume.versions", lambda: {"torch": "0"})
+    others.append(found())
+    assert len({own, *others}) == 4
+    assert not own.exists()
+    assert f"{tmp_path}/run: what was saved is of other parameters" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.fault("a run started twice", times=20)
+def test_a_second_process_is_refused_and_a_dead_one_is_not_minded(tmp_path):
+    folder = tmp_path / "run/checkpoints"
+    for _ in range(20):
+        reading, writing = os.pipe()
+        if not (owner := os.fork()):
+            with lease_folder(folder):
+                os.write(writing, b".")
+                signal.pause()
+        assert os.read(reading, 1)
+        refused = rf"run: process {owner} of \S+ works on it\. Wait until"
+        with pytest.raises(InUse, match=refused), lease_folder(folder):
+            pass
+        os.kill(owner, signal.SIGKILL)
+        os.waitpid(owner, 0)
+        with lease_folder(folder):
+            assert is_held(folder / "lock")
+        assert not is_held(folder / "lock")
+        os.close(reading)
+        os.close(writing)
+
+
+def test_what_was_lost_is_what_the_file_tells(tmp_path):
+    file = tmp_path / "attempt.json"
+    assert Attempt.after(file, 0.0) == Attempt()
+    write_json(file, Attempt(interrupted=1, lost=2.0))
+    os.utime(file, (30.0, 30.0))  # seconds of training; the checkpoint is after 20
+    assert Attempt.after(file, 20.0) == Attempt(interrupted=2, lost=12.0)
+    assert Attempt.after(file, 30.5) == Attempt(interrupted=2, lost=2.0)
+    file.write_text("[]")
+    assert Attempt.after(file, 20.0) == Attempt()

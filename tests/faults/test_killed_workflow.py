@@ -1,0 +1,166 @@
+"""A workflow that is killed goes on when the same command is given again; so does a report."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from rapid.artifacts.files import sha256_file, write_jsonl
+from tests.end_to_end.test_dag import copy_checkout
+from tests.faults.runs import (
+    PATIENCE,
+    Workshop,
+    adopt_orphans,
+    left_behind,
+    problems,
+    result,
+    small,
+)
+
+KILLS = 4
+COMMAND = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", "reports/tables.tex"]
+REPORT = [sys.executable, "-m", "reports", "--config", "params.yaml"]
+REPORT += [
+    "--output",
+    "reports/tables.tex",
+    "--html",
+    "reports/report.html",
+    "--figures",
+    "reports/figures",
+]
+MADE = ("data", "models", "distilled", "runs", "evaluations")
+
+
+@pytest.fixture(scope="module")
+def fresh(toy_model, tmp_path_factory) -> Path:
+    """A copy of the tree with small parameters, in which nothing was run."""
+    adopt_orphans()
+    shop = Workshop(tmp_path_factory.mktemp("workshop"), toy_model)
+    shop.finish(shop.train("sft"), "sft")  # a model that solves some problems
+    shop.end()
+    folder = tmp_path_factory.mktemp("checkout")
+    copy_checkout(folder)
+    shutil.copytree(shop.folder / "sft/model", folder / "toy")
+    write_jsonl(folder / "problems.jsonl", problems())
+    values = small(math="problems.jsonl", toy="toy") | {"checkpoint_seconds": 0}
+    (folder / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(fresh) -> tuple[Path, float]:
+    """The same in which the workflow was run, undisturbed; and the seconds that it took."""
+    folder = fresh.with_name("whole")
+    shutil.copytree(fresh, folder)
+    return folder, finish(folder, COMMAND)
+
+
+def start(folder: Path, command: list[str]) -> subprocess.Popen:
+    """Start a command as a terminal does, with processes that a signal can reach together."""
+    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    with open(folder / "said.log", "a") as log:
+        return subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            start_new_session=True,
+        )  # fmt: skip
+
+
+def finish(folder: Path, command: list[str]) -> float:
+    """Run a command to its end; return the seconds that it took."""
+    began = time.monotonic()
+    assert start(folder, command).wait(PATIENCE) == 0, said(folder)
+    return time.monotonic() - began
+
+
+def said(folder: Path) -> str:
+    return (folder / "said.log").read_text()[-4000:]
+
+
+def made(folder: Path) -> dict:
+    """Return all results in a folder, but for what differs from run to run."""
+    return {room: result(folder / room) for room in MADE}
+
+
+def end_snakemake(command: subprocess.Popen) -> None:
+    command.kill()
+
+
+def end_all(command: subprocess.Popen) -> None:
+    os.killpg(command.pid, signal.SIGKILL)
+
+
+def tell_all(command: subprocess.Popen) -> None:
+    os.killpg(command.pid, signal.SIGTERM)
+
+
+def interrupt_all(command: subprocess.Popen) -> None:
+    os.killpg(command.pid, signal.SIGINT)
+
+
+def end_one(command: subprocess.Popen) -> None:
+    """Kill the youngest process, which is a job's or on the way to it."""
+    found = psutil.Process(command.pid).children(recursive=True)
+    (max(found, key=psutil.Process.create_time) if found else command).kill()
+
+
+ENDS = {
+    "workflow, snakemake killed": end_snakemake,
+    "workflow, all processes killed": end_all,
+    "workflow, all processes told to end": tell_all,
+    "workflow, Ctrl-C": interrupt_all,
+    "workflow, a job killed": end_one,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "end", [pytest.param(end, marks=pytest.mark.fault(name, times=KILLS)) for name, end in ENDS.items()]
+)  # fmt: skip
+def test_a_killed_workflow_goes_on_by_the_same_command(fresh, whole, tmp_path, end):
+    undisturbed, seconds = whole
+    expected, moments, kills = made(undisturbed), random.Random(6), 0
+    folder = tmp_path / "checkout"
+    while kills < KILLS:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(fresh, folder)
+        while kills < KILLS:
+            command = start(folder, COMMAND)
+            try:
+                if command.wait(moments.uniform(0.1, 0.9) * seconds) == 0:
+                    break
+            except subprocess.TimeoutExpired:
+                end(command)
+                command.wait(PATIENCE)
+            kills += 1
+            assert not left_behind(), said(folder)
+    finish(folder, COMMAND)
+    assert made(folder) == expected
+    assert not left_behind()
+    assert not [*folder.rglob("checkpoints")]
+    assert not [*Path(folder, ".snakemake/locks").glob("*")]
+
+
+@pytest.mark.slow
+@pytest.mark.fault("report, ended by SIGKILL or SIGTERM", times=KILLS)
+def test_a_killed_report_is_made_again(whole):
+    folder, _ = whole
+    moments, tables = random.Random(7), folder / "reports/tables.tex"
+    expected, seconds = sha256_file(tables), finish(folder, REPORT)
+    for number in [signal.SIGKILL, signal.SIGTERM] * (KILLS // 2):
+        command = start(folder, REPORT)
+        try:
+            command.wait(moments.uniform(0, seconds))
+        except subprocess.TimeoutExpired:
+            command.send_signal(number)
+        command.wait(PATIENCE)
+        assert sha256_file(tables) == expected  # whole, be it the one before
+    finish(folder, REPORT)
+    assert sha256_file(tables) == expected
