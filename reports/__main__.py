@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from rapid.artifacts.files import write_text
+from rapid.artifacts.files import BadFile, write_text
 from rapid.artifacts.manifests import write_manifest
 from rapid.config.params import BadParams, Params, load, read
 from rapid.config.specs import BASE, in_arena, report_spec, runs, studied
@@ -15,7 +15,7 @@ from rapid.stages.evaluate import CURVE
 from rapid.stages.train import TOKEN_WEIGHTS
 from reports import contents
 from reports.contents import Content
-from reports.files import BadRun
+from reports.files import inputs
 from reports.measured import Measured
 from reports.outcomes import RESULTS, record
 from reports.render import latex, text
@@ -53,9 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
         if written:
             beside = options.output or options.html
             folder = beside.parent if beside else options.figures
-            inputs = _inputs(measured, kind)
-            write_manifest(folder, "report", report_spec(params), inputs, written)
-    except (OSError, BadRun) as error:
+            digests = inputs(measured.root, _read(measured, kind))
+            write_manifest(folder, "report", report_spec(params), digests, written)
+    except (OSError, BadFile) as error:
         return _fail(error, BAD_RUN)
     if options.text:
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for a dash
@@ -101,18 +101,14 @@ def _drawn(measured: Measured, content: Content, options: argparse.Namespace) ->
     return paths
 
 
-def _inputs(measured: Measured, kind: str) -> list[Path]:
-    """Return the runs' files that a report may be from."""
+def _read(measured: Measured, kind: str) -> list[str]:
+    """Return the runs' files that a report may be from, below the root."""
     trained = measured.frame[measured.frame.algorithm != BASE]
     own = ("summary.json", "steps.jsonl", *([TOKEN_WEIGHTS] if kind == "report" else []))
     of_evaluations = ("evaluation.json", *([] if kind == "report" else [CURVE]))
     return [
-        *(measured.root / folder / name for folder in trained.folder for name in own),
-        *(
-            measured.root / folder / n
-            for folder in measured.frame.evaluation
-            for n in of_evaluations
-        ),
+        *(f"{folder}/{name}" for folder in trained.folder for name in own),
+        *(f"{folder}/{name}" for folder in measured.frame.evaluation for name in of_evaluations),
     ]
 
 

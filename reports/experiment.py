@@ -14,13 +14,13 @@ from statistics import fmean
 import pandas as pd
 from dvclive import Live
 
-from rapid.artifacts.files import write_json
+from rapid.artifacts.files import BadFile, write_json
 from rapid.artifacts.manifests import write_manifest
 from rapid.artifacts.runs import StepRecord
 from rapid.config.params import Params, load
 from rapid.config.specs import BASE, compared, report_spec
 from reports.collect import collect
-from reports.files import BadRun, read_rows
+from reports.files import inputs, read_rows
 
 FIGURES = ("runtime", "staleness", "clip_fraction")  # beside pass@k
 CURVES = ["reward", "staleness", "clip_fraction", "sampling", "grading", "backpropagation", "sync"]
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     params = load(json.loads(options.config))
     try:
         report(params, options.out)
-    except BadRun as error:
+    except BadFile as error:
         print(f"reports.experiment: {error}", file=sys.stderr)
         return 1
     return 0
@@ -45,17 +45,17 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
     """Write metrics.json, live/ and manifest.json into `folder`.
 
     Raises:
-        BadRun: a run's file is damaged.
+        BadFile: a run's file is damaged.
     """
     frame = collect(params, root, compared(params))
     frame = frame[frame.algorithm != BASE]
     write_json(folder / "metrics.json", metrics(params, frame))
     steps = [read_rows(root / run / "steps.jsonl", StepRecord) for run in frame.folder]
     draw(curves(steps), folder / "live")
-    inputs = [root / run / name for run in frame.folder for name in ("summary.json", "steps.jsonl")]
-    inputs += [root / run / "evaluation.json" for run in frame.evaluation]
+    read = [f"{run}/{name}" for run in frame.folder for name in ("summary.json", "steps.jsonl")]
+    read += [f"{run}/evaluation.json" for run in frame.evaluation]
     outputs = [folder / "metrics.json", folder / "live"]
-    write_manifest(folder, "experiment", report_spec(params), inputs, outputs)
+    write_manifest(folder, "experiment", report_spec(params), inputs(root, read), outputs)
 
 
 def metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import read_jsonl
-from rapid.artifacts.manifests import peak_memory_mb, write_manifest
+from rapid.artifacts.manifests import begin, peak_memory_mb, verified, write_manifest
 from rapid.config.specs import PretrainSpec, TokenizerSpec
 from rapid.models.architectures import CONTEXT, build_model
 
@@ -26,6 +26,7 @@ PAD, EOS, BOS = "<pad>", "<eos>", "<bos>"
 CLEAN = 0.3  # share of pre-training without mistakes
 WARMUP = 50  # steps in which the learning rate rises
 IGNORED = -100  # a label without loss
+MODEL_FILES = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.jinja")  # that transformers saves
 
 
 def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
@@ -38,6 +39,8 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
     from transformers import Qwen2Tokenizer
 
     files = lessons(data, spec.benchmarks)
+    inputs = verified(*files.values())
+    begin(folder, *MODEL_FILES)
     texts = [
         text
         for file in files.values()
@@ -60,7 +63,7 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
         folder,
         "tokenizer",
         spec,
-        inputs=list(files.values()),
+        inputs=inputs,
         outputs=[folder],
         vocabulary=len(tokenizer),
     )
@@ -86,6 +89,8 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
     torch.set_num_threads(spec.threads)
     torch.manual_seed(spec.data_seed)
     files = lessons(data, spec.params.benchmarks)
+    inputs = verified(tokenizer, *files.values())
+    begin(folder, *MODEL_FILES)
     encode = AutoTokenizer.from_pretrained(tokenizer)
     model = build_model(spec.params, encode)
     # What transformers makes of a tokenizer depends on the model beside it: take what users will
@@ -102,7 +107,7 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
         folder,
         "pretrain",
         spec,
-        inputs=[tokenizer, *files.values()],
+        inputs=inputs,
         outputs=[folder],
         parameters=model.num_parameters(),
         loss=result.training_loss,

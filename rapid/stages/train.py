@@ -1,7 +1,6 @@
 """The training stage: one run of one algorithm, from a model's folder to a run's folder."""
 
 import math
-import shutil
 import time
 from itertools import islice
 from pathlib import Path
@@ -10,7 +9,14 @@ from statistics import fmean
 from rapid.algorithms.names import parse
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
-from rapid.artifacts.manifests import commit, hardware, peak_memory_mb, write_manifest
+from rapid.artifacts.manifests import (
+    begin,
+    commit,
+    hardware,
+    peak_memory_mb,
+    verified,
+    write_manifest,
+)
 from rapid.artifacts.runs import (
     SNAPSHOTS,
     TOKEN_WEIGHTS,
@@ -41,10 +47,14 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     from rapid.benchmarks import BENCHMARKS
 
     task = BENCHMARKS[spec.run.benchmark]
+    inputs = {}
+    if is_main():
+        inputs = verified(model, data)
+        begin(folder, "model", SNAPSHOTS, TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
     identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
     if missing := task.unavailable() or _nothing_to_imitate(spec, data):
         summary = RunSummary(**identity, status="unavailable", note=missing)
-        return _write(spec, folder, summary, [], [], [])
+        return _write(spec, folder, summary, [], inputs, [])
 
     if spec.training is None or spec.compute.sampler != "vllm":
         from rapid.training.trl import without_vllm
@@ -58,8 +68,6 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     if clock := getattr(trainer, "clock", None):
         recorder.clock = clock.seconds
     kept = folder / SNAPSHOTS
-    shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
-    (folder / TOKEN_WEIGHTS).unlink(missing_ok=True)
     if spec.snapshots:
         trainer.add_callback(Snapshots(spec.snapshots, kept, trainer.save_model, recorder))
     trainer.train()
@@ -86,7 +94,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         **_means(recorder.steps),
     )
     walls = getattr(trainer, "walls", "")  # sft grades nothing
-    return _write(spec, folder, summary, recorder.steps, [model, data], written, walls)
+    return _write(spec, folder, summary, recorder.steps, inputs, written, walls)
 
 
 def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
@@ -99,7 +107,7 @@ def _write(
     folder: Path,
     summary: RunSummary,
     steps,
-    inputs: list[Path],
+    inputs: dict[str, str],
     more: list[Path],
     walls: str = "",
 ) -> RunSummary:

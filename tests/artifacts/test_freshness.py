@@ -17,7 +17,7 @@ from rapid.artifacts.freshness import (
     reconcile,
     say_changed_code,
 )
-from rapid.artifacts.manifests import write_manifest
+from rapid.artifacts.manifests import digests, write_manifest
 from rapid.config.specs import TokenizerSpec
 
 
@@ -29,7 +29,8 @@ def make(job: Job, *inputs: str) -> None:
     folder = Path(job.folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "out").write_text(job.folder)
-    write_manifest(folder, job.stage, job.spec, [Path(path) for path in inputs], [folder / "out"])
+    read = dict.fromkeys(inputs, "") | digests(*map(Path, inputs))
+    write_manifest(folder, job.stage, job.spec, read, [folder / "out"])
 
 
 @pytest.fixture
@@ -67,7 +68,9 @@ def test_a_changed_byte_is_named_with_all_that_it_makes_stale(line):
 
 def test_what_another_file_of_the_same_job_went_into_is_not_stale(line):
     Path("a/other").write_text("other")
-    write_manifest(Path("a"), "data", spec(), [Path("source")], [Path("a/out"), Path("a/other")])
+    write_manifest(
+        Path("a"), "data", spec(), digests(Path("source")), [Path("a/out"), Path("a/other")]
+    )
     Path("a/other").write_text("changed")
     found = examine(line)
     assert folders(found.stale) == ["a"]
@@ -96,7 +99,7 @@ def test_another_parameter_makes_the_job_and_those_after_it_stale(line):
 
 def test_a_job_that_was_made_again_makes_those_after_it_stale(line):
     Path("a/out").write_text("new")
-    write_manifest(Path("a"), "data", spec(), [Path("source")], [Path("a/out")])
+    write_manifest(Path("a"), "data", spec(), digests(Path("source")), [Path("a/out")])
     found = examine(line)
     assert folders(found.current) == ["a"]
     assert found.stale[line[1]] == "what it read has changed: a/out"
@@ -160,7 +163,7 @@ def test_what_a_finished_job_never_writes_makes_nothing_stale(line, report):
 def test_what_was_made_without_an_input_is_stale_once_its_job_wrote_it(line, report):
     Path("c/d/later").write_text("later")
     outputs = [Path("c/d/out"), Path("c/d/later")]
-    write_manifest(Path("c/d"), "train", spec(), [Path("b/out")], outputs)
+    write_manifest(Path("c/d"), "train", spec(), digests(Path("b/out")), outputs)
     found = examine([*line, report])
     assert found.stale[report] == "what it read has changed: c/d/later"
 

@@ -102,7 +102,7 @@ def test_wrong_parameters_answer_2(config, message, tmp_path, capsys):
 
 def test_a_damaged_run_answers_1_and_writes_nothing(config, runs, tmp_path, capsys):
     run = Run(benchmark="math", model="tiny_qwen", algorithm="pg", seed=0)
-    path = runs.evaluation(run)
+    path = runs.scored(run, [8])
     path.write_text("[]")
     output = tmp_path / "tables.tex"
     assert main(["--config", config, "--root", str(tmp_path), "--output", str(output)]) == 1

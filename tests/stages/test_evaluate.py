@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from rapid.artifacts.evaluations import CurvePoint
+from rapid.artifacts.evaluations import CurvePoint, pass_at_k
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
 from rapid.artifacts.runs import SNAPSHOTS, RunSummary, Runtime, StepRecord
 from rapid.benchmarks import BENCHMARKS
@@ -14,7 +14,7 @@ from rapid.benchmarks.math.record import MathProblem
 from rapid.config.specs import EvaluateSpec, Run
 from rapid.grading import verdicts
 from rapid.models.sampling import Sample
-from rapid.stages.evaluate import CURVE, evaluate, pass_at_k
+from rapid.stages.evaluate import CURVE, evaluate
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])
