@@ -14,12 +14,12 @@ from rapid.algorithms import IMITATING, RAPID
 from rapid.algorithms.names import parse
 from rapid.artifacts.evaluations import Evaluation
 from rapid.artifacts.files import BadFile
-from rapid.artifacts.manifests import MANIFEST
+from rapid.artifacts.manifests import MANIFEST, read_result
 from rapid.artifacts.runs import RunSummary, Runtime
 from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import BASE, Run, evaluated, runs
-from reports.files import Manifest, check_chain, read, read_manifests
+from reports.files import Manifest, check_chain, read_manifests
 
 PHASES = [name for name in Runtime.model_fields if name != "total"]
 # Every number of summary.json is a column of its own name.
@@ -121,7 +121,7 @@ def _told(run: Run, manifests: dict[str, Manifest], evaluation: str, data: str) 
 
 def _read(path: Path, record: type, told: dict) -> Evaluation | RunSummary | None:
     """Return what a file of a run has, after checking that it is what its job was told to do."""
-    found = read(path, record)
+    found = read_result(path, record)
     for name, expected in told.items() if found else ():
         value = getattr(found, name, expected)
         if value != expected and (name in Run.model_fields or found.status == "ok"):

@@ -15,12 +15,12 @@ import pandas as pd
 from dvclive import Live
 
 from rapid.artifacts.files import BadFile, write_json
-from rapid.artifacts.manifests import write_manifest
+from rapid.artifacts.manifests import read_rows, write_manifest
 from rapid.artifacts.runs import StepRecord
 from rapid.config.params import Params, load
 from rapid.config.specs import BASE, compared, report_spec
 from reports.collect import collect
-from reports.files import inputs, read_rows
+from reports.files import inputs
 
 FIGURES = ("runtime", "staleness", "clip_fraction")  # beside pass@k
 CURVES = ["reward", "staleness", "clip_fraction", "sampling", "grading", "backpropagation", "sync"]

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import field_validator
 
 from rapid.artifacts import manifests
-from rapid.artifacts.files import BadFile, Record, read_json, read_jsonl
-from rapid.artifacts.manifests import MANIFEST, is_written, read_manifest
+from rapid.artifacts.files import BadFile
+from rapid.artifacts.manifests import MANIFEST, read_manifest
 from rapid.grading.policy import Grading
-
-R = TypeVar("R", bound=Record)
 
 
 class Manifest(manifests.Manifest):
@@ -44,24 +42,6 @@ class Manifest(manifests.Manifest):
         for part in key.split("."):
             found = found.get(part) if isinstance(found, dict) else None
         return found
-
-
-def read(path: Path, record: type[R]) -> R | None:
-    """Return the record in a JSON file, or `None` where no job wrote it.
-
-    Raises:
-        BadFile: the file is not what its job wrote, or no such record.
-    """
-    return read_json(path, record) if is_written(path) else None
-
-
-def read_rows(path: Path, record: type[R]) -> list[R]:
-    """Return the rows of a JSON-lines file, none where no job wrote it.
-
-    Raises:
-        BadFile: the file is not what its job wrote, or has other rows.
-    """
-    return list(read_jsonl(path, record)) if is_written(path) else []
 
 
 def read_manifests(root: Path, folders: Iterable[str]) -> dict[str, Manifest]:

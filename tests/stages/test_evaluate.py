@@ -92,7 +92,8 @@ def run(tmp_path):
     (tmp_path / SNAPSHOTS / "step4").mkdir(parents=True)
     (tmp_path / "model").mkdir()
     write_json(
-        tmp_path / "summary.json", RunSummary(**SPEC.run.model_dump(), runtime=Runtime(total=9))
+        tmp_path / "summary.json",
+        RunSummary(**SPEC.run.model_dump(), runtime=Runtime(total=9, other=9)),
     )
     steps = [
         StepRecord(step=step, seconds=step / 2, loss=0, gradient_norm=0) for step in range(1, 9)

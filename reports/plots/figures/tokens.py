@@ -5,11 +5,11 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.patches import Rectangle
 
 from rapid.algorithms.names import parse
+from rapid.artifacts.manifests import read_result
 from rapid.artifacts.runs import TokenWeights
 from rapid.config.specs import BASE
 from rapid.stages.train import TOKEN_WEIGHTS as FILE
 from reports import labels
-from reports.files import read
 from reports.formats import correlation
 from reports.measured import Measured
 from reports.plots import style
@@ -49,7 +49,7 @@ def _find(measured: Measured) -> tuple[str, TokenWeights | None]:
     trained = measured.frame[measured.frame.algorithm != BASE].itertuples()
     by_h = sorted(trained, key=lambda run: -parse(run.algorithm).H)
     paths = (f"{run.folder}/{FILE}" for run in by_h)
-    found = ((path, read(measured.root / path, TokenWeights)) for path in paths)
+    found = ((path, read_result(measured.root / path, TokenWeights)) for path in paths)
     return next((one for one in found if one[1]), ("", None))
 
 
