@@ -15,12 +15,11 @@ import pandas as pd
 from dvclive import Live
 
 from rapid.artifacts.files import BadFile, write_json
-from rapid.artifacts.manifests import read_rows, write_manifest
+from rapid.artifacts.manifests import read_rows, write_manifest, written_digest
 from rapid.artifacts.runs import StepRecord
 from rapid.config.params import Params, load
 from rapid.config.specs import BASE, compared, report_spec
 from reports.collect import collect
-from reports.files import inputs
 
 FIGURES = ("runtime", "staleness", "clip_fraction")  # beside pass@k
 CURVES = ["reward", "staleness", "clip_fraction", "sampling", "grading", "backpropagation", "sync"]
@@ -49,13 +48,14 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
     """
     frame = collect(params, root, compared(params))
     frame = frame[frame.algorithm != BASE]
+    read = [root / run / name for run in frame.folder for name in ("summary.json", "steps.jsonl")]
+    read += [root / run / "evaluation.json" for run in frame.evaluation]
+    inputs = {path.as_posix(): written_digest(path) for path in read}
     write_json(folder / "metrics.json", metrics(params, frame))
     steps = [read_rows(root / run / "steps.jsonl", StepRecord) for run in frame.folder]
     draw(curves(steps), folder / "live")
-    read = [f"{run}/{name}" for run in frame.folder for name in ("summary.json", "steps.jsonl")]
-    read += [f"{run}/evaluation.json" for run in frame.evaluation]
     outputs = [folder / "metrics.json", folder / "live"]
-    write_manifest(folder, "experiment", report_spec(params), inputs(root, read), outputs)
+    write_manifest(folder, "experiment", report_spec(params), inputs, outputs)
 
 
 def metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:

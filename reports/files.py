@@ -68,17 +68,3 @@ def check_chain(found: dict[str, Manifest]) -> None:
                     f"{name}: its job read another {path} than there is. Delete {name} and run "
                     "snakemake again: it repeats the job"
                 )
-
-
-def inputs(root: Path, paths: Iterable[str]) -> dict[str, str]:
-    """Return the digests of files below the root as their jobs wrote them; "" of those not there.
-
-    Raises:
-        BadFile: a manifest is damaged.
-    """
-    found = {}
-    for path in map(root.joinpath, paths):
-        manifest = read_manifest(path.parent)
-        wrote = manifest.written(path.parent) if manifest else {}
-        found[path.as_posix()] = wrote.get(path.as_posix(), "")
-    return found

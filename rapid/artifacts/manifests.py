@@ -172,7 +172,7 @@ def read_result(path: Path, record: type[R]) -> R | None:
     Raises:
         BadFile: the file is not what its job wrote, or no such record.
     """
-    return read_json(path, record) if _is_written(path) else None
+    return read_json(path, record) if written_digest(path) else None
 
 
 def read_rows(path: Path, record: type[R]) -> list[R]:
@@ -181,17 +181,21 @@ def read_rows(path: Path, record: type[R]) -> list[R]:
     Raises:
         BadFile: the file is not what its job wrote, or has other rows.
     """
-    return list(read_jsonl(path, record)) if _is_written(path) else []
+    return list(read_jsonl(path, record)) if written_digest(path) else []
 
 
-def _is_written(path: Path) -> bool:
-    """Return whether a job that has ended wrote this file, and left it so; else raise BadFile."""
+def written_digest(path: Path) -> str:
+    """Return the SHA-256 of a file of a job's folder; "" where no job that has ended wrote it.
+
+    Raises:
+        BadFile: the file is not what its job wrote.
+    """
     manifest = read_manifest(path.parent)
     if manifest is None:
-        return False
+        return ""
     wrote = manifest.written(path.parent).get(path.as_posix(), "")
     _compare(path, sha256_file(path) if path.is_file() else "", wrote, path.parent)
-    return bool(wrote)
+    return wrote
 
 
 def _compare(path: Path | str, found: str, wrote: str, home: Path) -> None:

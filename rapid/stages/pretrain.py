@@ -35,12 +35,12 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
     Args:
         data: the folders of the prepared benchmarks, or the one folder that has them.
     """
-    from tokenizers.pre_tokenizers import ByteLevel
-    from transformers import Qwen2Tokenizer
-
     files = lessons(data, spec.benchmarks)
     inputs = verified(*files.values())
     begin(folder, *MODEL_FILES)
+    from tokenizers.pre_tokenizers import ByteLevel
+    from transformers import Qwen2Tokenizer
+
     texts = [
         text
         for file in files.values()
@@ -83,14 +83,14 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
         tokenizer: folder of the tokenizer.
     """
     began = time.perf_counter()
+    files = lessons(data, spec.params.benchmarks)
+    inputs = verified(tokenizer, *files.values())
+    begin(folder, *MODEL_FILES)
     import torch
     from transformers import AutoTokenizer
 
     torch.set_num_threads(spec.threads)
     torch.manual_seed(spec.data_seed)
-    files = lessons(data, spec.params.benchmarks)
-    inputs = verified(tokenizer, *files.values())
-    begin(folder, *MODEL_FILES)
     encode = AutoTokenizer.from_pretrained(tokenizer)
     model = build_model(spec.params, encode)
     # What transformers makes of a tokenizer depends on the model beside it: take what users will
