@@ -152,18 +152,19 @@ def _check(spec: FetchSpec, folder: Path) -> int:
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         raise BadModel(f"{_key(spec)}: {spec.params.source} has no weights as .safetensors")
-    reading = "its tokenizer"
+    reading = "tokenizer.json and config.json"
     try:
         if not AutoTokenizer.from_pretrained(folder)("a", add_special_tokens=False)["input_ids"]:
             raise ValueError("it knows no letter")
-        for reading in weights:
-            _check_finite(reading)
-        reading = "its model"
+        for file in weights:
+            reading = file.name
+            _check_finite(file)
+        reading = "config.json and its weights"
         model = _load(folder, use_safetensors=True, device_map="meta")  # only names and shapes
     except Exception as error:  # of any kind, from a damaged file
         raise BadModel(
             f"{_key(spec)}: {spec.params.source} is no model with a tokenizer that transformers "
-            f"loads: {getattr(reading, 'name', reading)}: {error}"
+            f"loads: {reading}: {error}"
         ) from None
     return sum(parameter.numel() for parameter in model.parameters())
 
