@@ -9,6 +9,7 @@ import pytest
 from pydantic import Field
 
 from rapid.artifacts.freshness import (
+    SMALL,
     Findings,
     Job,
     accept,
@@ -139,6 +140,22 @@ def test_reconciling_leaves_what_is_in_order(line):
     before = {path: os.stat(path).st_mtime_ns for path in ("a/out", "b/out", "c/d/out")}
     reconcile(examine(line))
     assert before == {path: os.stat(path).st_mtime_ns for path in before}
+
+
+def test_what_snakemake_measured_is_younger_than_what_jobs_read(line):
+    """It counts as written by the job: were it older, the job would be planned."""
+    measured = Path("benchmarks/train/c.d.tsv")
+    measured.parent.mkdir(parents=True)
+    measured.write_text("s")
+    os.utime(measured, (1e9, 1e9))
+    reconcile(examine(line))
+    assert os.path.getmtime(measured) > os.path.getmtime("b/out")
+
+
+@pytest.mark.parametrize(("size", "found"), [(SMALL, ["a/out"]), (SMALL + 1, [])])
+def test_small_files_are_always_compared(line, size, found):
+    Path("a/out").write_bytes(b"x" * size)
+    assert list(examine(line, hashed=False).changed) == found
 
 
 def test_reconciling_deletes_the_manifests_of_stale_jobs_and_nothing_else(line):
