@@ -217,6 +217,7 @@ FORGERIES = [
     edited("summary", clip_fraction=-0.5),
     edited("summary", optimizer_steps=-1),
     edited("summary", algorithm="pg"),
+    pytest.param("summary", lambda document: document.pop("algorithm")),
 ]
 
 

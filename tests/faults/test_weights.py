@@ -29,6 +29,14 @@ def content(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], str
     return damage
 
 
+def deleted(name: str) -> Callable[[Path], str]:
+    def damage(folder: Path) -> str:
+        (folder / name).unlink()
+        return ""
+
+    return damage
+
+
 def cut(seed: int) -> Callable[[bytes], bytes]:
     return lambda content: content[: random.Random(seed).randrange(len(content))]
 
@@ -98,6 +106,7 @@ FOLDERS = {
     "another architecture": configured(architectures=["BertModel"], model_type="bert"),
     "half a tokenizer": content("tokenizer.json", cut(2)),
     "no tokenizer": content("tokenizer.json", lambda _: b"{}"),
+    **{f"without {name}": deleted(name) for name in ("config.json", WEIGHTS, "tokenizer.json")},
 }
 
 

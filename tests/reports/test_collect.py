@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from rapid.artifacts.files import BadFile
 from rapid.artifacts.runs import Runtime
 from rapid.config.specs import Run, evaluations
 from reports.collect import collect, why_missing
@@ -83,24 +82,3 @@ def test_a_k_that_was_not_estimated_and_a_figure_that_is_not_finite(params, runs
 def test_a_summary_of_a_base_model_is_not_looked_for(params, runs):
     runs.summary(BASE)
     assert math.isnan(row_of(collect(params, runs.root), BASE).runtime)
-
-
-def test_a_damaged_file_is_an_error_that_names_it(params, runs):
-    path = runs.scored(RUN, [8])
-    path.write_text("{")
-    with pytest.raises(BadFile, match=str(path)):
-        collect(params, runs.root)
-
-
-def test_a_file_without_a_field_is_an_error_that_names_the_field(params, runs):
-    path = runs.summary(RUN)
-    runs.edit(path, lambda document: document.pop("algorithm"))
-    with pytest.raises(BadFile, match=r"summary\.json: algorithm: Field required"):
-        collect(params, runs.root)
-
-
-def test_a_file_of_another_run_is_an_error(params, runs):
-    path = runs.scored(RUN, [8])
-    runs.edit(path, lambda document: document.update(seed=0))
-    with pytest.raises(BadFile, match=r"seed: 0, but its job was to have 1"):
-        collect(params, runs.root)

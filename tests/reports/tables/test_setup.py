@@ -2,11 +2,7 @@
 
 import json
 
-import pytest
-
-from rapid.artifacts.files import BadFile
 from rapid.config.specs import Run
-from reports.files import read_manifests
 from reports.measured import Measured
 from reports.tables import setup
 
@@ -83,11 +79,3 @@ def test_the_teacher_is_in_the_distillations_manifest(params, runs):
     found = cells(params, runs)
     assert found["sft Teacher model"].text == "someone"
     assert found["sft Top-p"].text == "—"
-
-
-def test_a_damaged_manifest_is_an_error_that_names_it(params, runs):
-    runs.manifest(params, run("pg"))
-    path = runs.root / run("pg").folder / "manifest.json"
-    path.write_text("[]")
-    with pytest.raises(BadFile, match=str(path)):
-        read_manifests(runs.root, [run("pg").folder])
