@@ -200,10 +200,6 @@ def written_digest(path: Path) -> str:
 
 def _compare(path: Path | str, found: str, wrote: str, home: Path) -> None:
     """Raise BadFile if the digest of a file is not the one of what its job wrote; "" is none."""
-    if found and not wrote:
-        raise BadFile(
-            f"{path}: is not of the job whose folder it is in. Delete it, or move it away"
-        )
     if found != wrote:
         what = "is not what its job wrote" if found else "its job wrote it, and it is gone"
         raise BadFile(f"{path}: {what}. {_remedy(home)}")
