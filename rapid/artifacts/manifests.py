@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadFile, Record, read_json, read_jsonl, sha256_file, write_json
@@ -98,14 +98,24 @@ class Manifest(Record):
     commit: str = ""
     accepted: list[dict] = Field(default_factory=list, description="by `rapid accept`")
 
+    @field_validator("outputs")
+    @classmethod
+    def _of_one_folder(cls, outputs: dict[str, str]) -> dict[str, str]:
+        _folder_of(outputs)
+        return outputs
+
     def written(self, folder: Path) -> dict[str, str]:
         """Return the digests of what the job wrote, by path, as it lies in this folder now."""
-        places = [os.path.dirname(path) for path in self.outputs]
-        was = os.path.commonpath(places) if places else ""
+        was = _folder_of(self.outputs)
         return {
-            (folder / os.path.relpath(path, was or ".")).as_posix(): digest
+            (folder / os.path.relpath(path, was)).as_posix(): digest
             for path, digest in self.outputs.items()
         }
+
+
+def _folder_of(outputs: dict[str, str]) -> str:
+    """Return the folder that outputs were written to; raise ValueError where it is not one."""
+    return os.path.commonpath([os.path.dirname(path) for path in outputs] or [""]) or "."
 
 
 def read_manifest(folder: Path | str, kind: type[M] = Manifest) -> M | None:

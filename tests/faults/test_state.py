@@ -251,6 +251,7 @@ DAMAGED = [
     b'"spec"',
     b"\xff\x00",
     b'{"spec": {}}',
+    b'{"spec": {}, "inputs": {}, "outputs": {"a/b": "", "/c": ""}}',
     b"DIRECTORY",
 ]
 
