@@ -110,13 +110,11 @@ def _row(
 
 def _told(run: Run, manifests: dict[str, Manifest], evaluation: str, data: str) -> dict:
     """Return what the job of an evaluation was told, by the names that evaluation.json has."""
-    own, problems = (manifests.get(f"{folder}/{MANIFEST}") for folder in (evaluation, data))
-    told = {} if own is None else own.spec.get("evaluation", {})
-    return {
-        **told,
-        **run.model_dump(),
-        **({"problems": problems.value("test")} if problems else {}),
-    }
+    own, prepared = (manifests.get(f"{folder}/{MANIFEST}") for folder in (evaluation, data))
+    told = dict(own.spec.get("evaluation", {})) if own else {}
+    if prepared:
+        told["problems"] = prepared.value("test")
+    return told | run.model_dump()
 
 
 def _read(path: Path, record: type, told: dict) -> Evaluation | RunSummary | None:
