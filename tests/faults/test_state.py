@@ -18,7 +18,7 @@ import pytest
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import MANIFEST, read_manifest, verified
 from rapid.config.jobs import plan
-from rapid.config.params import load, read
+from rapid.config.params import load
 from rapid.config.specs import PrepareSpec
 from rapid.grading.lean import ensure_lean, find_lean, install, launch
 from rapid.stages import upkeep
@@ -74,7 +74,7 @@ def kept(*paths: Path) -> Iterator[None]:
 
 def assert_refused(capsys, *paths: Path) -> None:
     """No report is made, one of these files is named, and what to do."""
-    config = json.dumps(read(*PARAMS))
+    config = json.dumps(made.small_values())
     assert main(["--config", config, "--output", "reports/tables.tex"]) == 1, paths
     (said,) = capsys.readouterr().err.splitlines()
     assert any(str(path) in said for path in paths), (paths, said)
@@ -104,7 +104,7 @@ def edit(content: bytes, rng: random.Random) -> bytes:
 
 
 def test_what_nobody_touched_is_reported(tree):
-    config = json.dumps(read(*PARAMS))
+    config = json.dumps(made.small_values())
     assert main(["--config", config, "--output", "reports/tables.tex"]) == 0
     assert experiment.main(["--config", config, "--out", "reports/experiment"]) == 0
     assert upkeep.verify(PARAMS) == 0
@@ -280,7 +280,7 @@ def test_files_of_nobody_are_not_reported(tree, capsys):
 def jobs() -> list:
     """Jobs, each with the files that it reads and with what does it."""
     data, model, run = Path("data/math"), Path("models/tiny-qwen2"), Path("runs", RUN)
-    planned = plan(load(read(*PARAMS)))
+    planned = plan(load(made.small_values()))
     specs = {name: planned.job(name).spec for name in ("models/tokenizer", str(model))}
     specs |= {room: planned.job(f"{room}/{RUN}").spec for room in ("runs", "evaluations")}
     specs["distilled"] = planned.job("distilled/math").spec
