@@ -1,4 +1,4 @@
-"""Read the files that jobs left. One that its job did not leave so is an error that names it."""
+"""The manifests of jobs, with what reports ask of them, and whether one fits the other."""
 
 from collections.abc import Iterable
 from pathlib import Path
