@@ -154,3 +154,14 @@ def forge(path: Path, change, everywhere: bool = True) -> None:
     path.write_text(json.dumps(document))
     for manifest in Path().rglob(MANIFEST) if everywhere else [path.with_name(MANIFEST)]:
         manifest.write_text(manifest.read_text().replace(before, sha256_file(path)))
+
+
+def flip(content: bytes, rng: random.Random) -> bytes:
+    """Return the content with one bit changed."""
+    at = rng.randrange(len(content))
+    return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
+
+
+def cut(content: bytes, rng: random.Random) -> bytes:
+    """Return the beginning of the content."""
+    return content[: rng.randrange(len(content))]

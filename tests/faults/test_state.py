@@ -1,6 +1,5 @@
 """What was cut off, changed, swapped or deleted since a job wrote it is found, and never reported."""
 
-import hashlib
 import json
 import math
 import os
@@ -20,7 +19,6 @@ from rapid.artifacts.manifests import MANIFEST, read_manifest, verified
 from rapid.config.jobs import plan
 from rapid.config.params import load
 from rapid.config.specs import PrepareSpec
-from rapid.grading.lean import ensure_lean, find_lean, install, launch
 from rapid.stages import upkeep
 from rapid.stages.distill import distill
 from rapid.stages.evaluate import evaluate
@@ -31,7 +29,7 @@ from reports import experiment
 from reports.__main__ import main
 from tests.conftest import ROOT
 from tests.faults import made
-from tests.grading.lean.test_install import empty, package  # noqa: F401
+from tests.faults.made import cut, flip
 
 PARAMS = [Path("params.yaml")]
 TIMES = 20
@@ -85,15 +83,6 @@ def assert_repeated(*paths: Path) -> None:
     """`rapid reconcile` has the jobs of these files done anew."""
     assert upkeep.reconcile(PARAMS) == 0
     assert not any(path.with_name(MANIFEST).exists() for path in paths)
-
-
-def flip(content: bytes, rng: random.Random) -> bytes:
-    at = rng.randrange(len(content))
-    return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
-
-
-def cut(content: bytes, rng: random.Random) -> bytes:
-    return content[: rng.randrange(len(content))]
 
 
 def edit(content: bytes, rng: random.Random) -> bytes:
@@ -190,6 +179,14 @@ def one_problem_less(document: dict) -> None:
     document |= {"problems": 3, "pass_at": {"1": correct / 24}}
 
 
+def more_than_sampled(document: dict) -> None:
+    """An evaluation that adds up, with ten times as many completions of a problem graded."""
+    document["scores"][0] |= {"samples": 80, "correct": 0}
+    correct = sum(score["correct"] for score in document["scores"])
+    document["reasons"] = {"passed": correct, "wrong_answer": 32 - correct}
+    document["pass_at"] = {"1": correct / 32}
+
+
 FORGED = pytest.mark.fault("a result edited with its manifest")
 FORGERIES = [
     edited("evaluation", pass_at__1=2.72),
@@ -209,6 +206,7 @@ FORGERIES = [
     edited("evaluation", temperature=0.5),
     edited("evaluation", seed=3),
     pytest.param("evaluation", one_problem_less),
+    pytest.param("evaluation", more_than_sampled),
     edited("summary", runtime__total=-1.0),
     edited("summary", runtime__total=1e9),
     edited("summary", runtime__total=math.nan),
@@ -362,33 +360,3 @@ def test_without_snakemake_s_records_nothing_is_planned(tree):
         assert upkeep.reconcile(PARAMS) == 0
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert "Nothing to be done" in done.stdout + done.stderr, done.stderr
-
-
-@pytest.mark.fault("an image of Lean's memory damaged", times=TIMES)
-def test_a_damaged_image_is_not_started_from(tmp_path):
-    content = random.Random(0).randbytes(1000)
-    whole = hashlib.sha256(content).hexdigest().encode() + b"\n" + content
-    for seed in range(TIMES):
-        rng, image = random.Random(seed), tmp_path / f"image{seed}"
-        image.write_bytes(whole)
-        launch.delete_if_damaged(image)
-        assert image.exists()
-        image.write_bytes(rng.choice([flip, cut])(whole, rng) + b"")
-        launch.delete_if_damaged(image)
-        assert not image.exists()
-
-
-@pytest.mark.fault("Lean's install damaged", times=TIMES)
-def test_a_damaged_install_is_made_anew(package):  # noqa: F811
-    folder = ensure_lean().folder
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    for seed in range(TIMES):
-        rng = random.Random(seed)
-        name, harm = rng.choice(["lean.js", "lean.wasm", "lib/Init.olean"]), rng.choice([flip, cut])
-        path = folder / name
-        path.write_bytes(harm(path.read_bytes(), rng))
-        install._digest_of.cache_clear()  # as in another process
-        assert find_lean(whole=True) is None
-        assert (find_lean() is None) == (name in install.PROGRAMS or harm is cut)
-        ensure_lean(whole=True)
-        assert before == {path: path.read_bytes() for path in before}

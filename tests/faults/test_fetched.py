@@ -1,5 +1,6 @@
-"""`rapid fetch` takes no model that is damaged, and leaves nothing of it."""
+"""What was fetched and is damaged is not used: published models, Lean and images of its memory."""
 
+import hashlib
 import json
 import random
 import shutil
@@ -11,7 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rapid.config.specs import FetchSpec
+from rapid.grading.lean import ensure_lean, find_lean, install, launch
 from rapid.stages.fetch import BadModel, fetch
+from tests.faults.made import cut, flip
+from tests.grading.lean.test_install import empty, package  # noqa: F401
 from tests.stages.test_fetch import tiny_llama, write_gguf
 
 WEIGHTS = "model.safetensors"
@@ -37,8 +41,8 @@ def deleted(name: str) -> Callable[[Path], str]:
     return damage
 
 
-def cut(seed: int) -> Callable[[bytes], bytes]:
-    return lambda content: content[: random.Random(seed).randrange(len(content))]
+def half(seed: int) -> Callable[[bytes], bytes]:
+    return lambda content: cut(content, random.Random(seed))
 
 
 def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], str]:
@@ -91,7 +95,7 @@ def configured(**values) -> Callable[[Path], str]:
 
 
 FOLDERS = {
-    **{f"weights cut off, {seed}": content(WEIGHTS, cut(seed)) for seed in range(6)},
+    **{f"weights cut off, {seed}": content(WEIGHTS, half(seed)) for seed in range(6)},
     "no weights at all": content(WEIGHTS, lambda _: b""),
     "garbage": content(WEIGHTS, lambda old: random.Random(0).randbytes(len(old))),
     "text": content(WEIGHTS, lambda _: b"version https://git-lfs.github.com/spec/v1\n"),
@@ -100,11 +104,11 @@ FOLDERS = {
     **{f"a tensor missing, {seed}": tensors(without(seed)) for seed in (3, 4, 8)},
     **{f"of another shape, {seed}": tensors(reshaped(seed)) for seed in (1, 6)},
     "a list": content("config.json", lambda _: b"[]"),
-    "half a configuration": content("config.json", cut(1)),
+    "half a configuration": content("config.json", half(1)),
     "a size that is none": configured(hidden_size="x"),
     "another size": configured(hidden_size=128),
     "another architecture": configured(architectures=["BertModel"], model_type="bert"),
-    "half a tokenizer": content("tokenizer.json", cut(2)),
+    "half a tokenizer": content("tokenizer.json", half(2)),
     "no tokenizer": content("tokenizer.json", lambda _: b"{}"),
     **{f"without {name}": deleted(name) for name in ("config.json", WEIGHTS, "tokenizer.json")},
 }
@@ -130,8 +134,37 @@ def test_a_damaged_gguf_file_is_refused_and_nothing_left(tmp_path):
     write_gguf(gguf, model, path)
     whole = path.read_bytes()
     for seed in range(TIMES):
-        rng = random.Random(seed)
-        path.write_bytes(whole[: rng.randrange(len(whole))] if seed else b"")
+        path.write_bytes(cut(whole, random.Random(seed)) if seed else b"")
         with pytest.raises(BadModel, match=r"models\.mine\.source: tiny\.gguf is not a model"):
             fetch(FetchSpec(model="mine", params={"source": str(path)}), folder)
         assert not folder.exists()
+
+
+@pytest.mark.fault("an image of Lean's memory damaged", times=TIMES)
+def test_a_damaged_image_is_not_started_from(tmp_path):
+    content = random.Random(0).randbytes(1000)
+    whole = hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+    for seed in range(TIMES):
+        rng, image = random.Random(seed), tmp_path / f"image{seed}"
+        image.write_bytes(whole)
+        launch.delete_if_damaged(image)
+        assert image.exists()
+        image.write_bytes(rng.choice([flip, cut])(whole, rng))
+        launch.delete_if_damaged(image)
+        assert not image.exists()
+
+
+@pytest.mark.fault("Lean's install damaged", times=TIMES)
+def test_a_damaged_install_is_made_anew(package):  # noqa: F811
+    folder = ensure_lean().folder
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for seed in range(TIMES):
+        rng = random.Random(seed)
+        name, harm = rng.choice(["lean.js", "lean.wasm", "lib/Init.olean"]), rng.choice([flip, cut])
+        path = folder / name
+        path.write_bytes(harm(path.read_bytes(), rng))
+        install._digest_of.cache_clear()  # as in another process
+        assert find_lean(whole=True) is None
+        assert (find_lean() is None) == (name in install.PROGRAMS or harm is cut)
+        ensure_lean(whole=True)
+        assert before == {path: path.read_bytes() for path in before}
