@@ -126,10 +126,15 @@ class Runs:
         self.seal(self.root / run.folder / "steps.jsonl", **told)
 
     def seal(self, path: Path, **told) -> Path:
-        """Give the folder of this file the manifest of a job that wrote what is in it now."""
+        """Give the folder of this file the manifest of a job that wrote the file as it is now."""
         manifest = path.with_name("manifest.json")
-        known = json.loads(manifest.read_text()) if manifest.exists() else {"spec": {}}
-        write_json(manifest, known | told | {"inputs": {}, "outputs": digests(path.parent)})
+        known = {"spec": {}, "inputs": {}, "outputs": {}}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if manifest.exists():
+            known = json.loads(manifest.read_text())
+        known["outputs"].pop(path.as_posix(), None)
+        known["outputs"] |= digests(path)
+        manifest.write_text(json.dumps(known | told))
         return path
 
     def drop(self, path: Path) -> None:
