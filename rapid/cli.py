@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from rapid import __version__
 from rapid.algorithms import IMITATING
 from rapid.artifacts.code import Spec
-from rapid.artifacts.files import BadInput
+from rapid.artifacts.files import BadInput, read_json
 from rapid.artifacts.runs import CHECKPOINTS, RunSummary
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
@@ -285,7 +285,7 @@ def _train(args) -> int:
             from rapid.machine.launch import launch
 
             launch(spec, paths)
-            summary = RunSummary.model_validate_json((args.out / "summary.json").read_text())
+            summary = read_json(args.out / "summary.json", RunSummary)
         else:
             from rapid.stages.train import train
 

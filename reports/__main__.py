@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from rapid.artifacts.files import write_text
-from rapid.artifacts.manifests import write_manifest
+from rapid.artifacts.files import BadFile, write_text
+from rapid.artifacts.manifests import write_manifest, written_digest
 from rapid.config.params import BadParams, Params, load, read
 from rapid.config.specs import BASE, in_arena, report_spec, runs, studied
 from rapid.machine.processes import end_with_workflow
@@ -17,7 +17,6 @@ from rapid.stages.evaluate import CURVE
 from rapid.stages.train import TOKEN_WEIGHTS
 from reports import contents
 from reports.contents import Content
-from reports.files import BadRun
 from reports.measured import Measured
 from reports.outcomes import RESULTS, record
 from reports.render import latex, text
@@ -45,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(error, BAD_USE)
     try:
         measured = Measured.read(params, options.root, RUNS[kind](params))
+        inputs = {path.as_posix(): written_digest(path) for path in _read(measured, kind)}
         content = getattr(contents, f"build_{kind}")(measured)
         written = _tables(content, options.output) if options.output else []
         if options.output and kind == "arena" and params.arena.fields and not params.arena.tuning:
@@ -55,9 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
         if written:
             beside = options.output or options.html
             folder = beside.parent if beside else options.figures
-            inputs = _inputs(measured, kind)
             write_manifest(folder, "report", report_spec(params), inputs, written)
-    except (OSError, BadRun) as error:
+    except (OSError, BadFile) as error:
         return _fail(error, BAD_RUN)
     if options.text:
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for a dash
@@ -104,19 +103,14 @@ def _drawn(measured: Measured, content: Content, options: argparse.Namespace) ->
     return paths
 
 
-def _inputs(measured: Measured, kind: str) -> list[Path]:
+def _read(measured: Measured, kind: str) -> list[Path]:
     """Return the runs' files that a report may be from."""
     trained = measured.frame[measured.frame.algorithm != BASE]
     own = ("summary.json", "steps.jsonl", *([TOKEN_WEIGHTS] if kind == "report" else []))
     of_evaluations = ("evaluation.json", *([] if kind == "report" else [CURVE]))
-    return [
-        *(measured.root / folder / name for folder in trained.folder for name in own),
-        *(
-            measured.root / folder / n
-            for folder in measured.frame.evaluation
-            for n in of_evaluations
-        ),
-    ]
+    places = [(folder, name) for folder in trained.folder for name in own]
+    places += [(folder, n) for folder in measured.frame.evaluation for n in of_evaluations]
+    return [measured.root / folder / name for folder, name in places]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from rapid.algorithms import RAPID
+from rapid.algorithms import IMITATING, RAPID
 from rapid.algorithms.names import parse
 from rapid.artifacts.evaluations import Evaluation
+from rapid.artifacts.files import BadFile
+from rapid.artifacts.manifests import MANIFEST, read_result
 from rapid.artifacts.runs import RunSummary, Runtime
 from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import BASE, Run, evaluated, runs
-from rapid.stages.evaluate import mean_pass_at_k
-from reports.files import BadRun, read, read_manifests
+from reports.files import Manifest, check_chain, read_manifests
 
 PHASES = [name for name in Runtime.model_fields if name != "total"]
 # Every number of summary.json is a column of its own name.
@@ -47,13 +48,23 @@ def collect(
         accepted: whether `rapid accept` took a job for current after a change of its code.
 
     Raises:
-        BadRun: a file cannot be read as its record, describes another run, or has a pass@k that
-            does not follow from its scores.
+        BadFile: a file is not what its job wrote, contradicts itself, is of another run, or was
+            made from other files than there are.
     """
     ks = sorted({k for benchmark in params.benchmarks.values() for k in benchmark.pass_at})
     wanted = evaluated(runs(params) if trained is None else trained)
-    place = plan(params, root).folder
-    return pd.DataFrame([_row(run, Path(root), ks, place) for run in wanted])
+    root, place = Path(root), plan(params, root).folder
+    manifests = read_manifests(root, map(place, _jobs(wanted)))
+    check_chain(manifests)
+    return pd.DataFrame([_row(run, root, ks, place, manifests) for run in wanted])
+
+
+def _jobs(wanted: list[Run]) -> list[str]:
+    """Return the names of the jobs of these runs, and of those whose files they read."""
+    found = [f"data/{run.benchmark}" for run in wanted] + [f"models/{run.model}" for run in wanted]
+    found += [f"distilled/{run.benchmark}" for run in wanted if IMITATING.named(run.algorithm)]
+    found += [run.folder for run in wanted if run.algorithm != BASE]
+    return list(dict.fromkeys([*found, *(run.evaluation for run in wanted)]))
 
 
 def of_evaluation(metric: str) -> bool:
@@ -74,46 +85,46 @@ def why_missing(run: pd.Series, metric: str) -> str:
     return no_file or f"{Path(file_of(run, metric)).name} has no finite {metric}"
 
 
-def _row(run: Run, root: Path, ks: list[int], place: Callable[[str], str]) -> dict:
+def _row(
+    run: Run, root: Path, ks: list[int], place: Callable[[str], str], manifests: dict[str, Manifest]
+) -> dict:
     trains = run.algorithm != BASE  # a model before training has no run
     folder = place(run.folder) if trains else run.folder
     places = {"folder": folder, "evaluation": place(run.evaluation)}
-    evaluation = _read(root / places["evaluation"] / "evaluation.json", Evaluation, run)
-    summary = None
-    if trains:
-        summary = _read(root / places["folder"] / "summary.json", RunSummary, run)
-    manifests = read_manifests(root, places.values()).values()
+    own = [one for name in places.values() if (one := manifests.get(f"{name}/{MANIFEST}"))]
+    told = _told(run, manifests, places["evaluation"], place(f"data/{run.benchmark}"))
+    evaluation = _read(root / places["evaluation"] / "evaluation.json", Evaluation, told)
+    summary = (
+        _read(root / folder / "summary.json", RunSummary, run.model_dump()) if trains else None
+    )
     return {
         **run.model_dump(),
         **places,
         "H": float(parse(run.algorithm).H) if RAPID.named(run.algorithm) else math.nan,
-        "unwalled": {wall for manifest in manifests for wall in manifest.waived},
-        "accepted": any(manifest.accepted for manifest in manifests),
+        "unwalled": {wall for manifest in own for wall in manifest.waived},
+        "accepted": any(manifest.accepted for manifest in own),
         **_evaluation_columns(evaluation, ks),
         **_summary_columns(summary),
     }
 
 
-def _read(path: Path, record: type, run: Run) -> Evaluation | RunSummary | None:
-    """Return what a file of a run has, after checking that it is of this run."""
-    found = read(path, record)
-    if found is None:
-        return None
-    for name, expected in run.model_dump().items():
-        value = getattr(found, name)
-        if value != expected:
-            raise BadRun(f"{path}: {name}: {value!r} is in the file, its folder says {expected!r}")
-    if record is Evaluation and found.status == "ok" and found.scores:
-        _check(path, found)
+def _told(run: Run, manifests: dict[str, Manifest], evaluation: str, data: str) -> dict:
+    """Return what the job of an evaluation was told, by the names that evaluation.json has."""
+    own, prepared = (manifests.get(f"{folder}/{MANIFEST}") for folder in (evaluation, data))
+    told = dict(own.spec.get("evaluation", {})) if own else {}
+    if prepared:
+        told["problems"] = prepared.value("test")
+    return told | run.model_dump()
+
+
+def _read(path: Path, record: type, told: dict) -> Evaluation | RunSummary | None:
+    """Return what a file of a run has, after checking that it is what its job was told to do."""
+    found = read_result(path, record)
+    for name, expected in told.items() if found else ():
+        value = getattr(found, name, expected)
+        if value != expected and (name in Run.model_fields or found.status == "ok"):
+            raise BadFile(f"{path}: {name}: {value!r}, but its job was to have {expected!r}")
     return found
-
-
-def _check(path: Path, evaluation: Evaluation) -> None:
-    """Check that accuracies follow from the verdicts; else one of the two was changed."""
-    for k, share in evaluation.pass_at.items():
-        found = mean_pass_at_k(evaluation.scores, k)
-        if found is not None and math.isfinite(share) and abs(found - share) > 1e-6:
-            raise BadRun(f"{path}: pass_at: {share} at k = {k}, but its scores give {found}")
 
 
 def _evaluation_columns(evaluation: Evaluation | None, ks: list[int]) -> dict:
@@ -148,7 +159,7 @@ def _summary_columns(summary: RunSummary | None) -> dict:
 def _why_not(done: str, file: str, record: Evaluation | RunSummary | None) -> str:
     """Return why a record has no figures, or "" where it has."""
     if record is None:
-        return f"not {done}: {file} is missing"
+        return f"not {done}: no {file} of a finished job"
     if record.status == "unavailable":
         return f"not {done}: {record.note.strip().rstrip('.') or f'{file} gives no reason'}"
     return ""

@@ -14,14 +14,13 @@ from statistics import fmean
 import pandas as pd
 from dvclive import Live
 
-from rapid.artifacts.files import write_json
-from rapid.artifacts.manifests import write_manifest
+from rapid.artifacts.files import BadFile, write_json
+from rapid.artifacts.manifests import read_rows, write_manifest, written_digest
 from rapid.artifacts.runs import StepRecord
 from rapid.config.params import Params, load
 from rapid.config.specs import BASE, compared, report_spec
 from rapid.machine.processes import end_with_workflow
 from reports.collect import collect
-from reports.files import BadRun, read_rows
 
 FIGURES = ("runtime", "staleness", "clip_fraction")  # beside pass@k
 CURVES = ["reward", "staleness", "clip_fraction", "sampling", "grading", "backpropagation", "sync"]
@@ -36,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     params = load(json.loads(options.config))
     try:
         report(params, options.out)
-    except BadRun as error:
+    except BadFile as error:
         print(f"reports.experiment: {error}", file=sys.stderr)
         return 1
     return 0
@@ -46,15 +45,16 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
     """Write metrics.json, live/ and manifest.json into `folder`.
 
     Raises:
-        BadRun: a run's file is damaged.
+        BadFile: a run's file is damaged.
     """
     frame = collect(params, root, compared(params))
     frame = frame[frame.algorithm != BASE]
+    read = [root / run / name for run in frame.folder for name in ("summary.json", "steps.jsonl")]
+    read += [root / run / "evaluation.json" for run in frame.evaluation]
+    inputs = {path.as_posix(): written_digest(path) for path in read}
     write_json(folder / "metrics.json", metrics(params, frame))
     steps = [read_rows(root / run / "steps.jsonl", StepRecord) for run in frame.folder]
     draw(curves(steps), folder / "live")
-    inputs = [root / run / name for run in frame.folder for name in ("summary.json", "steps.jsonl")]
-    inputs += [root / run / "evaluation.json" for run in frame.evaluation]
     outputs = [folder / "metrics.json", folder / "live"]
     write_manifest(folder, "experiment", report_spec(params), inputs, outputs)
 

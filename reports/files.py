@@ -1,31 +1,19 @@
-"""Read the files that jobs left: a damaged one is an error that names it."""
+"""The manifests of jobs, with what reports ask of them, and whether one fits the other."""
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import field_validator
 
-from rapid.artifacts.files import BadRow, Record, read_jsonl
-from rapid.artifacts.manifests import MANIFEST
+from rapid.artifacts import manifests
+from rapid.artifacts.files import BadFile
+from rapid.artifacts.manifests import MANIFEST, read_manifest
 from rapid.grading.policy import Grading
 
-R = TypeVar("R", bound=Record)
 
-
-class BadRun(ValueError):
-    """A file of a run is there but is not what its place says. The message begins with its path."""
-
-
-class Manifest(Record):
-    """The manifest of a job, as far as reports need it."""
-
-    stage: str
-    spec: dict[str, Any]
-    versions: dict[str, str] = Field(default_factory=dict)
-    hardware: str = ""
-    commit: str = ""
-    accepted: list[dict] = Field(default_factory=list, description="by `rapid accept`")
+class Manifest(manifests.Manifest):
+    """The manifest of a job, with what reports ask of it."""
 
     @field_validator("spec")
     @classmethod
@@ -56,41 +44,27 @@ class Manifest(Record):
         return found
 
 
-def read(path: Path, record: type[R]) -> R | None:
-    """Return the record in a JSON file, or `None` where there is no such file.
-
-    Raises:
-        BadRun: the file is damaged.
-    """
-    try:
-        return record.model_validate_json(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise BadRun(f"{path}: {field}: {first['msg']}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRun(f"{path}: cannot be read: {error}") from None
-
-
-def read_rows(path: Path, record: type[R]) -> list[R]:
-    """Return the rows of a JSON-lines file, none where there is no such file.
-
-    Raises:
-        BadRun: the file is damaged.
-    """
-    try:
-        return list(read_jsonl(path, record)) if path.is_file() else []
-    except (BadRow, OSError) as error:
-        raise BadRun(str(error)) from None
-
-
 def read_manifests(root: Path, folders: Iterable[str]) -> dict[str, Manifest]:
     """Return the manifests in these folders by path, of those that are there.
 
     Raises:
-        BadRun: a manifest is damaged.
+        BadFile: a manifest is damaged.
     """
-    found = {f"{folder}/{MANIFEST}": read(root / folder / MANIFEST, Manifest) for folder in folders}
+    found = {f"{folder}/{MANIFEST}": read_manifest(root / folder, Manifest) for folder in folders}
     return {path: manifest for path, manifest in found.items() if manifest}
+
+
+def check_chain(found: dict[str, Manifest]) -> None:
+    """Check that what jobs read is what the jobs before them wrote, by their manifests.
+
+    Raises:
+        BadFile: one of them read something else.
+    """
+    written = {path: digest for one in found.values() for path, digest in one.outputs.items()}
+    for name, one in found.items():
+        for path, digest in one.inputs.items():
+            if written.get(path, digest) != digest:
+                raise BadFile(
+                    f"{name}: its job read another {path} than there is. Delete {name} and run "
+                    "snakemake again: it repeats the job"
+                )

@@ -62,7 +62,7 @@ class Measured:
     def read(
         cls, params: Params, root: Path | str = ".", trained: list[Run] | None = None
     ) -> "Measured":
-        """Read these runs, or every run that the tables need. Raises `BadRun` as `collect` does."""
+        """Read these runs, or every run that the tables need, as `collect` does."""
         return cls(params, collect(params, root, trained), Path(root))
 
     @cached_property

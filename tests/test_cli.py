@@ -82,7 +82,9 @@ def test_a_source_that_is_nowhere_is_refused_with_status_2(tmp_path):
 @pytest.mark.parametrize("disturbed", [True, False])
 def test_a_disturbed_run_says_so_by_its_status(monkeypatch, tmp_path, disturbed):
     made = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
-    summary = RunSummary(**made.model_dump(), runtime=Runtime(total=1.0), disturbed=disturbed)
+    summary = RunSummary(
+        **made.model_dump(), runtime=Runtime(total=1.0, other=1.0), disturbed=disturbed
+    )
     monkeypatch.setattr("rapid.stages.train.train", lambda *_: summary)
     monkeypatch.setattr("rapid.machine.resources.lease", lambda spec: None)
     spec = train_spec(load(read(ROOT / "params.yaml")), made).model_dump_json()

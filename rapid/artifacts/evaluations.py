@@ -1,26 +1,31 @@
-"""What an evaluation writes."""
+"""What an evaluation writes. A file that contradicts itself is none."""
 
-from typing import Literal
+from math import comb
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from rapid.artifacts.files import Record
+from rapid.artifacts.files import ROUNDING, Count, Record, Seconds
+
+PASSED = "passed"  # among the reasons of verdicts, that of a correct completion
 
 
 class CurvePoint(Record):
     """curve.jsonl: accuracy on the test problems of a model kept on the way."""
 
-    step: int
-    seconds: float = Field(description="of training until then, without keeping models")
-    pass_at: dict[int, float] = Field(description="k -> mean over problems")
+    step: Count
+    seconds: Seconds = Field(description="of training until then, without keeping models")
+    pass_at: dict[int, Annotated[float, Field(ge=0, le=1)]] = Field(
+        description="k -> mean over problems"
+    )
 
 
 class ProblemScore(Record):
     """`correct` of the `samples` completions of one test problem that were graded are correct."""
 
     id: str
-    samples: int
-    correct: int
+    samples: Count
+    correct: Count
 
 
 class Evaluation(Record):
@@ -36,11 +41,64 @@ class Evaluation(Record):
         default_factory=dict,
         description="k -> mean over the problems of which at least k completions were graded",
     )
-    problems: int = 0
-    samples: int = 0
+    problems: Count = 0
+    samples: Count = 0
     temperature: float = 1.0
     top_p: float = 1.0
-    max_completion_length: int = 0
-    completion_length: float | None = Field(None, description="mean tokens per completion")
-    reasons: dict[str, int] = Field(default_factory=dict, description="verdicts by reason")
+    max_completion_length: Count = 0
+    completion_length: float | None = Field(None, ge=0, description="mean tokens per completion")
+    reasons: dict[str, Count] = Field(default_factory=dict, description="verdicts by reason")
     scores: list[ProblemScore] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _adds_up(self):
+        if self.status != "ok":
+            return self
+        ids = {score.id for score in self.scores}
+        if not ids or not len(ids) == len(self.scores) == self.problems:
+            raise ValueError(
+                f"problems: {self.problems}, but {len(self.scores)} scores of {len(ids)} problems"
+            )
+        for one in self.scores:
+            if not one.correct <= one.samples <= self.samples:
+                raise ValueError(
+                    f"scores: {one.correct} of {one.samples} completions of {one.id} are correct, "
+                    f"of {self.samples} that were sampled"
+                )
+        counted = {
+            "completions": (self.problems * self.samples, sum(self.reasons.values())),
+            "correct completions": (
+                sum(score.correct for score in self.scores), self.reasons.get(PASSED, 0)
+            ),
+        }  # fmt: skip
+        for what, (expected, given) in counted.items():
+            if given != expected:
+                raise ValueError(f"reasons: of {given} {what}, but there are {expected}")
+        for k, share in self.pass_at.items():
+            found = mean_pass_at_k(self.scores, k)
+            if found is None or not abs(found - share) < ROUNDING:
+                raise ValueError(f"pass_at: {share} at k = {k}, but its scores give {found}")
+        return self
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """Return the probability that at least one of k completions drawn from these is correct.
+
+    Unbiased for the policy's pass@k (Chen et al. 2021, eq. 1): 1 - C(n - c, k) / C(n, k).
+
+    Args:
+        samples: n, completions of the problem, at least k.
+        correct: c, how many of them are correct.
+
+    Raises:
+        ValueError: fewer samples than k.
+    """
+    if k > samples:
+        raise ValueError(f"pass@{k} needs at least {k} samples of each problem, not {samples}")
+    return 1 - comb(samples - correct, k) / comb(samples, k)
+
+
+def mean_pass_at_k(scores: list[ProblemScore], k: int) -> float | None:
+    """Return pass@k, the mean over problems with k graded completions; None if there is none."""
+    found = [pass_at_k(s.samples, s.correct, k) for s in scores if s.samples >= k]
+    return sum(found) / len(found) if found else None

@@ -3,32 +3,60 @@
 import gzip
 import hashlib
 import json
+import math
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 Row = TypeVar("Row", bound=BaseModel)
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 GZIP_MAGIC = b"\x1f\x8b"
+ROUNDING = 1e-6  # of numbers that follow from one another
 
 
 class Record(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+def _share(value: float | None) -> float | None:
+    if value is not None and math.isfinite(value) and not -ROUNDING <= value <= 1 + ROUNDING:
+        raise ValueError(f"{value} is no share of 1")
+    return value
+
+
+# `None` where it is not defined. What is not finite was measured so, and is shown as missing.
+Share = Annotated[float | None, AfterValidator(_share)]
+
+
 class BadInput(ValueError):
     """What somebody gave cannot be used. The message says what, where, and what to do."""
 
 
-class BadRow(BadInput):
+class BadFile(BadInput):
+    """A file is not what it should be. The message begins with its path."""
+
+
+class BadRow(BadFile):
     """A line of a JSON-lines file is not the record that it should be."""
+
+
+def read_json(path: Path | str, record: type[Row]) -> Row:
+    """Return the record in a JSON file.
+
+    Raises:
+        BadFile: there is none in it, or it cannot be read.
+    """
+    try:
+        return record.model_validate_json(Path(path).read_bytes())
+    except ValidationError as error:
+        raise BadFile(f"{path}: {_first(error, 'the document')}") from None
+    except OSError as error:
+        raise BadFile(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def read_jsonl(path: Path | str, row_type: type[Row]) -> Iterator[Row]:
@@ -58,11 +86,16 @@ def numbered_rows(
                 if line.strip():
                     yield number, parse(line)
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or "the line"
-            raise BadRow(f"{path}:{number}: {field}: {first['msg']}") from None
+            raise BadRow(f"{path}:{number}: {_first(error, 'the line')}") from None
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise BadRow(f"{path}:{number + 1}: not readable as gzip: {error}") from None
+
+
+def _first(error: ValidationError, whole: str) -> str:
+    """Return the first field that is wrong, or what the whole is called, and why."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"]) or whole
+    return f"{field}: {first['msg'].removeprefix('Value error, ')}"
 
 
 def write_jsonl(path: Path | str, rows: Iterable[BaseModel]) -> None:

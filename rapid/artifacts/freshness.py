@@ -7,22 +7,24 @@ unchanged), and every file that it wrote is there. `reconcile` makes the times s
 `accept` takes for current what is stale by its code alone.
 """
 
-import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 from rapid.artifacts.code import Spec
-from rapid.artifacts.files import sha256_file, write_json
-from rapid.artifacts.manifests import MANIFEST
+from rapid.artifacts.files import BadFile, sha256_file, write_json
+from rapid.artifacts.manifests import MANIFEST, Manifest, discard, read_manifest
 
 FOLDERS = ("data", "models", "distilled", "runs", "evaluations")  # each the output of a DVC stage
+MEASURED = ("benchmarks/**/*.tsv", "experiments/*/benchmarks/**/*.tsv")  # by Snakemake
 STEP = 1e-3  # seconds between what was read and what was made of it
+SMALL = 1 << 20  # bytes of a file that is always compared, which takes no time
 UNNAMED = "code that its manifest does not name"
 
 
@@ -77,7 +79,8 @@ def examine(
 
     Args:
         jobs: each after those whose files it reads (`rapid.config.jobs`).
-        hashed: compare the digest of every file with its manifest; else it need only be there.
+        hashed: compare the digest of every file with its manifest; else large ones need only be
+            there.
         progress: wraps the jobs, as tqdm does.
         any_code: take what was made with other code for current.
     """
@@ -86,20 +89,25 @@ def examine(
     folders = {job.folder for job in jobs}
     digest = cache(sha256_file)
     for job in progress(jobs):
-        manifest = _read(job)
+        try:
+            manifest = read_manifest(job.folder)
+        except BadFile as error:
+            found.stale[job] = str(error)
+            continue
         if manifest is None:
             found.missing.append(job)
             continue
         changed = [
             path
-            for path, expected in manifest["outputs"].items()
-            if not os.path.isfile(path) or (hashed and digest(path) != expected)
+            for path, expected in manifest.outputs.items()
+            if not os.path.isfile(path)
+            or ((hashed or os.path.getsize(path) <= SMALL) and digest(path) != expected)
         ]
         found.changed |= dict.fromkeys(changed, job)
         why = _made_otherwise(job, manifest, any_code)
         why = why or _read_otherwise(manifest, written, folders, found, digest)
         if not why:  # of what it wrote, what is unchanged can be relied on
-            written |= {p: d for p, d in manifest["outputs"].items() if p not in changed}
+            written |= {p: d for p, d in manifest.outputs.items() if p not in changed}
         if why or changed:
             found.stale[job] = why or f"what it wrote has changed: {changed[0]}"
         else:
@@ -107,21 +115,9 @@ def examine(
     return found
 
 
-def _read(job: Job) -> dict | None:
-    try:
-        manifest = json.loads(Path(job.manifest).read_text(encoding="utf-8"))
-        if manifest.keys() >= {"spec", "inputs", "outputs"}:
-            return manifest
-    except FileNotFoundError:
-        return None
-    except (AttributeError, OSError, ValueError):  # cut off while it was written, or not text
-        pass
-    return {"spec": "unreadable", "inputs": {}, "outputs": {}}
-
-
-def _made_otherwise(job: Job, manifest: dict, any_code: bool) -> str:
+def _made_otherwise(job: Job, manifest: Manifest, any_code: bool) -> str:
     """Return why a job was made with another spec than it would be now."""
-    keys = differences(manifest["spec"], job.spec.model_dump(mode="json"))
+    keys = differences(manifest.spec, job.spec.model_dump(mode="json"))
     if keys := [key for key in keys if not key.startswith("code: ")]:
         return f"made with other parameters: {_some(keys)}"
     files = [] if any_code else changed_code(job, manifest)
@@ -129,7 +125,7 @@ def _made_otherwise(job: Job, manifest: dict, any_code: bool) -> str:
 
 
 def _read_otherwise(
-    manifest: dict,
+    manifest: Manifest,
     written: dict[str, str],
     folders: set[str],
     found: Findings,
@@ -137,7 +133,7 @@ def _read_otherwise(
 ) -> str:
     """Return why what a job was made from is not what there is."""
     complete = {each.folder for each in found.current}
-    for path, expected in manifest["inputs"].items():
+    for path, expected in manifest.inputs.items():
         owners = {str(folder) for folder in Path(path).parents} & folders
         if path in written:
             same = written[path] == expected
@@ -166,19 +162,22 @@ def _some(items: list[str]) -> str:
     return f"{', '.join(items[:3])}{', ...' * (len(items) > 3)}"
 
 
-def changed_code(job: Job, manifest: dict) -> list[str]:
+def changed_code(job: Job, manifest: Manifest) -> list[str]:
     """Return the files of code that are not as they were when the job was made."""
-    if not isinstance(manifest["spec"], dict) or manifest["spec"].get("code") == job.spec.code:
+    if manifest.spec.get("code") == job.spec.code:
         return []
-    was, now = manifest.get("code", {}), job.spec.files()
+    was, now = manifest.code, job.spec.files()
     changed = sorted(file for file in was | now if was.get(file) != now.get(file))
     return changed if was else [UNNAMED]
 
 
 def say_changed_code(jobs: list[Job]) -> None:
     """Print the files of code that changed since jobs were made, and how many jobs that reaches."""
-    made = [(job, manifest) for job in jobs if (manifest := _read(job))]
-    reached = Counter(file for job, manifest in made for file in changed_code(job, manifest))
+    reached = Counter()
+    for job in jobs:
+        with suppress(BadFile):  # said where it is read
+            if manifest := read_manifest(job.folder):
+                reached.update(changed_code(job, manifest))
     for file, count in sorted(reached.items()):
         print(f"made with other code: {file} (own code of {count} jobs)", file=sys.stderr)
 
@@ -200,19 +199,22 @@ def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[lis
     if accepted:
         found.current = [job for job in found.current if job not in reports]
         for job in reports:
-            Path(job.manifest).unlink()
+            discard(job.manifest)
     for job in accepted:
-        manifest = _read(job)
+        manifest = read_manifest(job.folder)
         if files := changed_code(job, manifest):
-            was = manifest.get("code", {})
+            was = manifest.code
             note = {
                 "at": datetime.now(UTC).isoformat(timespec="seconds"),
                 "was": {file: was.get(file, "") for file in files if was},
             }
-            manifest["spec"]["code"], manifest["code"] = job.spec.code, job.spec.files()
-            manifest["accepted"] = [*manifest.get("accepted", []), note]
+            update = {
+                "spec": manifest.spec | {"code": job.spec.code},
+                "code": job.spec.files(),
+                "accepted": [*manifest.accepted, note],
+            }
             time = os.stat(job.manifest).st_mtime_ns
-            write_json(job.manifest, manifest)
+            write_json(job.manifest, manifest.model_copy(update=update))
             os.utime(job.manifest, ns=(time, time))
     return accepted, found
 
@@ -222,20 +224,29 @@ def reconcile(found: Findings) -> None:
 
     The manifests of stale jobs are deleted, so that the jobs are planned. Where files of the others
     are older than what they were made from, they become a little younger. What is in order is left
-    as it is: other experiments may have read it.
+    as it is: other experiments may have read it. Snakemake's own measurements of jobs count as
+    files that these wrote: they become younger than all.
     """
     for folder in FOLDERS:  # DVC wants it to be there, also where nobody needs a job of that stage
         Path(folder).mkdir(exist_ok=True)
     for job in found.stale:
-        Path(job.manifest).unlink()
+        discard(job.manifest)
+    newest = 0.0
     for job in found.current:
-        read = [*_read(job)["inputs"], *(each.manifest for each in job.inputs)]
+        read = [*read_manifest(job.folder).inputs, *(each.manifest for each in job.inputs)]
         latest = max((os.path.getmtime(path) for path in read if os.path.exists(path)), default=0)
+        newest = max(newest, latest)
         if latest >= min(map(os.path.getmtime, written(job))):
-            for path in written(job):
-                os.utime(path, (latest + STEP, latest + STEP))
+            _make_younger(written(job), latest)
+    measured = [path for pattern in MEASURED for path in Path().glob(pattern)]
+    _make_younger([path for path in measured if path.stat().st_mtime <= newest], newest)
+
+
+def _make_younger(paths: Iterable[Path | str], than: float) -> None:
+    for path in paths:
+        os.utime(path, (than + STEP, than + STEP))
 
 
 def written(job: Job) -> list[str]:
     """Return the files that a job wrote, by its manifest, and the manifest."""
-    return [*_read(job)["outputs"], job.manifest]
+    return [*read_manifest(job.folder).outputs, job.manifest]

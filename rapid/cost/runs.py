@@ -1,15 +1,13 @@
 """Runs on disk, read for what they took: runs/{benchmark}/{model}/{algorithm}/seed{n}/."""
 
-import json
 from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, pstdev
 
-from pydantic import ValidationError
-
 from rapid.algorithms.names import parse
-from rapid.artifacts.files import BadInput, read_jsonl
+from rapid.artifacts.files import BadInput
+from rapid.artifacts.manifests import read_manifest, read_result, read_rows
 from rapid.artifacts.runs import RunSummary, StepRecord
 from rapid.config.jobs import plan
 from rapid.config.params import Params
@@ -78,13 +76,11 @@ def read_runs(folder: Path | None, params: Params) -> list[Observed]:
     folder = folder or (own if own.is_dir() else Path("runs"))
     found = []
     for path in sorted(folder.rglob("summary.json")):
-        try:
-            summary = RunSummary.model_validate_json(path.read_text(encoding="utf-8"))
-        except ValidationError as error:
-            raise BadInput(f"{path}: not a run's summary: {error.errors()[0]['msg']}") from None
+        if not (summary := read_result(path, RunSummary)):
+            continue
         known = summary.benchmark in params.benchmarks and summary.model in params.models
         if summary.runtime and known:
-            steps = list(read_jsonl(path.with_name("steps.jsonl"), StepRecord))
+            steps = read_rows(path.with_name("steps.jsonl"), StepRecord)
             found.append(Observed(_spec(summary, path.parent, params), summary, steps))
     if not found:
         raise BadInput(
@@ -102,9 +98,7 @@ def read_runs(folder: Path | None, params: Params) -> list[Observed]:
 def _spec(summary: RunSummary, folder: Path, params: Params) -> TrainSpec:
     run = Run(**summary.model_dump(include=set(Run.model_fields)))
     spec = train_spec(params, run).model_dump()
-    manifest = folder / "manifest.json"
-    if manifest.is_file():
-        _take(spec, json.loads(manifest.read_text(encoding="utf-8")).get("spec", {}))
+    _take(spec, read_manifest(folder).spec)
     return TrainSpec.model_validate(spec)
 
 

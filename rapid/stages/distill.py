@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_jsonl
-from rapid.artifacts.manifests import write_manifest
+from rapid.artifacts.manifests import begin, verified, write_manifest
 from rapid.benchmarks.prompts import render
 from rapid.config.specs import DistillSpec
 
@@ -21,18 +21,19 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
     """
     from rapid.benchmarks import BENCHMARKS
 
+    inputs, samples = verified(teacher, train), folder / "samples.jsonl"
+    begin(folder, samples.name)
     task = BENCHMARKS[spec.benchmark]
     missing = task.unavailable()
     kept, reasons, walls = [], Counter(), ""
     if not missing:
         kept, reasons, walls = _sample_and_grade(spec, task, teacher, train)
-    samples = folder / "samples.jsonl"
     write_jsonl(samples, kept)
     write_manifest(
         folder,
         "distill",
         spec,
-        inputs=[teacher, train],
+        inputs=inputs,
         outputs=[samples],
         kept=len(kept),
         problems=len({demonstration.id for demonstration in kept}),

@@ -1,15 +1,14 @@
 """The evaluation stage: sample completions of the test problems, grade them, estimate pass@k."""
 
 from collections import Counter
-from math import comb
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore
-from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
-from rapid.artifacts.manifests import write_manifest
+from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore, mean_pass_at_k
+from rapid.artifacts.files import read_json, read_jsonl, write_json, write_jsonl
+from rapid.artifacts.manifests import begin, verified, write_manifest
 from rapid.artifacts.runs import SNAPSHOTS, RunSummary, StepRecord
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render
@@ -22,35 +21,10 @@ if TYPE_CHECKING:
 CURVE = "curve.jsonl"
 
 
-def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """Return the probability that at least one of k completions drawn from these is correct.
-
-    Unbiased for the policy's pass@k (Chen et al. 2021, eq. 1): 1 - C(n - c, k) / C(n, k).
-
-    Args:
-        samples: n, completions of the problem, at least k.
-        correct: c, how many of them are correct.
-
-    Raises:
-        ValueError: fewer samples than k.
-    """
-    if k > samples:
-        raise ValueError(f"pass@{k} needs at least {k} samples of each problem, not {samples}")
-    return 1 - comb(samples - correct, k) / comb(samples, k)
-
-
-def mean_pass_at_k(scores: list[ProblemScore], k: int) -> float | None:
-    """Return pass@k, the mean over problems with k graded completions; None if there is none."""
-    found = [pass_at_k(s.samples, s.correct, k) for s in scores if s.samples >= k]
-    return sum(found) / len(found) if found else None
-
-
 def _not_trained(model: Path) -> str:
     """Return why the run that this model is of was not trained; "" where it was, or is no run."""
     summary = model.with_name("summary.json")
-    if not summary.is_file():
-        return ""
-    return RunSummary.model_validate_json(summary.read_text(encoding="utf-8")).note
+    return read_json(summary, RunSummary).note if summary.is_file() else ""
 
 
 def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evaluation:
@@ -75,9 +49,12 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         "top_p": settings.top_p,
         "max_completion_length": spec.max_completion_length,
     }
+    beside = ("summary.json", *(("steps.jsonl", SNAPSHOTS) if spec.snapshots else ()))
+    inputs = verified(model, test, *map(model.with_name, beside))
+    begin(folder, "evaluation.json", CURVE)
     if missing := task.unavailable() or _not_trained(model):
         evaluation = Evaluation(**header, status="unavailable", note=missing)
-        return _write(spec, folder, evaluation, [], [])
+        return _write(spec, folder, evaluation, [], inputs)
 
     problems = list(read_jsonl(test, task.record))
     with task.grader(spec.timeout, policy=spec.grading) as grader:
@@ -99,7 +76,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         reasons=reasons,
         scores=scores,
     )
-    return _write(spec, folder, evaluation, curve, [model, test], walls)
+    return _write(spec, folder, evaluation, curve, inputs, walls)
 
 
 def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]:
@@ -160,7 +137,7 @@ def _write(
     folder: Path,
     evaluation: Evaluation,
     curve: list[CurvePoint],
-    inputs: list[Path],
+    inputs: dict[str, str],
     walls: str = "",
 ) -> Evaluation:
     written = [folder / "evaluation.json"]

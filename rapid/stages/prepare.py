@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import BadInput, write_jsonl
-from rapid.artifacts.manifests import write_manifest
+from rapid.artifacts.manifests import begin, digests, write_manifest
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.made import make
@@ -74,13 +74,14 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         "test.jsonl": parts["test"],
         "pretrain.jsonl": lessons,
     }
+    begin(folder, *rows)
     for file, part in rows.items():
         write_jsonl(folder / file, part)
     write_manifest(
         folder,
         "prepare",
         spec,
-        inputs=inputs,
+        inputs=digests(*inputs),
         outputs=[folder / file for file in rows],
         rows={file: len(part) for file, part in rows.items()},
         **notes,

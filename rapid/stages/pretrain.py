@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import read_jsonl
-from rapid.artifacts.manifests import peak_memory_mb, write_manifest
+from rapid.artifacts.manifests import begin, peak_memory_mb, verified, write_manifest
 from rapid.config.specs import PretrainSpec, TokenizerSpec
 from rapid.models.architectures import CONTEXT, build_model
 
@@ -27,6 +27,7 @@ PAD, EOS, BOS = "<pad>", "<eos>", "<bos>"
 CLEAN = 0.3  # share of pre-training without mistakes
 WARMUP = 50  # steps in which the learning rate rises
 IGNORED = -100  # a label without loss
+MODEL_FILES = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.jinja")  # that transformers saves
 
 
 def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
@@ -35,10 +36,12 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
     Args:
         data: the folders of the prepared benchmarks, or the one folder that has them.
     """
+    files = lessons(data, spec.benchmarks)
+    inputs = verified(*files.values())
+    begin(folder, *MODEL_FILES)
     from tokenizers.pre_tokenizers import ByteLevel
     from transformers import Qwen2Tokenizer
 
-    files = lessons(data, spec.benchmarks)
     texts = [
         text
         for file in files.values()
@@ -61,7 +64,7 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
         folder,
         "tokenizer",
         spec,
-        inputs=list(files.values()),
+        inputs=inputs,
         outputs=[folder],
         vocabulary=len(tokenizer),
     )
@@ -82,12 +85,14 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
         tokenizer: folder of the tokenizer.
     """
     began = time.perf_counter()
+    files = lessons(data, spec.params.benchmarks)
+    inputs = verified(tokenizer, *files.values())
+    begin(folder, *MODEL_FILES)
     import torch
     from transformers import AutoTokenizer
 
     torch.set_num_threads(spec.threads)
     torch.manual_seed(spec.data_seed)
-    files = lessons(data, spec.params.benchmarks)
     encode = AutoTokenizer.from_pretrained(tokenizer)
     model = build_model(spec.params, encode)
     # What transformers makes of a tokenizer depends on the model beside it: take what users will
@@ -104,7 +109,7 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
         folder,
         "pretrain",
         spec,
-        inputs=[tokenizer, *files.values()],
+        inputs=inputs,
         outputs=[folder],
         parameters=model.num_parameters(),
         loss=result.training_loss,

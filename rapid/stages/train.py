@@ -11,7 +11,7 @@ from statistics import fmean
 from rapid.algorithms.names import parse
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
-from rapid.artifacts.manifests import commit, hardware, write_manifest
+from rapid.artifacts.manifests import begin, commit, hardware, verified, write_manifest
 from rapid.artifacts.runs import (
     CHECKPOINTS,
     SNAPSHOTS,
@@ -48,10 +48,13 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     from rapid.benchmarks import BENCHMARKS
 
     task = BENCHMARKS[spec.run.benchmark]
+    inputs = verified(model, data)
+    if is_main():
+        begin(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
     identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
     if missing := task.unavailable() or _nothing_to_imitate(spec, data):
         summary = RunSummary(**identity, status="unavailable", note=missing)
-        return _write(spec, folder, summary, [], [], [])
+        return _write(spec, folder, summary, [], inputs, [])
 
     if spec.training is None or spec.compute.sampler != "vllm":
         from rapid.training.trl import without_vllm
@@ -62,7 +65,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
     recorder = StepRecorder()
     make = _sft if parse(spec.run.algorithm).algorithm.imitates else _rl
-    checkpoints = place(folder / CHECKPOINTS, spec, [model, data], is_main())
+    checkpoints = place(folder / CHECKPOINTS, spec, inputs, is_main())
     trainer, counted = make(spec, task, model, data, checkpoints, recorder)
     recorder.clock = clock = getattr(trainer, "clock", None)
     seconds = float(os.environ.get(CHECKPOINT_VARIABLE, CHECKPOINT_SECONDS))
@@ -70,7 +73,6 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     kept = folder / SNAPSHOTS
     if not saves.checkpoint:
         shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
-    (folder / TOKEN_WEIGHTS).unlink(missing_ok=True)
     if spec.snapshots:
         trainer.add_callback(Snapshots(spec.snapshots, kept, trainer.save_model, recorder))
     saves.train()
@@ -99,7 +101,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         **_means(recorder.steps),
     )
     walls = getattr(trainer, "walls", "")  # sft grades nothing
-    return _write(spec, folder, summary, recorder.steps, [model, data], written, walls)
+    return _write(spec, folder, summary, recorder.steps, inputs, written, walls)
 
 
 def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
@@ -112,7 +114,7 @@ def _write(
     folder: Path,
     summary: RunSummary,
     steps,
-    inputs: list[Path],
+    inputs: dict[str, str],
     more: list[Path],
     walls: str = "",
 ) -> RunSummary:

@@ -23,7 +23,7 @@ from transformers import TrainerCallback
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import Record, write_json
-from rapid.artifacts.manifests import digests, versions
+from rapid.artifacts.manifests import versions
 from rapid.training.recorder import StepRecorder
 from rapid.training.trl.saving import SavingTrainer, callback_state, newest
 
@@ -52,15 +52,15 @@ class Attempt(Record):
         return cls(interrupted=last.interrupted + 1, lost=lost)
 
 
-def place(folder: Path, spec: Spec, inputs: list[Path], main: bool) -> Path:
+def place(folder: Path, spec: Spec, inputs: dict[str, str], main: bool) -> Path:
     """Return where a run's checkpoints belong; those of another run in its folder are deleted.
 
     Args:
         folder: checkpoints/ in the run's folder.
-        inputs: what the run reads.
+        inputs: digests of what the run reads.
         main: whether this process writes files.
     """
-    depends = [spec.model_dump(mode="json"), digests(*inputs), versions()]
+    depends = [spec.model_dump(mode="json"), inputs, versions()]
     own = folder / hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:16]
     for other in folder.glob("*/") if main else ():
         if other != own:

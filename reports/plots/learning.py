@@ -3,9 +3,9 @@
 import numpy as np
 
 from rapid.algorithms.names import imitates
+from rapid.artifacts.manifests import read_rows
 from rapid.artifacts.runs import StepRecord
 from reports import labels
-from reports.files import read_rows
 from reports.measured import Measured
 from reports.plots import style
 from reports.plots.style import Figure

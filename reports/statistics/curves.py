@@ -10,8 +10,9 @@ import pandas as pd
 
 from rapid.algorithms.names import parse
 from rapid.artifacts.evaluations import CurvePoint
+from rapid.artifacts.files import BadFile
+from rapid.artifacts.manifests import read_rows
 from rapid.stages.evaluate import CURVE
-from reports.files import BadRun, read_rows
 
 STEP = 0.05  # between levels of accuracy
 ROUNDING = 1e-9
@@ -67,16 +68,16 @@ def read(
         metric: pass@k.
 
     Raises:
-        BadRun: a curve.jsonl is not what it should be.
+        BadFile: a curve.jsonl is not what it should be.
     """
     start, k = before[metric].mean(), int(metric.removeprefix("pass@"))
     found = {}
     for _, run in runs.dropna(subset=[metric, "runtime"]).iterrows():
         points = read_rows(root / path_of(run), CurvePoint)
-        if not (root / path_of(run)).is_file() or not np.isfinite(start):
+        if not points or not np.isfinite(start):
             continue
         if any(k not in point.pass_at for point in points):
-            raise BadRun(f"{root / path_of(run)}: a point has no {metric}")
+            raise BadFile(f"{root / path_of(run)}: a point has no {metric}")
         each = run.completions / max(1, run.optimizer_steps)
         on_the_way = [(one.seconds, one.pass_at[k], one.step * each) for one in points]
         ends = (run.runtime, run[metric], run.completions)

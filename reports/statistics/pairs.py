@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from rapid.stages.evaluate import pass_at_k
+from rapid.artifacts.evaluations import pass_at_k
 from reports.statistics.crossed import estimate
 from reports.statistics.estimates import Estimate, paired_ratio
 

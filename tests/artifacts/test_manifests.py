@@ -32,7 +32,8 @@ def test_paths_are_as_given(tmp_path, monkeypatch):
 def test_a_manifest_says_what_decides_a_result(tmp_path):
     for name in ("in", "out"):
         (tmp_path / name).write_text(name)
-    write_manifest(tmp_path, "tokenizer", SPEC, [tmp_path / "in"], [tmp_path / "out"], extra=1)
+    read = digests(tmp_path / "in")
+    write_manifest(tmp_path, "tokenizer", SPEC, read, [tmp_path / "out"], extra=1)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["spec"] == SPEC.model_dump()
     assert manifest["inputs"] == digests(tmp_path / "in")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rapid.artifacts.files import write_json, write_jsonl
+from rapid.artifacts.manifests import digests
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.config.params import Params, load
 from rapid.config.specs import Run, TrainSpec, train_spec
@@ -96,22 +97,17 @@ def write_run(
     if spec.training is None:
         steps = spec.objective.epochs * problems * spec.objective.samples // spec.objective.batch
         work = train_work(spec, steps, expected)
-        runtime = Runtime(
-            total=0, backpropagation=factor * 2 * law.token * work.tokens, startup=1.0
-        )
+        phases = {"backpropagation": factor * 2 * law.token * work.tokens}
     else:
         steps = optimizer_steps(spec, problems)
         work = train_work(spec, steps, expected)
-        runtime = Runtime(
-            total=0,
-            sampling=factor * (work.decoding_steps * law.decoding + work.rows * law.row),
-            grading=factor * work.completions * law.verdict,
-            backpropagation=factor * (work.steps * law.step + work.tokens * law.token),
-            other=factor * (work.steps * law.loop + work.batches * law.batch),
-            startup=law.startup,
-        )
-    phases = runtime.model_dump(exclude={"total", "startup"})
-    runtime = runtime.model_copy(update={"total": sum(phases.values())})
+        phases = {
+            "sampling": factor * (work.decoding_steps * law.decoding + work.rows * law.row),
+            "grading": factor * work.completions * law.verdict,
+            "backpropagation": factor * (work.steps * law.step + work.tokens * law.token),
+            "other": factor * (work.steps * law.loop + work.batches * law.batch),
+        }
+    runtime = Runtime(total=sum(phases.values()), **phases, startup=law.startup)
     summary = RunSummary(
         **run.model_dump(),
         runtime=runtime,
@@ -123,10 +119,11 @@ def write_run(
     ).model_copy(update=changes)
     folder = root / run.folder
     write_json(folder / "summary.json", summary)
-    write_json(folder / "manifest.json", {"spec": spec.model_dump(mode="json")})
     lengths = {} if spec.training is None else {"completion_length": expected.length, "signal": 0.6}
     write_jsonl(
         folder / "steps.jsonl",
         [StepRecord(step=n, seconds=n, loss=0, gradient_norm=1, **lengths) for n in (1, 2, 3)],
     )
+    manifest = {"spec": spec.model_dump(mode="json"), "inputs": {}, "outputs": digests(folder)}
+    write_json(folder / "manifest.json", manifest)
     return SimpleNamespace(folder=folder, summary=summary, work=work)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rapid.artifacts.files import BadInput
+from rapid.artifacts.manifests import digests
 from rapid.cost.measured import check, fit
 from rapid.cost.runs import read_runs
 from rapid.cost.shapes import shapes
@@ -95,9 +96,10 @@ def test_what_a_run_was_told_counts_and_not_todays_parameters(params, values, tm
 def test_an_older_manifest_is_read(params, tmp_path):
     made(tmp_path, params, ["pg"])
     (path,) = tmp_path.rglob("manifest.json")
-    spec = json.loads(path.read_text())["spec"]
+    manifest = json.loads(path.read_text())
+    spec = manifest["spec"]
     del spec["compute"], spec["snapshots"], spec["training"]["precision"]
-    path.write_text(json.dumps({"spec": {**spec, "threads": 1, "n_step": 12}}))
+    path.write_text(json.dumps({**manifest, "spec": {**spec, "threads": 1, "n_step": 12}}))
     (one,) = read_runs(tmp_path, params)
     assert one.spec.n_step == 12
     assert one.spec.compute == params.compute
@@ -135,7 +137,9 @@ def test_runs_of_two_machines_are_refused(params, tmp_path):
 
 def test_a_summary_that_is_none_is_refused(params, tmp_path):
     (tmp_path / "summary.json").write_text('{"benchmark": "math"}')
-    with pytest.raises(BadInput, match="not a run's summary"):
+    manifest = {"spec": {}, "inputs": {}, "outputs": digests(tmp_path)}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(BadInput, match=r"summary\.json: model: Field required"):
         read_runs(tmp_path, params)
 
 

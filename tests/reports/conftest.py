@@ -1,13 +1,16 @@
 """Small parameters, and a way to leave the files of a run, for the tests of reports."""
 
 import copy
+import json
+from collections.abc import Callable
 from math import comb
 from pathlib import Path
 
 import pytest
 
-from rapid.artifacts.evaluations import Evaluation, ProblemScore
+from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore
 from rapid.artifacts.files import write_json, write_jsonl
+from rapid.artifacts.manifests import digests
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.config.params import Params, load
 from rapid.config.specs import evaluations, train_spec
@@ -56,7 +59,7 @@ def params(values) -> Params:
 
 
 class Runs:
-    """Leaves the files of runs below a folder."""
+    """Leaves the files of runs below a folder, each with the manifest of a job that wrote them."""
 
     def __init__(self, root: Path):
         self.root = root
@@ -64,12 +67,12 @@ class Runs:
     def evaluation(self, run, **fields) -> Path:
         path = self.root / run.evaluation / "evaluation.json"
         write_json(path, Evaluation(**run.model_dump() | fields))
-        return path
+        return self.seal(path)
 
     def summary(self, run, seconds: float = 60.0, **fields) -> Path:
         path = self.root / run.folder / "summary.json"
         given = {
-            "runtime": Runtime(total=seconds),
+            "runtime": Runtime(total=seconds, other=seconds),
             "optimizer_steps": 10,
             "completions": 160,
             "peak_memory_mb": 500.0,
@@ -77,7 +80,7 @@ class Runs:
             "commit": "0123456789abcdef0123456789abcdef01234567",
         }
         write_json(path, RunSummary(**run.model_dump() | given | fields))
-        return path
+        return self.seal(path)
 
     def scored(self, run, correct: list[int], samples: int = 8, ks=(1,), **fields) -> Path:
         """An evaluation with `correct[i]` of `samples` completions right for problem i."""
@@ -88,26 +91,64 @@ class Runs:
             k: sum(1 - comb(samples - c, k) / comb(samples, k) for c in correct) / len(correct)
             for k in ks
         }
-        given = {"problems": len(correct), "samples": samples, "pass_at": pass_at}
-        return self.evaluation(run, scores=scores, **given, **fields)
+        passed = sum(correct)
+        reasons = {"passed": passed, "wrong_answer": samples * len(correct) - passed}
+        given = {"problems": len(correct), "samples": samples, "reasons": reasons}
+        return self.evaluation(run, scores=scores, **{"pass_at": pass_at} | given | fields)
 
-    def steps(self, run, rewards: list[float]) -> None:
+    def at(self, run, share: float, ks=(1,), **fields) -> Path:
+        """An evaluation with this share of the completions of its one problem right."""
+        return self.scored(run, [round(share * 100_000)], 100_000, ks, **fields)
+
+    def curve(self, run, *points: CurvePoint) -> Path:
+        path = self.root / run.evaluation / "curve.jsonl"
+        write_jsonl(path, points)
+        return self.seal(path)
+
+    def steps(self, run, rewards: list[float]) -> Path:
         rows = [
             StepRecord(step=n, seconds=1.5 * n, loss=0.0, gradient_norm=1.0, reward=reward)
             for n, reward in enumerate(rewards, start=1)
         ]
-        write_jsonl(self.root / run.folder / "steps.jsonl", rows)
+        path = self.root / run.folder / "steps.jsonl"
+        write_jsonl(path, rows)
+        return self.seal(path)
 
     def manifest(self, params: Params, run) -> None:
-        """As a training job leaves it."""
-        document = {
+        """Say what a training job was told, and where it ran."""
+        told = {
             "stage": "train",
             "spec": train_spec(params, run).model_dump(mode="json"),
             "versions": {"python": "3.11.7", "torch": "2.13.0"},
             "commit": "0123456789abcdef0123456789abcdef01234567",
             "hardware": "a test processor, 2 cores",
         }
-        write_json(self.root / run.folder / "manifest.json", document)
+        self.seal(self.root / run.folder / "steps.jsonl", **told)
+
+    def seal(self, path: Path, **told) -> Path:
+        """Give the folder of this file the manifest of a job that wrote the file as it is now."""
+        manifest = path.with_name("manifest.json")
+        known = {"spec": {}, "inputs": {}, "outputs": {}}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if manifest.exists():
+            known = json.loads(manifest.read_text())
+        known["outputs"].pop(path.as_posix(), None)
+        known["outputs"] |= digests(path)
+        manifest.write_text(json.dumps(known | told))
+        return path
+
+    def drop(self, path: Path) -> None:
+        """Delete a file, as if its job had not written it."""
+        path.unlink(missing_ok=True)
+        if path.parent.is_dir():
+            self.seal(path)
+
+    def edit(self, path: Path, change: Callable[[dict], object]) -> None:
+        """Change a JSON document, as if its job had written it so."""
+        document = json.loads(path.read_text())
+        change(document)
+        write_json(path, document)
+        self.seal(path)
 
     def all(self, params: Params) -> None:
         """The files of every run, each with figures of its own."""

@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 
-from rapid.config.specs import Run, evaluations
+from rapid.config.specs import evaluations
 from rapid.config.specs import runs as specs_runs
 from reports.__main__ import main
 
@@ -90,16 +90,6 @@ def test_tables_come_with_an_appendix_each_time_the_same(params, config, runs, t
 def test_wrong_parameters_answer_2(config, message, tmp_path, capsys):
     assert main(["--config", config, "--root", str(tmp_path), "--text"]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_a_damaged_run_answers_1_and_writes_nothing(config, runs, tmp_path, capsys):
-    run = Run(benchmark="math", model="tiny_qwen", algorithm="pg", seed=0)
-    path = runs.evaluation(run)
-    path.write_text("[]")
-    output = tmp_path / "tables.tex"
-    assert main(["--config", config, "--root", str(tmp_path), "--output", str(output)]) == 1
-    assert str(path) in capsys.readouterr().err
-    assert not output.exists()
 
 
 def test_nothing_to_do_is_an_error(config, capsys):

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from rapid.artifacts.evaluations import CurvePoint
+from rapid.artifacts.evaluations import CurvePoint, pass_at_k
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
 from rapid.artifacts.runs import SNAPSHOTS, RunSummary, Runtime, StepRecord
 from rapid.benchmarks import BENCHMARKS
@@ -14,7 +14,7 @@ from rapid.benchmarks.math.record import MathProblem
 from rapid.config.specs import EvaluateSpec, Run
 from rapid.grading import verdicts
 from rapid.models.sampling import Sample
-from rapid.stages.evaluate import CURVE, evaluate, pass_at_k
+from rapid.stages.evaluate import CURVE, evaluate
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])
@@ -92,7 +92,8 @@ def run(tmp_path):
     (tmp_path / SNAPSHOTS / "step4").mkdir(parents=True)
     (tmp_path / "model").mkdir()
     write_json(
-        tmp_path / "summary.json", RunSummary(**SPEC.run.model_dump(), runtime=Runtime(total=9))
+        tmp_path / "summary.json",
+        RunSummary(**SPEC.run.model_dump(), runtime=Runtime(total=9, other=9)),
     )
     steps = [
         StepRecord(step=step, seconds=step / 2, loss=0, gradient_norm=0) for step in range(1, 9)

@@ -6,7 +6,7 @@ import pytest
 
 from rapid.algorithms.dapo import with_penalty
 from rapid.algorithms.names import parse
-from rapid.artifacts.evaluations import ProblemScore
+from rapid.artifacts.evaluations import ProblemScore, mean_pass_at_k
 from rapid.artifacts.files import read_jsonl, write_jsonl
 from rapid.artifacts.runs import StepRecord
 from rapid.benchmarks import BENCHMARKS
@@ -17,7 +17,7 @@ from rapid.grading import verdicts
 from rapid.grading.grader import GraderDied
 from rapid.grading.math.grader import MathGrader
 from rapid.stages.distill import distill
-from rapid.stages.evaluate import evaluate, mean_pass_at_k
+from rapid.stages.evaluate import evaluate
 from rapid.stages.train import train
 
 COMMON = {

@@ -33,7 +33,7 @@ def make(job: Job, changed: str) -> None:
     out, manifest = Path(job.folder, "out"), Path(job.manifest)
     out.parent.mkdir(parents=True)
     out.write_text("out")
-    write_manifest(out.parent, job.stage, job.spec, [], [out])
+    write_manifest(out.parent, job.stage, job.spec, {}, [out])
     document = json.loads(manifest.read_text())
     document["spec"]["code"] = document["code"][changed] = "another"
     manifest.write_text(json.dumps(document))

@@ -37,6 +37,7 @@ LEAN_VERSION = "4.28.0"
 OLDEST_NODE = 24  # earlier ones refuse a module with 200,000 exports
 NPM_SECONDS = 900
 CHECKER_PARTS = [Path(__file__).with_name(f"{name}.lean") for name in ("Export", "Checker")]
+PROGRAMS = {"lean.js", "lean.wasm"}
 STAMP = "installed.json"  # written last: a folder without it is not an install
 
 KINDS = {"native": "native", "wasm": "WebAssembly, core library only"}
@@ -73,19 +74,23 @@ class Backend:
         return f"Lean {self.version} ({KINDS[self.kind]})"
 
 
-def ensure_lean() -> Backend:
-    """Return the Lean of this machine, installed if need be, or raise LeanUnavailable."""
-    if backend := find_lean():
+def ensure_lean(whole: bool = False) -> Backend:
+    """Return the Lean of this machine, installed if need be, or raise LeanUnavailable.
+
+    Args:
+        whole: compare every file of an install with what was installed.
+    """
+    if backend := find_lean(whole):
         return backend
     folder = wasm_folder()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
-        if not is_installed(folder):
+        if not is_installed(folder, whole):
             install_wasm(folder)
     return Backend("wasm", LEAN_VERSION, folder)
 
 
-def find_lean() -> Backend | None:
+def find_lean(whole: bool = False) -> Backend | None:
     """Return the Lean of this machine, or None. Use no network and write nothing."""
     if program := shutil.which("lean"):
         try:  # elan's stand-in does not run where it has no toolchain
@@ -94,7 +99,7 @@ def find_lean() -> Backend | None:
         except (OSError, subprocess.SubprocessError):
             pass
     folder = wasm_folder()
-    return Backend("wasm", LEAN_VERSION, folder) if is_installed(folder) else None
+    return Backend("wasm", LEAN_VERSION, folder) if is_installed(folder, whole) else None
 
 
 def output(*command: str) -> str:
@@ -152,13 +157,31 @@ def wasm_folder() -> Path:
     return (cache_folder() / "lean" / name).resolve()
 
 
-def is_installed(folder: Path) -> bool:
-    """Return whether `folder` has its stamp and files of the sizes written there."""
+def is_installed(folder: Path, whole: bool = False) -> bool:
+    """Return whether `folder` has its stamp, and the files that were installed.
+
+    Of the library's 2,000 files only sizes are compared, unless `whole`: that takes seconds.
+    """
     try:
-        sizes = json.loads((folder / STAMP).read_text(encoding="utf-8"))["bytes"]
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, KeyError):
+        stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
+        if any((folder / name).stat().st_size != size for name, size in stamp["bytes"].items()):
+            return False
+        digests = stamp.get("digests", {})  # that an older version did not note
+        hashed = digests if whole else digests.keys() & PROGRAMS
+        return all(_digest(folder / name) == digests[name] for name in hashed)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
+
+
+def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file, which is read once in a process unless it was changed."""
+    found = path.stat()
+    return _digest_of(path, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@cache
+def _digest_of(path: Path, *_: int) -> str:
+    return sha256_file(path)
 
 
 def install_wasm(folder: Path) -> None:
@@ -180,9 +203,11 @@ def install_wasm(folder: Path) -> None:
             (made / "lean.wasm").write_bytes(add_notices(program))
         except (OSError, tarfile.TarError, PatchFailed) as error:
             raise LeanUnavailable(f"{PACKAGE} could not be unpacked: {error}. {ADVICE}") from error
-        sizes = {name: (made / name).stat().st_size for name in ("lean.js", "lean.wasm")}
+        files = {str(p.relative_to(made)): p for p in sorted(made.rglob("*")) if p.is_file()}
         stamp = {"package": PACKAGE, "sha256": TARBALL_SHA256, "lean": LEAN_VERSION}
-        write_json(made / STAMP, stamp | {"bytes": sizes})
+        stamp["bytes"] = {name: path.stat().st_size for name, path in files.items()}
+        stamp["digests"] = {name: sha256_file(path) for name, path in files.items()}
+        write_json(made / STAMP, stamp)
         made.rename(folder)
     say(f"Lean {LEAN_VERSION} (WebAssembly) is in {folder}")
 

@@ -9,6 +9,7 @@ import hashlib
 import os
 import secrets
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -114,6 +115,7 @@ def wasm(backend: Backend, header: str, role: Role) -> Launch:
     The judge alone may write: the image of Lean's memory, for the next judge to start from.
     """
     image = image_path(backend, header)
+    delete_if_damaged(image)
     scratch = image.with_suffix(f".{secrets.token_hex(8)}")
     writes = role == "judge" and not image.exists()
     writable = (f"--allow-fs-write={image.parent}",) if writes else ()
@@ -140,6 +142,25 @@ def wasm(backend: Backend, header: str, role: Role) -> Launch:
     walls = "WebAssembly: no file, no network, no process; node reads its install alone"
     program = tuple(limited(list(command), WASM_MB, address_space=False))
     return Launch(program, {"PATH": os.defpath}, backend.folder, walls, scratch)
+
+
+def delete_if_damaged(image: Path) -> None:
+    """Delete an image that is not as it was written, so that the next judge writes another."""
+    with contextlib.suppress(FileNotFoundError):
+        found = image.stat()
+        if not _is_whole(image, found.st_ino, found.st_size, found.st_mtime_ns):
+            try:
+                image.unlink()
+            except OSError as error:
+                raise LeanUnavailable(f"{image} is damaged: delete it ({error.strerror})") from None
+
+
+@cache
+def _is_whole(image: Path, *_: int) -> bool:
+    """Return whether an image has the digest that it begins with; read once in a process."""
+    with image.open("rb") as stream:
+        digest = stream.readline().strip().decode(errors="replace")
+        return hashlib.file_digest(stream, "sha256").hexdigest() == digest
 
 
 def image_path(backend: Backend, header: str) -> Path:

@@ -12,7 +12,7 @@ FALSE = ("theorem t : (1 : Nat) = 2 := by", "set_option debug.skipKernelTC true 
 def setup(stream: TextIO) -> int:
     """Install Lean and print how it judges a truth and a falsehood; return the exit status."""
     try:
-        backend = ensure_lean()
+        backend = ensure_lean(whole=True)
         judgements, seconds = [], []
         for _ in range(2):  # the first start may leave an image of its memory to the second
             with LeanChecker(timeout=60, backend=backend) as lean:

@@ -5,11 +5,11 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.patches import Rectangle
 
 from rapid.algorithms.names import parse
+from rapid.artifacts.manifests import read_result
 from rapid.artifacts.runs import TokenWeights
 from rapid.config.specs import BASE
 from rapid.stages.train import TOKEN_WEIGHTS as FILE
 from reports import labels
-from reports.files import read
 from reports.formats import correlation
 from reports.measured import Measured
 from reports.plots import style
@@ -22,15 +22,14 @@ LINE, BAR = 2.2, 0.55  # heights of a line of text and of the longest bar, in li
 def figure(measured: Measured) -> Figure:
     """Return the strip of the run with the largest H, or a placeholder without one."""
     title = "Token-level importance weights of one completion"
-    path = _find(measured)
-    if path is None:
+    path, record = _find(measured)
+    if record is None:
         return Figure(
             title=title,
             caption="The log importance weight of each token of one completion.",
             draw=_placeholder,
             missing=[f"no run wrote {FILE}, the completion that this figure is drawn from"],
         )
-    record = read(measured.root / path, TokenWeights)
     total = correlation(sum(record.log_weights))
     return Figure(
         title=title,
@@ -45,12 +44,13 @@ def figure(measured: Measured) -> Figure:
     )
 
 
-def _find(measured: Measured) -> str | None:
+def _find(measured: Measured) -> tuple[str, TokenWeights | None]:
     """Return the first run's that wrote one, largest H first: there weights differ most from 1."""
     trained = measured.frame[measured.frame.algorithm != BASE].itertuples()
     by_h = sorted(trained, key=lambda run: -parse(run.algorithm).H)
     paths = (f"{run.folder}/{FILE}" for run in by_h)
-    return next((path for path in paths if (measured.root / path).is_file()), None)
+    found = ((path, read_result(measured.root / path, TokenWeights)) for path in paths)
+    return next((one for one in found if one[1]), ("", None))
 
 
 def layout(tokens: list[str]) -> list[tuple[int, int, str]]:

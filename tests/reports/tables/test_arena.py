@@ -6,7 +6,6 @@ import pytest
 import yaml
 
 from rapid.artifacts.evaluations import CurvePoint
-from rapid.artifacts.files import write_jsonl
 from rapid.config.arena import Claim
 from rapid.config.params import load
 from rapid.config.params import read as read_params
@@ -76,7 +75,7 @@ def complete(params, runs):
         runs.scored(run, [8] * solved + [0] * (100 - solved))
         runs.summary(run, seconds=2 * moved, completions=64 * over, optimizer_steps=16)
         point = CurvePoint(step=8, seconds=moved, pass_at={1: 0.5})
-        write_jsonl(runs.root / run.evaluation / "curve.jsonl", [point])
+        runs.curve(run, point)
     return runs
 
 
@@ -174,9 +173,9 @@ def test_who_never_gets_there_is_last(params, complete):
         if run.algorithm.startswith("grpo,"):
             complete.scored(run, [8] * 40 + [0] * 60)
             point = CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4})
-            write_jsonl(complete.root / run.evaluation / "curve.jsonl", [point])
+            complete.curve(run, point)
         elif run.algorithm.startswith("pg-H4,") and run.seed == 8:  # which is not there
-            (complete.root / run.evaluation / "curve.jsonl").unlink()
+            complete.drop(complete.root / run.evaluation / "curve.jsonl")
     (outcomes,) = arena.fields(read(params, complete))
     assert arena.order(outcomes)[-1] == "grpo"
     table = arena.standings(outcomes, 1)
@@ -188,7 +187,7 @@ def test_who_never_gets_there_is_last(params, complete):
 def test_the_command_writes_a_page_of_what_there_is(params, complete, tmp_path, gone):
     for run in in_arena(params):
         if gone == "evaluations" and run.seed > 1:
-            (complete.root / run.evaluation / "evaluation.json").unlink()
+            complete.drop(complete.root / run.evaluation / "evaluation.json")
     out = tmp_path / "out"
     arguments = ["--arena", "--config", params.model_dump_json(), "--root", str(complete.root)]
     arguments += ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]

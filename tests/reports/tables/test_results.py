@@ -14,8 +14,8 @@ from reports.tables import build as build_tables
 from reports.tables.table import letters
 from tests.reports.conftest import Runs
 
-REASON_EVALUATION = "not evaluated: evaluation.json is missing"
-REASON_SUMMARY = "not trained: summary.json is missing"
+REASON_EVALUATION = "not evaluated: no evaluation.json of a finished job"
+REASON_SUMMARY = "not trained: no summary.json of a finished job"
 
 
 def run(algorithm, seed=0, benchmark="mbpp_plus", model="tiny_qwen"):
@@ -59,7 +59,7 @@ def test_accuracy_ranks_high_and_runtime_ranks_low_without_base_and_sft(params, 
     scores = {"base": 0.9, "sft": 0.8, "grpo": 0.3, "pg": 0.2}
     seconds = {"sft": 1, "grpo": 300, "pg": 200, "dapo": 400}
     for name, score in scores.items():
-        runs.evaluation(run(name), pass_at={1: score})
+        runs.at(run(name), score)
     for name, value in seconds.items():
         runs.summary(run(name), seconds=value)
     main = build(params, runs)[0]
@@ -76,7 +76,7 @@ def test_accuracy_ranks_high_and_runtime_ranks_low_without_base_and_sft(params, 
 
 def test_a_note_says_whether_sft_is_left_out_for_poor_accuracy(params, runs):
     for name, score in {"sft": 0.8, "pg": 0.2}.items():
-        runs.evaluation(run(name), pass_at={1: score})
+        runs.at(run(name), score)
     notes = build(params, runs)[0].notes
     (note,) = (note for note in notes if note.startswith("SFT imitates"))
     assert note.endswith("Here its Pass@1 less PG's, in points, is +60.0 on MBPP+.")
@@ -88,7 +88,7 @@ def test_a_note_says_whether_sft_is_left_out_for_poor_accuracy(params, runs):
 
 def test_means_that_print_the_same_share_a_mark(params, runs):
     for name, score in {"grpo": 0.30001, "pg": 0.30002, "dapo": 0.1}.items():
-        runs.evaluation(run(name), pass_at={1: score})
+        runs.at(run(name), score)
     cells = column(build(params, runs)[0], "MBPP+", "Pass@1")
     assert [cells[label].mark for label in ("GRPO", "PG", "DAPO")] == ["best", "best", ""]
 
@@ -111,7 +111,7 @@ def test_no_runs_at_all_still_gives_every_table(params, runs):
 
 
 def test_one_seed_of_two_is_a_value_with_a_footnote(params, runs):
-    runs.evaluation(run("pg", seed=1), pass_at={1: 0.5})
+    runs.at(run("pg", seed=1), 0.5)
     cell = column(build(params, runs)[0], "MBPP+", "Pass@1")["PG"]
     assert (cell.text, cell.deviation) == ("50.0%", "")
     assert cell.reason == f"leaves out 1 of 2 runs: {REASON_EVALUATION}"
@@ -125,7 +125,7 @@ def test_seeds_missing_for_two_reasons_name_both(params, runs):
 
 def test_a_correlation_of_equal_values_is_a_dash(params, runs):
     for point in evaluations(params):
-        runs.evaluation(point, pass_at={1: 0.0, 8: 0.0})
+        runs.at(point, 0.0, ks=(1, 8))
     cell = build(params, runs)[3].rows[0].cells[0][1]
     assert cell.text == "—"
     assert "same value" in cell.reason
@@ -151,16 +151,14 @@ def test_each_table_takes_its_own_seeds(values, runs):
     values["tables"]["families"]["seeds"] = [5]
     params = load(values)
     for seed, score in ((0, 0.1), (1, 0.1), (5, 0.7)):
-        runs.evaluation(run("pg", seed), pass_at={1: score})
+        runs.at(run("pg", seed), score)
     main, families, *_ = build(params, runs)
     assert column(main, "MBPP+", "Pass@1")["PG"].text == "10.0%"
     assert column(families, "tiny_qwen", "Pass@1")["PG"].text == "70.0%"
 
 
 def test_notes_say_n_hardware_and_commits(params, runs):
-    runs.evaluation(
-        run("pg"), pass_at={1: 0.1}, problems=20, samples=8, temperature=0.6, top_p=0.95
-    )
+    runs.scored(run("pg"), [8, 8] + 18 * [0], temperature=0.6, top_p=0.95)
     runs.summary(run("pg"), hardware="machine A", commit="a" * 40)
     runs.summary(run("dapo"), hardware="machine B", commit="b" * 40 + "+dirty")
     notes = " ".join(build(params, runs)[0].notes)
@@ -221,7 +219,7 @@ def test_names_of_algorithms(label):
 
 def test_a_note_names_the_runs_with_completions_that_were_not_graded(params, runs):
     runs.summary(run("pg", seed=1), reasons={"passed": 90, "infrastructure": 2})
-    runs.evaluation(run("base"), reasons={"wrong_answer": 159, "infrastructure": 1})
+    runs.scored(run("base"), 20 * [0], reasons={"wrong_answer": 159, "infrastructure": 1})
     (note,) = (n for n in build(params, runs)[0].notes if "without a verdict" in n)
     assert "1 of 160 in the evaluation of Base on MBPP+ (tiny_qwen, seed 0)" in note
     assert "2 of 92 in training of PG on MBPP+ (tiny_qwen, seed 1)" in note

@@ -2,10 +2,7 @@
 
 import json
 
-import pytest
-
 from rapid.config.specs import Run
-from reports.files import BadRun, read_manifests
 from reports.measured import Measured
 from reports.tables import setup
 
@@ -78,15 +75,7 @@ def test_the_teacher_is_in_the_distillations_manifest(params, runs):
     path = runs.root / "distilled/math/manifest.json"
     path.parent.mkdir(parents=True)
     spec = {"benchmark": "math", "teacher": "someone", "samples": 5, "temperature": 0.7}
-    path.write_text(json.dumps({"stage": "distill", "spec": spec}))
+    runs.seal(path, stage="distill", spec=spec)
     found = cells(params, runs)
     assert found["sft Teacher model"].text == "someone"
     assert found["sft Top-p"].text == "—"
-
-
-def test_a_damaged_manifest_is_an_error_that_names_it(params, runs):
-    runs.manifest(params, run("pg"))
-    path = runs.root / run("pg").folder / "manifest.json"
-    path.write_text("[]")
-    with pytest.raises(BadRun, match=str(path)):
-        read_manifests(runs.root, [run("pg").folder])

@@ -1,17 +1,14 @@
 """The studies: variants beside their reference, and the time to an accuracy."""
 
-import json
-
 import numpy as np
 import pytest
 
 from rapid.artifacts.evaluations import CurvePoint
-from rapid.artifacts.files import write_jsonl
+from rapid.artifacts.files import BadFile
 from rapid.config.params import load
-from rapid.config.specs import evaluated, studied
+from rapid.config.specs import Run, evaluated, studied
 from reports import plots
 from reports.__main__ import main
-from reports.files import BadRun
 from reports.measured import Measured
 from reports.plots import style
 from reports.statistics.curves import AccuracyCurve, levels
@@ -45,7 +42,7 @@ def complete(params, runs):
             points = [
                 CurvePoint(step=n, seconds=10.0 * n, pass_at={1: 0.4 + 0.05 * n}) for n in (1, 2)
             ]
-            write_jsonl(runs.root / run.evaluation / "curve.jsonl", points)
+            runs.curve(run, *points)
     return runs
 
 
@@ -67,11 +64,8 @@ def test_rows_say_what_differs(params, complete):
 
 
 def test_differences_are_from_the_first_row(params, complete):
-    path = complete.root / "evaluations/math/tiny_qwen/rapid-H2,eta=1/seed0/evaluation.json"
-    document = json.loads(path.read_text())
-    document["scores"][9]["correct"] = 8  # of ten problems one more is solved, in one of two seeds
-    document["pass_at"]["1"] += 0.1
-    path.write_text(json.dumps(document))
+    run = Run.of_path("math", "tiny_qwen", "rapid-H2,eta=1", "seed0")
+    complete.scored(run, [8] * 7 + [0] * 3)  # one more is solved, in one of two seeds
     eta, *_ = build(params, complete)
     position = eta.groups[0].columns.index("Difference")
     assert [row.cells[0][position].text for row in eta.rows] == ["N/A", "+5.0", "0.0", "0.0"]
@@ -90,7 +84,7 @@ def test_the_time_to_an_accuracy_by_hand(params, complete):
 
 def test_a_run_without_points_on_the_way_has_no_curve(params, complete):
     pg = complete.root / "evaluations/math/tiny_qwen/pg,epochs=2,snapshots=2"
-    (pg / "seed1/curve.jsonl").unlink()
+    complete.drop(pg / "seed1/curve.jsonl")
     reach = build(params, complete)[2]
     assert reach.rows[0].cells[0][2].text == "30.0s"  # of seed 0 alone
 
@@ -124,7 +118,7 @@ def test_missing_runs_leave_dashes_and_no_nan(params, complete, what):
         if what == "unavailable":
             complete.evaluation(run, status="unavailable", note="no Lean")
         elif what == "nothing" or run.seed == 1:
-            (complete.root / run.evaluation / "evaluation.json").unlink()
+            complete.drop(complete.root / run.evaluation / "evaluation.json")
     tables = build(params, complete)
     texts = [
         text for table in tables for cell in table.cells() for text in (cell.text, cell.deviation)
@@ -139,7 +133,7 @@ def test_missing_runs_leave_dashes_and_no_nan(params, complete, what):
 def test_a_damaged_curve_is_an_error_that_names_it(params, complete):
     path = complete.root / "evaluations/math/tiny_qwen/pg,epochs=2,snapshots=2/seed0/curve.jsonl"
     path.write_text("{}")
-    with pytest.raises(BadRun, match=r"seed0/curve\.jsonl"):
+    with pytest.raises(BadFile, match=r"seed0/curve\.jsonl"):
         build(params, complete)
 
 

@@ -5,8 +5,10 @@
  *
  * The memory is all the state there is, but for the function table, to which looking up a symbol
  * adds, and the stack's limits. Both go into the image. The stack below its pointer is dead and
- * left out: a third of all bytes. A file is one line of JSON, then the bytes.
+ * left out: a third of all bytes. A file is the SHA-256 of the rest, which who starts this process
+ * compares (launch.py), a line of JSON, and the bytes.
  */
+const { createHash } = require('node:crypto');
 const fs = require('node:fs');
 const { PAGE } = require('./runtime.js');
 
@@ -32,8 +34,9 @@ class Image {
 
   static read(path) {
     const file = fs.readFileSync(path);
-    let at = file.indexOf(10) + 1;
-    const head = JSON.parse(file.subarray(0, at));
+    const begin = file.indexOf(10) + 1;
+    let at = file.indexOf(10, begin) + 1;
+    const head = JSON.parse(file.subarray(begin, at));
     const parts = liveStretches(head).map(([start, end]) => file.subarray(at, (at += end - start)));
     if (at !== file.length) throw new Error('the image has another size');
     return new Image(head, parts);
@@ -46,9 +49,13 @@ class Image {
 
   /** Write it, all or nothing: first to `scratch`, which nobody else writes. */
   write(path, scratch) {
+    const parts = [Buffer.from(JSON.stringify(this.head) + '\n'), ...this.parts];
+    const hash = createHash('sha256');
+    for (const part of parts) hash.update(part);
     const file = fs.openSync(scratch, 'w');
-    fs.writeSync(file, JSON.stringify(this.head) + '\n');
-    for (const part of this.parts) fs.writeFileSync(file, part); // from where the file is at
+    for (const part of [Buffer.from(hash.digest('hex') + '\n'), ...parts]) {
+      fs.writeFileSync(file, part); // from where the file is at
+    }
     fs.closeSync(file);
     fs.renameSync(scratch, path);
   }

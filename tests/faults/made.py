@@ -1,0 +1,167 @@
+"""A small pipeline as it stands when all jobs have ended: few jobs, made files, true manifests."""
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import comb
+from pathlib import Path
+
+import yaml
+
+from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore
+from rapid.artifacts.files import sha256_file, write_json, write_jsonl, write_text
+from rapid.artifacts.freshness import Job
+from rapid.artifacts.manifests import MANIFEST, read_manifest, write_manifest
+from rapid.artifacts.runs import RunSummary, Runtime, StepRecord, TokenWeights
+from rapid.config.jobs import plan
+from rapid.config.params import load
+from rapid.config.specs import BASE, Run
+from tests.conftest import default_values
+
+SAMPLES, PROBLEMS, STEPS = 8, 4, 3
+MODEL = ("model.safetensors", "config.json", "tokenizer.json")
+
+
+def small_values() -> dict:
+    """params.yaml with one benchmark, one model and five runs."""
+    values = default_values()
+    model = values["models"]["tiny-qwen2"]
+    values["benchmarks"] = {"math": values["benchmarks"]["math"] | {"test": PROBLEMS}}
+    values["models"] = {"tiny-qwen2": model | {"benchmarks": ["math"], "error_rate": {"math": 0.5}}}
+    values["teacher"], values["evaluation"]["samples"] = "tiny-qwen2", SAMPLES
+    values["experiment"]["benchmark"], values["rapid"]["H"] = "math", 2
+    values["studies"], values["arena"] = None, None
+    values["tables"] = {
+        "main": {
+            "model": "tiny-qwen2", "algorithms": ["sft", "pg", "rapid-H2,snapshots=1"], "seeds": [1, 2]
+        },
+        "families": {"benchmark": "math", "models": [], "algorithms": ["pg"], "seeds": [1]},
+        "staleness": {"H": [2]},
+    }  # fmt: skip
+    return values
+
+
+def make(root: Path) -> None:
+    """Write params.yaml and the files of every job but the reports below a folder."""
+    values = small_values()
+    write_text(root / "params.yaml", yaml.safe_dump(values, sort_keys=False))
+    with inside(root):
+        for number, job in enumerate(plan(load(values)).jobs):
+            if job.stage != "report":
+                write(job, random.Random(number))
+
+
+@contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    """Work in a folder."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def write(job: Job, rng: random.Random) -> None:
+    """Write what a job leaves."""
+    folder, parts = Path(job.folder), job.folder.split("/")
+    match job.stage:
+        case "data":
+            names = ("train.jsonl", "test.jsonl", "pretrain.jsonl")
+            files = {name: json.dumps({"id": f"{rng.random()}"}) + "\n" for name in names}
+        case "models":
+            files = model(rng)
+        case "distill":
+            files = {"samples.jsonl": f"{rng.random()}\n"}
+        case "train":
+            files = {f"model/{name}": text for name, text in model(rng).items()}
+            write_run(folder, Run.of_path(*parts[1:]), rng)
+        case "evaluate":
+            files = {}
+            write_evaluation(folder, Run.of_path(*parts[1:]), rng)
+    for name, text in files.items():
+        write_text(folder / name, text)
+    read = {}
+    for each in job.inputs:
+        read |= read_manifest(each.folder).outputs
+    read = {path: digest for path, digest in read.items() if "curve" not in path}
+    write_manifest(folder, job.stage, job.spec, read, [folder])
+
+
+def model(rng: random.Random) -> dict[str, str]:
+    """Return the files of a model, which nobody loads."""
+    return {name: f"{rng.random()}\n" for name in MODEL}
+
+
+def write_run(folder: Path, run: Run, rng: random.Random) -> None:
+    """Write a run's small files."""
+    phases = {"sampling": rng.uniform(1, 2), "backpropagation": rng.uniform(1, 2), "other": 0.5}
+    summary = RunSummary(
+        **run.model_dump(),
+        runtime=Runtime(total=sum(phases.values()), **phases),
+        optimizer_steps=STEPS,
+        completions=64,
+        reward_first=rng.random(),
+        reward_last=rng.random(),
+        clip_fraction=rng.random() / 10,
+        staleness=rng.random() / 10,
+    )
+    write_json(folder / "summary.json", summary)
+    rows = [
+        StepRecord(step=n, seconds=n, loss=0, gradient_norm=rng.random(), reward=rng.random())
+        for n in range(1, STEPS + 1)
+    ]
+    write_jsonl(folder / "steps.jsonl", rows)
+    if "rapid" in run.algorithm:
+        weights = TokenWeights(
+            tokens=["a", "b"], log_weights=[0, rng.random()], H=2, step=1, benchmark="math", id="p0"
+        )
+        write_json(folder / "token_weights.json", weights)
+
+
+def write_evaluation(folder: Path, run: Run, rng: random.Random) -> None:
+    """Write the files of a run's evaluation."""
+    correct = [rng.randrange(1, SAMPLES) for _ in range(PROBLEMS)]
+    passed = sum(correct)
+    known = {
+        "problems": PROBLEMS,
+        "samples": SAMPLES,
+        "max_completion_length": 64,
+        "pass_at": {
+            1: sum(1 - comb(SAMPLES - c, 1) / comb(SAMPLES, 1) for c in correct) / PROBLEMS
+        },
+        "reasons": {"passed": passed, "wrong_answer": SAMPLES * PROBLEMS - passed},
+        "scores": [
+            ProblemScore(id=f"p{n}", samples=SAMPLES, correct=c) for n, c in enumerate(correct)
+        ],
+    }
+    write_json(folder / "evaluation.json", Evaluation(**run.model_dump(), **known))
+    if run.algorithm != BASE and "snapshots" in run.algorithm:
+        point = CurvePoint(step=2, seconds=1.5, pass_at={1: rng.random()})
+        write_jsonl(folder / "curve.jsonl", [point])
+
+
+def forge(path: Path, change, everywhere: bool = True) -> None:
+    """Change a JSON document, and give its job's manifest the digest of what it then is.
+
+    Args:
+        everywhere: change the manifests of the jobs that read it as well.
+    """
+    before, document = sha256_file(path), json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    for manifest in Path().rglob(MANIFEST) if everywhere else [path.with_name(MANIFEST)]:
+        manifest.write_text(manifest.read_text().replace(before, sha256_file(path)))
+
+
+def flip(content: bytes, rng: random.Random) -> bytes:
+    """Return the content with one bit changed."""
+    at = rng.randrange(len(content))
+    return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
+
+
+def cut(content: bytes, rng: random.Random) -> bytes:
+    """Return the beginning of the content."""
+    return content[: rng.randrange(len(content))]
