@@ -364,10 +364,10 @@ def _plan(args) -> None:
 
 
 def _preflight(args) -> int:
-    from rapid.config.params import load, read
+    from rapid.config.params import load_files
     from rapid.machine.preflight import checks, report
 
-    params = load(json.loads(args.config) if args.config else read(*args.configfile))
+    params = load_files(*([args.config] if args.config else args.configfile))
     missing = report(checks(params))
     print(f"{len(missing)} missing" if missing else "nothing is missing")
     return 1 if missing else 0

@@ -33,6 +33,13 @@ def listing(items: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
 
 
+def shown(text: str) -> str:
+    r"""Return a text as a terminal may have it: a control character is \x1b, but not a newline."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )
+
+
 def columns(
     rows: Iterable[Sequence[str]], left: int | None = None, rule: bool = False
 ) -> list[str]:
