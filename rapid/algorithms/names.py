@@ -24,7 +24,7 @@ from pydantic_core import PydanticCustomError
 
 from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.base import Algorithm
-from rapid.artifacts.files import Settings
+from rapid.artifacts.settings import Settings
 
 GroupSize = Annotated[int, Field(ge=2)]
 CHANGES = r"(,[a-z_]+=[a-z0-9.]+)*"

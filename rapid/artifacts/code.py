@@ -26,7 +26,7 @@ from typing import Self
 
 from pydantic import Field
 
-from rapid.artifacts.files import Settings
+from rapid.artifacts.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("rapid", "reports")
@@ -37,7 +37,7 @@ LEFT_OUT = (
     "rapid/config/",
     "rapid/cost/",
     "rapid/machine/",
-    *(f"rapid/artifacts/{name}.py" for name in ("code", "files", "freshness", "manifests")),
+    *(f"rapid/artifacts/{n}.py" for n in ("code", "files", "freshness", "manifests", "settings")),
     *REGISTRIES,
 )
 WHOLE = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")

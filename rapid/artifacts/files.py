@@ -25,12 +25,6 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Settings(BaseModel):
-    """What somebody sets: names that are known, and numbers that are finite."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
 class BadInput(ValueError):
     """What somebody gave cannot be used. The message says what, where, and what to do."""
 

@@ -33,7 +33,7 @@ from rapid.config.sections import (
     Training,
     not_allowed,
 )
-from rapid.config.sources import BadParams, place, read, unusable
+from rapid.config.sources import BadParams, place, read
 from rapid.grading.policy import STRICT, Grading
 
 
@@ -225,14 +225,11 @@ def load(values: dict, *sources: Path | str) -> Params:
         BadParams: as `load_files`.
     """
     try:
-        params = _with_sections(*ALGORITHMS).model_validate(values)
-        wrong = list(unusable(params, values))
+        return _with_sections(*ALGORITHMS).model_validate(values)
     except ValidationError as error:
-        wrong = [_explain(item) for item in error.errors()]
-    if wrong:
+        wrong = map(_explain, error.errors())
         lines = (f"{place(line.partition(': ')[0], sources)}: {line}" for line in wrong)
-        raise BadParams("\n".join(lines))
-    return params
+        raise BadParams("\n".join(lines)) from None
 
 
 def _explain(item: dict) -> str:

@@ -1,6 +1,5 @@
 """The sections of params.yaml: what may be said in each, within which bounds, and what it means."""
 
-from reprlib import Repr
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -17,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from rapid.algorithms.base import Precision
 from rapid.algorithms.names import AlgorithmName, GroupSize, parse
-from rapid.artifacts.files import Settings
+from rapid.artifacts.settings import LARGEST, Settings, not_allowed
 from rapid.benchmarks import BENCHMARKS
 
 
@@ -34,19 +33,8 @@ ModelName = Annotated[FolderName, AfterValidator(_is_a_model)]
 # Without dots: experiments/NAME/ lies beside experiments/NAME.yaml.
 PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Probability = Annotated[float, Field(ge=0, le=1)]
-LARGEST = 2**31 - 1  # of whole numbers: what torch, numpy and Python's own C take everywhere
 Seed = Annotated[int, Field(ge=0, le=LARGEST)]
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
-
-
-_SHORT = Repr()
-_SHORT.maxstring = _SHORT.maxother = 100
-_SHORT.maxlist = 10
-
-
-def not_allowed(key: str, value: Any, allowed: str) -> str:
-    """Return what is wrong with a value, and what would be right."""
-    return f"{key}: {_SHORT.repr(value)} is not allowed; allowed: {allowed}"
 
 
 class Section(Settings):

@@ -2,15 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterator
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
 
 from rapid.artifacts.files import BadInput
-from rapid.config.sections import LARGEST, not_allowed
 
 DEEPEST = 9  # keys of keys
 
@@ -94,28 +91,3 @@ def _lines(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, int]]:
             inner = f"{key}.{name.value}".removeprefix(".")
             yield inner, name.start_mark.line + 1
             yield from _lines(value, inner)
-
-
-def unusable(made: Any, given: Any, key: str = "") -> Iterator[str]:
-    """Yield what no parameter may be, whatever its type: its key, the value, what is allowed.
-
-    Args:
-        made: what validation made of what was `given`; None where nobody gave anything.
-    """
-    if given is None:
-        return
-    if isinstance(made, BaseModel | dict):
-        values = given if isinstance(given, dict) else dict.fromkeys(dict(made), given)
-        for name, value in dict(made).items():
-            yield from unusable(value, values.get(name), f"{key}.{name}".removeprefix("."))
-    elif isinstance(made, list):
-        if any(one in made[:place] for place, one in enumerate(made)):
-            yield not_allowed(key, given, "each once")
-        for one, value in zip_longest(made, given if isinstance(given, list) else []):
-            yield from unusable(one, value, key)
-    elif isinstance(given, bool) and not isinstance(made, bool):
-        yield not_allowed(key, given, "a number")
-    elif isinstance(made, int) and abs(made) > LARGEST:
-        yield not_allowed(key, given, f"at most {LARGEST}")
-    elif isinstance(made, str) and not made.isprintable():
-        yield not_allowed(key, given, "a text without control characters")

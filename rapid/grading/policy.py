@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from rapid.artifacts.files import Settings
+from rapid.artifacts.settings import Settings
 
 
 class Grading(Settings):

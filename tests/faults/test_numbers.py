@@ -1,0 +1,256 @@
+"""Numbers out of range, and samples of which nothing can be learned: a run ends there, and says why.
+
+Nothing that is no number flows on, from a reward into weights or from weights into completions.
+"""
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+from datasets import Dataset, IterableDataset
+from pydantic import ValidationError
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rapid import RapidConfig, RapidTrainer
+from rapid.grading.verdicts import Verdict
+from rapid.models.sampling import TransformersSampler
+from tests.conftest import ROOT
+from tests.training.loops import COMMON, run, untrained, weights
+
+NOT_FINITE = [float("inf"), -float("inf"), float("nan")]
+OBJECTIVES = ["rapid", "pg", "grpo", "dapo", "trl"]
+LOOPS = list(itertools.product(OBJECTIVES, [0, 2]))
+
+
+def loops(fault: str, times: int = 2):
+    """Run a test with each loss, graded in batches and one by one."""
+    marked = pytest.mark.parametrize(("objective", "workers"), LOOPS)
+    return lambda test: pytest.mark.slow(pytest.mark.fault(fault, times=times)(marked(test)))
+
+
+def always(reward):
+    def constant(completions, **_):
+        return [reward] * len(completions)
+
+    return constant
+
+
+def short(model, folder, objective, reward="digits_sum", **settings):
+    return run(model, folder, objective, reward, **{"max_steps": 3, "H": 1} | settings)
+
+
+@loops("an infinite reward", times=3)
+def test_an_infinite_reward_ends_the_run(toy_model, tmp_path, objective, workers):
+    for reward in (float("inf"), -float("inf"), 1e300):
+        with pytest.raises(ValueError, match=r"constant gave the reward -?inf to the compl") as end:
+            short(toy_model, tmp_path, objective, always(reward), grading_workers=workers)
+        assert "prompt" in str(end.value)
+        assert "at step 1, " in end.value.__notes__[-1]
+
+
+@loops("no reward: None or NaN")
+def test_where_nothing_is_graded_nothing_is_learned_and_once_it_is_said(
+    toy_model, tmp_path, objective, workers, caplog
+):
+    for reward in (None, float("nan")):
+        caplog.clear()
+        with caplog.at_level("WARNING", "rapid"):
+            trainer = short(toy_model, tmp_path, objective, always(reward), grading_workers=workers)
+        assert torch.equal(weights(trainer), untrained(toy_model))
+        said = [text for text in caplog.messages if "completions was graded" in text]
+        assert len(said) == 1
+        assert said[0].startswith("step 1: none of 16 completions was graded, the first of the p")
+
+
+@loops("a finite reward outside [0, 1]")
+def test_a_finite_reward_is_taken(toy_model, tmp_path, objective, workers):
+    for scale in (-100.0, 1e6):
+
+        def graded(completions, scale=scale, **_):
+            return [scale * (len(text) % 3 - 1) for text in completions]
+
+        trainer = short(toy_model, tmp_path, objective, graded, grading_workers=workers)
+        assert weights(trainer).isfinite().all()
+
+
+@loops("a reward function that raises", times=3)
+def test_what_a_reward_function_raises_names_step_and_sample(
+    toy_model, tmp_path, objective, workers
+):
+    for at in range(3):
+
+        def broken(completions, trainer_state, at=at, **_):
+            if trainer_state.global_step == at:
+                raise ConnectionError("no server")
+            return [float(len(text) % 2) for text in completions]
+
+        with pytest.raises(ConnectionError, match="no server") as end:
+            short(toy_model, tmp_path, objective, broken, grading_workers=workers)
+        *sample, step = end.value.__notes__
+        assert f"at step {at + 1}, with 16 completions, the first of the prompt " in step
+        assert bool(sample) == bool(workers)
+
+
+@loops("a learning rate that blows weights up")
+def test_weights_that_blow_up_end_the_run(toy_model, tmp_path, objective, workers):
+    for rate in (1e10, 1e25):
+        with pytest.raises(FloatingPointError, match=r"step [1-3]: (the loss is|weights have)"):
+            short(toy_model, tmp_path, objective, learning_rate=rate, grading_workers=workers)
+
+
+@pytest.mark.fault("a reward of a benchmark's grader outside [0, 1]", times=20)
+def test_a_verdict_is_from_0_to_1():
+    for reward in [*NOT_FINITE, *(n / 7 for n in range(8, 16)), *(-n / 7 for n in range(1, 8))]:
+        with pytest.raises(ValidationError):
+            Verdict(reward=reward, reason="passed")
+
+
+@pytest.mark.fault("weights that are NaN or infinite from the beginning", times=20)
+def test_a_model_without_probabilities_is_not_sampled_from(toy_model):
+    sampler = TransformersSampler(toy_model)
+    asked = {"max_tokens": 4, "temperature": 1.0, "top_p": 1.0, "seed": 0}
+    named = [one for one in sampler.model.parameters() if one.ndim == 2]
+    for number in range(20):
+        spoilt = random.Random(number).choice(named)
+        kept = spoilt.data.clone()
+        spoilt.data[:] = (float("nan"), float("inf"))[number % 2]
+        with pytest.raises(FloatingPointError, match="probabilities are NaN"):
+            sampler.sample(["a", "bc"], **asked)
+        spoilt.data = kept
+    assert len(sampler.sample(["a", "bc"], **asked)) == 2
+
+
+# Samples ------------------------------------------------------------------------------------------
+
+
+def learn(model, dataset, context: int | None = None, **others):
+    """Two steps on these prompts, of 8 completions each."""
+    torch.set_num_threads(1)
+    loaded = AutoModelForCausalLM.from_pretrained(model)
+    if context:
+        loaded.config.max_position_embeddings = context
+    sizes = {"n_step": 8, "H": 1, "micro_batch_size": 8, "max_completion_length": 4, "max_steps": 2}
+    settings = COMMON | sizes | {k: others.pop(k) for k in {*others} & {*sizes, "num_generations"}}
+    trainer = RapidTrainer(
+        loaded,
+        always(1.0),
+        RapidConfig("unused", **settings),
+        Dataset.from_list([{"prompt": p} for p in dataset]) if type(dataset) is list else dataset,
+        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
+        **others,
+    )
+    trainer.train()
+    return trainer
+
+
+@pytest.mark.slow
+@pytest.mark.fault("a prompt longer than the model's context", times=20)
+def test_a_prompt_that_leaves_no_room_is_refused(toy_model):
+    for length in range(20):
+        prompts = ["a" * 3, "b" * (8 + length)]
+        with pytest.raises(ValueError, match=rf"'b*' has {8 + length} tokens, but .* 1 to 7"):
+            learn(toy_model, prompts, context=8)
+        with pytest.raises(ValueError, match="takes from 1 to 7"):
+            sampler = TransformersSampler(toy_model)
+            sampler.model.config.max_position_embeddings = 8
+            sampler.sample(prompts, max_tokens=4, temperature=1.0, top_p=1.0, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.fault("a prompt without tokens", times=20)
+def test_an_empty_prompt_is_refused(toy_model):
+    for length in range(20):
+        with pytest.raises(ValueError, match="the prompt '' has 0 tokens") as end:
+            learn(toy_model, ["", "a" * length])
+        assert "at step 1" in end.value.__notes__[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.fault("a completion without tokens", times=20)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_completion_without_tokens_is_refused(toy_model, objective):
+    for empty in (0, 3, 7, slice(None)):
+
+        def rollout(prompts, trainer, empty=empty):
+            completions = [[5, 6, 1] for _ in prompts]
+            completions[empty] = [[]] * 8 if type(empty) is slice else []
+            ids = [trainer.processing_class(prompt)["input_ids"] for prompt in prompts]
+            return {"prompt_ids": ids, "completion_ids": completions, "logprobs": None}
+
+        with pytest.raises(ValueError, match=r"of the prompt '[ab]' has no tokens"):
+            learn(toy_model, ["a", "b"], rollout_func=rollout)
+
+
+def stream(rows: list[dict]) -> IterableDataset:
+    return IterableDataset.from_generator(lambda: iter(rows))
+
+
+@pytest.mark.slow
+@pytest.mark.fault("an empty dataset", times=20)
+@pytest.mark.parametrize("generations", [2, 4])
+def test_an_empty_dataset_is_refused(toy_model, generations):
+    empty = [[], Dataset.from_dict({"prompt": []}), stream([]), None, Dataset.from_list([{}])]
+    for dataset, n_step in itertools.product(empty, [4, 8]):
+        sizes = {"num_generations": generations, "n_step": n_step, "micro_batch_size": 4}
+        with pytest.raises((ValueError, KeyError), match=r"prompt|train_dataset"):
+            learn(toy_model, dataset, **sizes)
+
+
+@pytest.mark.fault("a group with one member", times=20)
+def test_a_group_has_several_members():
+    for n_step in range(1, 21):
+        with pytest.raises(ValueError, match="at least 2 generations"):
+            RapidConfig("unused", **COMMON | {"num_generations": 1, "n_step": n_step, "H": 1})
+
+
+@pytest.mark.fault("a training setting that is no number", times=20)
+def test_a_rate_and_a_temperature_are_numbers():
+    for name, value in itertools.product(
+        ("learning_rate", "temperature"), (*NOT_FINITE[:3], -1.0, -1e-9)
+    ):
+        for H in (1, 4):
+            with pytest.raises(ValueError, match=f"{name}={value}: set {name} >= .* finite"):
+                RapidConfig("unused", **COMMON | {"H": H, name: value})
+
+
+HANGS = """
+import os, sys, threading, torch
+from datasets import Dataset
+from tests.training.loops import build
+torch.set_num_threads(1)
+def hangs(completions, **_):
+    os.write(1, b".")
+    threading.Event().wait()
+for workers in [0, 2] * 10:
+    if child := os.fork():
+        _, status = os.waitpid(child, 0)
+        os.write(1, b"%d\\n" % status)
+    else:
+        trainer = build(sys.argv[1], sys.argv[2], "rapid", hangs, grading_workers=workers)
+        os.write(1, b"%d " % os.getpid())
+        trainer.train()
+        os._exit(0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.fault("a reward function that hangs", times=20)
+def test_a_run_whose_reward_function_hangs_ends_when_it_is_told_to(toy_model, tmp_path):
+    command = [sys.executable, "-c", HANGS, str(toy_model), str(tmp_path)]
+    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    try:
+        for _ in range(20):
+            child = b""
+            while not child.endswith(b"."):
+                child += started.stdout.read(1)
+            os.kill(int(child.split()[0]), signal.SIGTERM)
+            assert started.stdout.readline().strip(b".\n") == b"%d" % signal.SIGTERM
+        assert started.wait() == 0
+    finally:
+        started.kill()
+        started.wait()
