@@ -101,8 +101,8 @@ class Decoder:
             logits = logits.float()
         if drawn_logp.isnan():
             raise FloatingPointError(
-                "the model's probabilities are NaN: its weights are not finite, or the temperature "
-                f"({generation_config.temperature}) is too small"
+                "the model's probabilities are NaN: its weights are too large, or no numbers, or "
+                f"the temperature ({generation_config.temperature}) is too small"
             )
         self.logp = None if logp is None else logp[:, : place + 1 - width]
         return sequences[:, : place + 1]

@@ -29,13 +29,13 @@ class StreamedRewards:
     Args:
         functions: reward functions as `GRPOTrainer` takes them.
         workers: how many completions are graded at a time.
-        extra: further keyword arguments of every call.
+        extra: returns further keyword arguments of a call.
 
     Raises:
         ValueError: a reward that cannot be had for one completion by a plain call.
     """
 
-    def __init__(self, functions: list[Callable], workers: int, extra: dict):
+    def __init__(self, functions: list[Callable], workers: int, extra: Callable[[], dict]):
         for function in functions:
             name = getattr(function, "__name__", type(function).__name__)
             if isinstance(function, torch.nn.Module):
@@ -47,7 +47,7 @@ class StreamedRewards:
             if "log_extra" in inspect.signature(function).parameters:
                 raise ValueError(f"{name} logs columns in a batch's order: set grading_workers=0")
         self._functions = functions
-        self._extra = extra | {"log_extra": _refuse_columns}
+        self._extra = extra
         self._suspected = False
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="grading")
         self._futures: dict[int, Future] = {}
@@ -105,7 +105,8 @@ class StreamedRewards:
                     completions=[completion],
                     completion_ids=[completion_ids],
                     **columns,
-                    **self._extra,
+                    log_extra=_refuse_columns,
+                    **self._extra(),
                 )
                 rewards.append(float("nan") if reward is None else float(reward))
         return rewards

@@ -70,8 +70,11 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         self._sampled_logp: list[Tensor] = []  # (T,) for each completion just sampled
         self._streamed: StreamedRewards | None = None
         if args.grading_workers:
-            extra = {"trainer_state": self.state, "log_metric": self._log_metric}
-            self._streamed = StreamedRewards(self.reward_funcs, args.grading_workers, extra)
+            self._streamed = StreamedRewards(
+                self.reward_funcs,
+                args.grading_workers,
+                lambda: {"trainer_state": self.state, "log_metric": self._log_metric},
+            )
         self._optimizer_phase = ExitStack()  # from the last pass to the end of the optimizer's step
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
         self.add_callback(Sound())
