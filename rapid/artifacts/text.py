@@ -1,5 +1,6 @@
 """Numbers and tables as plain text for a reader: durations, sizes, listings and columns."""
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -38,9 +39,12 @@ def listing(items: Sequence[str], last: str = "and") -> str:
 
 def shown(text: str) -> str:
     r"""Return a text as a terminal may have it: what is no sign but an order to it is \x1b."""
-    return "".join(
-        c if unicodedata.category(c) not in ORDERS or c in "\n\t" else ascii(c)[1:-1] for c in text
-    )
+    return re.sub(r"[^\n\t -~]", _sign, text)
+
+
+def _sign(found: re.Match) -> str:
+    is_order = unicodedata.category(found[0]) in ORDERS
+    return ascii(found[0])[1:-1] if is_order else found[0]
 
 
 def columns(
