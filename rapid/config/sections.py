@@ -32,6 +32,7 @@ FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 ModelName = Annotated[FolderName, AfterValidator(_is_a_model)]
 # Without dots: experiments/NAME/ lies beside experiments/NAME.yaml.
 PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+Source = Annotated[str, Field(pattern=r"^[^{}]+$")]  # Snakemake reads braces as wildcards
 Probability = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST)]
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
@@ -44,9 +45,7 @@ class Section(Settings):
 class BenchmarkParams(Section):
     """One benchmark: how many problems, and the sizes that belong to it."""
 
-    source: str = Field(
-        "embedded", min_length=1, description="embedded, hub, or a file or folder of problems"
-    )
+    source: Source = Field("embedded", description="embedded, hub, a file or folder of problems")
     train: PositiveInt = Field(description="training problems")
     test: PositiveInt = Field(description="test problems")
     reserved: NonNegativeInt = Field(
@@ -97,8 +96,7 @@ class EmbeddedModel(Section):
 class PublishedModel(Section):
     """A model from elsewhere."""
 
-    source: str = Field(
-        min_length=1,
+    source: Source = Field(
         description="a hub's name, a folder, a GGUF file, or pypi:NAME==VERSION with one in it",
     )
     revision: str = Field("main", description="of a hub's name: branch, tag or commit")

@@ -11,6 +11,7 @@ import pickle
 import pty
 import re
 import shutil
+import subprocess
 import sys
 import unicodedata
 import xml.etree.ElementTree as xml
@@ -93,7 +94,7 @@ def test_a_path_is_in_no_command():
         try:
             plan = Plan(load(values))
         except BadParams:
-            assert not name.isprintable() or not name
+            assert not name.isprintable() or not name or "{" in name
             continue
         for job in map(plan.job, ("data/math", "models/teacher", "distilled/math")):
             assert re.fullmatch(r"[\w./ -]+", f"{job.command} {job.folder}")
@@ -104,6 +105,27 @@ def test_a_path_is_in_no_command():
 
 def rules() -> str:
     return "\n\n".join(path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk"))
+
+
+@pytest.mark.slow
+@pytest.mark.fault("a path with signs of a shell, under Snakemake")
+def test_a_path_reaches_a_job_as_it_is(tmp_path):
+    name = "$(touch PWNED) `touch PWNED` 'q' \"r\"; touch PWNED & * # ~ é.jsonl"
+    rows = [
+        {"problem": f"What is {i} + 1?", "solution": rf"\boxed{{{i + 1}}}", "answer": str(i + 1)}
+        for i in range(104)
+    ]
+    (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    overlay = {"name": "mine", "benchmarks": {"math": {"source": name}}}
+    (tmp_path / "mine.yaml").write_text(json.dumps(overlay))
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--snakefile", ROOT / "Snakefile"]
+    command += ["--configfile", "params.yaml", "mine.yaml", "--"]
+    made = "experiments/mine/data/math/manifest.json"
+    done = subprocess.run([*command, made], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert name in json.loads((tmp_path / made).read_text())["inputs"]
+    assert not [*tmp_path.rglob("PWNED")]
 
 
 # Files of models ---------------------------------------------------------------------------------
