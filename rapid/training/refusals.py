@@ -134,13 +134,18 @@ def refuse_rewards(
 class Sound(TrainerCallback):
     """End a run whose weights are no numbers any more, or that had nothing to learn from.
 
+    All weights are looked at before they are saved or evaluated; after the other steps the smallest
+    tensor, since a gradient that is NaN or infinite makes all of them so.
+
     Raises:
-        FloatingPointError: after the step that has spoilt the weights, before they are saved.
+        FloatingPointError: weights are infinite or NaN.
         ValueError: there was no step.
     """
 
     def on_step_end(self, args, state, control, *, model, **_):
         learned = [one for one in model.parameters() if one.requires_grad]
+        if not (control.should_save or control.should_evaluate or control.should_training_stop):
+            learned = [min(learned, key=Tensor.numel)]
         if not get_total_norm(learned).isfinite():
             raise FloatingPointError(
                 f"step {state.global_step}: weights have become infinite or NaN: lower "
