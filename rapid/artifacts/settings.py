@@ -1,4 +1,4 @@
-"""What somebody sets, and how it is said that something else is allowed."""
+"""The base of all settings: what no value may be, whatever it is for."""
 
 from collections.abc import Iterator
 from itertools import zip_longest

@@ -1,4 +1,4 @@
-"""Parameters as they are written: YAML files, or the JSON that a workflow hands to its jobs."""
+"""Reads parameters from YAML files, or from the JSON that a workflow hands to its jobs."""
 
 import json
 from collections.abc import Callable, Iterator

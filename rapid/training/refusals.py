@@ -1,4 +1,4 @@
-"""What RapidTrainer refuses: arguments, samples, and numbers of which nothing can be learned.
+"""Refuses arguments, samples and numbers of which nothing can be learned.
 
 An error says what was wrong, of which sample, and what to do. `told` adds the step.
 """
