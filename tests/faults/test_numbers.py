@@ -106,6 +106,19 @@ def test_weights_that_blow_up_end_the_run(toy_model, tmp_path, objective, worker
         assert re.search("step [1-3]", where)
 
 
+@loops("a loss that is infinite or NaN", times=3)
+def test_a_loss_that_is_no_number_ends_the_run(toy_model, tmp_path, objective, workers):
+    """Also where the gradient and the weights are finite."""
+    for more in NOT_FINITE:
+
+        class Off(RapidTrainer):
+            def _compute_loss(self, model, inputs, more=more):
+                return super()._compute_loss(model, inputs) + more
+
+        with pytest.raises(FloatingPointError, match=rf"step 1: the loss is {more}"):
+            short(toy_model, tmp_path, objective, trainer=Off, grading_workers=workers)
+
+
 @pytest.mark.fault("a reward of a benchmark's grader outside [0, 1]", times=20)
 def test_a_verdict_is_from_0_to_1():
     for reward in [*NOT_FINITE, *(n / 7 for n in range(8, 16)), *(-n / 7 for n in range(1, 8))]:

@@ -161,7 +161,7 @@ def test_a_file_that_is_no_parameters_is_named(tmp_path, capsys):
 
 
 @pytest.mark.fault("a wrong value at each door", times=20)
-@pytest.mark.parametrize("value", [*NOT_FINITE[:2], True, 0, -1, "two", None, [], {}, [1]])
+@pytest.mark.parametrize("value", [float("inf"), True, 0, "two", None])
 def test_every_command_refuses_alike(value, tmp_path, capsys):
     """Also as JSON, in which Snakemake hands parameters to jobs."""
     file, json = tmp_path / "mine.yaml", yaml.safe_dump(changed(("rapid", "eta"), value), width=1e9)
