@@ -18,9 +18,12 @@ from pydantic import ValidationError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rapid import RapidConfig, RapidTrainer
+from rapid.artifacts.demonstrations import Demonstration
+from rapid.config.params import load
 from rapid.grading.verdicts import Verdict
 from rapid.models.sampling import TransformersSampler
-from tests.conftest import ROOT
+from rapid.training.sft import sft_trainer
+from tests.conftest import ROOT, default_values
 from tests.training.loops import COMMON, run, untrained, weights
 
 NOT_FINITE = [float("inf"), -float("inf"), float("nan")]
@@ -99,11 +102,23 @@ def test_what_a_reward_function_raises_names_step_and_sample(
 
 @loops("a learning rate that blows weights up")
 def test_weights_that_blow_up_end_the_run(toy_model, tmp_path, objective, workers):
-    for rate in (1e10, 1e25):
+    for rate, steps in ((1e10, 3), (1e300, 1)):  # also in the last step, of which no other follows
+        sizes = {"learning_rate": rate, "max_steps": steps, "grading_workers": workers}
         with pytest.raises(FloatingPointError, match=r"loss is|weights have|probabilities") as end:
-            short(toy_model, tmp_path, objective, learning_rate=rate, grading_workers=workers)
+            short(toy_model, tmp_path, objective, **sizes)
         where = "".join([str(end.value), *getattr(end.value, "__notes__", [])])
         assert re.search("step [1-3]", where)
+
+
+@pytest.mark.slow
+@pytest.mark.fault("a learning rate that blows weights up", times=3)
+def test_weights_of_sft_that_blow_up_end_the_run(toy_model, tmp_path):
+    demonstration = Demonstration(id="a", prompt="a", message="a", completion="b")
+    common = {"output_dir": str(tmp_path), "save_strategy": "no", "use_cpu": True, "bf16": False}
+    for rate in (1e30, 1e35, 1e38):
+        params = load(default_values()).sft.model_copy(update={"learning_rate": rate, "batch": 1})
+        with pytest.raises(FloatingPointError, match=r"step [1-3]: weights have become"):
+            sft_trainer(toy_model, [demonstration], params, common | {"report_to": []}).train()
 
 
 @loops("a loss that is infinite or NaN", times=3)
