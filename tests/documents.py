@@ -17,6 +17,7 @@ import argparse
 import difflib
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -46,6 +47,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 TIMES = "performance/results/commands.jsonl"
+FIGURES = "reports/figures"  # where a report's lie, and docs/figures those of the documents
 
 
 def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
@@ -135,8 +137,17 @@ def within(text: str, root: Path, file: str) -> str:
     return NUMBER.sub(lambda figure: figure[0] if figure[0] in known else "?", text)
 
 
+def picture(text: str, root: Path, name: str) -> str:
+    """Return a figure of the default's report, and the code that made its runs."""
+    if not (root / FIGURES / f"{name}.png").exists():
+        return MISSING
+    measured = Measured.read(params(), root)
+    made = notes.commits(list(measured.frame[measured.frame.no_summary == ""].commit))
+    return "\n".join([text.split("\n")[0], "", *made]) + "\n"
+
+
 MAKERS = {one.__name__: one for one in (table1, sweep, plan_check, plan_paper, jobs_of, speed)}
-MAKERS |= {one.__name__: one for one in (times, within)}
+MAKERS |= {one.__name__: one for one in (times, within, picture)}
 
 
 def params(*overlays: str) -> Params:
@@ -165,6 +176,14 @@ def make(mark: str, text: str, root: Path) -> str:
     """Return the text as it should be; with MISSING, or nan, for what is not there."""
     name, *arguments = mark.split()
     return MAKERS[name](text, root, *arguments)
+
+
+def copy_pictures(page: Path, root: Path) -> None:
+    """Copy the pictures that a page shows from a report, as far as it is there."""
+    for mark, _, _ in marks(page):
+        file = f"{mark.split()[-1]}.png"
+        if mark.startswith("picture ") and (root / FIGURES / file).exists():
+            shutil.copy(root / FIGURES / file, ROOT / "docs/figures" / file)
 
 
 def timed() -> dict[str, dict]:
@@ -218,6 +237,7 @@ def main(arguments: list[str] | None = None) -> int:
         differing += said != found
         if options.write and said != found:
             write_text(page, found)
+            copy_pictures(page, options.root)
     return 1 if differing and not options.write else 0
 
 
