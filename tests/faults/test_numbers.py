@@ -159,7 +159,7 @@ def test_a_model_without_probabilities_is_not_sampled_from(toy_model):
 # Samples ------------------------------------------------------------------------------------------
 
 
-def learn(model, dataset, context: int | None = None, **others):
+def learn(model, dataset, reward=None, context: int | None = None, **others):
     """Two steps on these prompts, of 8 completions each."""
     torch.set_num_threads(1)
     loaded = AutoModelForCausalLM.from_pretrained(model)
@@ -169,7 +169,7 @@ def learn(model, dataset, context: int | None = None, **others):
     settings = COMMON | sizes | {k: others.pop(k) for k in {*others} & {*sizes, "num_generations"}}
     trainer = RapidTrainer(
         loaded,
-        always(1.0),
+        reward or always(1.0),
         RapidConfig("unused", **settings),
         Dataset.from_list([{"prompt": p} for p in dataset]) if type(dataset) is list else dataset,
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
@@ -199,6 +199,57 @@ def test_an_empty_prompt_is_refused(toy_model):
         with pytest.raises(ValueError, match="the prompt '' has 0 tokens") as end:
             learn(toy_model, ["", "a" * length])
         assert "at step 1" in end.value.__notes__[-1]
+
+
+CHARACTERS = [
+    "\0",
+    "a\0b",
+    "\x1b[31m",
+    "\r\n",
+    "\t",
+    "\x7f",
+    "\u2028",
+    "\u202eab",
+    "\u200b",
+    "\ufeff",
+]
+CHARACTERS += [
+    "日本語",
+    "🙂",
+    "👩‍💻",
+    "e\u0301",
+    "\ufdd0",
+    "\U0010ffff",
+    "<pad>",
+    "<eos>",
+    "{x}",
+    "%s $x$",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.fault("odd characters in a prompt", times=len(CHARACTERS))
+def test_a_prompt_may_have_any_character(toy_model):
+    asked = set()
+
+    def graded(prompts, completions, **_):
+        asked.update(prompts)
+        return [float(len(text) % 2) for text in completions]
+
+    for text in CHARACTERS:
+        trainer = learn(toy_model, [text, "a"], graded)
+        assert weights(trainer).isfinite().all()
+    assert asked == {*CHARACTERS, "a"}
+
+
+@pytest.mark.slow
+@pytest.mark.fault("half a surrogate pair in a prompt", times=20)
+def test_half_a_surrogate_pair_is_refused(toy_model):
+    for number in range(20):
+        text = f"a{chr(0xD800 + 100 * number)}"
+        dataset = [text, "a"] if number % 2 else stream([{"prompt": text}] * 4)
+        with pytest.raises((UnicodeEncodeError, TypeError), match=r"surrogates|TextEncodeInput"):
+            learn(toy_model, dataset)
 
 
 @pytest.mark.slow
