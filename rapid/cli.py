@@ -23,6 +23,7 @@ from rapid.algorithms import IMITATING
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, read_json
 from rapid.artifacts.runs import CHECKPOINTS, RunSummary
+from rapid.artifacts.text import shown
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.grading.grader import GraderDied, GradingFailed
@@ -44,7 +45,7 @@ def run(arguments: list[str]) -> int:
     except (BadInput, FileNotFoundError) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 2
-    except (GraderDied, GradingFailed, LeanUnavailable) as error:
+    except (GraderDied, GradingFailed, LeanUnavailable, FloatingPointError) as error:
         print(f"rapid {args.command}: {error}", file=sys.stderr)
         return 1
     except Exception as error:
@@ -329,7 +330,8 @@ def _ask(args) -> None:
             top_p=1.0,
             seed=args.seed,
         )
-    print("\n\n".join(answer.text for answer in answers))
+    text = "\n\n".join(answer.text for answer in answers)
+    print(shown(text) if sys.stdout.isatty() else text)
 
 
 def _grade(args) -> int:
@@ -374,10 +376,10 @@ def _plan(args) -> None:
 
 
 def _preflight(args) -> int:
-    from rapid.config.params import load, read
+    from rapid.config.params import load_files
     from rapid.machine.preflight import checks, report
 
-    params = load(json.loads(args.config) if args.config else read(*args.configfile))
+    params = load_files(*([args.config] if args.config else args.configfile))
     missing = report(checks(params))
     print(f"{len(missing)} missing" if missing else "nothing is missing")
     return 1 if missing else 0

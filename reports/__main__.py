@@ -1,15 +1,12 @@
 """`python -m reports`: the runs that exist -> tables.tex, report.html, figures, the terminal."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
-import yaml
-
 from rapid.artifacts.files import BadFile, write_text
 from rapid.artifacts.manifests import write_manifest, written_digest
-from rapid.config.params import BadParams, Params, load, read
+from rapid.config.params import BadParams, load_files
 from rapid.config.specs import BASE, in_arena, report_spec, runs, studied
 from rapid.machine.processes import end_with_workflow
 from rapid.machine.shortages import shortage
@@ -36,11 +33,11 @@ def main(arguments: list[str] | None = None) -> int:
     if not (options.output or options.html or options.figures or options.text):
         parser.error("nothing to do: give --output, --html, --figures or --text, or several")
     try:
-        params = _params(options.config)
+        params = load_files(*options.config)
         kind = options.kind
         if kind != "report" and not getattr(params, kind):
             raise BadParams(f"--{kind}: params name no {kind}")
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except BadParams as error:
         return _fail(error, BAD_USE)
     try:
         measured = Measured.read(params, options.root, RUNS[kind](params))
@@ -148,20 +145,6 @@ def _parser() -> argparse.ArgumentParser:
         help="print the tables to standard output, messages go to standard error",
     )
     return parser
-
-
-def _params(config: list[str]) -> Params:
-    """Read and validate the parameters.
-
-    Raises:
-        BadParams, ValueError, OSError, yaml.YAMLError: with what is wrong and where.
-    """
-    if len(config) == 1 and config[0].lstrip().startswith("{"):
-        return load(json.loads(config[0]))
-    for path in config:
-        if not Path(path).is_file():
-            raise BadParams(f"--config {path}: there is no such file")
-    return load(read(*config))
 
 
 def _fail(error: Exception, code: int) -> int:

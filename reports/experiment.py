@@ -5,7 +5,6 @@ dvclive writes it and `dvc plots` draws it.
 """
 
 import argparse
-import json
 import math
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ from dvclive import Live
 from rapid.artifacts.files import BadFile, write_json
 from rapid.artifacts.manifests import read_rows, write_manifest, written_digest
 from rapid.artifacts.runs import StepRecord
-from rapid.config.params import Params, load
+from rapid.config.params import BadParams, Params, load_files
 from rapid.config.specs import BASE, compared, report_spec
 from rapid.machine.processes import end_with_workflow
 from reports.collect import collect
@@ -27,15 +26,14 @@ CURVES = ["reward", "staleness", "clip_fraction", "sampling", "grading", "backpr
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Return 0, or 1 where a run's file is damaged."""
+    """Run the command. Return 0, or 1 where a run's file or a parameter is wrong."""
     parser = argparse.ArgumentParser(prog="python -m reports.experiment", description=__doc__)
     parser.add_argument("--config", required=True, help="params as JSON")
     parser.add_argument("--out", required=True, type=Path, help="folder to write")
     options = parser.parse_args(arguments)
-    params = load(json.loads(options.config))
     try:
-        report(params, options.out)
-    except BadFile as error:
+        report(load_files(options.config), options.out)
+    except (BadFile, BadParams) as error:
         print(f"reports.experiment: {error}", file=sys.stderr)
         return 1
     return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rapid.algorithms import PLAIN, RAPID
 from rapid.artifacts.text import columns, duration
-from rapid.config.params import Params, load, read
+from rapid.config.params import Params, load_files
 from rapid.config.specs import Run, train_spec
 from rapid.cost.estimates import Estimator
 from rapid.cost.roofline import Roofline, gpu
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = {name: value for name, value in given.items() if value is not None}
     given |= {"signal": EVERY_GROUP, "rewarded": EVERY_GROUP}
     heads = ["benchmark", "algorithm", "planned", "paper", f"to {REFERENCE}", "paper", "deviation"]
-    found = rows(load(read(*args.configfile)), args.gpu, given)
+    found = rows(load_files(*args.configfile), args.gpu, given)
     print(*columns([heads, *found], left=3), sep="\n")
 
 

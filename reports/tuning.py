@@ -17,7 +17,7 @@ from rapid.algorithms import PLAIN
 from rapid.algorithms.names import parse
 from rapid.artifacts.files import write_text
 from rapid.config.arena import Arena
-from rapid.config.params import load, read
+from rapid.config.params import load_files
 from rapid.config.specs import BASE, in_arena
 from reports.measured import Measured
 from reports.outcomes import METRIC
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--record", type=Path, required=True, help="where to write the trials")
     parser.add_argument("--write", type=Path, required=True, help="the experiment with the rates")
     options = parser.parse_args(arguments)
-    params = load(read(*options.configfile))
+    params = load_files(*options.configfile)
     measured = Measured.read(params, trained=in_arena(params))
     record = trials(measured)
     if missing := int(record.accuracy.isna().sum()):

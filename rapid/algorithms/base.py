@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from rapid.algorithms.groups import Groups, Tensor, chosen, group_mean, standardized
+from rapid.artifacts.settings import Settings
 
 Precision = Annotated[
     Literal["float32", "bfloat16"], Field(description="of weights in computation")
 ]
 
 
-class Parameters(BaseModel):
+class Parameters(Settings):
     """Parameters of an algorithm, as params.yaml has them: with bounds, and a description each."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)

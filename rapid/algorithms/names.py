@@ -14,9 +14,8 @@ from typing import Annotated
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
+    PositiveFloat,
     PositiveInt,
     ValidationError,
     create_model,
@@ -25,22 +24,22 @@ from pydantic_core import PydanticCustomError
 
 from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.base import Algorithm
+from rapid.artifacts.settings import Settings
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 GroupSize = Annotated[int, Field(ge=2)]
 CHANGES = r"(,[a-z_]+=[a-z0-9.]+)*"
 
 
-class Changes(BaseModel):
+class Changes(Settings):
     """The parameters that any variant may set; those that it leaves alone are None."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     group_size: GroupSize | None = None
     n_step: PositiveInt | None = None
     epochs: PositiveInt | None = None
-    learning_rate: Positive | None = None
-    max_grad_norm: Positive | None = Field(None, description="1, TRL's default, where none is set")
+    learning_rate: PositiveFloat | None = None
+    max_grad_norm: PositiveFloat | None = Field(
+        None, description="1, TRL's default, where none is set"
+    )
     problems: PositiveInt | None = Field(None, description="training problems, the first so many")
     snapshots: PositiveInt | None = Field(None, description="models kept on the way, evaluated too")
     skip_zero_groups: bool | None = Field(
@@ -96,6 +95,8 @@ def parse(name: str) -> Name:
     kind, _, h = plain.partition("-H")
     algorithm = ALGORITHMS[kind]
     given = dict(pair.split("=") for pair in pairs)
+    if len(given) < len(pairs):
+        raise ValueError(f"{plain} with each change once")
     if algorithm.imitates and given:
         raise ValueError(f"{kind} as it is: it has no variants")
     if foreign := [key for key in given if key not in _own(algorithm) and _owners(key)]:

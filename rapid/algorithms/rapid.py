@@ -30,7 +30,6 @@ VALUES = {
 class RapidParameters(Parameters):
     eta: float = Field(
         gt=0,
-        allow_inf_nan=False,
         title="eta",
         description="Importance weights are clipped to at most eta.",
     )

@@ -24,7 +24,9 @@ from importlib.util import resolve_name
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from rapid.artifacts.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("rapid", "reports")
@@ -35,7 +37,7 @@ LEFT_OUT = (
     "rapid/config/",
     "rapid/cost/",
     "rapid/machine/",
-    *(f"rapid/artifacts/{name}.py" for name in ("code", "files", "freshness", "manifests")),
+    *(f"rapid/artifacts/{n}.py" for n in ("code", "files", "freshness", "manifests", "settings")),
     *REGISTRIES,
 )
 WHOLE = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
@@ -44,10 +46,8 @@ SHOWN = ("label", "look")  # what a plug-in's class says for reports
 OF_REPORTS = (".py", ".j2", ".css", ".yaml")  # reports/ has outputs too
 
 
-class Spec(BaseModel):
+class Spec(Settings):
     """What decides a job's result: its parameters, and the code that they are given to."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     code: str = Field("", description="digest of the code; empty where nobody asked for it")
 

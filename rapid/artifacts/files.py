@@ -12,6 +12,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from rapid.artifacts.text import shown
+
 Row = TypeVar("Row", bound=BaseModel)
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -35,6 +37,9 @@ Share = Annotated[float | None, AfterValidator(_share)]
 
 class BadInput(ValueError):
     """What somebody gave cannot be used. The message says what, where, and what to do."""
+
+    def __init__(self, message: str):
+        super().__init__(shown(message))
 
 
 class BadFile(BadInput):

@@ -1,9 +1,13 @@
 """Numbers and tables as plain text for a reader: durations, sizes, listings and columns."""
 
+import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 DAYS_FROM = 72 * HOUR
+# Categories of characters: control, format (of the direction of writing, too), halves, separators.
+ORDERS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def duration(seconds: float, like: float | None = None) -> str:
@@ -31,6 +35,16 @@ def listing(items: Sequence[str], last: str = "and") -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def shown(text: str) -> str:
+    r"""Return a text as a terminal may have it: what is no sign but an order to it is \x1b."""
+    return re.sub(r"[^\n\t -~]", _sign, text)
+
+
+def _sign(found: re.Match) -> str:
+    is_order = unicodedata.category(found[0]) in ORDERS
+    return ascii(found[0])[1:-1] if is_order else found[0]
 
 
 def columns(

@@ -6,17 +6,20 @@ tuning    where it is given, the fields' algorithms try these learning rates ins
 """
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from rapid.algorithms import PLAIN, RAPID
 from rapid.algorithms.names import AlgorithmName, parse, variant
-from rapid.config.sections import BenchmarkName, Probability, Section, Seed, not_allowed
+from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size, not_allowed
 
 # What can be compared: seconds until an accuracy, accuracy after equal completions, or equal time.
 Measure = Literal["seconds", "accuracy", "accuracy_in_time"]
 Entry = tuple[BenchmarkName, list[AlgorithmName], list[Seed]]
+
+
+Count = Annotated[int, Field(ge=1, le=1000)]
 
 
 def first(count: int) -> list[Seed]:
@@ -36,12 +39,12 @@ class Claim(Section):
 class ArenaField(Section):
     """The algorithms that meet on one benchmark."""
 
-    seeds: PositiveInt = Field(description="how many, from 1")
-    more_seeds: dict[AlgorithmName, PositiveInt] = Field(
+    seeds: Count = Field(description="how many, from 1")
+    more_seeds: dict[AlgorithmName, Count] = Field(
         default_factory=dict, description="how many, of algorithms of which a claim needs more"
     )
-    problems: PositiveInt = Field(description="training problems")
-    snapshots: PositiveInt = Field(description="models kept on the way and evaluated")
+    problems: Size = Field(description="training problems")
+    snapshots: Size = Field(description="models kept on the way and evaluated")
     reach: Probability = Field(description="the accuracy until which seconds are counted")
     rates: dict[AlgorithmName, PositiveFloat] = Field(
         min_length=2, description="algorithms with the learning rate that was tuned for each"
@@ -73,9 +76,9 @@ class ArenaField(Section):
 class ArenaMap(Section):
     """RAPID with several N_step and H on one benchmark. With H = 1 it is on-policy."""
 
-    seeds: PositiveInt = Field(description="how many, from 1")
-    problems: PositiveInt = Field(description="training problems")
-    n_step: list[PositiveInt] = Field(min_length=1)
+    seeds: Count = Field(description="how many, from 1")
+    problems: Size = Field(description="training problems")
+    n_step: list[Size] = Field(min_length=1)
     H: list[PositiveInt] = Field(min_length=2, description="the first is the reference")
     rate: PositiveFloat | None = Field(
         None, description="learning rate at the first n_step; without one, PG's in the field"
@@ -113,7 +116,7 @@ class Arena(Section):
     def _others_are_on_record(self):
         if self.only and not (PLAIN.name in self.only and self.record):
             allowed = f"{PLAIN.name} among them, and a record of the others"
-            raise ValueError(not_allowed("arena.only", self.only, allowed))
+            raise ValueError(not_allowed("only", self.only, allowed))
         return self
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ from pathlib import Path
 from rapid.algorithms.names import imitates
 from rapid.artifacts.freshness import Job
 from rapid.config import specs
-from rapid.config.params import Params, load, read
+from rapid.config.params import Params, load_files
 
 DEFAULT = "params.yaml"
 STAGES = ("data", "models", "distill", "train", "evaluate", "report")  # as in dvc.yaml
@@ -203,7 +203,7 @@ def plan(params: Params, root: Path | str = ".") -> Plan:
     if not params.name:
         return Plan(params)
     file = Path(root) / DEFAULT
-    default = Plan(load(read(file))) if file.is_file() else None
+    default = Plan(load_files(file)) if file.is_file() else None
     return Plan(params, default, f"experiments/{params.name}/")
 
 

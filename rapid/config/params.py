@@ -1,7 +1,7 @@
 """params.yaml as validated objects: the one door through which everything reads it.
 
-`load` takes the merged YAML (Snakemake's `config`, or files read by `read`) and returns a `Params`.
-It is made of `rapid.config.sections` and of a section for each algorithm that has parameters.
+`load_files` reads YAML files, `load` takes merged YAML (Snakemake's `config`), and both return a
+`Params`. It is made of `rapid.config.sections` and of a section for each algorithm with parameters.
 `rapid.config.specs` cuts out what a single job depends on.
 """
 
@@ -10,13 +10,11 @@ from operator import eq
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field, ValidationError, create_model, model_validator
 
 from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.names import AlgorithmName, parse
-from rapid.artifacts.files import BadInput
 from rapid.config.arena import Arena
 from rapid.config.sections import (
     AnyModel,
@@ -25,8 +23,8 @@ from rapid.config.sections import (
     Compute,
     EvaluationParams,
     Experiment,
-    ExperimentName,
     ModelName,
+    PlainName,
     Pretraining,
     Section,
     Seed,
@@ -35,22 +33,17 @@ from rapid.config.sections import (
     Training,
     not_allowed,
 )
+from rapid.config.sources import BadParams, place, read
 from rapid.grading.policy import STRICT, Grading
 
 CHECKPOINT_SECONDS = 600.0
 CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"  # tells it to a job, whose spec has it not
 
 
-class BadParams(BadInput):
-    """A value in params.yaml that cannot be used. The message says what is allowed."""
-
-
 class General(Section):
     """What params.yaml has before the algorithms' sections."""
 
-    name: ExperimentName | None = Field(
-        None, description="of an experiment: experiments/NAME/ has it"
-    )
+    name: PlainName | None = Field(None, description="of an experiment: experiments/NAME/ has it")
     data_seed: Seed = Field(description="makes problems, splits and base models")
     compute: Compute
     checkpoint_seconds: float = Field(
@@ -208,23 +201,6 @@ class Params(General):
             raise ValueError(not_allowed("compute.processes", compute.processes, allowed))
 
 
-def read(*paths: Path | str) -> dict:
-    """Read YAML files and merge them, later over earlier, as `snakemake --configfile A B` does."""
-    merged: dict = {}
-    for path in paths:
-        with open(path, encoding="utf-8") as stream:
-            _overlay(merged, yaml.safe_load(stream) or {})
-    return merged
-
-
-def _overlay(base: dict, over: dict) -> None:
-    for key, value in over.items():
-        if isinstance(value, dict) and isinstance(base.get(key), dict):
-            _overlay(base[key], value)
-        else:
-            base[key] = value
-
-
 @cache
 def _with_sections(*algorithms: str) -> type[Params]:
     """`Params` with the sections of these algorithms.
@@ -242,29 +218,38 @@ def _with_sections(*algorithms: str) -> type[Params]:
     return create_model("Params", __base__=(Params, between))
 
 
-def load(values: dict) -> Params:
-    """Validate merged YAML.
+def load_files(*sources: Path | str) -> Params:
+    """Read and validate YAML files, later over earlier, or JSON texts.
 
     Raises:
-        BadParams: with one line for each wrong value: its key, the value, what is allowed.
+        BadParams: with one line for each wrong value: its file and line, its key, the value, what
+            is allowed.
+    """
+    return load(read(*sources), *sources)
+
+
+def load(values: dict, *sources: Path | str) -> Params:
+    """Validate parameters that were read, and merged, from these files.
+
+    Raises:
+        BadParams: as `load_files`.
     """
     try:
         return _with_sections(*ALGORITHMS).model_validate(values)
     except ValidationError as error:
-        raise BadParams("\n".join(_explain(item) for item in error.errors())) from None
+        wrong = map(_explain, error.errors())
+        lines = (f"{place(line.partition(': ')[0], sources)}: {line}" for line in wrong)
+        raise BadParams("\n".join(lines)) from None
 
 
 def _explain(item: dict) -> str:
+    """Return the key, with dots, and what is wrong there."""
     parts = [part for part in item["loc"] if part not in ("[key]", "made", "published")]
-    key = ".".join(map(str, parts))
-    message = item["msg"].removeprefix("Value error, ")
+    key, message = ".".join(map(str, parts)), item["msg"].removeprefix("Value error, ")
     if item["type"] == "value_error":
-        return f"params: {message}"
+        return f"{key}.{message}".removeprefix(".")
     if item["type"] == "missing":
-        return f"params: {key}: is missing"
+        return f"{key}: is missing"
     if item["type"] == "extra_forbidden":
-        return (
-            f"params: {key}: {item['input']!r} is not allowed; allowed: no such key is known here"
-        )
-    allowed = message.removeprefix("Input should be ")
-    return f"params: {not_allowed(key, item['input'], allowed)}"
+        return not_allowed(key, item["input"], "no such key is known here")
+    return not_allowed(key, item["input"], message.removeprefix("Input should be "))

@@ -3,8 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
+    AfterValidator,
     Discriminator,
     Field,
     NonNegativeInt,
@@ -13,32 +12,40 @@ from pydantic import (
     Tag,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from rapid.algorithms.base import Precision
 from rapid.algorithms.names import AlgorithmName, GroupSize, parse
+from rapid.artifacts.settings import LARGEST, Settings, not_allowed
 from rapid.benchmarks import BENCHMARKS
 
+
+def _is_a_model(name: str) -> str:
+    if name == "tokenizer":
+        raise PydanticCustomError("name", "another name: models/tokenizer/ is taken")
+    return name
+
+
 BenchmarkName = Literal[tuple(BENCHMARKS)]
-ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+# Names are those of folders and files, and stand in commands as they are.
+FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+ModelName = Annotated[FolderName, AfterValidator(_is_a_model)]
 # Without dots: experiments/NAME/ lies beside experiments/NAME.yaml.
-ExperimentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+Source = Annotated[str, Field(pattern=r"^[^{}]+$")]  # Snakemake reads braces as wildcards
 Probability = Annotated[float, Field(ge=0, le=1)]
-Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Seed = Annotated[int, Field(ge=0, le=LARGEST)]
+Size = Annotated[int, Field(ge=1, le=LARGEST)]
 
 
-def not_allowed(key: str, value: Any, allowed: str) -> str:
-    """Return what is wrong with a value, and what would be right."""
-    return f"{key}: {value!r} is not allowed; allowed: {allowed}"
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Section(Settings):
+    """A section of params.yaml. Validators of several keys name them as they are in it."""
 
 
 class BenchmarkParams(Section):
     """One benchmark: how many problems, and the sizes that belong to it."""
 
-    source: str = Field("embedded", description="embedded, hub, or a file or folder of problems")
+    source: Source = Field("embedded", description="embedded, hub, a file or folder of problems")
     train: PositiveInt = Field(description="training problems")
     test: PositiveInt = Field(description="test problems")
     reserved: NonNegativeInt = Field(
@@ -71,9 +78,11 @@ class EmbeddedModel(Section):
     @model_validator(mode="before")
     @classmethod
     def _one_rate_for_all(cls, values: Any) -> Any:
-        if isinstance(values, dict) and isinstance(values.get("error_rate"), int | float):
-            rates = dict.fromkeys(values.get("benchmarks") or [], values["error_rate"])
-            return {**values, "error_rate": rates}
+        match values:
+            case {"error_rate": dict()}:
+                return values
+            case {"error_rate": rate, "benchmarks": [*names]}:
+                return {**values, "error_rate": {str(name): rate for name in names}}
         return values
 
     @model_validator(mode="after")
@@ -87,8 +96,7 @@ class EmbeddedModel(Section):
 class PublishedModel(Section):
     """A model from elsewhere."""
 
-    source: str = Field(
-        min_length=1,
+    source: Source = Field(
         description="a hub's name, a folder, a GGUF file, or pypi:NAME==VERSION with one in it",
     )
     revision: str = Field("main", description="of a hub's name: branch, tag or commit")
@@ -157,7 +165,7 @@ class Compute(Section):
     def _as_many_on_each_node(self):
         if self.processes % self.nodes:
             allowed = f"a multiple of compute.nodes, {self.nodes}"
-            raise ValueError(not_allowed("compute.processes", self.processes, allowed))
+            raise ValueError(not_allowed("processes", self.processes, allowed))
         return self
 
     def serves(self, algorithm: AlgorithmName) -> bool:
@@ -208,4 +216,4 @@ class Studies(Section):
     """Further targets, of the main table's model."""
 
     seeds: list[Seed] = Field(min_length=1, description="where left out: the main table's")
-    compared: dict[str, Study]
+    compared: dict[PlainName, Study]

@@ -10,7 +10,7 @@ from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.names import parse
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.text import columns, duration, listing, size
-from rapid.config.params import load, read
+from rapid.config.params import load_files
 from rapid.config.specs import runs
 from rapid.cost.advice import Advice, advise
 from rapid.cost.estimates import Estimate, Estimator, estimates, longest_chain, wall_clock, warnings
@@ -27,7 +27,7 @@ def plan(args: argparse.Namespace) -> str:
     Raises:
         BadInput: params.yaml, options, runs or models cannot be used.
     """
-    params = load(read(*args.configfile))
+    params = load_files(*args.configfile)
     known, verdicts = shapes(params, dict(args.config)), dict(args.verdict_seconds)
     options = {name: getattr(args, name, None) for name in Expected.__dataclass_fields__}
     given = {name: value for name, value in options.items() if value is not None}

@@ -1,12 +1,12 @@
 """Which walls around completions may be missing."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from rapid.artifacts.settings import Settings
 
 
-class Grading(BaseModel):
+class Grading(Settings):
     """Walls that are given up where a machine has none. What is given up is reported."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     unsafe_sandbox: bool = Field(False, description="run Python completions without walls")
     unsafe_lean: bool = Field(False, description="run a native Lean without walls")

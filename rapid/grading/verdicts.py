@@ -4,6 +4,8 @@ Every grader uses these and no others, so that the counts in evaluation.json mea
 for code, mathematics and Lean.
 """
 
+from pydantic import Field
+
 from rapid.artifacts.files import Record
 
 PASSED = "passed"  # correct; the only reason with reward 1
@@ -26,7 +28,7 @@ class Verdict(Record):
     It is `None` where the grader died: that says nothing of the completion.
     """
 
-    reward: float | None
+    reward: float | None = Field(ge=0, le=1)
     reason: str
 
 

@@ -90,7 +90,7 @@ def serve_command(model: Path, port: int, spec: TrainSpec) -> list[str]:
             dtype=spec.training.precision,
             log_level="warning",
         ),
-        ["--seed", str(spec.run.seed)],
+        ["--seed", str(spec.run.seed), "--load-format", "safetensors"],
     )
 
 

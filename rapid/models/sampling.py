@@ -18,7 +18,9 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from rapid.benchmarks.prompts import prompt_ids
+from rapid.training.caches import model_config
 from rapid.training.generation import Decoder, can_decode
+from rapid.training.refusals import refuse_prompts
 
 
 class Sample(BaseModel):
@@ -37,7 +39,9 @@ class Sampler(ABC):
     """
 
     def __init__(self, model: Path | str, chat: bool = False):
-        self.tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
+        self.tokenizer = AutoTokenizer.from_pretrained(
+            model, padding_side="left", trust_remote_code=False
+        )
         if self.tokenizer.pad_token is None:  # Llama's
             self.tokenizer.pad_token = self.tokenizer.eos_token
         self.chat = chat
@@ -75,7 +79,9 @@ class TransformersSampler(Sampler):
         super().__init__(model, chat)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         dtype = getattr(torch, precision)
-        loaded = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
+        loaded = AutoModelForCausalLM.from_pretrained(
+            model, dtype=dtype, use_safetensors=True, trust_remote_code=False
+        )
         self.model = loaded.to(self.device).eval()
         self.batch_size = batch_size
         ends = self.model.generation_config.eos_token_id or self.tokenizer.eos_token_id
@@ -97,10 +103,9 @@ class TransformersSampler(Sampler):
         samples = []
         with tqdm(total=len(prompts), desc="sampling", unit="completion") as bar:
             for start in range(0, len(prompts), self.batch_size):
-                chunk = [
-                    prompt_ids(self.tokenizer, prompt, self.chat)
-                    for prompt in prompts[start:][: self.batch_size]
-                ]
+                some = prompts[start:][: self.batch_size]
+                chunk = [prompt_ids(self.tokenizer, prompt, self.chat) for prompt in some]
+                refuse_prompts(some, chunk, model_config(self.model))
                 inputs = self.tokenizer.pad({"input_ids": chunk}, return_tensors="pt")
                 inputs = inputs.to(self.device)
                 output = self.model.generate(
@@ -144,6 +149,7 @@ class VLLMSampler(Sampler):
         self.engine = LLM(
             model=str(model),
             dtype=precision,
+            load_format="safetensors",
             seed=seed,
             tensor_parallel_size=tensor_parallel,
             enforce_eager=not torch.cuda.is_available(),

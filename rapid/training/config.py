@@ -1,6 +1,7 @@
 """RapidConfig: TRL's GRPOConfig with the paper's letters."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from textwrap import fill
@@ -25,6 +26,7 @@ from rapid.training.trl.objective import (
 from rapid.training.trl.sizes import contradictions, set_sizes, take_sizes
 
 AT_LEAST = {"H": 1, "sampling_batch_size": 1, "grading_workers": 0, "token_budget": 1}
+AT_LEAST |= {"learning_rate": 0.0, "temperature": 1e-30}
 # Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
 # in generation_kwargs that do not change how a token is drawn, at any value.
 NEUTRAL = {"top_p": (1,), "top_k": (0, -1), "min_p": (None, 0), "repetition_penalty": (1,)}
@@ -272,8 +274,8 @@ class RapidConfig(GRPOConfig):
             for one in error.errors():
                 yield f"{'.'.join(map(str, one['loc']))}={one['input']!r}: {one['msg']}"
         for name, least in AT_LEAST.items():
-            if (value := getattr(self, name)) is not None and value < least:
-                yield f"{name}={value}: set {name} >= {least}"
+            if (value := getattr(self, name)) is not None and not least <= value < math.inf:
+                yield f"{name}={value}: set {name} >= {least}, and finite"
         group = self.num_generations
         for name in WHOLE_GROUPS if self.use_vllm else WHOLE_GROUPS[:2]:
             if (value := getattr(self, name)) is not None and (value < group or value % group):

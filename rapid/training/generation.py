@@ -68,10 +68,12 @@ class Decoder:
         noise = torch.empty_like(logits, dtype=precision)  # (N, V), each row has its own numbers
         logp = logits.new_zeros(count, most) if self.record else None
         rows = torch.arange(count, device=input_ids.device)  # in the batch
+        drawn_logp = logits.new_zeros(())  # the sum of all: NaN once one is
         going = torch.ones_like(rows, dtype=torch.bool)  # of these, not ended
         for place in range(width, width + most):
             scores = logits_processor(sequences[rows, :place], logits)
             drawn, its_logp = self._draw(scores, noise, rows, generation_config.do_sample)
+            drawn_logp += its_logp.sum()
             drawn = drawn.where(going, sequences[rows, place])  # padding
             sequences[rows, place] = drawn
             if logp is not None:
@@ -97,6 +99,11 @@ class Decoder:
                 use_cache=True,
             ).logits[:, -1]
             logits = logits.float()
+        if drawn_logp.isnan():
+            raise FloatingPointError(
+                "the model's probabilities are NaN: its weights are too large, or no numbers, or "
+                f"the temperature ({generation_config.temperature}) is too small"
+            )
         self.logp = None if logp is None else logp[:, : place + 1 - width]
         return sequences[:, : place + 1]
 

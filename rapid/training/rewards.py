@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 from trl.trainer.utils import get_callable_name, is_async_callable
 
+from rapid.training.refusals import sample, told
+
 NOT_ARGUMENTS = ("prompt", "completion", "completion_ids")  # columns that TRL passes by other names
 
 
@@ -27,13 +29,13 @@ class StreamedRewards:
     Args:
         functions: reward functions as `GRPOTrainer` takes them.
         workers: how many completions are graded at a time.
-        extra: further keyword arguments of every call.
+        extra: returns further keyword arguments of a call.
 
     Raises:
         ValueError: a reward that cannot be had for one completion by a plain call.
     """
 
-    def __init__(self, functions: list[Callable], workers: int, extra: dict):
+    def __init__(self, functions: list[Callable], workers: int, extra: Callable[[], dict]):
         for function in functions:
             name = getattr(function, "__name__", type(function).__name__)
             if isinstance(function, torch.nn.Module):
@@ -45,7 +47,7 @@ class StreamedRewards:
             if "log_extra" in inspect.signature(function).parameters:
                 raise ValueError(f"{name} logs columns in a batch's order: set grading_workers=0")
         self._functions = functions
-        self._extra = extra | {"log_extra": _refuse_columns}
+        self._extra = extra
         self._suspected = False
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="grading")
         self._futures: dict[int, Future] = {}
@@ -67,7 +69,11 @@ class StreamedRewards:
         for row, one in enumerate(zip(examples, completions, ids, strict=True)):
             self.submit(row, *one)
         futures, self._futures = self._futures, {}
-        rewards = torch.tensor([futures[row].result() for row in range(len(examples))])
+        try:
+            rewards = torch.tensor([futures[row].result() for row in range(len(examples))])
+        finally:
+            for future in futures.values():  # where one raised: nobody waits for the others
+                future.cancel()
         self._suspect_relative(rewards)
         return rewards
 
@@ -93,12 +99,14 @@ class StreamedRewards:
         columns = {name: [value] for name, value in example.items() if name not in NOT_ARGUMENTS}
         rewards = []
         for function in self._functions:
-            (reward,) = function(
-                prompts=[example["prompt"]],
-                completions=[completion],
-                completion_ids=[completion_ids],
-                **columns,
-                **self._extra,
-            )
-            rewards.append(float("nan") if reward is None else float(reward))
+            with told(f"{get_callable_name(function)} of {sample(example['prompt'], completion)}"):
+                (reward,) = function(
+                    prompts=[example["prompt"]],
+                    completions=[completion],
+                    completion_ids=[completion_ids],
+                    **columns,
+                    log_extra=_refuse_columns,
+                    **self._extra(),
+                )
+                rewards.append(float("nan") if reward is None else float(reward))
         return rewards

@@ -10,6 +10,7 @@ from trl import SFTConfig, SFTTrainer
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.benchmarks.prompts import prompt_ids
+from rapid.training.refusals import Sound
 from rapid.training.trl.saving import SavingTrainer
 
 
@@ -36,7 +37,7 @@ def sft_trainer(
     """
     of_a_process = params.batch // PartialState().num_processes
     of_a_pass = max(n for n in range(1, params.micro_batch + 1) if of_a_process % n == 0)
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
     asked = [d.message if chat else d.prompt for d in demonstrations]
     prompts = [prompt_ids(tokenizer, text, chat) for text in asked]
     completions = tokenizer([d.completion for d in demonstrations], add_special_tokens=False)[
@@ -52,6 +53,7 @@ def sft_trainer(
     ]
     config = SFTConfig(
         **common,
+        model_init_kwargs={"use_safetensors": True},
         learning_rate=params.learning_rate,
         num_train_epochs=params.epochs,
         per_device_train_batch_size=of_a_pass,
@@ -64,4 +66,5 @@ def sft_trainer(
         config,
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
+        callbacks=[Sound()],
     )

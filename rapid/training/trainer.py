@@ -16,6 +16,7 @@ Where it departs from the paper and from TRL's GRPOTrainer:
 `rapid.training.trl` has what TRL needs to be bent for this.
 """
 
+import logging
 import math
 import time
 from itertools import islice
@@ -37,8 +38,10 @@ from rapid.training.config import RapidConfig
 from rapid.training.forward import completion_logp
 from rapid.training.metrics import WeightedMeans, as_trl, mean_entropy, of_mini_batch
 from rapid.training.processes import gathered, with_others
+from rapid.training.refusals import sample
 from rapid.training.trl.trainer import SamplingTrainer
 
+logger = logging.getLogger(__name__)
 PAPER = {
     "title": "RAPID: An Efficient Reinforcement Learning Algorithm for Small Language Models",
     "citation": """@misc{rapid,
@@ -81,6 +84,7 @@ class RapidTrainer(SamplingTrainer):
         self.last_pass: tuple[int, Batch, Tensor] | None = None
         self._steps: list[tuple[Batch, list[Batch]]] = []  # Z_h, ..., Z_H, and the passes of each
         self._spares = 0  # prompts drawn for groups to be replaced
+        self._said_ungraded = False
         self._tokens: Tensor | int = 0  # of the inference batch, in all processes
         self._means = WeightedMeans(
             lambda values: self.accelerator.reduce(values, "mean"), self.args.reduce_metrics_once
@@ -139,6 +143,11 @@ class RapidTrainer(SamplingTrainer):
         loss = torch.zeros((), device=self.accelerator.device)
         for number, piece in enumerate(passes, 1):
             loss = loss + self._backpropagate(model, piece, last=number == len(passes))
+        if not loss.isfinite():
+            raise FloatingPointError(
+                f"step {self.state.global_step + 1}: the loss is {loss}: the rewards, or the "
+                "weights, are too large for it"
+            )
         if not passes:
             for parameter in model.parameters():
                 if parameter.requires_grad and parameter.grad is None:
@@ -186,7 +195,17 @@ class RapidTrainer(SamplingTrainer):
         """Return graded completions of these and of the other processes' prompts."""
         batch = self._generate_and_score_completions(inputs)
         batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
-        return batches.with_graded(batch, self.num_generations)
+        batch = batches.with_graded(batch, self.num_generations)
+        if not (batch["graded"].any() or self._said_ungraded):
+            self._said_ungraded = True
+            logger.warning(
+                "step %d: none of %d completions was graded, the first of %s. Nothing is learned "
+                "from them. This is said once.",
+                self.state.global_step + 1,
+                len(batch["graded"]),
+                sample(inputs[0].get("prompt")),
+            )
+        return batch
 
     def _resample(self, batch: Batch) -> Batch:
         """Replace groups without signal by groups of other prompts, for a bounded number of rounds.

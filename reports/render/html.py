@@ -15,7 +15,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from rapid.artifacts.text import duration, listing
+from rapid.artifacts.text import duration, listing, shown
 from rapid.config.specs import BASE
 from reports import contents, formats, labels
 from reports.collect import file_of, of_evaluation
@@ -63,7 +63,7 @@ def render(page: Page) -> str:
         "verdict": lambda text: VERDICTS.get(text, ""),
     }
     environment.tests["table"] = lambda item: isinstance(item, Table)
-    return environment.get_template("report.html.j2").render(
+    text = environment.get_template("report.html.j2").render(
         page=page,
         sections=page.content.with_figures(list(page.figures)),
         missing=contents.missing(page.frame),
@@ -72,6 +72,7 @@ def render(page: Page) -> str:
         runs=[_run(run) for _, run in page.frame.iterrows()],
         signs=SIGNS,
     )
+    return shown(text)
 
 
 def facts(frame: pd.DataFrame) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 import textwrap
 
-from rapid.artifacts.text import columns
+from rapid.artifacts.text import columns, shown
 from reports.render import panels
 from reports.tables.table import Cell, Table
 
@@ -12,7 +12,7 @@ MARKS = {"best": "*", "runner-up": "+", "": ""}
 
 def render(tables: list[Table]) -> str:
     """Return all tables, a block for each group of columns, with the notes below."""
-    return "\n".join(_table(table) for table in tables)
+    return shown("\n".join(_table(table) for table in tables))
 
 
 def _table(table: Table) -> str:

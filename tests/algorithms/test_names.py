@@ -41,6 +41,7 @@ def test_a_variant():
         ("rapid-H4,etta=1", "etta"),
         ("rapid-H4,eta=0", "greater than 0"),
         ("rapid-H4,eta=inf", "eta as a finite number"),
+        ("rapid-H4,eta=1,eta=2", "each change once"),
         ("rapid-H4,clip=often", "clip as 'advantage'"),
         ("pg,eta=1", "pg without eta"),
         ("sft,epochs=2", "no variants"),

@@ -8,7 +8,7 @@ import yaml
 
 from rapid.artifacts.freshness import differences
 from rapid.config.jobs import REPORTS, STAGES, STUDIES, Job, Plan, jobs, plan
-from rapid.config.params import BadParams, load, read
+from rapid.config.params import load, read
 from rapid.config.specs import Run
 from tests.conftest import ROOT
 
@@ -204,9 +204,3 @@ def test_experiments_name_themselves_and_leave_the_default_s_results(overlay, mo
 
 def own_reports(found: Plan) -> set[str]:
     return {job.folder for job in found.jobs if job.stage == "report"}
-
-
-@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "small.yaml"])
-def test_a_name_is_that_of_a_folder(values, name):
-    with pytest.raises(BadParams, match="name"):
-        load(values | {"name": name})

@@ -82,7 +82,7 @@ def test_tables_come_with_an_appendix_each_time_the_same(params, config, runs, t
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ("no-such.yaml", "no-such.yaml: there is no such file"),
+        ("no-such.yaml", "no-such.yaml: cannot be read: No such file"),
         ("{not json", "Expecting property name"),
         ("{}", "data_seed: is missing"),
     ],

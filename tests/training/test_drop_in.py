@@ -99,7 +99,7 @@ def test_rewards_that_compare_completions_are_suspected_beside_sampling(caplog):
     def absolute(completion_ids, **_):
         return [float(len(ids)) for ids in completion_ids]
 
-    rewards = StreamedRewards([absolute, above_the_mean], 1, {})
+    rewards = StreamedRewards([absolute, above_the_mean], 1, dict)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             rewards.collect([{"prompt": "p"}] * 3, ["a", "b", "c"], [[1], [1, 2], [1, 2, 3]])
@@ -115,16 +115,16 @@ class Waits:
 
 def test_rewards_that_cannot_be_called_one_by_one_are_refused():
     with pytest.raises(ValueError, match="async, and waits beside others: set grading_workers=0"):
-        StreamedRewards([Waits()], 1, {})
+        StreamedRewards([Waits()], 1, dict)
     with pytest.raises(ValueError, match="async"):
-        StreamedRewards([partial(Waits())], 1, {})
+        StreamedRewards([partial(Waits())], 1, dict)
 
     def logs(completions, **others):
         others["log_extra"]("text", completions)
         return [1.0]
 
     with pytest.raises(ValueError, match=r"log_extra\('text'\) .* set grading_workers=0"):
-        StreamedRewards([logs], 1, {}).collect([{"prompt": "p"}], ["a"], [[1]])
+        StreamedRewards([logs], 1, dict).collect([{"prompt": "p"}], ["a"], [[1]])
 
 
 def test_the_model_card_cites_the_paper_of_what_was_trained(toy_model, tmp_path):

@@ -23,7 +23,7 @@ def slow_first(answer, **_):
 
 
 def test_rewards_are_in_the_order_of_the_batch():
-    rewards = StreamedRewards([by_answer, slow_first], 3, {})
+    rewards = StreamedRewards([by_answer, slow_first], 3, dict)
     rewards.submit(5, EXAMPLES[5], COMPLETIONS[5], IDS[5])
     found = rewards.collect(EXAMPLES, COMPLETIONS, IDS)
     assert found[:, 0].tolist() == pytest.approx([i + (i + 1) / 100 for i in range(8)])
@@ -38,7 +38,7 @@ def test_grading_goes_on_before_it_is_asked_for():
         graded.set()
         return [1.0]
 
-    StreamedRewards([reward], 1, {}).submit(0, EXAMPLES[0], COMPLETIONS[0], IDS[0])
+    StreamedRewards([reward], 1, dict).submit(0, EXAMPLES[0], COMPLETIONS[0], IDS[0])
     assert graded.wait(5)
 
 
@@ -49,7 +49,7 @@ def test_a_completion_is_graded_once():
         calls.append(completions)
         return [1.0]
 
-    rewards = StreamedRewards([reward], 2, {})
+    rewards = StreamedRewards([reward], 2, dict)
     for _ in range(2):
         rewards.submit(0, EXAMPLES[0], COMPLETIONS[0], IDS[0])
     rewards.collect(EXAMPLES[:1], COMPLETIONS[:1], IDS[:1])
@@ -57,7 +57,7 @@ def test_a_completion_is_graded_once():
 
 
 def test_the_next_batch_is_graded_anew():
-    rewards = StreamedRewards([by_answer], 2, {})
+    rewards = StreamedRewards([by_answer], 2, dict)
     rewards.collect(EXAMPLES, COMPLETIONS, IDS)
     again = rewards.collect(EXAMPLES[::-1], COMPLETIONS, IDS)
     assert again[0, 0] == pytest.approx(7.01)
@@ -68,14 +68,17 @@ def test_what_a_reward_raises_is_raised_when_rewards_are_asked_for():
         raise RuntimeError("no server")
 
     with pytest.raises(RuntimeError, match="no server"):
-        StreamedRewards([broken], 1, {}).collect(EXAMPLES, COMPLETIONS, IDS)
+        StreamedRewards([broken], 1, dict).collect(EXAMPLES, COMPLETIONS, IDS)
 
 
 def test_further_arguments_reach_the_function():
     def reward(extra, **_):
         return [extra]
 
-    assert StreamedRewards([reward], 1, {"extra": 7.0}).collect(EXAMPLES, COMPLETIONS, IDS)[0] == 7
+    assert (
+        StreamedRewards([reward], 1, lambda: {"extra": 7.0}).collect(EXAMPLES, COMPLETIONS, IDS)[0]
+        == 7
+    )
 
 
 async def waits(**_):
@@ -89,4 +92,4 @@ def logs_columns(log_extra, **_):
 @pytest.mark.parametrize("function", [waits, logs_columns, torch.nn.Linear(1, 1)])
 def test_what_cannot_be_graded_one_by_one_is_refused(function):
     with pytest.raises(ValueError, match="grading_workers=0"):
-        StreamedRewards([function], 1, {})
+        StreamedRewards([function], 1, dict)

@@ -18,10 +18,15 @@ from rapid.machine import console, locks, preflight, processes, resources, warm
 from rapid.algorithms import names
 from rapid.artifacts.freshness import say_changed_code
 from rapid.machine.lease import usable_cores
-from rapid.config.params import CHECKPOINT_VARIABLE, BadParams, load
+from rapid.config.params import CHECKPOINT_VARIABLE, BadParams, load, read
+
+# In the order in which Snakemake merged them, which takes the last of a key that is there twice.
+GIVEN = map(os.path.relpath, workflow.config_settings.configfiles)
+FILES = [*filter(os.path.exists, [jobs.DEFAULT]), *GIVEN]
 
 try:
-    PARAMS = load(config)
+    read(*FILES)
+    PARAMS = load(config, *FILES)
     PLAN = jobs.plan(PARAMS)
 except BadParams as error:
     raise WorkflowError(str(error)) from None

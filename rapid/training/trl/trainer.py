@@ -6,7 +6,7 @@ or transformers' Trainer's, which call it; its docstring says what they do witho
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from unittest.mock import patch
@@ -14,7 +14,7 @@ from unittest.mock import patch
 import torch
 from accelerate.utils import DistributedType, is_peft_model, send_to_device
 from accelerate.utils.memory import clear_device_cache
-from datasets import Dataset, IterableDataset
+from datasets import Dataset
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
@@ -26,47 +26,27 @@ from typing_extensions import override
 
 from rapid.training import batches
 from rapid.training.batches import Batch
-from rapid.training.caches import sees_padding
+from rapid.training.caches import model_config, sees_padding
 from rapid.training.clock import AfterOptimizer, PhaseClock
 from rapid.training.forward import without_dropout
 from rapid.training.generation import Decoder, decoding
 from rapid.training.processes import gathered
+from rapid.training.refusals import (
+    TEXT,
+    Sound,
+    refuse_completions,
+    refuse_prompts,
+    refuse_rewards,
+    refused,
+    sample,
+    told,
+    with_tokens,
+)
 from rapid.training.rewards import StreamedRewards
 from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, remember_packages
 from rapid.training.trl.checkpoints import ResumableTrainer
 from rapid.training.trl.loss import OwnLoss
 from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
-
-IMAGES = {"image", "images"}  # columns of a dataset
-# PEFT's adapters that draw noise while they train, or that weigh by all rows and tokens of a pass.
-NO_POLICY = {"LILY", "PVERA", "XLORA"}
-TEXT = "RapidTrainer trains on text: leave images out, of the dataset and of what tools answer"
-
-
-def _refused(args, given: dict) -> Iterator[str]:
-    """Yield what of GRPOTrainer's arguments RapidTrainer does not take, and what to change."""
-    dataset = given.get("train_dataset")
-    columns = getattr(dataset, "column_names", None) or ()
-    if IMAGES & {*columns}:
-        yield TEXT
-    if args.grading_workers and given.get("environment_factory"):
-        yield (
-            f"grading_workers={args.grading_workers} grades one completion at a time, but rewards "
-            "get the environments of a whole batch: set grading_workers=0"
-        )
-    if "lomo" in args.optim:
-        yield f"optim={args.optim} steps in every backward pass, of which a step has several"
-    adapters = {"given": given.get("peft_config")} | getattr(given["model"], "peft_config", {})
-    for kind in NO_POLICY & {one.peft_type.value for one in adapters.values() if one}:
-        yield (
-            f"{kind}: with this adapter the probability of a token depends on more than the tokens "
-            "before it, and log pi is not what was sampled from; choose another"
-        )
-    if args.dynamic_sampling_rounds > 1 and isinstance(dataset, IterableDataset):
-        yield (
-            f"dynamic_sampling_rounds={args.dynamic_sampling_rounds} draws other prompts from a "
-            "dataset with a length: make the stream a Dataset, or set it to 1"
-        )
 
 
 class SamplingTrainer(ResumableTrainer, OwnLoss):
@@ -77,7 +57,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
 
     def __init__(self, model, reward_funcs, args, *more, **named):
         given = inspect.signature(GRPOTrainer).bind(model, reward_funcs, args, *more, **named)
-        if wrong := [*_refused(args, given.arguments)]:
+        if wrong := [*refused(args, given.arguments)]:
             raise ValueError("\n".join(wrong))
         remember_packages()
         with engine_like_the_policy(args.seed):
@@ -90,10 +70,16 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         self._sampled_logp: list[Tensor] = []  # (T,) for each completion just sampled
         self._streamed: StreamedRewards | None = None
         if args.grading_workers:
-            extra = {"trainer_state": self.state, "log_metric": self._log_metric}
-            self._streamed = StreamedRewards(self.reward_funcs, args.grading_workers, extra)
+            self._streamed = StreamedRewards(
+                self.reward_funcs,
+                args.grading_workers,
+                lambda: {"trainer_state": self.state, "log_metric": self._log_metric},
+            )
         self._optimizer_phase = ExitStack()  # from the last pass to the end of the optimizer's step
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
+        self.add_callback(Sound())
+        if self.rollout_func is not None:
+            self.rollout_func = with_tokens(self.rollout_func)
         if self.use_vllm:
             mend_weight_sync(self.vllm_generation, args.sync_in_one_call, self.clock)
 
@@ -204,7 +190,9 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         self._examples, self._sampled_logp = inputs, []
         steps = self.args.steps_per_generation
         aligned = patch.object(self.args, "gradient_accumulation_steps", steps)
-        with self.clock.phase("other"), aligned, patch.object(self, "beta", 0.0):
+        at = f"at step {self.state.global_step + 1}, with {len(inputs)} completions, the first of "
+        place = told(at + sample(inputs[0].get("prompt")))
+        with self.clock.phase("other"), place, aligned, patch.object(self, "beta", 0.0):
             sampled = super()._generate_and_score_completions(inputs)
         if any(name in sampled for name in REFUSED_COLUMNS):
             raise ValueError(TEXT)
@@ -250,6 +238,13 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
             return super()._generate(prompts)
 
     @override
+    def _tokenize_prompts(self, prompts):
+        """Refuse prompts of which nothing can be sampled; TRL leaves them to the model."""
+        found = super()._tokenize_prompts(prompts)
+        refuse_prompts(prompts, found[0], model_config(self.model))
+        return found
+
+    @override
     def _generate_single_turn(
         self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False
     ):
@@ -268,6 +263,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
                 ids, logp = super()._generate_single_turn(
                     some, images, multimodal_fields, num_generations, has_tool_images
                 )
+            refuse_completions([one.get("prompt") for one in self._examples[start:end]], ids)
             for row, completion in enumerate(ids, start):
                 self._grade_early(row, completion)
             completion_ids += ids
@@ -346,6 +342,8 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
                 rewards = super()._calculate_rewards(
                     inputs, prompts, completions, completion_ids_list
                 )
+        first = self.accelerator.process_index * len(prompts)
+        refuse_rewards(rewards, self.reward_func_names, first, prompts, completions)
         self._rewards_per_func = rewards
         return rewards
 

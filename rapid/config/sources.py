@@ -1,0 +1,93 @@
+"""Reads parameters from YAML files, or from the JSON that a workflow hands to its jobs."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rapid.artifacts.files import BadInput
+
+DEEPEST = 9  # keys of keys
+
+
+class BadParams(BadInput):
+    """A value in params.yaml that cannot be used. The message says where, and what is allowed."""
+
+
+class OnceEach(yaml.SafeLoader):
+    """Reads YAML without a key that is given twice, of which the last would win in silence."""
+
+    def compose_mapping_node(self, anchor):
+        node, known = super().compose_mapping_node(anchor), set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if (key.tag, key.value) in known:
+                problem = f"{key.value}: is given twice; leave one"
+                raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
+            known.add((key.tag, key.value))
+        return node
+
+
+def read(*sources: Path | str) -> dict:
+    """Return YAML files, or JSON texts, merged: later over earlier, as `snakemake --configfile`.
+
+    Raises:
+        BadParams: with the file, and the line where there is one.
+    """
+    merged: dict = {}
+    for source in sources:
+        values = _parsed(source, yaml.load)
+        if not isinstance(values, dict | None):
+            raise BadParams(f"{source}: is not keys with values, but a {type(values).__name__}")
+        _overlay(merged, values or {})
+    return merged
+
+
+def is_text(source: Path | str) -> bool:
+    """Return whether this is JSON itself, and not the path of a file."""
+    return str(source).lstrip().startswith("{")
+
+
+def _parsed(source: Path | str, parse: Callable) -> Any:
+    name = "JSON" if is_text(source) else source
+    try:
+        if name == "JSON":
+            return json.loads(source)
+        with open(source, encoding="utf-8") as stream:
+            return parse(stream, OnceEach)
+    except OSError as error:
+        raise BadParams(f"{name}: cannot be read: {error.strerror}") from None
+    except yaml.MarkedYAMLError as error:
+        raise BadParams(f"{name}:{error.problem_mark.line + 1}: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadParams(f"{name}: is neither YAML nor JSON: {error}") from None
+
+
+def _overlay(base: dict, over: dict) -> None:
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            _overlay(base[key], value)
+        else:
+            base[key] = value
+
+
+def place(key: str, sources: tuple[Path | str, ...]) -> str:
+    """Return where a key was set last, as FILE:LINE; or the nearest key around it."""
+    files = [source for source in reversed(sources) if not is_text(source)]
+    lines = [(file, dict(_lines(_parsed(file, yaml.compose)))) for file in files]
+    while key:
+        for file, found in lines:
+            if key in found:
+                return f"{file}:{found[key]}"
+        key = key.rpartition(".")[0]
+    return "params"
+
+
+def _lines(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, int]]:
+    """Yield each key below a node, with dots, and its line; but no alias of itself for ever."""
+    if isinstance(node, yaml.MappingNode) and key.count(".") < DEEPEST:
+        for name, value in node.value:
+            inner = f"{key}.{name.value}".removeprefix(".")
+            yield inner, name.start_mark.line + 1
+            yield from _lines(value, inner)

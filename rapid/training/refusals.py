@@ -1,0 +1,157 @@
+"""Refuses arguments, samples and numbers of which nothing can be learned.
+
+An error says what was wrong, of which sample, and what to do. `told` adds the step.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from reprlib import Repr
+
+from datasets import IterableDataset
+from torch import Tensor
+from torch.nn.utils import get_total_norm
+from transformers import TrainerCallback
+
+IMAGES = {"image", "images"}  # columns of a dataset
+# PEFT's adapters that draw noise while they train, or that weigh by all rows and tokens of a pass.
+NO_POLICY = {"LILY", "PVERA", "XLORA"}
+TEXT = "RapidTrainer trains on text: leave images out, of the dataset and of what tools answer"
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def refused(args, given: dict) -> Iterator[str]:
+    """Yield what of GRPOTrainer's arguments RapidTrainer does not take, and what to change."""
+    dataset = given.get("train_dataset")
+    columns = getattr(dataset, "column_names", None) or ()
+    if IMAGES & {*columns}:
+        yield TEXT
+    if args.grading_workers and given.get("environment_factory"):
+        yield (
+            f"grading_workers={args.grading_workers} grades one completion at a time, but rewards "
+            "get the environments of a whole batch: set grading_workers=0"
+        )
+    if "lomo" in args.optim:
+        yield f"optim={args.optim} steps in every backward pass, of which a step has several"
+    adapters = {"given": given.get("peft_config")} | getattr(given["model"], "peft_config", {})
+    for kind in NO_POLICY & {one.peft_type.value for one in adapters.values() if one}:
+        yield (
+            f"{kind}: with this adapter the probability of a token depends on more than the tokens "
+            "before it, and log pi is not what was sampled from; choose another"
+        )
+    if args.dynamic_sampling_rounds > 1 and isinstance(dataset, IterableDataset):
+        yield (
+            f"dynamic_sampling_rounds={args.dynamic_sampling_rounds} draws other prompts from a "
+            "dataset with a length: make the stream a Dataset, or set it to 1"
+        )
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Add to an error that is raised meanwhile what was being done."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(what)
+        raise
+
+
+def sample(prompt, completion=None) -> str:
+    """Return a sample in short, with its control characters as escapes."""
+    of = "" if completion is None else f"the completion {_SHORT.repr(completion)} of "
+    return f"{of}the prompt {_SHORT.repr(prompt)}"
+
+
+def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> None:
+    """Refuse prompts that leave no room for a completion, or that have no tokens.
+
+    Args:
+        ids: their tokens.
+        config: of the model.
+
+    Raises:
+        ValueError: there is one.
+    """
+    context = getattr(config, "max_position_embeddings", None) or math.inf
+    for prompt, tokens in zip(prompts, ids, strict=True):
+        if not 0 < len(tokens) < context:
+            raise ValueError(
+                f"{sample(prompt)} has {len(tokens)} tokens, but the model takes from 1 to "
+                f"{context - 1}: leave it out, or change it"
+            )
+
+
+def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
+    """Refuse completions without tokens: even an empty text has its end.
+
+    Raises:
+        ValueError: there is one.
+    """
+    for prompt, tokens in zip(prompts, ids, strict=False):
+        if not len(tokens):
+            raise ValueError(
+                f"a completion of {sample(prompt)} has no tokens: it has one at least, its end"
+            )
+
+
+def with_tokens(rollout: Callable) -> Callable:
+    """Return a `rollout_func` whose completions all have tokens."""
+
+    def rolled(prompts, trainer):
+        output = rollout(prompts, trainer)
+        refuse_completions(prompts, output.get("completion_ids", ()))
+        return output
+
+    return rolled
+
+
+def refuse_rewards(
+    rewards: Tensor, names: Sequence[str], first: int, prompts: Sequence, completions: Sequence
+) -> None:
+    """Refuse rewards that are infinite, or whose squares are.
+
+    Args:
+        rewards: (N, functions), of all processes.
+        names: of the functions.
+        first: the row of the first of these prompts and completions.
+
+    Raises:
+        ValueError: there is one.
+    """
+    wrong = rewards.square().isinf().nonzero().tolist()
+    if wrong:
+        row, column = wrong[0]
+        near = row - first
+        here = 0 <= near < len(prompts)
+        what = sample(prompts[near], completions[near]) if here else "another process's sample"
+        raise ValueError(
+            f"{names[column]} gave the reward {rewards[row, column]} to {what}: rewards are "
+            "numbers below 1e19, or None where there is none"
+        )
+
+
+class Sound(TrainerCallback):
+    """End a run whose weights are no numbers any more, or that had nothing to learn from.
+
+    All weights are looked at before they are saved or evaluated; after the other steps the smallest
+    tensor, since a gradient that is NaN or infinite makes all of them so.
+
+    Raises:
+        FloatingPointError: weights are infinite or NaN.
+        ValueError: there was no step.
+    """
+
+    def on_step_end(self, args, state, control, *, model, **_):
+        learned = [one for one in model.parameters() if one.requires_grad]
+        if not (control.should_save or control.should_evaluate or control.should_training_stop):
+            learned = [min(learned, key=Tensor.numel)]
+        if not get_total_norm(learned).isfinite():
+            raise FloatingPointError(
+                f"step {state.global_step}: weights have become infinite or NaN: lower "
+                f"learning_rate ({args.learning_rate}), or set max_grad_norm ({args.max_grad_norm})"
+            )
+
+    def on_train_end(self, args, state, control, **_):
+        if state.max_steps > 0 and not state.global_step:
+            raise ValueError("train_dataset has no samples: there was no step")
