@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from rapid.artifacts import manifests
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import write_json
 from rapid.machine.lease import InUse, lease_folder
@@ -79,7 +80,7 @@ def test_what_is_saved_belongs_to_what_the_run_depends_on(tmp_path, monkeypatch,
     folder = tmp_path / "run/checkpoints"
 
     def found(code: str = "a", main: bool = True):
-        return place(folder, Spec(code=code), [data], main)
+        return place(folder, Spec(code=code), manifests.digests(data), main)
 
     own = found()
     own.mkdir(parents=True)

@@ -17,7 +17,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from rapid.artifacts.files import sha256_file, write_jsonl
-from rapid.artifacts.manifests import write_manifest
+from rapid.artifacts.manifests import digests, write_manifest
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
 from rapid.config.specs import FetchSpec
@@ -233,12 +233,13 @@ def test_what_was_read_is_not_younger_than_what_was_made(tmp_path, seed):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(path.name)
     inputs[2].mkdir()
+    (inputs[2] / "weights").write_text("2")
     inputs[0].write_text("{}")
     for path in inputs:
         then = time.time() + draw.choice([-1, 1, 1]) * 10 ** draw.uniform(-3, 9)
         os.utime(path, (then, then))
     out = tmp_path / "out"
-    write_manifest(out, "train", training(), read, [])
+    write_manifest(out, "train", training(), digests(*read), [])
     depended_on = inputs[:1] + inputs[3:6]
     assert all(path.stat().st_mtime <= time.time() for path in depended_on)
 

@@ -17,13 +17,14 @@ from trl.trainer.utils import add_fused_lm_head
 
 from rapid.training import forward, trainer
 from rapid.training.config import RapidConfig
-from rapid.training.trl import LOSS_COLUMNS, REFUSED_COLUMNS, checkpoints, loss, vllm
+from rapid.training.trl import LOSS_COLUMNS, REFUSED_COLUMNS, checkpoints, loss, saving, vllm
 from rapid.training.trl import trainer as bends
 from rapid.training.trl.loss import OVER_TOKENS, OwnLoss
 from rapid.training.trl.objective import FIELDS
 from tests.training.loops import COMMON, make, run
 
 CLASSES = {
+    saving.SavingTrainer: saving,
     checkpoints.ResumableTrainer: checkpoints,
     OwnLoss: loss,
     bends.SamplingTrainer: bends,
@@ -75,7 +76,8 @@ def moved_methods():
             elif theirs is not None:
                 has, takes = (inspect.signature(one).parameters for one in (theirs, ours))
                 rest = any(one.kind is one.VAR_KEYWORD for one in takes.values())
-                named = [n for n, one in takes.items() if one.kind is not one.VAR_KEYWORD]
+                others = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+                named = [n for n, one in takes.items() if one.kind not in others]
                 if not set(named) <= set(has) if rest else named != list(has):
                     yield f"GRPOTrainer.{name} takes {[*has]}, {kind.__name__}'s {named}"
 

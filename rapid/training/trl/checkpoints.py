@@ -76,7 +76,6 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         epoch, step = divmod(round(self.state.epoch * steps), steps)
         return (epoch + 1, 0) if step and self.control.should_epoch_stop else (epoch, step)
 
-    @override
     def between_steps(self):
         """Add what the next step depends on beside weights, optimizer and random states."""
         metrics = {name: [*values] for name, values in self._metrics["train"].items()}
@@ -99,7 +98,6 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         state["sizes"] = {name: getattr(self.args, name) for name in SIZES}
         torch.save(state, self._file(output_dir))
 
-    @override
     def restore(self, checkpoint):
         """Restore what `_saved` has read when the run began."""
         state, self._resumed = self._resumed, {}
