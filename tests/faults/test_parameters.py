@@ -3,6 +3,7 @@
 import copy
 import itertools
 import random
+import re
 
 import pytest
 import yaml
@@ -100,8 +101,9 @@ def test_a_refusal_names_file_and_line(tmp_path):
         with pytest.raises(BadParams) as refusal:
             load_files(ROOT / "params.yaml", file)
         first = str(refusal.value).splitlines()[0]
-        assert first.startswith(f"{file}:{len(named) + 1}: {key_of(named)}"), first
-        assert ": -inf is" in first
+        # A number that stands for every benchmark is refused by one benchmark's name.
+        place = re.escape(f"{file}:{len(named) + 1}: {key_of(named)}")
+        assert re.match(rf"{place}(\.\w+)?: -inf is", first), first
 
 
 ODD = [None, True, -1, 0, 1.5, 10**400, 5e-324, 1e308, "", "1" * 5000, "\0", "a\nb", "\ud800"]
