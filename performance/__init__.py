@@ -2,9 +2,10 @@
 
 bench         the command: which parts, how often, where to
 gpu           `make gpu`, which needs no environment of ours
-parts         the experiments, (a) to (k)
+parts         the experiments, (a) to (n)
 loops         training loops side by side, each in a process of its own, one running at a time
 trainers      RapidTrainer and TRL's GRPOTrainer with the same settings
+beside_trl    how near the gradient of GRPOTrainer comes to RAPID's
 rewards       rewards of a set solve rate, and real ones
 models        what is trained: models and problems
 floor         what the work costs without a trainer

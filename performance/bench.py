@@ -136,7 +136,7 @@ def _say(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m performance.bench", description=__doc__)
     add = parser.add_argument
-    add("--part", default="abcdefghi", help="which parts, as in `ac` (default: all)")
+    add("--part", default="abcdefghilmn", help="which parts, as in `ac` (default: all)")
     add("--repeats", type=int, help="samples of each side (default: 5; 3 of smollm2)")
     add("--quick", action="store_true", help="two minutes, to see that it works")
     add("--models", nargs="+", help="names of models, as in the tables (default: all)")

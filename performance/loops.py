@@ -41,8 +41,20 @@ class Gate(TrainerCallback):
     def __init__(self, connection, trainer, setting: Setting):
         self._connection, self._trainer, self._setting = connection, trainer, setting
         self._reward: Counted = trainer.reward_funcs[0]
-        self._left = self._steps = 0
-        self._optimizer = 0.0
+        self._left = self._steps = self._tokens = 0
+        self._optimizer = self._sampling = 0.0
+        trainer.model.base_model.register_forward_pre_hook(self._count, with_kwargs=True)
+        self._generate, trainer._generate = trainer._generate, self._timed
+
+    def _count(self, model, args, inputs: dict) -> None:
+        if torch.is_grad_enabled():
+            self._tokens += inputs["input_ids"].numel()
+
+    def _timed(self, prompts: list) -> Any:
+        began = time.process_time()
+        sampled = self._generate(prompts)
+        self._sampling += time.process_time() - began
+        return sampled
 
     def on_train_begin(self, args, state, control, **kwargs):
         self._connection.send("ready")
@@ -80,7 +92,8 @@ class Gate(TrainerCallback):
             self._connection.send(function(self._trainer, *arguments))
         self._left = self._steps = arguments[0]
         self._reward.clear()
-        self._optimizer = 0.0
+        self._optimizer = self._sampling = 0.0
+        self._tokens = 0
         self._before = self._phases()
         self._cpu, self._began = time.process_time(), _now()
 
@@ -88,10 +101,11 @@ class Gate(TrainerCallback):
         """Return what the steps took: times in seconds, by wall clock if not said otherwise.
 
         `cpu_seconds` are of this process: far below `seconds` where it waited or others used the
-        core. `length` is the mean number of tokens per completion, `solved` the share of
-        completions that were rewarded. `alive` is the share of groups with a reward that is not 0;
-        None where verdicts come in no order. `optimizer` is the optimizer's own step, `phases` are
-        by the clock of RapidTrainer.
+        core. `cpu_sampling` is the part of it in sampling. `tokens` are what forward and backward
+        passes ran, padding included. `length` is the mean number of tokens per completion, `solved`
+        the share of completions that were rewarded. `alive` is the share of groups with a reward
+        that is not 0; None where verdicts come in no order. `optimizer` is the optimizer's own
+        step, `phases` are by the clock of RapidTrainer.
         """
         seconds, cpu_seconds = _now() - self._began, time.process_time() - self._cpu
         verdicts, group = self._reward.verdicts, self._setting.group
@@ -100,6 +114,8 @@ class Gate(TrainerCallback):
         return {
             "seconds": seconds,
             "cpu_seconds": cpu_seconds,
+            "cpu_sampling": self._sampling,
+            "tokens": self._tokens,
             "steps": self._steps,
             "completions": self._steps * self._setting.n_step,
             "length": fmean(self._reward.lengths),

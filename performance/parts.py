@@ -1,4 +1,4 @@
-"""The parts of the benchmark, (a) to (k): experiments that make rows for a table."""
+"""The parts of the benchmark, (a) to (n): experiments that make rows for a table."""
 
 import os
 import subprocess
@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from performance import floor, graders, memory, operators, summary
+from performance.beside_trl import LEARNING, Float64, compare
 from performance.loops import CORES, Loop
 from performance.models import UNTRAINED, Workload
 from performance.rewards import TIMEOUT, Counted, Graded, SolveRate
-from performance.trainers import SIDES, Setting, rapid
+from performance.trainers import SIDES, PaddedPerPass, Setting, rapid, stock
 from rapid.artifacts.code import ROOT
 from rapid.benchmarks import BENCHMARKS
 from rapid.cost.shapes import from_config
@@ -33,6 +34,7 @@ PLAIN = dict.fromkeys(SAVINGS, False) | {"grading_workers": 0}
 START = 2.0  # guesses of seconds: to build a loop and warm it up,
 FRESH = 12.0  # to start a process and load a model in it,
 VERDICT = 0.1  # for a verdict,
+STEP = 0.5  # for a few gradients of one mini-batch,
 SUITE = 240.0  # and for the tests that need a GPU
 
 Advance = Callable[[], object]  # called after each round of samples
@@ -303,6 +305,65 @@ def on_gpu(plan: Plan, workload: Workload) -> Iterator[Experiment]:
         yield timing(plan, workload, f"H={h}", setting, (0.1, 0.5), more=floor.use)
 
 
+def padding(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+    """Yield part (l): what padding costs both trainers, for several H."""
+    sides = {
+        "stock": stock,
+        "padded": partial(stock, kind=PaddedPerPass),
+        "unpacked": partial(rapid, pack=False),
+        "rapid": rapid,
+    }
+    for h in (1, 4) if plan.quick else (1, 4, 16):
+        setting = replace(plan.usual(workload), H=h)
+        yield timing(plan, workload, f"padding, H={h}", setting, (USUAL_RATE,), sides)
+
+
+def gradients(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+    """Yield part (m): how near TRL's gradient is to RAPID's, at steps on an inference batch."""
+    usual = plan.usual(workload)
+    setting = replace(usual, H=4 if plan.quick else 16, micro_batch=usual.n_step)
+
+    def run(advance: Advance) -> Iterator[dict]:
+        seeds = []
+        for seed in range(plan.repeats):
+            build = partial(stock, workload, kind=Float64, seed=seed, **LEARNING)
+            with Loop(setting, build, partial(graded, workload)) as loop:
+                seeds.append(loop.call(compare, setting))
+            advance()
+        for step in [2**power for power in range(setting.H.bit_length())]:
+            samples = [steps[step - 1] for steps in seeds]
+            labels = _labels(workload, setting) | {"step": step}
+            yield labels | summary.spreads(samples) | {"samples": samples}
+
+    seconds = START + setting.H * STEP + setting.inference_batch * workload.seconds
+    yield Experiment(f"{workload.name}, gradients", plan.repeats * seconds, plan.repeats, run)
+
+
+def learning(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+    """Yield part (n): what is learned by TRL's trainer and by ours, with the real grader."""
+    setting = plan.usual(workload)
+    stretches, steps = (2, 4) if plan.quick else (4, 16)
+
+    def run(advance: Advance) -> Iterator[dict]:
+        samples = [[] for _ in range(stretches)]
+        for seed in range(plan.repeats):
+            solved = {}
+            for side, build in SIDES.items():
+                build = partial(build, workload, seed=seed, **LEARNING)
+                with Loop(setting, build, partial(graded, workload)) as loop:
+                    solved[side] = [loop.run(steps)["solved"] for _ in samples]
+            for some, theirs, ours in zip(samples, *solved.values(), strict=True):
+                some.append({"stock": theirs, "rapid": ours, "gap": ours - theirs})
+            advance()
+        for number, some in enumerate(samples, 1):
+            labels = _labels(workload, setting) | {"until": number * steps, "seeds": plan.repeats}
+            yield labels | summary.spreads(some) | {"samples": some}
+
+    completions = len(SIDES) * stretches * steps * setting.n_step
+    seconds = plan.repeats * (len(SIDES) * START + completions * workload.seconds)
+    yield Experiment(f"{workload.name}, learning", seconds, plan.repeats, run)
+
+
 class Part(NamedTuple):
     """The models or benchmarks that a part measures, and what makes the experiments of each."""
 
@@ -322,4 +383,7 @@ PARTS = {
     "i": Part(("tiny",), profiles),
     "j": Part(("tests/gpu",), suite),
     "k": Part(UNTRAINED, on_gpu),
+    "l": Part(("tiny",), padding),
+    "m": Part(("tiny",), gradients),
+    "n": Part(("tiny",), learning),
 }

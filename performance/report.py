@@ -16,8 +16,8 @@ HEAD = """# Performance
 
 Made by `make bench`, on a GPU by `make gpu`; `python -m performance.report` writes this page from
 summary.jsonl beside it. Figures are medians with quartiles; "faster" is the ratio within pairs of
-samples that were taken in turns. Parts (a) to (i) are in float32, on one thread bound to one core.
-All sample with transformers.
+samples that were taken in turns. Parts on a CPU are in float32, (m) in float64, on one thread bound
+to one core. All sample with transformers.
 """
 PROVENANCE = """## Where these figures come from
 

@@ -23,13 +23,19 @@ def timing(sides: dict[str, list[dict]]) -> dict:
     """Return a row's figures. Times are seconds per 1,000 completions.
 
     Args:
-        sides: samples of one training loop, or of two that took turns: the second is compared with
-            the first, pair by pair. What else is said of one loop is said of the last.
+        sides: samples of one training loop, or of several that took turns: the last is compared
+            with the first, pair by pair. What else is said of one loop is said of the last.
     """
     frames = {side: pd.json_normalize(samples) for side, samples in sides.items()}
     seconds = {side: 1000 * frame.seconds / frame.completions for side, frame in frames.items()}
     figures = {f"seconds_{side}": spread(cost) for side, cost in seconds.items()}
-    figures |= {f"tokens_{side}": number(frame.length.mean()) for side, frame in frames.items()}
+    for side, frame in frames.items():
+        training = 1000 * (frame.cpu_seconds - frame.cpu_sampling) / frame.completions
+        figures |= {
+            f"tokens_{side}": number(frame.length.mean()),
+            f"run_{side}": number((frame.tokens / frame.completions).mean()),
+            f"training_{side}": spread(training),
+        }
     *others, ours = frames.values()
     if "peak_rate" in ours:
         figures |= _use(frames)
@@ -40,7 +46,7 @@ def timing(sides: dict[str, list[dict]]) -> dict:
         "cpu_share": number(shares.median()),
     }
     if others:
-        baseline, compared = seconds.values()
+        baseline, *_, compared = seconds.values()
         faster = baseline / compared
         return figures | {"faster": spread(faster), "lowest_pair": number(faster.min())}
     return figures | _phases(ours) | (_floors(ours) if "floor.rate" in ours else {})
@@ -85,6 +91,11 @@ def _use(frames: dict[str, pd.DataFrame]) -> dict:
             f"peak_{side}": spread(frame.memory),
         }
     return figures
+
+
+def spreads(samples: list[dict]) -> dict:
+    """Return the median and the quartiles of each figure."""
+    return {name: spread(values) for name, values in pd.DataFrame(samples).items()}
 
 
 def memory(sides: dict[str, list[dict]]) -> dict:

@@ -1,8 +1,7 @@
 """RapidTrainer and TRL's GRPOTrainer, set alike in everything that they have in common.
 
 Both sample with transformers, the same prompts in the same order with the same seeds; neither uses
-gradient checkpointing. GRPOTrainer gets the settings that are closest to RAPID: sequence-level
-importance weights, and no KL, which then costs nothing.
+gradient checkpointing. GRPOTrainer gets the settings that come nearest to RAPID.
 """
 
 import tempfile
@@ -16,7 +15,18 @@ from trl import GRPOConfig, GRPOTrainer
 from performance.models import Workload
 from performance.rewards import Counted
 from rapid import RapidConfig, RapidTrainer
+from rapid.training.batches import take
 
+# Of GRPOConfig, beside the sizes: docs/beside-trl.md says what differs from RAPID then, and why.
+RECIPE = {
+    "loss_type": "vespo",
+    "vespo_k_pos": 1.0,
+    "vespo_k_neg": 1.0,
+    "vespo_lambda_pos": 1e-4,
+    "vespo_lambda_neg": 1e-4,
+    "scale_rewards": "none",
+    "beta": 0.0,
+}
 ENDLESS = 10**6  # optimizer steps: measurements stop the loop
 LEARNING_RATE = 1e-6  # so small that all steps sample from about the same policy
 
@@ -51,20 +61,27 @@ class Setting:
         return self.H * self.n_step
 
 
-def stock(workload: Workload, setting: Setting, reward: Counted, **more) -> GRPOTrainer:
+class PaddedPerPass(GRPOTrainer):
+    """GRPOTrainer, but a pass is as wide as its own longest prompt and completion: trl#7179."""
+
+    def _prepare_inputs(self, generation_batch):
+        inputs = super()._prepare_inputs(generation_batch)
+        rows = {name: value for name, value in inputs.items() if value.dim()}
+        return inputs | take(rows, [0], len(rows["completion_ids"]), trim=True)
+
+
+def stock(
+    workload: Workload, setting: Setting, reward: Counted, kind=GRPOTrainer, **more
+) -> GRPOTrainer:
     """Return TRL's GRPOTrainer; `more` are further arguments of its configuration."""
     accumulation = setting.n_step // setting.micro_batch
     own = {
         "per_device_train_batch_size": setting.micro_batch,
         "gradient_accumulation_steps": accumulation,
         "steps_per_generation": setting.H * accumulation,
-        "importance_sampling_level": "sequence",
-        "loss_type": "luspo",
-        "scale_rewards": "none",
-        "beta": 0.0,
     }
-    config = GRPOConfig(**_common(setting) | own | more)
-    return _build(GRPOTrainer, workload, setting, reward, config)
+    config = GRPOConfig(**_common(setting) | own | RECIPE | more)
+    return _build(kind, workload, setting, reward, config)
 
 
 def rapid(workload: Workload, setting: Setting, reward: Counted, **more) -> RapidTrainer:

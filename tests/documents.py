@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
-from performance import results
+from performance import report, results
 from rapid import cli
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import commit, hardware
@@ -112,6 +112,14 @@ def speed(text: str, root: Path, *workloads: str) -> str:
     return text.replace("  to  ", " to ")
 
 
+def bench(text: str, root: Path, part: str) -> str:
+    """Return the table of a part of the benchmark, and where it was measured."""
+    measured = results.read(ROOT / results.FOLDER)[part]
+    _, _, table = report.section(part, measured["rows"]).split("\n\n", 2)
+    where = f"{measured['date'][:10]}, {measured['commit'][:7]}, {measured['hardware']}"
+    return f"\n{table}\nMeasured on: {where}.\n"
+
+
 def times(text: str, root: Path) -> str:
     """Return a table with what commands took, in two columns, and the machines below it."""
 
@@ -159,7 +167,7 @@ def picture(text: str, root: Path, name: str) -> str:
 
 
 MAKERS = {one.__name__: one for one in (table1, sweep, plan_check, plan_paper, jobs_of, speed)}
-MAKERS |= {one.__name__: one for one in (times, faults, within, picture)}
+MAKERS |= {one.__name__: one for one in (times, faults, within, picture, bench)}
 
 
 def params(*overlays: str) -> Params:

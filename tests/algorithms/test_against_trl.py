@@ -5,15 +5,20 @@ agree to float32's rounding (SINGLE); with float64 log-probabilities in their pl
 """
 
 import random
+import re
 from collections import Counter
 
 import pytest
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
+from performance.beside_trl import Float64
+from performance.trainers import RECIPE
 from rapid import RapidConfig, RapidTrainer
-from rapid.algorithms import ALGORITHMS, dapo_loss, grpo_loss, pg_loss
+from rapid.algorithms import ALGORITHMS, dapo_loss, grpo_loss, pg_loss, rapid_loss
 from rapid.algorithms.base import Pass
+from rapid.algorithms.groups import group_mean
+from tests.conftest import ROOT
 from tests.training.loops import COMMON, ROUNDING, logged, make
 
 GROUP, PROMPTS = 4, 16
@@ -42,21 +47,13 @@ STOCK = {
         "epsilon": EPSILON,
         "epsilon_high": EPSILON_HIGH,
     },
+    "rapid": RECIPE,
 }
 OURS = {
     "pg": {},
     "grpo": {"beta": BETA, "epsilon": EPSILON},
     "dapo": {"epsilon": EPSILON, "epsilon_high": EPSILON_HIGH},
 }
-
-
-class Float64:
-    """TRL's loss of log-probabilities in float64."""
-
-    def _get_per_token_logps_and_entropies(self, model, ids, mask, keep, *_, **__):
-        logp = model(input_ids=ids, attention_mask=mask).logits[:, -keep - 1 : -1].log_softmax(-1)
-        entropy = -(logp.exp() * logp).sum(-1).detach()
-        return logp.gather(2, ids[:, -keep:, None]).squeeze(2), entropy, None
 
 
 class Scripted:
@@ -80,10 +77,6 @@ class Scripted:
         )
         self.__dict__.setdefault("losses", []).append(loss.item())
         return loss
-
-
-class StockFloat64(Float64, GRPOTrainer):
-    pass
 
 
 class StockScripted(Scripted, GRPOTrainer):
@@ -162,7 +155,7 @@ def ours(objective, logp, batch, rewards):
 
 @pytest.mark.parametrize(
     ("kind", "tolerance"),
-    [(GRPOTrainer, SINGLE), (StockFloat64, DOUBLE)],
+    [(GRPOTrainer, SINGLE), (Float64, DOUBLE)],
     ids=["stock", "float64"],
 )
 @pytest.mark.parametrize("objective", ["pg", "grpo", "dapo"])
@@ -261,6 +254,13 @@ class Given(GRPOTrainer):
         return self.logp, self.logp.detach(), None
 
 
+def scattered(shape, moved):
+    """Log-probabilities, and those of a policy that each completion moved so far from."""
+    generator = torch.Generator().manual_seed(2)
+    logp = -3 * torch.rand(shape, generator=generator, dtype=torch.float64)
+    return logp, logp - moved * torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
 @pytest.mark.parametrize("objective", CURRENT)
 def test_loss_and_gradient_of_current_practice_are_trls(toy_model, tmp_path, objective):
     config = GRPOConfig(str(tmp_path), **SHARED | {"beta": 0.0} | CURRENT[objective])
@@ -269,12 +269,9 @@ def test_loss_and_gradient_of_current_practice_are_trls(toy_model, tmp_path, obj
     batch, rewards = fixed_batch()
     scale = CURRENT[objective].get("scale_rewards", "group")
     batch["advantages"] = advantages_of_trl(rewards, scale)
-    generator = torch.Generator().manual_seed(2)
-    shape = batch["completion_ids"].shape
-    logp = -3 * torch.rand(shape, generator=generator, dtype=torch.float64)
     # Completions that moved far beyond every clip, and hardly.
     moved = torch.tensor([3.0, 1e-5, 0.5]).repeat(4)[:, None]
-    stale = logp - moved * torch.randn(shape, generator=generator, dtype=torch.float64)
+    logp, stale = scattered(batch["completion_ids"].shape, moved)
     algorithm = ALGORITHMS[objective]
     tolerance = 1e-7 if objective == "sapo" else 1e-12  # TRL's temperatures are float32
     for behavior_logp in (logp, stale):
@@ -295,6 +292,44 @@ def test_loss_and_gradient_of_current_practice_are_trls(toy_model, tmp_path, obj
         at = "weight" if objective == "vespo" else "clip_fraction"
         on_policy = 1.0 if objective == "vespo" else 0.0
         assert (metrics.get(at, on_policy) == on_policy) == (behavior_logp is logp or not metrics)
+
+
+# The settings that come nearest to RAPID ----------------------------------------------------------
+
+
+def test_the_recipe_of_the_page_is_the_one_that_is_measured():
+    page = (ROOT / "docs/beside-trl.md").read_text(encoding="utf-8")
+    code = re.search(r"^```python\n(.*?)```", page, re.MULTILINE | re.DOTALL)[1]
+    named = {}
+    exec(code.replace("GRPOConfig(\n", "GRPOConfig(\n    use_cpu=True, bf16=False,\n"), named)
+    recipe = named["training_args"]
+    assert {name: getattr(recipe, name) for name in RECIPE} == RECIPE
+    assert recipe.steps_per_generation == 4 * recipe.gradient_accumulation_steps  # H
+    assert recipe.generation_batch_size % recipe.num_generations == 0
+
+
+@pytest.mark.parametrize("staleness", [0.0, 0.1, 1.0])
+def test_trls_nearest_gradient_lacks_the_weighted_baseline(toy_model, tmp_path, staleness):
+    """And its weight is w exp(lambda (1 - w)). On-policy nothing is missing."""
+    trainer = stock(Given, "rapid", toy_model, tmp_path)
+    batch, rewards = fixed_batch()
+    batch["advantages"], mask = advantages_of_trl(rewards, "none"), batch["completion_mask"]
+    logp, old = scattered(mask.shape, torch.full((len(mask), 1), staleness))
+    trainer.logp, batch["old_per_token_logps"] = logp.requires_grad_(), old
+
+    def gradient(loss):
+        return torch.autograd.grad(loss, logp)[0]
+
+    theirs = gradient(trainer._compute_loss(trainer.model.train(), batch)) * mask.sum() / len(mask)
+    ours = gradient(rapid_loss(logp, old, mask, rewards, GROUP, eta=2.0)[0])
+    weight = ((logp.detach() - old) * mask).sum(1).exp()
+    rate = torch.tensor(RECIPE["vespo_lambda_pos"]).item()  # float32, as TRL takes it
+    kernel = weight * (rate * (1 - weight)).exp()
+    lacking = group_mean((weight.clamp(max=2) - 1) * rewards, GROUP)
+    other = (kernel - weight) * batch["advantages"] + weight * lacking
+    expected = gradient(-(other * (logp * mask).sum(1)).mean())
+    assert_close(theirs, ours + expected, 1e-12)
+    assert (expected.norm() > 0.01 * ours.norm()) == (staleness > 0)
 
 
 # Whole training steps -----------------------------------------------------------------------------

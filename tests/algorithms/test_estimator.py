@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 
+from rapid.algorithms.groups import group_mean
 from tests.algorithms.tabular import (
     DEGREES,
     ETAS,
@@ -111,6 +112,22 @@ def test_plain_clipped_in_the_advantage_lacks_the_clipped_own_term(
     own = score_mean(p, p.weight * p.weight.clamp(max=eta) * p.rewards) / group_size
     mean = expected_gradient(p, group_size, eta=eta, clip="advantage")
     assert_same(mean, true_gradient(p) - own)
+
+
+@staleness
+@group_size
+@seed
+def test_an_unweighted_baseline_only_shrinks_the_unclipped_estimate(staleness, group_size, seed):
+    """E = (1 - 1/N_k) grad J, however stale: GRPOTrainer's advantages times the weights."""
+
+    def weighted_pg(logp, behavior_logp, mask, rewards, group_size):
+        weight = (logp - behavior_logp).detach().sum(1).exp()
+        advantages = rewards - group_mean(rewards, group_size)
+        return -(weight * advantages * logp.sum(1)).mean(), {}
+
+    p = problem(staleness, seed)
+    mean = expected_gradient(p, group_size, loss=weighted_pg)
+    assert_same(mean, (1 - 1 / group_size) * true_gradient(p))
 
 
 @staleness

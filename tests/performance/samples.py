@@ -6,6 +6,8 @@ def sample(seconds: float, **others) -> dict:
     return {
         "seconds": seconds,
         "cpu_seconds": seconds,
+        "cpu_sampling": 0.5 * seconds,
+        "tokens": 64 * 150,
         "steps": 4,
         "completions": 64,
         "length": 30.0,

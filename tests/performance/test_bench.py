@@ -4,6 +4,8 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+import torch
+from trl import GRPOTrainer
 
 from performance import (
     bench,
@@ -19,11 +21,13 @@ from performance import (
     rewards,
     trainers,
 )
+from performance.beside_trl import LEARNING, Float64, compare
 from performance.trainers import SIDES, Setting, rapid
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.cost.shapes import Shape, from_config, from_values
 from rapid.grading.pool import SteadyGrader
+from tests.training.loops import assert_learned_alike, untrained, weights
 
 SMALL = Setting(H=2, n_step=8, micro_batch=4, length=6)
 
@@ -87,6 +91,53 @@ def test_a_verdict_can_take_its_time_beside_sampling(workload):
     with loop(workload, reward, **parts.PLAIN | parts.GRADING) as one:
         sample = one.run(2)
     assert sample["alive"] is None and 0 <= sample["solved"] <= 1
+
+
+def test_padding_per_pass_leaves_out_tokens_and_changes_nothing_else(workload):
+    def learned(kind):
+        more = {"kind": kind, "max_steps": 2, "optim": "sgd", "learning_rate": 0.05}
+        trainer = trainers.stock(workload, SMALL, rewards.SolveRate(0.5), **more)
+        run = []
+        trainer.model.base_model.register_forward_pre_hook(
+            lambda model, args, inputs: run.append(inputs["input_ids"].numel()), with_kwargs=True
+        )
+        trainer.train()
+        return sum(run), weights(trainer)
+
+    (all_tokens, expected), (fewer, found) = map(learned, (GRPOTrainer, trainers.PaddedPerPass))
+    assert fewer < all_tokens
+    assert_learned_alike(found, expected, untrained(workload.model, torch.float32))
+
+
+def test_tokens_and_the_time_of_sampling_are_counted(workload):
+    with loop(workload, side="stock") as one:
+        for sample in (one.run(2), one.run(2)):
+            widths = sample["tokens"] / sample["completions"]
+            assert widths == int(widths) > sample["length"]  # a prompt too, padded alike
+            assert 0 < sample["cpu_sampling"] < sample["cpu_seconds"]
+
+
+def test_trls_gradient_is_rapids_on_policy_and_not_quite_later(workload):
+    setting = replace(SMALL, micro_batch=8)
+    more = {"side": "stock", "kind": Float64, **LEARNING}
+    with loop(workload, setting=setting, **more) as one:
+        first, second = one.call(compare, setting)
+    assert first["staleness"] == 0 and first["cosine"] == pytest.approx(1, abs=1e-12)
+    assert max(first["distance"], first["kernel"]) < 1e-6  # the model's norms are in float32
+    assert 0 < second["kernel"] < 1e-3 * second["distance"] and second["staleness"] > 0
+
+
+def test_rewards_of_both_trainers_are_compared_in_pairs(workload, monkeypatch):
+    monkeypatch.setattr(parts, "graded", lambda workload: rewards.SolveRate(0.5))
+    monkeypatch.setattr(parts.Plan, "usual", lambda plan, workload: SMALL)
+    [one] = parts.learning(parts.Plan(repeats=2, quick=True), workload)
+    rows = [*one.run(lambda: None)]
+    assert [row["until"] for row in rows] == [4, 8]
+    for row in rows:
+        assert len(row["samples"]) == 2
+        assert all(some["gap"] == some["rapid"] - some["stock"] for some in row["samples"])
+    assert rows[0]["samples"][0]["gap"] == 0  # they start alike: the rate hardly moves a toy
+    assert "| 8 |" in report.section("n", rows)
 
 
 def test_the_real_grader_judges(workload):

@@ -17,6 +17,20 @@ def test_speed_is_the_median_ratio_within_pairs():
     assert figures["lowest_pair"] == 2
     assert figures["seconds_stock"] == pytest.approx([34.375, 32.8125, 35.9375])  # per 1,000
     assert figures["tokens_rapid"] == 30 and figures["cpu_share"] == 1
+    assert figures["run_stock"] == 150
+    assert figures["training_rapid"] == pytest.approx([0.5 * 1000 / 64] * 3)
+
+
+def test_the_last_of_several_sides_is_compared_with_the_first():
+    between = {"stock": PAIR["stock"], "other": [sample(9.0)] * 3, "rapid": PAIR["rapid"]}
+    assert summary.timing(between)["faster"] == summary.timing(PAIR)["faster"]
+
+
+def test_each_figure_of_samples_has_its_spread():
+    assert summary.spreads([{"a": 1, "b": 4.0}, {"a": 3, "b": 4.0}]) == {
+        "a": [2, 1.5, 2.5],
+        "b": [4, 4, 4],
+    }
 
 
 def test_other_is_all_that_is_in_no_phase():
