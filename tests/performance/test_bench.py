@@ -130,13 +130,11 @@ def test_trls_gradient_is_rapids_on_policy_and_not_quite_later(workload):
 def test_rewards_of_both_trainers_are_compared_in_pairs(workload, monkeypatch):
     monkeypatch.setattr(parts, "graded", lambda workload: rewards.SolveRate(0.5))
     monkeypatch.setattr(parts.Plan, "usual", lambda plan, workload: SMALL)
-    [one] = parts.learning(parts.Plan(repeats=2, quick=True), workload)
+    [one] = parts.learning(parts.Plan(repeats=1, quick=True), workload)
     rows = [*one.run(lambda: None)]
     assert [row["until"] for row in rows] == [4, 8]
-    for row in rows:
-        assert len(row["samples"]) == 2
-        assert all(some["gap"] == some["rapid"] - some["stock"] for some in row["samples"])
-    assert rows[0]["samples"][0]["gap"] == 0  # they start alike: the rate hardly moves a toy
+    for [pair] in (row["samples"] for row in rows):
+        assert 0 < pair["stock"] < 1 and pair["gap"] == pair["rapid"] - pair["stock"]
     assert "| 8 |" in report.section("n", rows)
 
 
