@@ -50,7 +50,7 @@ def compare(trainer: Float64, setting: Setting) -> list[dict[str, float]]:
         loss, metrics = _rapid(trainer, batch, batch["rewards"], group, "group")
         ours = _gradient(model, loss)
         found.append({
-            "cosine": torch.cosine_similarity(trls, ours, dim=0).item(),
+            "cosine": (trls @ ours / (trls.norm() * ours.norm())).item(),
             "distance": ((trls - ours).norm() / ours.norm()).item(),
             "kernel": ((trls - weighted).norm() / trls.norm()).item(),
             **{name: value.item() for name, value in metrics.items()},

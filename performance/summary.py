@@ -94,8 +94,8 @@ def _use(frames: dict[str, pd.DataFrame]) -> dict:
 
 
 def spreads(samples: list[dict]) -> dict:
-    """Return the median and the quartiles of each figure."""
-    return {name: spread(values) for name, values in pd.DataFrame(samples).items()}
+    """Return the median and the quartiles of each figure, over the samples that have one."""
+    return {name: spread(values.dropna()) for name, values in pd.DataFrame(samples).items()}
 
 
 def memory(sides: dict[str, list[dict]]) -> dict:

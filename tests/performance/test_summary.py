@@ -27,10 +27,8 @@ def test_the_last_of_several_sides_is_compared_with_the_first():
 
 
 def test_each_figure_of_samples_has_its_spread():
-    assert summary.spreads([{"a": 1, "b": 4.0}, {"a": 3, "b": 4.0}]) == {
-        "a": [2, 1.5, 2.5],
-        "b": [4, 4, 4],
-    }
+    samples = [{"a": 1, "b": 4.0}, {"a": 3, "b": float("nan")}]
+    assert summary.spreads(samples) == {"a": [2, 1.5, 2.5], "b": [4, 4, 4]}
 
 
 def test_other_is_all_that_is_in_no_phase():
