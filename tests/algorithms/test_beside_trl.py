@@ -1,0 +1,55 @@
+"""GRPOTrainer in the settings that come nearest to RAPID, docs/beside-trl.md: what it lacks."""
+
+import re
+
+import pytest
+import torch
+
+from performance.trainers import RECIPE
+from rapid.algorithms import rapid_loss
+from rapid.algorithms.groups import group_mean
+from tests.algorithms.test_against_trl import (
+    GROUP,
+    Given,
+    advantages_of_trl,
+    assert_close,
+    fixed_batch,
+    scattered,
+    stock,
+)
+from tests.conftest import ROOT
+
+
+def test_the_recipe_of_the_page_is_the_one_that_is_measured():
+    page = (ROOT / "docs/beside-trl.md").read_text(encoding="utf-8")
+    code = re.search(r"^```python\n(.*?)```", page, re.MULTILINE | re.DOTALL)[1]
+    named = {}
+    exec(code.replace("GRPOConfig(\n", "GRPOConfig(\n    use_cpu=True, bf16=False,\n"), named)
+    recipe = named["training_args"]
+    assert {name: getattr(recipe, name) for name in RECIPE} == RECIPE
+    assert recipe.steps_per_generation == 4 * recipe.gradient_accumulation_steps  # H
+    assert recipe.generation_batch_size % recipe.num_generations == 0
+
+
+@pytest.mark.parametrize("staleness", [0.0, 0.1, 1.0])
+def test_trls_nearest_gradient_lacks_the_weighted_baseline(toy_model, tmp_path, staleness):
+    """And its weight is w exp(lambda (1 - w)). On-policy nothing is missing."""
+    trainer = stock(Given, "pg", toy_model, tmp_path, importance_sampling_level="token", **RECIPE)
+    batch, rewards = fixed_batch()
+    batch["advantages"], mask = advantages_of_trl(rewards, "none"), batch["completion_mask"]
+    logp, old = scattered(mask.shape, torch.full((len(mask), 1), staleness))
+    trainer.logp, batch["old_per_token_logps"] = logp.requires_grad_(), old
+
+    def gradient(loss):
+        return torch.autograd.grad(loss, logp)[0]
+
+    theirs = gradient(trainer._compute_loss(trainer.model.train(), batch)) * mask.sum() / len(mask)
+    ours = gradient(rapid_loss(logp, old, mask, rewards, GROUP, eta=2.0)[0])
+    weight = ((logp.detach() - old) * mask).sum(1).exp()
+    rate = torch.tensor(RECIPE["vespo_lambda_pos"]).item()  # float32, as TRL takes it
+    kernel = weight * (rate * (1 - weight)).exp()
+    lacking = group_mean((weight.clamp(max=2) - 1) * rewards, GROUP)
+    other = (kernel - weight) * batch["advantages"] + weight * lacking
+    expected = gradient(-(other * (logp * mask).sum(1)).mean())
+    assert_close(theirs, ours + expected, 1e-12)
+    assert (expected.norm() > 0.01 * ours.norm()) == (staleness > 0)
