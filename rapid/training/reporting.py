@@ -56,11 +56,12 @@ class Events(TensorBoardCallback):
 
     def __init__(self, folder: Path):
         super().__init__()
-        self._folder = folder
+        self.logging_dir = str(folder)
 
     @override
     def on_train_begin(self, args, state, control, **named):
-        self.tb_writer = self._SummaryWriter(str(self._folder), purge_step=state.global_step + 1)
+        again = state.global_step + 1
+        self.tb_writer = self._SummaryWriter(self.logging_dir, purge_step=again)
         super().on_train_begin(args, state, control, **named)
 
 

@@ -33,7 +33,7 @@ except BadParams as error:
     raise WorkflowError(str(error)) from None
 os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 os.environ[REPORT_VARIABLE] = PARAMS.logging.report_to
-if "DVC_STAGE" in os.environ:  # DVC shows the figures of these runs while they are made
+if "DVC_EXP_BASELINE_REV" in os.environ:  # `dvc exp show` has the figures of these while they run
     compared = PLAN.folder(specs.compared(PARAMS)[0].folder)
     os.environ[LIVE_VARIABLE] = os.path.dirname(compared)
 
