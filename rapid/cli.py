@@ -103,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_grade(commands)
     _add_chain(commands)
     _add_plan(commands)
+    _add_watch(commands)
     warm = commands.add_parser("warm", help="fork jobs from one process, for the workflow")
     warm.add_argument("socket", type=Path, help="to listen on")
     warm.add_argument("parent", type=int, help="the process with which it ends")
@@ -149,37 +150,25 @@ def _add_ask(commands) -> None:
 
 
 def _add_chain(commands) -> None:
-    for name, run, help in [
-        (
-            "verify",
-            _upkeep,
-            "compare every file with the digests in the manifests; name what differs",
-        ),
-        (
-            "accept",
-            _upkeep,
-            "take for current what is stale by a change of code alone, which you know is harmless",
-        ),
-        (
-            "reconcile",
-            _upkeep,
-            "let Snakemake plan what is not up to date by content, and no more",
-        ),
-        (
-            "restore",
-            _upkeep,
-            "dvc pull, verify, reconcile: what was pushed elsewhere is usable here",
-        ),
-        (
-            "preflight",
-            _preflight,
-            "say what a run needs and is missing here: GPUs, memory, disk, models, data, graders",
-        ),
-    ]:
+    helps = {
+        "verify": "compare every file with the digests in the manifests; name what differs",
+        "accept": "take for current what is stale by code alone, if you know that it is harmless",
+        "reconcile": "let Snakemake plan what is not up to date by content, and no more",
+        "restore": "dvc pull, verify, reconcile: what was pushed elsewhere is usable here",
+        "preflight": "say what is missing here: GPUs, memory, disk, models, data, graders",
+    }
+    for name, help in helps.items():
         command = commands.add_parser(name, help=help, description=help)
         _add_configfile(command)
-        command.set_defaults(run=run)
+        command.set_defaults(run=_preflight if name == "preflight" else _upkeep)
     command.add_argument("--config", help="all parameters as JSON, in place of files")
+
+
+def _add_watch(commands) -> None:
+    help = "show jobs running, waiting, done and failed, and how far each training run is"
+    command = commands.add_parser("watch", help=help, description=help)
+    command.add_argument("--once", action="store_true", help="print it as it is now")
+    command.set_defaults(run=_watch)
 
 
 def _add_plan(commands) -> None:
@@ -383,6 +372,12 @@ def _preflight(args) -> int:
     missing = report(checks(params))
     print(f"{len(missing)} missing" if missing else "nothing is missing")
     return 1 if missing else 0
+
+
+def _watch(args) -> int:
+    from rapid.machine.watch import watch
+
+    return watch(once=args.once or not sys.stdout.isatty())
 
 
 def _warm(args) -> None:

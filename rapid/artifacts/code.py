@@ -10,8 +10,9 @@ this project counts too, wherever the import stands; it is read from the source,
    from one beside it: dapo.py imports grpo.py.
 3. Graders start processes by path, and benchmarks have templates: one file that is reached in such
    a folder stands for all files in it.
-4. Rooms that decide no result are left out: configuration, whose values are in the spec; machine,
-   cost and the command; the bookkeeping of artifacts, which moves rows to disk and digests them.
+4. What decides no result is left out: configuration, whose values are in the spec; machine,
+   cost and the command; where runs report to; the bookkeeping of artifacts, which moves rows to
+   disk and digests them.
    The rows themselves (demonstrations, runs, evaluations) are what a job writes: they count. So
    does what starts several processes, or a server to sample from, for the jobs that have them.
 """
@@ -37,6 +38,7 @@ LEFT_OUT = (
     "rapid/config/",
     "rapid/cost/",
     "rapid/machine/",
+    "rapid/training/reporting.py",
     *(f"rapid/artifacts/{n}.py" for n in ("code", "files", "freshness", "manifests", "settings")),
     *REGISTRIES,
 )

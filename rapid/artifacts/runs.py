@@ -1,13 +1,15 @@
 """What a training run writes beside its model."""
 
+from contextlib import suppress
+from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from rapid.artifacts.files import ROUNDING, Count, Record, Seconds, Share
 
 SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
-CHECKPOINTS = "checkpoints"  # there too, until the run has ended
+CHECKPOINTS, PROGRESS = "checkpoints", "progress.jsonl"  # there too, until the run has ended
 
 
 class StepRecord(Record):
@@ -29,6 +31,23 @@ class StepRecord(Record):
     grading: float | None = None
     backpropagation: float | None = None
     sync: float | None = None
+
+
+class Progress(StepRecord):
+    """progress.jsonl: a step of a run that is under way. Nothing is made from it."""
+
+    of: Count = Field(description="steps of the whole run")
+
+
+def progress(run: Path) -> list[Progress]:
+    """Return the steps so far of the run in this folder; none where it has not begun, or ended."""
+    found = []
+    with suppress(OSError):  # it ends just now
+        for file in run.glob(f"{CHECKPOINTS}/*/{PROGRESS}"):
+            for line in file.read_bytes().splitlines():
+                with suppress(ValidationError):  # the last one is being written
+                    found.append(Progress.model_validate_json(line))
+    return found
 
 
 class Runtime(Record):

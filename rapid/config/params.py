@@ -23,6 +23,7 @@ from rapid.config.sections import (
     Compute,
     EvaluationParams,
     Experiment,
+    Logging,
     ModelName,
     PlainName,
     Pretraining,
@@ -37,7 +38,10 @@ from rapid.config.sources import BadParams, place, read
 from rapid.grading.policy import STRICT, Grading
 
 CHECKPOINT_SECONDS = 600.0
-CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"  # tells it to a job, whose spec has it not
+# What jobs are told by the environment, since their specs have it not.
+CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"
+REPORT_VARIABLE = "RAPID_REPORT_TO"
+LIVE_VARIABLE = "RAPID_LIVE"  # the folder of the runs that `dvc exp show` compares, of every seed
 
 
 class General(Section):
@@ -53,6 +57,7 @@ class General(Section):
         exclude=True,
         description="of training, from one checkpoint to the next; a change reruns nothing",
     )
+    logging: Logging = Field(Logging(), exclude=True, description="a change reruns nothing")
     benchmarks: dict[BenchmarkName, BenchmarkParams] = Field(min_length=1)
     models: dict[ModelName, AnyModel] = Field(min_length=1)
     teacher: ModelName

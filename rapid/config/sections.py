@@ -141,6 +141,12 @@ class Experiment(Section):
     benchmark: BenchmarkName
 
 
+class Logging(Section):
+    """Where training runs report to while they run."""
+
+    report_to: Literal["none", "tensorboard", "trackio", "wandb"] = "none"
+
+
 class EvaluationParams(Section):
     samples: PositiveInt = Field(description="n: completions per test problem")
     temperature: PositiveFloat

@@ -17,7 +17,7 @@ from rapid.algorithms.names import imitates, parse
 from rapid.artifacts.code import Spec, files_behind
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import PROMPT
-from rapid.config.params import CHECKPOINT_SECONDS, Params
+from rapid.config.params import Params
 from rapid.config.sections import (
     BenchmarkName,
     Compute,
@@ -371,9 +371,10 @@ def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
 
 
 def report_spec(params: Params) -> ReportSpec:
-    """Return the spec of the jobs that report; how often a run saves is no part of any."""
-    usual = params.model_copy(update={"checkpoint_seconds": CHECKPOINT_SECONDS})
-    return ReportSpec(params=usual).with_code()
+    """Return the spec of the jobs that report; what a change of reruns nothing is as usual."""
+    fields = type(params).model_fields.items()
+    usual = {name: field.get_default() for name, field in fields if field.exclude}
+    return ReportSpec(params=params.model_copy(update=usual)).with_code()
 
 
 def _chat(params: Params, model: ModelName) -> bool:

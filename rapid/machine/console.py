@@ -7,12 +7,15 @@ Snakemake's own words, with every path that a job reads and writes, are in its l
 begins with the job's folder.
 """
 
+import json
 import logging
 import os
+import platform
 import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +25,14 @@ from rapid.machine.processes import KILLED
 from rapid.machine.shortages import shortage
 
 CONSOLE = "DefaultStreamHandler"  # Snakemake's name of what prints
+JOURNALS, JOURNAL = Path(".snakemake/log"), ".jobs.jsonl"  # a workflow's begins with its number
+# What a journal has of records of Snakemake's.
+JOURNALED = {
+    "run_info": ["stats"],
+    "job_info": ["jobid", "rule_name", "output", "log"],
+    "job_finished": ["job_id"],
+    "job_error": ["jobid", "rule_name", "output", "log"],
+}
 ENDED = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
 ENDED_BY = "> {} 2>&1"  # how a job's command, which is in the message of its end, names its log
 PARAMETERS = re.compile(r"(Params have changed since last execution).*")  # all of them, both times
@@ -43,14 +54,22 @@ class Job:
         return f"{self.rule} {self.folder}".rstrip()
 
     @property
+    def said(self) -> list[str]:
+        """Return the last lines of the job's log."""
+        return _tail(self.log)
+
+    @property
     def result(self) -> str:
         """Return what the job's log says last of its folder."""
-        said = [line for line in _tail(self.log) if line.startswith(f"{self.folder}: ")]
+        said = [line for line in self.said if line.startswith(f"{self.folder}: ")]
         return said[-1].removeprefix(self.folder) if said else ""
 
 
 class Console(logging.Formatter):
     """Formats Snakemake's records of jobs, and leaves the others to the formatter before it.
+
+    `running` are the jobs that began, by number, `left` how many of each rule have not ended, and
+    `failed` the lines of each that failed.
 
     Args:
         ordinary: formats all other records.
@@ -69,12 +88,12 @@ class Console(logging.Formatter):
         self._is_dry_run = is_dry_run
         self._clock = clock
         self._began: float | None = None
-        self._left: Counter[str] = Counter()  # by rule
-        self._total = 0
-        self._jobs: dict[int, Job] = {}
+        self.left: Counter[str] = Counter()  # by rule
+        self.total = 0
+        self.running: dict[int, Job] = {}
         self._seconds: dict[str, list[float]] = defaultdict(list)  # by rule
         self._ends: list[str] = []  # what Snakemake said of commands that failed
-        self._failures: dict[str, list[str]] = {}
+        self.failed: dict[str, list[str]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is printed; remember what is said of jobs that start."""
@@ -83,15 +102,15 @@ class Console(logging.Formatter):
             now = self._clock()
             self._began = now if self._began is None else self._began
             job = Job(record.rule_name, _folder(record), record.log, now)
-            self._jobs[record.jobid] = job
-            self._left[job.rule] += bool(self._failures.pop(job.name, None))  # it is tried again
+            self.running[record.jobid] = job
+            self.left[job.rule] += bool(self.failed.pop(job.name, None))  # it is tried again
             return False
         if event == "error" and ENDED.search(record.getMessage()):
             self._ends.append(record.getMessage())
             return False
         if event == "run_info":
-            self._left = Counter(record.stats)
-            self._total = self._left.pop("total", 0)
+            self.left = Counter(record.stats)
+            self.total = self.left.pop("total", 0)
         return (
             event not in ("job_started", "progress") and record.msg != "Select jobs to execute..."
         )
@@ -113,50 +132,50 @@ class Console(logging.Formatter):
 
     def failures(self) -> str:
         """Return what failed, each in ten lines at most, and what to do."""
-        blocks = ["\n".join(lines) for lines in self._failures.values()]
+        blocks = ["\n".join(lines) for lines in self.failed.values()]
         if not blocks:
             return ""
         todo = "The same command takes up what is left, once the causes are mended."
         return "\n\n".join([f"{len(blocks)} failed:", *blocks, todo])
 
     def _finished(self, number: int) -> str:
-        job = self._jobs.pop(number, None)
+        job = self.running.pop(number, None)
         if job is None:
             return ""
-        self._left[job.rule] -= 1
+        self.left[job.rule] -= 1
         if not job.folder:  # a target
             return ""
         seconds = self._clock() - job.began
         self._seconds[job.rule].append(seconds)
-        left = self._seconds_left()
+        left = self.seconds_left()
         about = f", about {duration(left)} left" if left else ""
-        width = len(str(self._total))
-        count = f"[{self._total - self._left.total():{width}}/{self._total}]"
+        width = len(str(self.total))
+        count = f"[{self.total - self.left.total():{width}}/{self.total}]"
         return f"{count} {job.name}{job.result} ({duration(seconds)}{about})"
 
-    def _seconds_left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Return how long the jobs that are left take, as those of their rules took so far.
 
         Those of which none has ended take as long as all did; None while these are too many.
         """
-        unknown = sum(count for rule, count in self._left.items() if rule not in self._seconds)
-        if unknown > UNKNOWN_SHARE * self._left.total():
+        unknown = sum(count for rule, count in self.left.items() if rule not in self._seconds)
+        if unknown > UNKNOWN_SHARE * self.left.total():
             return None
         every = [seconds for times in self._seconds.values() for seconds in times]
         at_a_time = max(1.0, sum(every) / max(self._clock() - self._began, 1e-9))
-        means = {rule: fmean(self._seconds.get(rule, every)) for rule in self._left}
-        return sum(count * means[rule] for rule, count in self._left.items()) / at_a_time
+        means = {rule: fmean(self._seconds.get(rule, every)) for rule in self.left}
+        return sum(count * means[rule] for rule, count in self.left.items()) / at_a_time
 
     def _failed(self, record: logging.LogRecord) -> str:
-        job = self._jobs.pop(record.jobid, None)
+        job = self.running.pop(record.jobid, None)
         job = job or Job(record.rule_name, _folder(record), record.log, self._clock())
-        self._left[job.rule] -= 1
+        self.left[job.rule] -= 1
         seconds = duration(self._clock() - job.began)
         head = f"FAILED {job.name} ({seconds}{self._how_it_ended(job.log)})"
         tail = _tail(job.log)[2 - FAILURE_LINES :]
         log = ", ".join(job.log)
         about = f"{log} ends:" if tail else f"{log or 'its log'} says nothing{_full_disk()}"
-        self._failures[job.name] = [head, f"  {about}", *(f"  | {line}" for line in tail)]
+        self.failed[job.name] = [head, f"  {about}", *(f"  | {line}" for line in tail)]
         return head
 
     def _how_it_ended(self, log: list[str]) -> str:
@@ -167,6 +186,25 @@ class Console(logging.Formatter):
         return ""
 
 
+class Journal(logging.Handler):
+    """Writes what becomes of jobs to a file in this folder, for `rapid watch`: a line for each."""
+
+    def __init__(self, folder: Path = JOURNALS):
+        super().__init__()
+        self._file = folder.absolute() / f"{os.getpid()}{JOURNAL}"
+
+    def emit(self, record: logging.LogRecord) -> None:
+        event = getattr(record, "event", None)
+        if event not in JOURNALED:
+            return
+        row = {"event": event, "at": time.time(), "pid": os.getpid(), "host": platform.node()}
+        row |= {name: getattr(record, name) for name in JOURNALED[event]}
+        with suppress(OSError):  # no workflow fails for want of it
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with self._file.open("w" if event == "run_info" else "a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
 def install(logger: logging.Logger, settings) -> Console:
     """Have Snakemake's console say a line a job, and return what knows of the failures.
 
@@ -175,6 +213,8 @@ def install(logger: logging.Logger, settings) -> Console:
     """
     logging.raiseExceptions = False  # where its log file has no room, the console goes on
     console = Console(logging.Formatter(), settings.dryrun)
+    if not settings.dryrun:
+        logger.addHandler(Journal())
     for handler in logger.handlers:
         if handler.name == CONSOLE and not settings.verbose:
             console.ordinary = handler.formatter

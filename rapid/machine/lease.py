@@ -30,6 +30,7 @@ from rapid.machine.devices import VISIBLE, visible_gpus
 
 _held: list[FileLock] = []  # a FileLock that is garbage-collected lets go of its lock
 POLL_SECONDS = 0.2
+WAITING = "waiting for "  # how a log says so
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt
 
 
@@ -186,7 +187,7 @@ def _lease(kind: str, names: list[str], count: int, folder: Path | None) -> list
                         continue
             if len(leased) < count:
                 if not waiting:
-                    print(f"waiting for {count} free {kind}(s) of {len(names)}", file=sys.stderr)
+                    print(f"{WAITING}{count} free {kind}(s) of {len(names)}", file=sys.stderr)
                     waiting = True
                 time.sleep(POLL_SECONDS)
     _held.extend(leased.values())

@@ -52,6 +52,7 @@ def checks(params: Params, machine: bool = True) -> Iterator[Check]:
     if machine:
         yield from _machine(params)
     yield _packages(params)
+    yield from reporting(params)
     sizes: dict[str, int] = {}
     for name in needed(params):
         if isinstance(model := params.models[name], PublishedModel):
@@ -110,6 +111,15 @@ def _packages(params: Params) -> Check:
     if missing:
         return Check("packages", f"no {', '.join(missing)}", "Run make setup, with GPU=1 on GPUs.")
     return Check("packages", ", ".join(wanted))
+
+
+def reporting(params: Params) -> Iterator[Check]:
+    """Yield the check of what training runs report to, if they report to anything."""
+    package = params.logging.report_to
+    if package != "none":
+        there = find_spec(package) is not None
+        todo = "" if there else f"Run pip install {package}, or set it to none."
+        yield Check("logging.report_to", package if there else f"no {package}", todo)
 
 
 def _model(name: str, model: PublishedModel) -> tuple[Check, int]:

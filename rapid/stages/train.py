@@ -61,12 +61,15 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
         without_vllm()
     from rapid.training.recorder import Snapshots, StepRecorder
+    from rapid.training.reporting import reports
     from rapid.training.resume import Saves, place
 
     recorder = StepRecorder()
     make = _sft if parse(spec.run.algorithm).algorithm.imitates else _rl
     checkpoints = place(folder / CHECKPOINTS, spec, inputs, is_main())
-    trainer, counted = make(spec, task, model, data, checkpoints, recorder)
+    trainer, counted = make(spec, task, model, data, checkpoints)
+    for callback in (*reports(folder, recorder, is_main()), recorder):
+        trainer.add_callback(callback)
     recorder.clock = clock = getattr(trainer, "clock", None)
     seconds = float(os.environ.get(CHECKPOINT_VARIABLE, CHECKPOINT_SECONDS))
     saves = Saves(trainer, recorder, seconds, is_main())
@@ -176,13 +179,17 @@ def _arguments(spec: TrainSpec, checkpoints: Path) -> dict:
     """Training arguments that all algorithms share."""
     import torch
 
+    from rapid.training.reporting import PROJECT
+
     return {
         "output_dir": str(checkpoints),
         "seed": spec.run.seed,
         "logging_steps": 1,
         "save_strategy": "no",  # but when `Saves` says so
         "save_total_limit": 2,
-        "report_to": [],
+        "report_to": [],  # but see `rapid.training.reporting`
+        "project": PROJECT,
+        "run_name": str(checkpoints.parents[1]),
         "lr_scheduler_type": "constant",
         "gradient_checkpointing": False,
         "use_cpu": not torch.cuda.is_available(),
@@ -215,17 +222,16 @@ def _sampler(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
     }
 
 
-def _sft(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path, recorder):
+def _sft(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
     from rapid.training.sft import sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
     common = _arguments(spec, checkpoints)
     trainer = sft_trainer(model, demonstrations, spec.objective, common, spec.chat)
-    trainer.add_callback(recorder)
     return trainer, dict
 
 
-def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path, recorder):
+def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
     import torch
     from datasets import Dataset
     from transformers import AutoTokenizer
@@ -272,7 +278,6 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path, recor
         args=config,
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
-        callbacks=[recorder],
     )
     trainer.walls, trainer.verdicts = grader.walls(), grader.reasons
 

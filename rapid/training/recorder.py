@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from rapid.artifacts.manifests import peak_memory_mb
-from rapid.artifacts.runs import StepRecord
+from rapid.artifacts.runs import Progress, StepRecord
 from rapid.training.clock import PhaseClock
 from rapid.training.usage import Usage
 
@@ -36,6 +37,7 @@ class StepRecorder(TrainerCallback, ExportableState):
         self._ended: float | None = None
         self._begin = self.used
         self._peak_memory_mb = 0.0  # before the run was resumed
+        self._followed: Path | None = None
 
     @property
     def seconds(self) -> float:
@@ -60,6 +62,22 @@ class StepRecorder(TrainerCallback, ExportableState):
         since, used = self._pause
         self._begin = Usage.now().since(used)
         self._paused += time.perf_counter() - since
+
+    def follow(self, file: Path, of: int) -> None:
+        """Write each step of a run of so many to a file: those there are, and those to come."""
+        self._followed = file
+        file.unlink(missing_ok=True)
+        self._show(self.steps, of)
+
+    def _show(self, steps: list[StepRecord], of: int) -> None:
+        """Add steps to the file. That time is not the run's, and no run fails for want of it."""
+        if self._followed is None:
+            return
+        began = time.perf_counter()
+        rows = [Progress(**step.model_dump(), of=of).model_dump_json() for step in steps]
+        with suppress(OSError), self._followed.open("a") as file:
+            file.writelines(f"{row}\n" for row in rows)
+        self._paused += time.perf_counter() - began
 
     def state(self) -> dict:
         """Return what a checkpoint holds of this."""
@@ -105,6 +123,7 @@ class StepRecorder(TrainerCallback, ExportableState):
                 **self._phases(),
             )
         )
+        self._show(self.steps[-1:], state.max_steps)
         if control.should_save:
             self._begin_pause()
 

@@ -4,7 +4,8 @@ Until a run has ended, its folder has checkpoints/. In it are
 
 1. `lock`, which the process that trains holds (`rapid.machine.lease`);
 2. a folder named by a digest of all that the run's result depends on, so that nothing else is gone
-   on from. It has Trainer's checkpoints, the last two, and attempt.json.
+   on from. It has Trainer's checkpoints, the last two, attempt.json, and progress.jsonl for those
+   who watch.
 """
 
 import hashlib
@@ -24,6 +25,7 @@ from transformers import TrainerCallback
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import Record, write_json
 from rapid.artifacts.manifests import versions
+from rapid.artifacts.runs import PROGRESS
 from rapid.training.recorder import StepRecorder
 from rapid.training.trl.saving import SavingTrainer, callback_state, newest
 
@@ -145,6 +147,7 @@ class Saves(TrainerCallback):
             seconds = steps[-1].seconds if steps else 0.0
             self.attempt = Attempt.after(self._folder / ATTEMPT, seconds)
             write_json(self._folder / ATTEMPT, self.attempt)
+            self._recorder.follow(self._folder / PROGRESS, state.max_steps)
             self._come_to(seconds)
 
     def on_step_begin(self, args, state, control, **kwargs):

@@ -204,3 +204,12 @@ def test_experiments_name_themselves_and_leave_the_default_s_results(overlay, mo
 
 def own_reports(found: Plan) -> set[str]:
     return {job.folder for job in found.jobs if job.stage == "report"}
+
+
+def test_where_runs_report_to_and_how_often_they_save_is_no_part_of_a_job(values, default):
+    values |= {"logging": {"report_to": "tensorboard"}, "checkpoint_seconds": 7}
+    told = Plan(load(values))
+    assert (told.params.logging.report_to, told.params.checkpoint_seconds) == ("tensorboard", 7)
+    assert [job.spec for job in told.jobs] == [job.spec for job in default.jobs]
+    dumped = [job.spec.model_dump_json() for job in told.jobs]
+    assert dumped == [job.spec.model_dump_json() for job in default.jobs]

@@ -125,9 +125,19 @@ def test_a_changed_eta_runs_what_it_reaches_and_leaves_the_rest(checkout):
 def test_a_sweep_over_h_is_queued_and_shown(checkout):
     values = ",".join(map(str, SWEEP))
     run(checkout, "dvc", "exp", "run", "--queue", "-S", f"rapid.H={values}")
-    run(checkout, "dvc", "queue", "start", "-j", "1")
-    wait_for(lambda: not queued(checkout), 900)
-    rows = list(csv.DictReader(io.StringIO(run(checkout, "dvc", "exp", "show", "--csv"))))
+    start = ["dvc", "queue", "start", "-j", "1"]  # the worker keeps its output open
+    subprocess.run(start, cwd=checkout, env=environment(), stdout=subprocess.DEVNULL, check=True)
+    while_running = []
+
+    def has_ended() -> bool:
+        while_running.extend(row for row in experiments(checkout) if row.get("State") == "Running")
+        return not queued(checkout)
+
+    wait_for(has_ended, 900)
+    figures = [row.get("reward") for row in while_running]
+    rewards = [float(figure) for figure in figures if figure not in (None, "", "!")]
+    assert rewards and all(0 <= reward <= 1 for reward in rewards)
+    rows = experiments(checkout)
     rows = {int(row["rapid.H"]): row for row in rows if row["typ"].startswith("branch")}
     assert set(rows) == set(SWEEP), run(checkout, "dvc", "queue", "logs", check=False)
     for row in rows.values():
@@ -141,6 +151,10 @@ def test_a_sweep_over_h_is_queued_and_shown(checkout):
         checkout, "dvc", "plots", "diff", "--json", rows[2]["rev"], rows[8]["rev"]
     )
     assert run(checkout, "git", "status", "--short") == ""  # the workspace is as it was
+
+
+def experiments(folder: Path) -> list[dict]:
+    return list(csv.DictReader(io.StringIO(run(folder, "dvc", "exp", "show", "--csv"))))
 
 
 def queued(folder: Path) -> bool:

@@ -1,5 +1,7 @@
 """What is missing is said, with what to do, and nothing else is."""
 
+import importlib.machinery
+
 import pytest
 
 from rapid.cli import run
@@ -128,3 +130,14 @@ def test_walls_that_are_not_there_are_missing_unless_waived(waived, monkeypatch)
     assert line.startswith("ok" if waived else "MISSING")
     assert ("NOT WALLED OFF" if waived else "Install bubblewrap") in line
     assert "unsafe_sandbox" in line
+
+
+def test_what_runs_report_to_has_to_be_installed(values, monkeypatch):
+    assert "logging.report_to" not in said(values)
+    values["logging"] = {"report_to": "wandb"}
+    for there in (True, False):
+        found = importlib.machinery.ModuleSpec("wandb", None) if there else None
+        monkeypatch.setattr(preflight, "find_spec", {"wandb": found}.get)
+        [check] = preflight.reporting(load(values))
+        assert bool(check.todo) != there
+    assert "pip install wandb" in check.todo

@@ -50,6 +50,9 @@ def test_a_script_for_grpo_trainer_runs_with_the_names_swapped(toy_model, tmp_pa
     converted = script(GRPOConfig, RapidTrainer)
     assert (converted.args.n_step, converted.args.H) == (8, 2)
     assert torch.equal(weights(converted), weights(ours))
+    names, known = ({*ours.state.log_history[0]}, {*theirs.state.log_history[0]})
+    assert known - names == {"clip_ratio/low_min", "clip_ratio/high_max"}
+    assert all(name.startswith("rapid/") for name in names - known)
 
 
 def test_an_override_of_compute_loss_is_the_loss(toy_model, tmp_path):

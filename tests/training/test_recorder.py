@@ -163,3 +163,38 @@ def test_a_curve_has_a_point_for_each_snapshot(trained, toy_model):
     }
     assert (point.step, point.seconds) == (2, steps[2])
     assert f"{folder}/{CURVE}" in json.loads((folder / "manifest.json").read_text())["outputs"]
+
+
+def test_a_run_that_reports_is_the_run_that_does_not(trained, toy_model, tmp_path, monkeypatch):
+    """And what it reports has TRL's names and ours."""
+    from transformers import TrainerCallback
+
+    from rapid.stages.train import train
+
+    reported = {}
+
+    class Drawing(TrainerCallback):
+        def __init__(self, folder):
+            torch.rand(1)
+
+        def on_log(self, args, state, control, logs, **_):
+            torch.rand(1)
+            reported.update(logs)
+
+        on_train_begin = on_train_end = lambda *_, **__: torch.rand(1)
+
+    monkeypatch.setenv("RAPID_REPORT_TO", "tensorboard")
+    monkeypatch.setattr("rapid.training.reporting.Events", Drawing)
+    monkeypatch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
+    manifest = json.loads((trained / "run/manifest.json").read_text())
+    spec = TrainSpec.model_validate(manifest["spec"])
+    train(spec, toy_model, trained / "train.jsonl", tmp_path / "run")
+    weights = "model/model.safetensors"
+    assert (tmp_path / "run" / weights).read_bytes() == (trained / "run" / weights).read_bytes()
+    assert set(manifest["outputs"]) == {
+        path.replace(str(tmp_path), str(trained))
+        for path in json.loads((tmp_path / "run/manifest.json").read_text())["outputs"]
+    }
+    theirs = {"reward", "rewards/accuracy/mean", "completions/mean_length", "clip_ratio/high_mean"}
+    assert reported.keys() >= {*theirs, "loss", "grad_norm", "entropy", "num_tokens", "step_time"}
+    assert reported.keys() >= {f"rapid/{n}" for n in ("accuracy", "staleness", "clip_fraction")}

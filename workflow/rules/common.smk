@@ -18,7 +18,8 @@ from rapid.machine import console, locks, preflight, processes, resources, warm
 from rapid.algorithms import names
 from rapid.artifacts.freshness import say_changed_code
 from rapid.machine.lease import usable_cores
-from rapid.config.params import CHECKPOINT_VARIABLE, BadParams, load, read
+from rapid.config.params import CHECKPOINT_VARIABLE, LIVE_VARIABLE, REPORT_VARIABLE
+from rapid.config.params import BadParams, load, read
 
 # In the order in which Snakemake merged them, which takes the last of a key that is there twice.
 GIVEN = map(os.path.relpath, workflow.config_settings.configfiles)
@@ -31,6 +32,10 @@ try:
 except BadParams as error:
     raise WorkflowError(str(error)) from None
 os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
+os.environ[REPORT_VARIABLE] = PARAMS.logging.report_to
+if "DVC_EXP_BASELINE_REV" in os.environ:  # `dvc exp show` has the figures of these while they run
+    compared = PLAN.folder(specs.compared(PARAMS)[0].folder)
+    os.environ[LIVE_VARIABLE] = os.path.dirname(compared)
 
 if workflow.is_main_process:
     CONSOLE = console.install(logger, workflow.output_settings)
@@ -140,12 +145,14 @@ def start_warm_process():
 
 
 def refuse_to_start_in_vain():
-    """Where jobs take hours: end before the first if something that they need is missing.
+    """End before the first job if something is missing: where jobs take hours, anything of theirs.
 
     Whether machines that SLURM chooses have what a job needs is SLURM's to say, or `preflight`'s.
     """
     here = workflow.local_exec
-    if PARAMS.compute.device == "cpu" and here or os.environ.get("RAPID_PREFLIGHT") == "off":
+    if os.environ.get("RAPID_PREFLIGHT") == "off":
         return
-    if preflight.report(preflight.checks(PARAMS, machine=here)):
+    takes_minutes = PARAMS.compute.device == "cpu" and here
+    all_checks = preflight.checks(PARAMS, machine=here)
+    if preflight.report(preflight.reporting(PARAMS) if takes_minutes else all_checks):
         raise WorkflowError("See MISSING above. With RAPID_PREFLIGHT=off jobs start all the same.")

@@ -6,6 +6,8 @@ import random
 import re
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -154,10 +156,9 @@ class SavingTrainer(Trainer):
     @override
     def _save_rng_state(self, output_dir):
         """Save the states of random generators, as they were before the step."""
-        now = _random_states()
-        _set_random_states(self.before_step()["random"])
-        super()._save_rng_state(output_dir)
-        _set_random_states(now)
+        with same_random_states():
+            _set_random_states(self.before_step()["random"])
+            super()._save_rng_state(output_dir)
 
 
 def _name(written: Path, checkpoint: Path) -> None:
@@ -201,3 +202,13 @@ def _set_random_states(states: dict[str, Any]) -> None:
     torch.set_rng_state(states["cpu"])
     if "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"])
+
+
+@contextmanager
+def same_random_states() -> Iterator[None]:
+    """Undo what happens within to these generators."""
+    states = _random_states()
+    try:
+        yield
+    finally:
+        _set_random_states(states)

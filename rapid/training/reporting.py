@@ -1,0 +1,128 @@
+"""Where a run of the pipeline reports to while it runs.
+
+That may be TensorBoard, trackio or W&B, by transformers' own callbacks, and what DVC shows of an
+experiment under way. None of it is the run's: neither the time that it takes, nor what it draws.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean
+
+from transformers import TrainerCallback
+from transformers.integrations import TensorBoardCallback, TrackioCallback, WandbCallback
+from typing_extensions import override
+
+from rapid.artifacts.files import BadFile
+from rapid.artifacts.manifests import read_rows
+from rapid.artifacts.runs import StepRecord, progress
+from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
+from rapid.training.recorder import StepRecorder
+from rapid.training.trl.saving import same_random_states
+
+LOGS = Path("logs")  # TensorBoard's and W&B's files lie there; trackio's where TRACKIO_DIR says
+EXPERIMENT = "reports/experiment"  # dvc.yaml has its metrics.json
+PROJECT = "rapid"
+
+
+class Reports(TrainerCallback):
+    """Passes what happens on to callbacks that report it. To be added before the recorder.
+
+    Args:
+        callbacks: what they do to random generators is undone.
+        recorder: the time that they take is not the run's.
+    """
+
+    def __init__(self, callbacks: list[TrainerCallback], recorder: StepRecorder):
+        self._callbacks, self._recorder = callbacks, recorder
+
+    def on_train_begin(self, *given, **named):  # the recorder has yet to begin
+        self._tell("on_train_begin", *given, **named)
+
+    def on_log(self, *given, **named):
+        self._recorder.pause(lambda: self._tell("on_log", *given, **named))
+
+    def on_train_end(self, *given, **named):
+        self._recorder.pause(lambda: self._tell("on_train_end", *given, **named))
+
+    def _tell(self, event: str, *given, **named) -> None:
+        with same_random_states():
+            for callback in self._callbacks:
+                getattr(callback, event)(*given, **named)
+
+
+class Events(TensorBoardCallback):
+    """Writes TensorBoard's events; of those in the folder, later steps are taken back."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self.logging_dir = str(folder)
+
+    @override
+    def on_train_begin(self, args, state, control, **named):
+        again = state.global_step + 1
+        self.tb_writer = self._SummaryWriter(self.logging_dir, purge_step=again)
+        super().on_train_begin(args, state, control, **named)
+
+
+class Wandb(WandbCallback):
+    """Reports to W&B. Its run ends with training: W&B ends it with Python, which a job forked from
+    the warm process does not do."""
+
+    @override
+    def on_train_end(self, *given, **named):
+        super().on_train_end(*given, **named)
+        self._wandb.finish()
+
+
+class LiveMeans(TrainerCallback):
+    """Writes, by DVCLive, means over the seeds of the runs that `dvc exp show` compares.
+
+    A seed's figures are those of its last step so far. In the end the report takes their place.
+
+    Args:
+        runs: the folder of the seeds' folders.
+    """
+
+    def __init__(self, runs: Path):
+        from dvclive import Live
+
+        self._runs, self._live = runs, Live(EXPERIMENT, save_dvc_exp=False, dvcyaml=None)
+
+    def on_log(self, *given, **named):
+        last = [steps[-1] for run in self._runs.glob("seed*") if (steps := _steps(run))]
+        for name in ("step", "seconds", "reward", "staleness", "clip_fraction"):
+            values = [value for step in last if (value := getattr(step, name)) is not None]
+            if values:
+                shown = "runtime" if name == "seconds" else name
+                self._live.log_metric(shown, fmean(values), plot=False)
+        self._live.make_summary()
+
+
+def _steps(run: Path) -> list[StepRecord]:
+    """Return the steps of a run that is under way or has ended."""
+    with suppress(BadFile):  # of another job's: its readers say so
+        return progress(run) or read_rows(run / "steps.jsonl", StepRecord)
+    return []
+
+
+def reports(folder: Path, recorder: StepRecorder, main: bool) -> list[TrainerCallback]:
+    """Return the callback of what a run reports to, as the environment says; [] for nothing.
+
+    Args:
+        folder: the run's.
+        main: whether this process reports.
+    """
+    found: list[TrainerCallback] = []
+    with same_random_states():
+        if os.environ.get(LIVE_VARIABLE) == str(folder.parent) and main:
+            found.append(LiveMeans(folder.parent))
+        match os.environ.get(REPORT_VARIABLE) if main else None:
+            case "tensorboard":
+                found.append(Events(LOGS / "tensorboard" / folder))
+            case "trackio":
+                found.append(TrackioCallback())
+            case "wandb":
+                os.environ |= {"WANDB_PROJECT": PROJECT, "WANDB_DIR": str(LOGS)} | os.environ
+                found.append(Wandb())
+    return [Reports(found, recorder)] if found else []

@@ -1,0 +1,131 @@
+"""What a run reports while it runs, which is no part of the run."""
+
+import json
+import random
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from rapid.artifacts.files import write_jsonl
+from rapid.artifacts.manifests import write_manifest
+from rapid.artifacts.runs import Progress, StepRecord, progress
+from rapid.config.specs import TokenizerSpec
+from rapid.training.recorder import StepRecorder
+from rapid.training.reporting import Events, LiveMeans, Reports, reports
+
+LOGS = {"loss": 0.5, "grad_norm": 1.0, "rapid/accuracy": 0.25}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still, but for a second before each step."""
+    found = SimpleNamespace(now=100.0)
+    time = SimpleNamespace(perf_counter=lambda: found.now)
+    monkeypatch.setattr("rapid.training.recorder.time", time)
+    return found
+
+
+def log(callbacks, step: int, of: int = 3) -> None:
+    state = SimpleNamespace(global_step=step, max_steps=of, is_world_process_zero=True)
+    for callback in callbacks:
+        callback.on_log(None, state, SimpleNamespace(should_save=False), logs=dict(LOGS))
+
+
+def row(step: int, **known) -> dict:
+    return {"step": step, "seconds": float(step), "loss": 0.0, "gradient_norm": 0.0, **known}
+
+
+def test_what_reports_take_and_draw_is_not_the_runs(clock):
+    class Greedy(TrainerCallback):
+        def on_log(self, *given, **named):
+            clock.now += 40
+            return random.random(), torch.rand(1)
+
+        on_train_begin = on_train_end = on_log
+
+    recorder = StepRecorder()
+    callbacks = [Reports([Greedy()], recorder), recorder]
+    states = random.getstate(), torch.get_rng_state()
+    for callback in callbacks:
+        callback.on_train_begin(None, None, None)
+    for step in (1, 2):
+        clock.now += 1
+        log(callbacks, step)
+    for callback in callbacks:
+        callback.on_train_end(None, None, None)
+    assert [step.seconds for step in recorder.steps] == [1, 2]
+    assert recorder.seconds == 2
+    assert random.getstate() == states[0] and torch.equal(torch.get_rng_state(), states[1])
+
+
+def test_a_run_can_be_followed_and_that_takes_none_of_its_time(clock, tmp_path, monkeypatch):
+    def slow(self, write=Progress.model_dump_json):
+        clock.now += 40
+        return write(self)
+
+    monkeypatch.setattr(Progress, "model_dump_json", slow)
+    file = tmp_path / "checkpoints/0123/progress.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text("of an earlier attempt")
+    recorder = StepRecorder()
+    recorder.steps = [StepRecord(**row(1))]  # before it was resumed
+    recorder.on_train_begin(None, None, None)
+    recorder.follow(file, 3)
+    for step in (2, 3):
+        clock.now += 1
+        log([recorder], step)
+    found = [(step.step, step.seconds, step.of, step.reward) for step in progress(tmp_path)]
+    assert found == [(1, 1, 3, None), (2, 1, 3, 0.25), (3, 2, 3, 0.25)]
+    assert recorder.seconds == 2
+    recorder.follow(tmp_path / "nowhere/progress.jsonl", 3)
+    log([recorder], 3)  # a disk that is full ends no run
+
+
+def test_live_figures_are_means_over_the_seeds(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runs = tmp_path / "runs/rapid-H4"
+    live = LiveMeans(runs)
+    log([live], 1)  # nothing is there yet
+    under_way = runs / "seed1/checkpoints/0123/progress.jsonl"
+    write_jsonl(under_way, [Progress(**row(n, of=9, reward=0.1 * n)) for n in (1, 2)])
+    ended = runs / "seed2/steps.jsonl"
+    write_jsonl(ended, [StepRecord(**row(9, reward=0.6, staleness=0.5))])
+    write_jsonl(runs / "seed3/steps.jsonl", [StepRecord(**row(9, reward=1.0))])  # is no result
+    spec = TokenizerSpec(benchmarks=["math"], vocabulary=300)
+    write_manifest(runs / "seed2", "train", spec, {}, [ended])
+    log([live], 2)
+    found = json.loads((tmp_path / "reports/experiment/metrics.json").read_text())
+    assert found == pytest.approx({"step": 5.5, "runtime": 5.5, "reward": 0.4, "staleness": 0.5})
+    ended.write_text("")  # damaged: to be said by who makes something of it
+    log([live], 3)
+
+
+def test_a_run_reports_where_it_is_told_to(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run, recorder = tmp_path / "runs/rapid-H4/seed1", StepRecorder()
+    for variable in ("RAPID_REPORT_TO", "RAPID_LIVE"):
+        monkeypatch.delenv(variable, raising=False)
+    assert reports(run, recorder, main=True) == []
+    monkeypatch.setenv("RAPID_LIVE", str(run.parent))
+    assert len(reports(run, recorder, main=True)) == 1
+    assert reports(run, recorder, main=False) == []
+    assert reports(tmp_path / "runs/pg/seed1", recorder, main=True) == []
+
+
+def test_events_are_read_back_and_those_of_an_earlier_attempt_are_not(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    args = SimpleNamespace(to_json_string=lambda: "{}")
+    for first, last in [(1, 4), (3, 5)]:  # killed, and gone on from step 2
+        events = Events(tmp_path / "events")
+        begin = SimpleNamespace(
+            global_step=first - 1, is_world_process_zero=True, is_hyper_param_search=False
+        )
+        events.on_train_begin(args, begin, None)
+        for step in range(first, last + 1):
+            log([events], step, last)
+        events.on_train_end(args, begin, None)
+    found = accumulator.EventAccumulator(str(tmp_path / "events")).Reload()
+    assert [event.step for event in found.Scalars("train/rapid/accuracy")] == [1, 2, 3, 4, 5]
+    assert found.Scalars("train/loss")[0].value == 0.5
