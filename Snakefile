@@ -9,6 +9,9 @@
 configfile: "params.yaml"
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/jobs.smk"
 include: "workflow/rules/report.smk"

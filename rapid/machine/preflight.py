@@ -6,6 +6,7 @@ Each check is a line: what was looked at, what there is, and where something is 
 import os
 import re
 import shutil
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -52,6 +53,8 @@ def checks(params: Params, machine: bool = True) -> Iterator[Check]:
     if machine:
         yield from _machine(params)
     yield _packages(params)
+    if machine and params.compute.processes > 1:
+        yield _compiler()
     sizes: dict[str, int] = {}
     for name in needed(params):
         if isinstance(model := params.models[name], PublishedModel):
@@ -110,6 +113,15 @@ def _packages(params: Params) -> Check:
     if missing:
         return Check("packages", f"no {', '.join(missing)}", "Run make setup, with GPU=1 on GPUs.")
     return Check("packages", ", ".join(wanted))
+
+
+def _compiler() -> Check:
+    """Check what DeepSpeed builds an extension of torch's with, when it first starts."""
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    there = {"compiler": shutil.which(os.environ.get("CXX", "c++")), "Python.h": header.is_file()}
+    missing = " and ".join(f"no {name}" for name, found in there.items() if not found)
+    todo = "Install them: apt install g++ python3-dev." if missing else ""
+    return Check("C++", missing or "a compiler, and Python's headers", todo)
 
 
 def _model(name: str, model: PublishedModel) -> tuple[Check, int]:

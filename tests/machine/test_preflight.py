@@ -128,3 +128,10 @@ def test_walls_that_are_not_there_are_missing_unless_waived(waived, monkeypatch)
     assert line.startswith("ok" if waived else "MISSING")
     assert ("NOT WALLED OFF" if waived else "Install bubblewrap") in line
     assert "unsafe_sandbox" in line
+
+
+def test_what_deepspeed_builds_with_is_looked_for(values, monkeypatch):
+    values["compute"]["processes"] = 2
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    check = said(values)["C++"]
+    assert "no compiler" in check.found and "apt install g++" in check.todo
