@@ -28,13 +28,13 @@ TABLES = {
 def marked(report_name, path):
     """Return an output; marked for `snakemake --report` if it is a table, a page or a figure."""
     file, about, kind = Path(path), "", "figures"
-    module = Path(ROOT, "reports/plots/figures", f"{file.stem.replace('-', '_')}.py")
+    drawn_by = Path(ROOT, "reports/plots/figures", f"{file.stem.replace('-', '_')}.py")
     if file.name in TABLES:
         about, kind = TABLES[file.name], "tables"
     elif file.suffix != ".png":
         return path
-    elif module.exists():
-        about = ast.get_docstring(ast.parse(module.read_text())).partition("\n")[0]
+    elif drawn_by.exists():
+        about = ast.get_docstring(ast.parse(drawn_by.read_text())).partition("\n")[0]
     return report(
         path,
         caption=f"../report/{kind}.rst",
