@@ -86,16 +86,16 @@ for plan in PLANS.values():
                 read_by(job),
             output:
                 [marked(name, f"{plan.root}{place}/{file}") for file in made],
-            params:
-                config=plan.params.model_dump_json(),
-                command=command.format(job.folder),
-                code=job.spec.code,
-            resources:
-                **needs(),
             log:
                 f"{plan.root}logs/{name}.log",
             benchmark:
                 f"{plan.root}benchmarks/{name}.tsv"
+            resources:
+                **needs(),
+            params:
+                config=plan.params.model_dump_json(),
+                command=command.format(job.folder),
+                code=job.spec.code,
             shell:
                 "RAPID_WORKFLOW=$PPID exec"
                 " python -m {params.command} --config {params.config:q} > {log} 2>&1"
