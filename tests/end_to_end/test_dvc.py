@@ -185,7 +185,7 @@ def test_a_changed_parameter_is_noticed_in_a_restored_clone(elsewhere):
 
 
 def test_a_model_is_had_by_its_name(checkout, elsewhere):
-    run(checkout, "git", "tag", "rapid-math@v1.0.0")
+    run(checkout, "git", "tag", "-a", "rapid-math@v1.0.0", "-m", "first")
     run(checkout.parent, "dvc", "artifacts", "get", str(checkout), "rapid-math", "-o", "model")
     weights = "model.safetensors"
     [trained] = checkout.glob(f"runs/math/tiny-qwen2/rapid-H4/seed1/model/{weights}")
