@@ -38,7 +38,7 @@ def marked(report_name, path):
     return report(
         path,
         caption=f"../report/{kind}.rst",
-        category=report_name.capitalize(),
+        category=f"The {report_name.replace('_', ' ')}",
         subcategory=kind,
         labels={"name": file.name, "shows": about},
     )
