@@ -186,8 +186,7 @@ def test_snakemake_s_report_shows_every_table_and_figure(checkout):
     succeed(snakemake(checkout, options=options))
     page = (checkout / "snakemake.html").read_text()
     (checkout / "snakemake.html").unlink()
-    [results] = re.findall(r'^ *var results = (\{".*);, page, re.MULTILINE)
-, page, re.MULTILINE)
+    [results] = re.findall(r'^ *var results = (\{".*);$', page, re.MULTILINE)
     shown = json.loads(results)
     texts = ("report.html", "tables.txt", "appendix.txt")
     assert set(shown) == {f"reports/{text}" for text in texts} | {
