@@ -1,8 +1,9 @@
 # make tables: the paper's tables, made here.    make test: the tests.
 # Both set the environment up first. GPU=1 takes the environment for NVIDIA GPUs.
 
-PYTHONS := python3.13 python3.12 python3.11
-PYTHON ?= $(firstword $(foreach one,$(PYTHONS),$(shell $(one) -c "" 2> /dev/null && echo $(one))))
+PYTHONS := python3.13 python3.12 python3.11 python3
+FITS := import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+PYTHON ?= $(firstword $(foreach one,$(PYTHONS),$(shell $(one) -c "$(FITS)" 2> /dev/null && echo $(one))))
 CORES ?= 4
 WORKERS ?= 2
 LOCK := requirements/$(if $(GPU),gpu,cpu).txt
@@ -40,9 +41,12 @@ setup: $(STAMP)
 # A stamp stands for a whole environment: it goes before anything is changed. Without it, as after an
 # interruption or for the other lock, the environment is made afresh, from what uv has downloaded.
 $(STAMP): $(LOCK) pyproject.toml
-	@command -v $(or $(PYTHON),-) > /dev/null || { \
-		echo "No $(or $(PYTHON),$(PYTHONS)): install one, or say make PYTHON=/path/to/python3.13"; \
-		exit 1; }
+	@test "$$(uname)" = Linux || { \
+		echo "The pipeline needs Linux, and this is $$(uname): take the container (docs/servers.md)," \
+			"on Windows also WSL 2. pip install . brings the trainer alone."; exit 1; }
+	@$(or $(PYTHON),false) -c "$(FITS)" 2> /dev/null || { \
+		echo "$(or $(PYTHON),$(PYTHONS)): none is a Python 3.11 to 3.13 with its venv module." \
+			"Install one (apt install python3-venv), or say make PYTHON=/path/to/python3.13"; exit 1; }
 	@echo "Installing $(LOCK) into .venv"
 	@test -e $@ || $(PYTHON) -m venv --clear .venv
 	@rm -f .venv/installed-*

@@ -1,12 +1,14 @@
-"""From params.yaml to the paper's tables.
-
-    snakemake --cores 4 reports/tables.tex                            the embedded default
-    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  an experiment: experiments/ci/
-    snakemake --cores 4 evaluations/math/tiny-qwen2/pg/seed1/evaluation.json one run
-"""
+# From params.yaml to the paper's tables.
+#
+#    snakemake --cores 4 reports/tables.tex                            the embedded default
+#    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  an experiment: experiments/ci/
+#    snakemake --cores 4 evaluations/math/tiny-qwen2/pg/seed1/evaluation.json one run
 
 
 configfile: "params.yaml"
+
+
+report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"

@@ -65,7 +65,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="rapid", description="Stages of the RAPID pipeline; snakemake runs them in order."
     )
     parser.add_argument("--version", action="version", version=f"rapid {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    parser.set_defaults(run=_upkeep, command="advise", configfile=[Path("params.yaml")])
 
     def stage(name: str, run: Callable, help: str, several: str = "", **paths: str) -> None:
         command = commands.add_parser(name, help=help, description=help)

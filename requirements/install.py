@@ -14,10 +14,12 @@ libraries that it cannot be imported without.
 import ast
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 # pip's settings, and the variables by which uv is told the same. A variable that is set wins.
@@ -33,11 +35,17 @@ VARIABLES = {
     "default-timeout": ("UV_HTTP_TIMEOUT",),
 }
 CPU_BUILD = {"UV_TORCH_BACKEND": "cpu"}
+ROOM = 5_000_000_000  # bytes: of the environment, of Lean, and while they are unpacked
 FAILED = """
 The environment is not complete: {} failed, see above.
-`make setup` takes up where it ended: what was downloaded is kept. If nothing can be downloaded,
-set pip for your network (PIP_INDEX_URL, PIP_FIND_LINKS, PIP_PROXY, pip.conf): uv is told the same,
-and its own variables (UV_DEFAULT_INDEX, ...) win. pip does it without uv, in more time:
+`make setup` takes up where it ended: what was downloaded is kept.
+
+No network, or another way to it: export HTTPS_PROXY=http://host:port where there is a proxy. For a
+mirror set pip (PIP_INDEX_URL, PIP_FIND_LINKS, PIP_CERT, pip.conf): uv is told the same, and its own
+variables (UV_DEFAULT_INDEX, ...) win.
+No space left: UV_CACHE_DIR and TMPDIR, as this folder, can be on a larger disk.
+
+pip does it without uv, in more time:
     .venv/bin/pip install --no-deps -r requirements/cpu.txt -e . && touch .venv/installed-cpu
 (gpu in the place of cpu on a machine with NVIDIA GPUs)."""
 
@@ -108,6 +116,10 @@ class Uv:
 
 
 def main(lock: Path) -> None:
+    free = shutil.disk_usage(sys.prefix).free
+    if free < ROOM and find_spec("torch") is None:
+        room = f"{ROOM / 1e9:.0f} GB, and {free / 1e9:.1f} GB are free"
+        sys.exit(f"No room for the environment in {sys.prefix}: it takes {room}. Free some.")
     torch = pinned("torch", lock)
     uv = Uv(sys.executable, pinned("uv", lock))
     wanted = ["--requirements", str(lock), "--editable", str(lock.parent.parent)]

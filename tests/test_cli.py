@@ -105,3 +105,22 @@ def test_a_model_is_asked(toy_model, capsys):
 def test_a_folder_without_a_model_is_not_asked(tmp_path, capsys):
     assert run(["ask", "--model", str(tmp_path), "ab"]) == 2
     assert "not a model's folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("there", "said", "status"),
+    [
+        ([], "go to the folder that you cloned", 2),
+        (["params.yaml"], "No results yet: `make tables`", 0),
+        (["params.yaml", "runs/x"], "`make tables` goes on", 0),
+        (["params.yaml", "runs/x", "reports/report.html"], "    reports/report.html", 0),
+        (["params.yaml", "experiments/a/reports/report.html"], "    experiments/a/reports", 0),
+    ],
+)
+def test_alone_it_says_what_to_do_next(there, said, status, tmp_path, monkeypatch, capsys):
+    for path in there:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    monkeypatch.chdir(tmp_path)
+    assert run([]) == status
+    assert said in capsys.readouterr().out

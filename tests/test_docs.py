@@ -7,8 +7,9 @@ import pytest
 
 from tests.conftest import ROOT
 
+FOLDERS_OF_PAGES = (ROOT, ROOT / "config", ROOT / "docs")
 PAGES = sorted(
-    str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    str(path.relative_to(ROOT)) for folder in FOLDERS_OF_PAGES for path in folder.glob("*.md")
 )
 FOLDERS = "rapid|reports|performance|tests|docs|workflow|experiments|requirements"
 SOURCE = rf"`((?:{FOLDERS})/[\w/.-]*(?:\.(?:py|md|smk|js|lean|yaml|yml|j2|txt|css)|/))`"

@@ -10,6 +10,7 @@ import venv
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -177,11 +178,19 @@ def test_a_failure_says_what_failed_and_what_to_do(project):
     make_wheel(project.wheels, "torch", "1.0+cpu")
     result = project.install("torch==1.0", "missing==1.0")
     assert result.returncode != 0
-    for words in ("missing", "uv pip install failed", "make setup", "PIP_INDEX_URL"):
+    for words in ("missing", "uv pip install failed", "make setup", "PIP_INDEX_URL", "HTTPS_PROXY"):
         assert words in result.stderr
 
 
+def test_no_space_is_said_before_anything_is_downloaded(monkeypatch, tmp_path):
+    monkeypatch.setattr(install.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
+    monkeypatch.setattr(install, "find_spec", lambda _: None)
+    with pytest.raises(SystemExit, match=r"it takes 5 GB, and 1\.0 GB are free"):
+        install.main(tmp_path / "cpu.txt")
+
+
 PYTHON = """#!/bin/sh
+[ "$1" = -c ] && exit
 echo "$@" >> calls
 [ "$2" = venv ] && rm -rf .venv && mkdir -p .venv/bin && cp python rapid .venv/bin/
 [ "$2" = venv ] || test ! -e fails
@@ -243,12 +252,35 @@ def test_the_other_lock_has_an_environment_of_its_own(make):
 def test_the_newest_python_that_runs_is_taken(make, tmp_path, monkeypatch):
     """One on PATH that does not run, as pyenv's may, is passed over."""
     for name, text in {"python3.13": "exit 127", "python3.12": "", "python3.11": ""}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+        stub(tmp_path, name, text)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     command = ["make", "--dry-run", "setup"]
     said = subprocess.check_output(command, cwd=tmp_path, text=True)
     assert "python3.12 -m venv" in said
+
+
+def stub(folder: Path, name: str, text: str) -> None:
+    """Write a program for PATH."""
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.mark.parametrize("system", ["Darwin", "MINGW64_NT-10.0", "FreeBSD"])
+def test_another_system_is_told_what_it_can_do(make, tmp_path, monkeypatch, system):
+    stub(tmp_path, "uname", f"echo {system}")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    command = ["make", "tables", "PYTHON=./python"]
+    result = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert result.returncode and not (tmp_path / ".venv").exists()
+    assert f"this is {system}: take the container" in result.stdout
+
+
+def test_a_python_that_is_too_old_is_not_taken(make, tmp_path, monkeypatch):
+    for name in ("python3.13", "python3.12", "python3.11", "python3"):
+        stub(tmp_path, name, "exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    result = subprocess.run(["make", "setup"], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode and "none is a Python 3.11 to 3.13" in result.stdout
 
 
 @pytest.mark.parametrize("python", ["python0", ""])

@@ -6,6 +6,7 @@ Each check is a line: what was looked at, what there is, and where something is 
 import os
 import re
 import shutil
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -53,6 +54,8 @@ def checks(params: Params, machine: bool = True) -> Iterator[Check]:
         yield from _machine(params)
     yield _packages(params)
     yield from reporting(params)
+    if machine and params.compute.processes > 1:
+        yield _compiler()
     sizes: dict[str, int] = {}
     for name in needed(params):
         if isinstance(model := params.models[name], PublishedModel):
@@ -120,6 +123,15 @@ def reporting(params: Params) -> Iterator[Check]:
         there = find_spec(package) is not None
         todo = "" if there else f"Run pip install {package}, or set it to none."
         yield Check("logging.report_to", package if there else f"no {package}", todo)
+
+
+def _compiler() -> Check:
+    """Check what DeepSpeed builds an extension of torch's with, when it first starts."""
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    there = {"compiler": shutil.which(os.environ.get("CXX", "c++")), "Python.h": header.is_file()}
+    missing = " and ".join(f"no {name}" for name, found in there.items() if not found)
+    todo = "Install them: apt install g++ python3-dev." if missing else ""
+    return Check("C++", missing or "a compiler, and Python's headers", todo)
 
 
 def _model(name: str, model: PublishedModel) -> tuple[Check, int]:

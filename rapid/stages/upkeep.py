@@ -1,6 +1,6 @@
 """`rapid verify`, `accept`, `reconcile` and `restore`: which jobs are up to date, by content.
 
-Each takes the files of parameters and returns an exit status.
+And `rapid` alone: what to do next. Each takes the files of parameters and returns an exit status.
 """
 
 import os
@@ -16,6 +16,22 @@ from rapid.artifacts import freshness
 from rapid.artifacts.freshness import Findings, Job
 from rapid.config.jobs import plan
 from rapid.config.params import load_files
+
+
+def advise(files: list[Path]) -> int:
+    """Say what there is in this folder, and what to do next."""
+    if not all(map(Path.is_file, files)):
+        print(f"There is no {files[0]} here: go to the folder that you cloned.")
+        return 2
+    if pages := [*Path().glob("reports/report.html"), *Path().glob("experiments/*/reports/*.html")]:
+        print("Results, to open in a browser:", *sorted(pages), sep="\n    ")
+        print("`snakemake -n` says what is out of date, `rapid verify` which files were changed.")
+    elif Path("runs").is_dir():
+        print("Some jobs are done: `make tables` goes on with the others.")
+    else:
+        print("No results yet: `make tables` makes them; `rapid plan` says how long it takes.")
+    print("`rapid --help` lists the commands, README.md says what there is.")
+    return 0
 
 
 def verify(files: list[Path]) -> int:

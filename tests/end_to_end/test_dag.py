@@ -18,6 +18,7 @@ from rapid.artifacts.runs import StepRecord
 from rapid.config import specs
 from rapid.config.jobs import Plan
 from rapid.config.params import load, read
+from reports.plots import FIGURES
 from tests.conftest import ROOT
 
 WEIGHTS = "model.safetensors"
@@ -177,6 +178,23 @@ def test_a_run_repeated_from_its_manifest_gives_the_same_steps_and_weights(check
     first, second = (checkout / run / "model", checkout / "again/model")
     assert sha256_file(first / WEIGHTS) == sha256_file(second / WEIGHTS)
     assert sha256_file(first / WEIGHTS) != sha256_file(checkout / model / WEIGHTS)
+
+
+def test_snakemake_s_report_shows_every_table_and_figure(checkout):
+    """By workflow/Snakefile, where the catalog looks, and with its default target."""
+    options = ("-s", "workflow/Snakefile", "--report", "snakemake.html")
+    succeed(snakemake(checkout, options=options))
+    page = (checkout / "snakemake.html").read_text()
+    (checkout / "snakemake.html").unlink()
+    [results] = re.findall(r'^ *var results = (\{".*);$', page, re.MULTILINE)
+    shown = json.loads(results)
+    texts = ("report.html", "tables.txt", "appendix.txt")
+    assert set(shown) == {f"reports/{text}" for text in texts} | {
+        f"reports/figures/{name}.png" for name in FIGURES
+    }
+    assert all(one["labels"]["shows"] and "<p>" in one["caption"] for one in shown.values())
+    title = (checkout / "reports/tables.txt").read_text().splitlines()[0]
+    assert json.dumps(title)[1:-1] in page  # on the first page, which describes the workflow
 
 
 def test_nothing_is_planned_again_and_a_dry_run_writes_nothing(checkout):

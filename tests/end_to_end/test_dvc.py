@@ -171,9 +171,12 @@ def wait_for(condition, seconds: float) -> None:
 
 @pytest.fixture(scope="module")
 def elsewhere(checkout) -> Path:
-    """A clone, restored from the remote alone."""
+    """A clone, restored from a shared remote alone: which one, its .dvc/config says."""
+    remote = checkout.parent / "shared"
+    run(checkout, "dvc", "remote", "add", "--default", "shared", str(remote))
+    commit(checkout, "a shared remote")
     run(checkout, "dvc", "push")
-    folder = checkout.parent / "elsewhere"
+    folder = checkout.parent / "another/place/elsewhere"
     run(checkout.parent, "git", "clone", "-q", str(checkout), str(folder))
     run(folder, "rapid", "restore")
     return folder
@@ -193,6 +196,14 @@ def test_a_changed_parameter_is_noticed_in_a_restored_clone(elsewhere):
         assert planned(elsewhere)["train"] == planned(elsewhere)["evaluate"] > 0
     finally:
         (elsewhere / "params.yaml").write_text(before)
+
+
+def test_a_model_is_had_by_its_name(checkout, elsewhere):
+    run(checkout, "git", "tag", "-a", "rapid-math@v1.0.0", "-m", "first")
+    run(checkout.parent, "dvc", "artifacts", "get", str(checkout), "rapid-math", "-o", "model")
+    weights = "model.safetensors"
+    [trained] = checkout.glob(f"runs/math/tiny-qwen2/rapid-H4/seed1/model/{weights}")
+    assert (checkout.parent / "model" / weights).read_bytes() == trained.read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """dvc.yaml: each stage lists the sections of params.yaml that reach its jobs, and no others."""
 
 import copy
+import re
 from collections.abc import Iterator
+from functools import reduce
 
 import yaml
 
@@ -126,3 +128,12 @@ def test_a_stage_depends_on_the_code_behind_its_jobs(values):
         listed = tuple(stages()[job.stage].get("deps", ()))
         behind = [file for file in job.spec.files() if not f"{file}/".startswith(listed)]
         assert not behind, f"{job.stage} of dvc.yaml: deps lack {behind}"
+
+
+def test_named_models_are_those_of_runs(values):
+    dvc = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
+    for key in re.findall(r"\$\{(.*?)\}", dvc):
+        dvc = dvc.replace(f"${{{key}}}", str(reduce(dict.get, key.split("."), values)))
+    trained = {f"{job.folder}/model" for job in jobs(load(values)) if job.stage == "train"}
+    artifacts = yaml.safe_load(dvc)["artifacts"]
+    assert artifacts and {one["path"] for one in artifacts.values()} <= trained

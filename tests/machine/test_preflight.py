@@ -141,3 +141,10 @@ def test_what_runs_report_to_has_to_be_installed(values, monkeypatch):
         [check] = preflight.reporting(load(values))
         assert bool(check.todo) != there
     assert "pip install wandb" in check.todo
+
+
+def test_what_deepspeed_builds_with_is_looked_for(values, monkeypatch):
+    values["compute"]["processes"] = 2
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    check = said(values)["C++"]
+    assert "no compiler" in check.found and "apt install g++" in check.todo

@@ -6,11 +6,12 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-# The code beside this Snakefile, in this process and in its jobs: `dvc exp run` runs copies of it.
+# The code of this folder, in this process and in its jobs: `dvc exp run` runs copies of it.
 # And the python of this process, be its environment activated or not.
-sys.path.insert(0, workflow.basedir)
+ROOT = str(Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parents[1])
+sys.path.insert(0, ROOT)
 PROGRAMS = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
-os.environ.update(PYTHONPATH=workflow.basedir, PATH=PROGRAMS)
+os.environ.update(PYTHONPATH=ROOT, PATH=PROGRAMS)
 os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds: a log keeps every line of a progress bar
 
 from rapid.config import jobs, specs

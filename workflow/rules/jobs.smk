@@ -39,21 +39,21 @@ for command, (place, log_file) in PLACES.items():
             of_job(place, inputs),
         output:
             [f"{{root}}{place}/{name}" for name in small_files(command)],
-        params:
-            spec=of_job(place, lambda job: job.spec.model_dump_json()),
-            command=of_job(place, lambda job: job.command),
-            folder=lambda wildcards, output: os.path.dirname(output[0]),
-        wildcard_constraints:
-            model=models_of(command),
-        threads: of_job(place, lambda job: slots(resources.cores(job.spec)))
-        resources:
-            **needs(place),
-            **(SPREAD if command == "train" else {}),
-        priority: turn(place)
         log:
             f"{{root}}logs/{log_file}.log",
         benchmark:
             f"{{root}}benchmarks/{log_file}.tsv"
+        wildcard_constraints:
+            model=models_of(command),
+        priority: turn(place)
+        threads: of_job(place, lambda job: slots(resources.cores(job.spec)))
+        resources:
+            **needs(place),
+            **(SPREAD if command == "train" else {}),
+        params:
+            spec=of_job(place, lambda job: job.spec.model_dump_json()),
+            command=of_job(place, lambda job: job.command),
+            folder=lambda wildcards, output: os.path.dirname(output[0]),
         shell:
             "RAPID_WORKFLOW=$PPID exec"
             " python -m rapid {params.command} --spec {params.spec:q} --out {params.folder}"

