@@ -14,7 +14,7 @@ from rapid.benchmarks.minif2f import made as minif2f
 from rapid.grading import verdicts
 from tests.grading.conftest import double  # noqa: F401
 
-KILLS, EVERY = 50, 6  # a process is killed over one of EVERY completions
+KILLS, EVERY = 20, 6  # a process is killed over one of EVERY completions
 COMPLETIONS = KILLS * EVERY
 LONGEST = {"mbpp_plus": 0.02, "math": 0.005, "minif2f": 0.2}  # seconds until then
 HALF = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
@@ -34,7 +34,8 @@ def completions(name: str, doubled) -> list[tuple]:
     drawn = [minif2f.draw(dice, f"p{n}") for n in numbers]
     given = [[one.correct, *one.mistakes] for one in drawn]
     return [
-        (one.problem, texts[n % 2 % len(texts)]) for n, one, texts in zip(numbers, drawn, given)
+        (one.problem, texts[n % 2 % len(texts)])
+        for n, one, texts in zip(numbers, drawn, given, strict=True)
     ]
 
 
@@ -48,23 +49,26 @@ def descendants(name: str) -> set[psutil.Process]:
     return found
 
 
-def end(process: psutil.Process) -> None:
-    with suppress(psutil.NoSuchProcess):  # replaced meanwhile
-        process.kill()
+def kill_one(victims: list[psutil.Process], dice: random.Random) -> None:
+    with suppress(psutil.NoSuchProcess):  # it has ended by itself
+        dice.choice(victims).kill()
 
 
-def grade(name: str, rows: list[tuple], kills: int) -> list[str]:
-    """Return the reasons of verdicts, during which so many processes of the grader are killed."""
+def grade(name: str, rows: list[tuple], killing: bool) -> list[str]:
+    """Return the reasons of verdicts, while processes of the grader are killed or not."""
     before, dice, found = descendants(name), random.Random(0), []
     with BENCHMARKS[name].grader(20.0) as grader:
         grader.prepare(rows[0][0])
         for number, row in enumerate(rows):
-            if number % EVERY == 0 and kills:
-                victim = dice.choice(sorted(descendants(name) - before, key=lambda one: one.pid))
-                threading.Timer(dice.uniform(0, LONGEST[name]), end, [victim]).start()
-                kills -= 1
+            kill = None
+            if killing and number % EVERY == 0:
+                victims = [*descendants(name) - before]
+                kill = threading.Timer(dice.uniform(0, LONGEST[name]), kill_one, [victims, dice])
+                kill.start()
             found.append(grader.grade(*row).reason)
-        assert grader.reasons[verdicts.INFRASTRUCTURE] == kills == 0
+            if kill:
+                kill.join()
+        assert not grader.reasons[verdicts.INFRASTRUCTURE]
     until = time.monotonic() + 30
     while descendants(name) - before and time.monotonic() < until:
         time.sleep(0.05)
@@ -78,6 +82,6 @@ def grade(name: str, rows: list[tuple], kills: int) -> list[str]:
 def test_kills_at_random_moments_change_no_verdict(name, double):  # noqa: F811
     """Two over one completion would be one too many."""
     rows = completions(name, double)
-    undisturbed = grade(name, rows, kills=0)
+    undisturbed = grade(name, rows, False)
     assert {*undisturbed[::2]} == {verdicts.PASSED} and {*undisturbed[1::2]} != {verdicts.PASSED}
-    assert grade(name, rows, KILLS) == undisturbed
+    assert grade(name, rows, True) == undisturbed
