@@ -108,7 +108,7 @@ def test_an_undisturbed_workflow_leaves_nothing_to_do_and_nothing_behind(whole):
     left = {path.name for path in folder.with_name("temporary").iterdir()}
     assert left <= {f"rapid-cores-{os.geteuid()}", f"torchinductor_{getpass.getuser()}"}
     logs = [*(folder / "logs").rglob("*.log")]
-    assert logs and max(path.stat().st_size for path in logs) < 10_000
+    assert logs and max(path.stat().st_size for path in logs) < 100_000  # a kilobyte for a step
 
 
 def end_snakemake(command: subprocess.Popen) -> None:
