@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pydantic import ValidationError
+from tqdm import tqdm
 
 from rapid import __version__
 from rapid.algorithms import IMITATING
@@ -43,17 +44,24 @@ def run(arguments: list[str]) -> int:
     try:
         return args.run(args) or 0
     except (BadInput, FileNotFoundError) as error:
-        print(f"rapid {args.command}: {error}", file=sys.stderr)
+        _say(args.command, error)
         return 2
     except (GraderDied, GradingFailed, LeanUnavailable, FloatingPointError) as error:
-        print(f"rapid {args.command}: {error}", file=sys.stderr)
+        _say(args.command, error)
         return 1
     except Exception as error:
         if (lacking := shortage(error)) is None:
             raise
         place = f"{args.out}: " if hasattr(args, "out") else ""
-        print(f"rapid {args.command}: {place}{lacking}", file=sys.stderr)
+        _say(args.command, f"{place}{lacking}")
         return 1
+
+
+def _say(command: str, wrong: object) -> None:
+    """Print what went wrong in a line of its own; a progress bar may have begun one."""
+    for bar in list(tqdm._instances):
+        bar.close()
+    print(f"rapid {command}: {wrong}", file=sys.stderr)
 
 
 class BadSpec(BadInput):
@@ -325,8 +333,6 @@ def _ask(args) -> None:
 
 
 def _grade(args) -> int:
-    from tqdm import tqdm
-
     from rapid.benchmarks.published import read_problems
     from rapid.machine.lease import usable_cores
     from rapid.stages.grade import grade, read_submissions

@@ -6,6 +6,7 @@ time: the fixtures of a file are made once, by the worker that runs it.
 
 import gc
 import os
+import signal
 import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # also silences telemetry
@@ -32,6 +33,11 @@ without_vllm()  # tests of vLLM run it in processes of their own
 
 ROOT = Path(__file__).parent.parent
 LONGEST = ("tests/end_to_end/test_dag.py", "tests/training/", "tests/grading/")
+
+
+def pytest_configure() -> None:
+    """End a session that is told to end, as `timeout` does, as one that Ctrl-C ends: tidied up."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -223,6 +223,7 @@ def run_tests(folder: Path, tests: list[str]) -> str:
         os.environ |= {"PYTHONPATH": str(folder), "TMPDIR": str(folder / "tmp")}
         for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "rapid")]:
             del sys.modules[name]
+        tempfile.tempdir = None  # asked for anew
         import pytest
 
         class FirstFailure:

@@ -27,7 +27,7 @@ SHORTAGES = [
         "no room on the disk",
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
         r"No space left on device|Disk quota exceeded|File too large|\(os error (28|122|27)\)"
-        r"|unexpected pos \d+ vs",  # torch.save's
+        r"|unexpected pos \d+ vs|basic_ios::clear: iostream error",  # torch.save's
         f"Free some, {AGAIN}: `rapid plan` says how much an experiment takes",
     ),
     Shortage(

@@ -73,28 +73,26 @@ def test_a_checkpoint_without_its_digests_is_no_checkpoint(checkpoints, text, ca
     check_the_one_before(checkpoints, capsys, wrong)
 
 
-@pytest.mark.fault("checkpoints of another run", times=4)
+@pytest.mark.fault("checkpoints of another run", times=20)
 def test_what_is_saved_belongs_to_what_the_run_depends_on(tmp_path, monkeypatch, capsys):
-    data = tmp_path / "train.jsonl"
-    data.write_text("1")
-    folder = tmp_path / "run/checkpoints"
+    """On its code, its inputs and the versions of libraries."""
+    data, folder = tmp_path / "train.jsonl", tmp_path / "run/checkpoints"
+    now = {"code": "", "data": "", "torch": ""}
+    monkeypatch.setattr("rapid.training.resume.versions", lambda: {"torch": now["torch"]})
 
-    def found(code: str = "a", main: bool = True):
-        return place(folder, Spec(code=code), manifests.digests(data), main)
+    def found(main: bool = True):
+        data.write_text(now["data"])
+        return place(folder, Spec(code=now["code"]), manifests.digests(data), main)
 
-    own = found()
-    own.mkdir(parents=True)
-    assert found() == own and own.exists()
-    assert found("b", main=False) != own and own.exists()  # another process looks after it
-    assert not capsys.readouterr().err
-    others = [found("b")]
-    data.write_text("2")
-    others.append(found())
-    monkeypatch.setattr("rapid.training.resume.versions", lambda: {"torch": "0"})
-    others.append(found())
-    assert len({own, *others}) == 4
-    assert not own.exists()
-    assert f"{tmp_path}/run: what was saved is of other parameters" in capsys.readouterr().err
+    for number in range(20):
+        own = found()
+        own.mkdir(parents=True)
+        assert found() == own and own.exists()
+        now[[*now][number % 3]] += "a"
+        assert found(main=False) != own and own.exists()  # another process looks after it
+        assert not capsys.readouterr().err
+        assert found() != own and not own.exists()
+        assert f"{tmp_path}/run: what was saved is of other parameters" in capsys.readouterr().err
 
 
 @pytest.mark.slow

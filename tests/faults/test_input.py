@@ -114,7 +114,7 @@ def rules() -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.fault("a path with signs of a shell, under Snakemake")
+@pytest.mark.fault("a path with signs of a shell")
 def test_a_path_reaches_a_job_as_it_is(tmp_path):
     name = "$(touch PWNED) `touch PWNED` 'q' \"r\"; touch PWNED & * # ~ é.jsonl"
     rows = [

@@ -1,5 +1,6 @@
 """A workflow that is killed goes on when the same command is given again; so does a report."""
 
+import getpass
 import os
 import random
 import shutil
@@ -60,12 +61,13 @@ def whole(fresh) -> tuple[Path, float]:
     """The same in which the workflow was run, undisturbed; and the seconds that it took."""
     folder = fresh.with_name("whole")
     shutil.copytree(fresh, folder)
-    return folder, finish(folder, COMMAND)
+    (temporary := folder.with_name("temporary")).mkdir()
+    return folder, finish(folder, COMMAND, TMPDIR=str(temporary))
 
 
-def start(folder: Path, command: list[str]) -> subprocess.Popen:
+def start(folder: Path, command: list[str], **more: str) -> subprocess.Popen:
     """Start a command as a terminal does, with processes that a signal can reach together."""
-    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"} | more
     with open(folder / "said.log", "a") as log:
         return subprocess.Popen(
             command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -73,10 +75,10 @@ def start(folder: Path, command: list[str]) -> subprocess.Popen:
         )  # fmt: skip
 
 
-def finish(folder: Path, command: list[str]) -> float:
+def finish(folder: Path, command: list[str], **more: str) -> float:
     """Run a command to its end; return the seconds that it took."""
     began = time.monotonic()
-    assert start(folder, command).wait(PATIENCE) == 0, said(folder)
+    assert start(folder, command, **more).wait(PATIENCE) == 0, said(folder)
     return time.monotonic() - began
 
 
@@ -87,6 +89,26 @@ def said(folder: Path) -> str:
 def made(folder: Path) -> dict:
     """Return all results in a folder, but for what differs from run to run."""
     return {room: result(folder / room) for room in MADE}
+
+
+@pytest.mark.slow
+def test_an_undisturbed_workflow_leaves_nothing_to_do_and_nothing_behind(whole):
+    """Also by the eyes of a shell in which the environment is not activated."""
+    folder, _ = whole
+    programs = Path(sys.executable).parent
+    bare = {"PATH": os.defpath, "HOME": os.environ["HOME"]}
+
+    def printed(*command: str) -> str:
+        options = {"cwd": folder, "env": bare, "check": True, "capture_output": True, "text": True}
+        done = subprocess.run([str(programs / command[0]), *command[1:]], **options)
+        return done.stdout + done.stderr
+
+    assert "Nothing to be done" in printed("snakemake", "-n")
+    assert "stale" not in printed("python", "-m", "rapid", "verify")
+    left = {path.name for path in folder.with_name("temporary").iterdir()}
+    assert left <= {f"rapid-cores-{os.geteuid()}", f"torchinductor_{getpass.getuser()}"}
+    logs = [*(folder / "logs").rglob("*.log")]
+    assert logs and max(path.stat().st_size for path in logs) < 100_000  # a kilobyte for a step
 
 
 def end_snakemake(command: subprocess.Popen) -> None:
@@ -134,9 +156,9 @@ def test_a_killed_workflow_goes_on_by_the_same_command(fresh, whole, tmp_path, e
         while kills < KILLS:
             command, began = start(folder, COMMAND), time.monotonic()
             try:
-                if command.wait(moments.uniform(0.1, 0.9) * seconds) == 0:
-                    seconds = min(seconds, time.monotonic() - began)
-                    break
+                assert command.wait(moments.uniform(0.1, 0.9) * seconds) == 0, said(folder)
+                seconds = min(seconds, time.monotonic() - began)
+                break
             except subprocess.TimeoutExpired:
                 end(command)
                 command.wait(PATIENCE)
@@ -151,16 +173,18 @@ def test_a_killed_workflow_goes_on_by_the_same_command(fresh, whole, tmp_path, e
 
 @pytest.mark.slow
 @pytest.mark.fault("report, ended by SIGKILL or SIGTERM", times=KILLS)
-def test_a_killed_report_is_made_again(whole):
-    folder, _ = whole
+def test_a_killed_report_is_made_again(whole, tmp_path):
+    folder, kills = tmp_path / "checkout", 0
+    shutil.copytree(whole[0], folder)
     moments, tables = random.Random(7), folder / "reports/tables.tex"
     expected, seconds = sha256_file(tables), finish(folder, REPORT)
-    for number in [signal.SIGKILL, signal.SIGTERM] * (KILLS // 2):
+    while kills < KILLS:
         command = start(folder, REPORT)
         try:
             command.wait(moments.uniform(0, seconds))
         except subprocess.TimeoutExpired:
-            command.send_signal(number)
+            command.send_signal((signal.SIGKILL, signal.SIGTERM)[kills % 2])
+            kills += 1
         command.wait(PATIENCE)
         assert sha256_file(tables) == expected  # whole, be it the one before
     finish(folder, REPORT)

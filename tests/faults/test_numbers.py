@@ -136,7 +136,7 @@ def test_a_loss_that_is_no_number_ends_the_run(toy_model, tmp_path, objective, w
 
 @pytest.mark.fault("a reward of a benchmark's grader outside [0, 1]", times=20)
 def test_a_verdict_is_from_0_to_1():
-    for reward in [*NOT_FINITE, *(n / 7 for n in range(8, 16)), *(-n / 7 for n in range(1, 8))]:
+    for reward in [*NOT_FINITE, *(n / 7 for n in range(8, 16)), *(-n / 7 for n in range(1, 10))]:
         with pytest.raises(ValidationError):
             Verdict(reward=reward, reason="passed")
 
@@ -253,7 +253,7 @@ def test_half_a_surrogate_pair_is_refused(toy_model):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("a completion without tokens", times=20)
+@pytest.mark.fault("a completion without tokens", times=4)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_a_completion_without_tokens_is_refused(toy_model, objective):
     for empty in (0, 3, 7, slice(None)):
@@ -273,7 +273,7 @@ def stream(rows: list[dict]) -> IterableDataset:
 
 
 @pytest.mark.slow
-@pytest.mark.fault("an empty dataset", times=20)
+@pytest.mark.fault("an empty dataset", times=10)
 @pytest.mark.parametrize("generations", [2, 4])
 def test_an_empty_dataset_is_refused(toy_model, generations):
     empty = [[], Dataset.from_dict({"prompt": []}), stream([]), None, Dataset.from_list([{}])]

@@ -163,7 +163,7 @@ def test_a_file_that_is_no_parameters_is_named(tmp_path, capsys):
         assert "\x1b" not in printed
 
 
-@pytest.mark.fault("a wrong value at each door", times=20)
+@pytest.mark.fault("a wrong value at each door", times=4)
 @pytest.mark.parametrize("value", [float("inf"), True, 0, "two", None])
 def test_every_command_refuses_alike(value, tmp_path, capsys):
     """Also as JSON, in which Snakemake hands parameters to jobs."""

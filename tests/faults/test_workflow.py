@@ -12,9 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 import yaml
 
 from rapid.machine import locks
+from rapid.machine.shortages import shortage
 from tests.conftest import ROOT
 from tests.end_to_end.test_dag import copy_checkout
 from tests.faults.test_machine import mounted
@@ -323,6 +325,16 @@ def test_a_full_disk_is_named_by_snakemake_too(tmp_path):
         again = snakemake(folder, "ci", made)
         said, _ = again.communicate()
         assert again.returncode == 0 and (folder / made).exists(), said
+
+
+@pytest.mark.fault("disk full", times=8)
+def test_whatever_torch_says_of_a_full_disk_is_known(tmp_path):
+    """It depends on which write was the first that failed."""
+    with mounted(tmp_path / "disk", "size=4096"):
+        for size in range(3000, 7000, 500):
+            with pytest.raises(RuntimeError) as refusal:
+                torch.save("x" * size, tmp_path / "disk/file")
+            assert shortage(refusal.value).startswith("no room on the disk: ")
 
 
 @pytest.mark.slow

@@ -1,21 +1,15 @@
 """A grader that died is asked again; a second death is a verdict without reward."""
 
 import json
-import sys
-import threading
-import time
 from contextlib import suppress
 from types import SimpleNamespace
 
-import numpy as np
-import psutil
 import pytest
 
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
 from rapid.cli import run
 from rapid.grading import verdicts
-from rapid.grading.code.grader import CodeGrader
 from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean.grader import LeanGrader
 from rapid.grading.math.grader import MathGrader
@@ -153,45 +147,3 @@ def test_lean_that_died_is_asked_again(monkeypatch):
     )
     grader = SteadyGrader("minif2f", lambda: LeanGrader(5.0))
     assert grader.grade(theorem, "trivial").reward == 1
-
-
-def descendants() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
-
-
-def kill_one(victims: list[psutil.Process], dice: np.random.Generator) -> None:
-    with suppress(psutil.NoSuchProcess):
-        victims[dice.integers(len(victims))].kill()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="finds processes as Linux does")
-@pytest.mark.parametrize("kind", ["code", "math"])
-def test_kills_at_random_moments_change_no_verdict(kind, double):
-    """Fifty kills of any process of the graders; two over one completion would be one too many."""
-    if kind == "code":
-        problem, make, longest = double, lambda: CodeGrader(20.0), 0.02
-        right, wrong = double.canonical_solution, "def f(x): return x"
-        texts = [f"{text}\n# {n}" for n in range(150) for text in (right, wrong)]
-    else:
-        problem, make, longest = PROBLEM, lambda: MathGrader(20.0), 0.005
-        texts = [f"\\boxed{{\\frac{{{n}}}{{{2 * n + k}}}}}" for n in range(2, 152) for k in (0, 1)]
-    before = set(descendants())
-    dice = np.random.default_rng(0)
-    with SteadyGrader(kind, make) as grader:
-        grader.prepare(problem)
-        found = []
-        for number, text in enumerate(texts):
-            if number % 6:
-                found.append(grader.grade(problem, text).reason)
-                continue
-            victims = [process for process in descendants() if process not in before]
-            kill = threading.Timer(dice.uniform(0, longest), kill_one, (victims, dice))
-            kill.start()
-            found.append(grader.grade(problem, text).reason)
-            kill.join()
-    assert found == [verdicts.PASSED, verdicts.WRONG_ANSWER] * (len(texts) // 2)
-    deadline = time.monotonic() + 30
-    while (left := set(descendants()) - before) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not left

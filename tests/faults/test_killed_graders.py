@@ -1,0 +1,87 @@
+"""Graders whose processes are killed at random moments: every verdict is as it would have been."""
+
+import random
+import threading
+import time
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.math.record import MathProblem
+from rapid.benchmarks.minif2f import made as minif2f
+from rapid.grading import verdicts
+from tests.grading.conftest import double  # noqa: F401
+
+KILLS, EVERY = 20, 6  # a process is killed over one of EVERY completions
+COMPLETIONS = KILLS * EVERY
+LONGEST = {"mbpp_plus": 0.02, "math": 0.005, "minif2f": 0.2}  # seconds until then
+HALF = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
+
+
+def completions(name: str, doubled) -> list[tuple]:
+    """Return completions with their problems: every second one passes, or every one."""
+    numbers, dice = range(COMPLETIONS), random.Random(3)
+    match name:
+        case "mbpp_plus":
+            texts = doubled.canonical_solution, "def f(x): return x"
+            return [(doubled, f"{texts[n % 2]}\n# {n}") for n in numbers]
+        case "math":
+            return [
+                (HALF, f"\\boxed{{\\frac{{{n + 2}}}{{{2 * (n + 2) + n % 2}}}}}") for n in numbers
+            ]
+    drawn = [minif2f.draw(dice, f"p{n}") for n in numbers]
+    given = [[one.correct, *one.mistakes] for one in drawn]
+    return [
+        (one.problem, texts[n % 2 % len(texts)])
+        for n, one, texts in zip(numbers, drawn, given, strict=True)
+    ]
+
+
+def descendants(name: str) -> set[psutil.Process]:
+    """Return the processes of this one; of those that grade proofs, Lean's."""
+    found = set()
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # a zombie, too
+            lean = "checker.js" in " ".join(child.cmdline())
+            found |= {child} if lean or name != "minif2f" else set()
+    return found
+
+
+def kill_one(victims: list[psutil.Process], dice: random.Random) -> None:
+    with suppress(psutil.NoSuchProcess):  # it has ended by itself
+        dice.choice(victims).kill()
+
+
+def grade(name: str, rows: list[tuple], killing: bool) -> list[str]:
+    """Return the reasons of verdicts, while processes of the grader are killed or not."""
+    before, dice, found = descendants(name), random.Random(0), []
+    with BENCHMARKS[name].grader(20.0) as grader:
+        grader.prepare(rows[0][0])
+        for number, row in enumerate(rows):
+            kill = None
+            if killing and number % EVERY == 0:
+                victims = [*descendants(name) - before]
+                kill = threading.Timer(dice.uniform(0, LONGEST[name]), kill_one, [victims, dice])
+                kill.start()
+            found.append(grader.grade(*row).reason)
+            if kill:
+                kill.join()
+        assert not grader.reasons[verdicts.INFRASTRUCTURE]
+    until = time.monotonic() + 30
+    while descendants(name) - before and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not descendants(name) - before
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.fault("a process of a grader killed", times=KILLS)
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_kills_at_random_moments_change_no_verdict(name, double):  # noqa: F811
+    """Two over one completion would be one too many."""
+    rows = completions(name, double)
+    undisturbed = grade(name, rows, False)
+    assert {*undisturbed[::2]} == {verdicts.PASSED} and {*undisturbed[1::2]} != {verdicts.PASSED}
+    assert grade(name, rows, True) == undisturbed
