@@ -136,10 +136,10 @@ def test_a_stopped_batch_leaves_no_process(start, orphans, number):
     def busy() -> int:
         return sum(map(is_busy, psutil.Process(process.pid).children(recursive=True)))
 
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + 600.0  # on a machine as busy as can be
     while (found := busy()) < WORKERS and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(0.2)
     assert found >= WORKERS
     process.send_signal(number)
-    process.communicate(timeout=30.0)
+    process.communicate(timeout=600.0)
     assert orphans() == []
