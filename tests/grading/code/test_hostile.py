@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rapid.grading.verdicts import PASSED
+from rapid.grading import verdicts
 from tests.grading.code.attacks import ATTACKS, LEFT, RIGHT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as Linux does")
@@ -114,11 +114,11 @@ def test_a_hostile_batch_is_graded_and_leaves_nothing(start, orphans, tmp_path, 
     assert [place for place in PLACES if (place / LEFT).exists()] == []
     assert shared_memory() == before
     reasons = [json.loads(line)["reason"] for line in out.splitlines()]
-    assert set(reasons[1::2]) == {PASSED}
+    assert set(reasons[1::2]) == {verdicts.PASSED}
     unexpected = Counter(
         (name, reason)
         for name, reason in zip(names, reasons[::2], strict=True)
-        if reason not in ATTACKS[name][1]
+        if reason not in ATTACKS[name][1] | {verdicts.TIMEOUT}  # other programs may have the cores
     )
     assert not unexpected
 
@@ -126,7 +126,7 @@ def test_a_hostile_batch_is_graded_and_leaves_nothing(start, orphans, tmp_path, 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_batch_leaves_no_process(start, orphans, number):
     """Stopped while completions run that would run on for long."""
-    process = start([f"while True: pass\n# {n}" for n in range(100)], timeout=5.0)
+    process = start([f"while True: pass\n# {n}" for n in range(100)], timeout=600.0)
 
     def is_busy(child: psutil.Process) -> bool:
         with suppress(psutil.NoSuchProcess):
@@ -136,7 +136,7 @@ def test_a_stopped_batch_leaves_no_process(start, orphans, number):
     def busy() -> int:
         return sum(map(is_busy, psutil.Process(process.pid).children(recursive=True)))
 
-    deadline = time.monotonic() + 600.0  # on a machine as busy as can be
+    deadline = time.monotonic() + 600.0
     while (found := busy()) < WORKERS and time.monotonic() < deadline:
         time.sleep(0.2)
     assert found >= WORKERS
