@@ -151,7 +151,7 @@ class Loop:
         self._connections, self._processes = [], []
         gc.collect()
         gc.freeze()  # what is shared after the fork stays shared
-        for environment in _environments(setting.processes):
+        for environment in environments(setting.processes):
             connection, theirs = context.Pipe()
             self._connections.append(connection)
             arguments = (theirs, [*self._connections], environment, setting, build, reward)
@@ -192,7 +192,7 @@ class Loop:
             process.join()
 
 
-def _environments(processes: int) -> list[dict[str, str]]:
+def environments(processes: int) -> list[dict[str, str]]:
     """Return what accelerate reads in each process of a loop, if there are several."""
     if processes == 1:
         return [{}]

@@ -4,6 +4,8 @@ With `pytest -n 2 --dist loadfile --no-loadscope-reorder`, as `make test` has it
 time: the fixtures of a file are made once, by the worker that runs it.
 """
 
+import copy
+import functools
 import gc
 import os
 import signal
@@ -52,9 +54,14 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def default_values() -> dict:
-    """params.yaml as a fresh dict, to change."""
+@functools.cache
+def _default() -> dict:
     return yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+
+
+def default_values() -> dict:
+    """Return params.yaml as a fresh dict, to change."""
+    return copy.deepcopy(_default())
 
 
 @pytest.fixture

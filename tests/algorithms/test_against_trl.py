@@ -200,32 +200,6 @@ def test_loss_and_gradient_are_those_of_stock_trl(toy_model, tmp_path, objective
         assert metrics["kl"].item() == pytest.approx(logged["kl"][-1], rel=SINGLE)
 
 
-@pytest.mark.parametrize("objective", ["pg", "grpo", "dapo"])
-def test_advantages_that_trl_finds_itself_give_the_same_gradient(toy_model, tmp_path, objective):
-    """TRL tokenizes, pads, grades and normalizes; we take raw rewards of the same completions."""
-    trainer = stock(StockScripted, objective, toy_model, tmp_path)
-    model = trainer.model.train()
-    prompts = [{"prompt": f"{'very ' * i}good"} for i in range(6) for _ in range(GROUP)]
-    batch = trainer._generate_and_score_completions(prompts)
-    texts = zip(batch["completion_ids"], batch["completion_mask"], strict=True)
-    rewards = torch.tensor(thirds([ids[mask.bool()].tolist() for ids, mask in texts]))
-    equal = (rewards.view(-1, GROUP) == rewards[::GROUP, None]).all(1)
-    assert equal.any() and not equal.all()
-
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
-    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-    logp, _, _ = trainer._get_per_token_logps_and_entropies(
-        model, ids, mask, batch["completion_ids"].size(1), compute_entropy=True
-    )
-    batch.setdefault("old_per_token_logps", logp.detach())
-    loss, _ = ours(objective, logp, batch, rewards)
-    parameters = [*model.parameters()]
-    found = torch.autograd.grad(loss, parameters)
-    expected = torch.autograd.grad(trainer._compute_loss(model, batch), parameters)
-    flat = (torch.cat([g.flatten() for g in side]) for side in (found, expected))
-    assert_close(*flat, SINGLE)
-
-
 # Current practice: losses of given log-probabilities, with the published defaults -----------------
 
 CURRENT = {

@@ -28,7 +28,6 @@ CLIPS = ["advantage", "both"]
 staleness = pytest.mark.parametrize("staleness", STALE)
 group_size = pytest.mark.parametrize("group_size", [2, 3])
 clip = pytest.mark.parametrize("clip", CLIPS)
-seed = pytest.mark.parametrize("seed", [0, 1, 2])
 eta = pytest.mark.parametrize("eta", ETAS)
 
 
@@ -65,9 +64,8 @@ def test_the_true_gradient_is_that_of_finite_differences():
 @staleness
 @group_size
 @clip
-@seed
-def test_leave_one_out_unclipped_is_unbiased(staleness, group_size, clip, seed):
-    p = problem(staleness, seed)
+def test_leave_one_out_unclipped_is_unbiased(staleness, group_size, clip):
+    p = problem(staleness)
     mean = expected_gradient(p, group_size, eta=math.inf, clip=clip, baseline="others")
     assert_same(mean, true_gradient(p))
 
@@ -75,12 +73,9 @@ def test_leave_one_out_unclipped_is_unbiased(staleness, group_size, clip, seed):
 @staleness
 @group_size
 @eta
-@seed
-def test_leave_one_out_clipped_in_the_advantage_is_unbiased_at_any_eta(
-    staleness, group_size, eta, seed
-):
+def test_leave_one_out_clipped_in_the_advantage_is_unbiased_at_any_eta(staleness, group_size, eta):
     """A baseline of other completions, clipped or not, multiplies E[w grad log pi] = 0."""
-    p = problem(staleness, seed)
+    p = problem(staleness)
     mean = expected_gradient(p, group_size, eta=eta, clip="advantage", baseline="others")
     assert_same(mean, true_gradient(p))
 
@@ -90,10 +85,9 @@ def test_leave_one_out_clipped_in_the_advantage_is_unbiased_at_any_eta(
 
 @staleness
 @group_size
-@seed
-def test_plain_unclipped_lacks_the_own_term(staleness, group_size, seed):
+def test_plain_unclipped_lacks_the_own_term(staleness, group_size):
     """E = grad J - 1/N_k E_mu[w^2 R grad log pi]: n's own share of its baseline."""
-    p = problem(staleness, seed)
+    p = problem(staleness)
     own = score_mean(p, p.weight**2 * p.rewards) / group_size
     assert own.norm() > 0.1 * true_gradient(p).norm()
     mean = expected_gradient(p, group_size, eta=math.inf)
@@ -103,12 +97,9 @@ def test_plain_unclipped_lacks_the_own_term(staleness, group_size, seed):
 @staleness
 @group_size
 @eta
-@seed
-def test_plain_clipped_in_the_advantage_lacks_the_clipped_own_term(
-    staleness, group_size, eta, seed
-):
+def test_plain_clipped_in_the_advantage_lacks_the_clipped_own_term(staleness, group_size, eta):
     """E = grad J - 1/N_k E_mu[w min(w, eta) R grad log pi]."""
-    p = problem(staleness, seed)
+    p = problem(staleness)
     own = score_mean(p, p.weight * p.weight.clamp(max=eta) * p.rewards) / group_size
     mean = expected_gradient(p, group_size, eta=eta, clip="advantage")
     assert_same(mean, true_gradient(p) - own)
@@ -133,17 +124,16 @@ def test_an_unweighted_baseline_only_shrinks_the_unclipped_estimate(staleness, g
 @staleness
 @group_size
 @eta
-@seed
 @pytest.mark.parametrize("baseline", ["group", "others"])
 def test_clipped_in_both_is_the_gradient_of_the_clipped_weights(
-    staleness, group_size, eta, seed, baseline
+    staleness, group_size, eta, baseline
 ):
     """c = min(w, eta), V = E_mu[c R]:
 
     leave-one-out  E = E_mu[c (R - V) grad log pi]
     plain          E = E_mu[c (R - (N_k - 1) / N_k V - c R / N_k) grad log pi]
     """
-    p = problem(staleness, seed)
+    p = problem(staleness)
     c = p.weight.clamp(max=eta)
     value = (p.probability * c * p.rewards).sum(1, keepdim=True)
     if baseline == "group":
@@ -155,12 +145,9 @@ def test_clipped_in_both_is_the_gradient_of_the_clipped_weights(
 @group_size
 @clip
 @eta
-@seed
-def test_on_policy_the_plain_estimate_is_shrunk_and_leave_one_out_is_not(
-    group_size, clip, eta, seed
-):
+def test_on_policy_the_plain_estimate_is_shrunk_and_leave_one_out_is_not(group_size, clip, eta):
     """E = (1 - 1/N_k) grad J: its direction is right, and no weight of 1 is clipped at eta >= 1."""
-    p = problem(0.0, seed)
+    p = problem(0.0)
     plain = expected_gradient(p, group_size, eta=eta, clip=clip)
     assert_same(plain, (1 - 1 / group_size) * true_gradient(p))
     without = expected_gradient(p, group_size, eta=eta, clip=clip, baseline="others")
@@ -171,9 +158,8 @@ def test_on_policy_the_plain_estimate_is_shrunk_and_leave_one_out_is_not(
 
 
 @staleness
-@seed
-def test_the_bias_of_clipping_both_goes_to_zero_as_eta_grows(staleness, seed):
-    p = problem(staleness, seed)
+def test_the_bias_of_clipping_both_goes_to_zero_as_eta_grows(staleness):
+    p = problem(staleness)
     top = p.weight.max().item()
 
     def bias(eta):
@@ -198,9 +184,8 @@ def test_an_eta_above_the_largest_weight_clips_nothing(staleness, group_size, cl
 
 
 @staleness
-@seed
-def test_the_plain_estimates_bias_is_inverse_to_the_group_size(staleness, seed):
-    p = problem(staleness, seed)
+def test_the_plain_estimates_bias_is_inverse_to_the_group_size(staleness):
+    p = problem(staleness)
     two, three = (expected_gradient(p, n, eta=math.inf) - true_gradient(p) for n in (2, 3))
     assert_same(two * 2, three * 3)
 
@@ -272,7 +257,7 @@ def test_the_error_shrinks_with_the_square_root_of_the_number_of_groups(sampled)
     assert root_mean_square(200) / root_mean_square(3200) == pytest.approx(4, rel=0.15)
 
 
-@seed
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_keeping_part_of_a_group_would_turn_the_gradient_and_leaving_it_out_does_not(seed):
     """30 % of rewards are missing by chance; fewer completions have a baseline of more bias.
 

@@ -77,10 +77,20 @@ def test_a_prompt_that_lessons_have_too_reaches_the_data(copy, values, monkeypat
     assert found == made_of(values, "math") | {"data/math"} | REPORTS
 
 
-def test_prose_reaches_nothing(copy, values):
+def test_prose_and_what_decides_no_result_reach_nothing(copy, values):
     before = [job.spec for job in jobs(load(values))]
     for path in [*copy.rglob("*.py"), *copy.rglob("*.txt.j2")]:
         add_prose(path)
+    nothing = (
+        "machine/lease",
+        "cost/__init__",
+        "config/jobs",
+        "artifacts/files",
+        "cli",
+        "__init__",
+    )
+    for file in nothing:
+        rewrite(copy / f"rapid/{file}.py")
     forget()
     assert [job.spec for job in jobs(load(values))] == before
 
@@ -138,26 +148,16 @@ def test_another_plug_in_reaches_nothing(copy, reached):
 
 
 @pytest.mark.parametrize(
-    "file", ["machine/lease", "cost/__init__", "config/jobs", "artifacts/files", "cli", "__init__"]
-)
-def test_what_decides_no_result_reaches_nothing(reached, file):
-    assert not reached(f"rapid/{file}.py")
-
-
-def test_a_plot_reaches_the_report(reached):
-    assert reached("reports/plots/__init__.py") == REPORTS
-
-
-@pytest.mark.parametrize(
-    "file, old, new",
+    "edit",
     [
-        ("algorithms/dapo", 'label = "DAPO"', 'label = "Dapo"'),
-        ("algorithms/dapo", 'look = Look("#CC79A7"', 'look = Look("#000000"'),
-        ("benchmarks/math/__init__", 'label = "MATH"', 'label = "Math"'),
+        ("reports/plots/__init__.py",),
+        ("rapid/algorithms/dapo.py", 'label = "DAPO"', 'label = "Dapo"'),
+        ("rapid/algorithms/dapo.py", 'look = Look("#CC79A7"', 'look = Look("#000000"'),
+        ("rapid/benchmarks/math/__init__.py", 'label = "MATH"', 'label = "Math"'),
     ],
 )
-def test_a_label_or_a_look_reaches_the_report(reached, file, old, new):
-    assert reached(f"rapid/{file}.py", old, new) == REPORTS
+def test_a_plot_a_label_or_a_look_reaches_the_report(reached, edit):
+    assert reached(*edit) == REPORTS
 
 
 def test_a_file_that_a_grader_s_process_reads_reaches_the_graded_jobs(reached, values):

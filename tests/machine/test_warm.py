@@ -12,6 +12,14 @@ import pytest
 
 RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
+# Commands of `rapid`, without what `rapid warm` imports for them before: the DAG runs them with that.
+COMMANDS = """
+import sys
+from pathlib import Path
+from rapid.cli import run
+from rapid.machine.warm import serve
+serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
+"""
 # A job that says which process it is and then takes its time.
 SLOW = """
 import gc, os, sys, time
@@ -85,7 +93,7 @@ def serve(path, *command, **options):
 @pytest.fixture(scope="module")
 def socket(tmp_path_factory):
     path = tmp_path_factory.mktemp("warm") / "socket"
-    server = serve(path, *RAPID, "warm")
+    server = serve(path, sys.executable, "-c", COMMANDS)
     yield path
     server.kill()
     server.wait()

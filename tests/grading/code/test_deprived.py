@@ -87,6 +87,7 @@ def grade(user, double, folder):
     return grade
 
 
+@MOSTLY_ORDINARY
 @pytest.mark.parametrize("denied", ["namespaces,landlock", "namespaces,seccomp"])
 def test_without_walls_nothing_is_graded(grade, denied):
     done = grade(denied)

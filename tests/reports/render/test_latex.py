@@ -168,7 +168,6 @@ def one_family(values):
 def test_compiles_without_overfull_boxes(values, tmp_path):
     """All in one document, each in a folder of its own: the log names the files."""
     asked = [
-        (as_they_are, "all"),
         (as_they_are, "none"),
         (one_seed_one_benchmark, "some"),
         (as_the_paper, "some"),
