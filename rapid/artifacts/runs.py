@@ -1,10 +1,11 @@
 """What a training run writes beside its model."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from rapid.artifacts.files import ROUNDING, Count, Record, Seconds, Share
+from rapid.artifacts.files import ROUNDING, Count, Record, Seconds, Share, read_json
 
 SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
 CHECKPOINTS = "checkpoints"  # there too, until the run has ended
@@ -95,6 +96,12 @@ class RunSummary(Record):
     )
     hardware: str = Field("", description="processor or GPU and count, in words")
     commit: str = Field("", description="git commit of the code, with +dirty where it was")
+
+
+def not_trained(model: Path) -> str:
+    """Return why the run that a model is of was not trained; "" where it was, or is no run."""
+    summary = model.with_name("summary.json")
+    return read_json(summary, RunSummary).note if summary.is_file() else ""
 
 
 class TokenWeights(Record):

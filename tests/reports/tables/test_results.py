@@ -81,7 +81,7 @@ def test_a_note_says_whether_sft_is_left_out_for_poor_accuracy(params, runs):
     (note,) = (note for note in notes if note.startswith("SFT imitates"))
     assert note.endswith("Here its Pass@1 less PG's, in points, is +60.0 on MBPP+.")
     assert (
-        "SFT imitates a teacher, whose sampling is not in its runtime."
+        "SFT imitates demonstrations, whose making is not in its runtime."
         in build(params, Runs(runs.root / "none"))[0].notes
     )
 
