@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on a teacher's correct completions or on made ones, by TRL's SFTTrainer."""
+"""Supervised fine-tuning on a teacher's correct completions or on made ones, by SFTTrainer."""
 
 from operator import not_
 from typing import Annotated, Any

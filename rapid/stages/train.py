@@ -38,9 +38,9 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         model: folder of the model to start from; a run's has the run's other files beside it.
         data: training problems (train.jsonl); for sft demonstrations (samples.jsonl).
 
-    Nothing is trained where the benchmark's grader cannot be had on this machine, sft has nothing to
-    imitate, or the run to start from was not trained; the summary says why. A run that was killed
-    goes on from its last checkpoint (`rapid.training.resume`).
+    Nothing is trained where the benchmark's grader cannot be had on this machine, sft has nothing
+    to imitate, or the run to start from was not trained; the summary says why. A run that was
+    killed goes on from its last checkpoint (`rapid.training.resume`).
 
     Raises:
         SystemExit: the process was told to end.

@@ -122,7 +122,7 @@ def started(trained: pd.DataFrame) -> list[str]:
         return []
     first = listing([labels.algorithm(name) for name in names])
     return [
-        f"Start: RL starts from the model that {first} made with the same seed, and Base is the model "
+        f"Start: RL starts from the model that {first} made with the same seed; Base is the model "
         "before both. Runtimes of RL leave out that of the start."
     ]
 

@@ -21,7 +21,8 @@ def main(measured: Measured) -> Table:
     """Return Table 1: rows of algorithms, a group of columns for each benchmark."""
     spec = measured.params.tables.main
     return _ranked(
-        measured, measured.rows(spec.algorithms), _with_accuracy(measured, columns.RUNTIME), spec.seeds,
+        measured, measured.rows(spec.algorithms), _with_accuracy(measured, columns.RUNTIME),
+        spec.seeds,
         number=1,
         label="tab:main",
         caption=f"Accuracy and runtime of the algorithms on {spec.model}.",
