@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -82,22 +83,31 @@ def _parser() -> argparse.ArgumentParser:
         for option, meaning in paths.items():
             count = "+" if option == several else None
             command.add_argument(f"--{option}", required=True, type=Path, nargs=count, help=meaning)
-        command.set_defaults(run=run)
+        command.set_defaults(run=run, paths=list(paths))
 
-    stage("prepare", _prepare, "make or load a benchmark's problems", out="folder to write")
+    prepare = _job("prepare", "prepare", specs.PrepareSpec)
+    stage("prepare", prepare, "make or load a benchmark's problems", out="folder to write")
     stage(
-        "tokenizer", _tokenizer, "train the tokenizer of the embedded models", several="data",
+        "tokenizer", _job("pretrain", "make_tokenizer", specs.TokenizerSpec),
+        "train the tokenizer of the embedded models", several="data",
         data="folders of the prepared benchmarks, or the one above them", out="folder to write",
     )  # fmt: skip
     stage(
-        "pretrain", _pretrain, "make an embedded base model", several="data",
+        "pretrain", _job("pretrain", "pretrain", specs.PretrainSpec),
+        "make an embedded base model", several="data",
         data="folders of the prepared benchmarks, or the one above them", tokenizer="folder",
         out="folder to write",
     )  # fmt: skip
     stage("fetch", _fetch, "have a published model as a local folder", out="folder to write")
     stage(
-        "distill", _distill, "sample a teacher and keep its correct completions",
+        "distill", _job("distill", "distill", specs.DistillSpec),
+        "sample a teacher and keep its correct completions",
         model="folder of the teacher", data="train.jsonl", out="folder to write",
+    )  # fmt: skip
+    stage(
+        "demonstrate", _job("demonstrate", "demonstrate", specs.DemonstrateSpec),
+        "make demonstrations, a share of them with a mistake",
+        data="train.jsonl, with test.jsonl beside it", out="folder to write",
     )  # fmt: skip
     stage(
         "train", _train, "train one run of one algorithm",
@@ -233,37 +243,21 @@ def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
     return spec
 
 
-def _prepare(args) -> None:
-    from rapid.stages.prepare import prepare
+def _job(module: str, function: str, spec_type: type[Spec]) -> Callable:
+    """Return what runs a stage: a function of a spec, and of the paths in the order of options."""
 
-    prepare(_begin(args, specs.PrepareSpec), args.out)
+    def run(args) -> None:
+        spec = _begin(args, spec_type)
+        stage = getattr(import_module(f"rapid.stages.{module}"), function)
+        stage(spec, *(getattr(args, option) for option in args.paths))
 
-
-def _tokenizer(args) -> None:
-    spec = _begin(args, specs.TokenizerSpec)
-    from rapid.stages.pretrain import make_tokenizer
-
-    make_tokenizer(spec, args.data, args.out)
-
-
-def _pretrain(args) -> None:
-    spec = _begin(args, specs.PretrainSpec)
-    from rapid.stages.pretrain import pretrain
-
-    pretrain(spec, args.data, args.tokenizer, args.out)
+    return run
 
 
 def _fetch(args) -> None:
     from rapid.stages.fetch import fetch
 
     fetch(_read_spec(args.spec, specs.FetchSpec), args.out)
-
-
-def _distill(args) -> None:
-    spec = _begin(args, specs.DistillSpec)
-    from rapid.stages.distill import distill
-
-    distill(spec, args.model, args.data, args.out)
 
 
 def _train(args) -> int:

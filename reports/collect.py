@@ -45,6 +45,7 @@ def collect(
         reasons, evaluation_reasons: reason -> verdicts, in training and in the evaluation.
         no_evaluation, no_summary: why a file has no figures; "" where it has.
         unwalled: the walls that were waived, by both manifests.
+        start: the algorithm from whose run it started; BASE is the model before training.
         accepted: whether `rapid accept` took a job for current after a change of its code.
 
     Raises:
@@ -103,6 +104,7 @@ def _row(
         "H": float(parse(run.algorithm).H) if RAPID.named(run.algorithm) else math.nan,
         "unwalled": {wall for manifest in own for wall in manifest.waived},
         "accepted": any(manifest.accepted for manifest in own),
+        "start": next(filter(None, (one.value("training.start") for one in own)), BASE),
         **_evaluation_columns(evaluation, ks),
         **_summary_columns(summary),
     }

@@ -74,10 +74,14 @@ class Measured:
         rapids |= set(map(RAPID.at, tables.staleness.H))
         return [*others, *sorted(rapids, key=lambda name: (parse(name).H, name))]
 
+    def rows(self, algorithms: list[str]) -> list[str]:
+        """Return the model before training, the run that RL starts from, and these algorithms."""
+        return list(dict.fromkeys([BASE, self.params.training.start, *algorithms]))
+
     @cached_property
     def contests(self) -> dict[str, Contest]:
         """The main model's runs on each benchmark."""
-        spec, names = self.params.tables.main, [BASE, *self.algorithms]
+        spec, names = self.params.tables.main, self.rows(self.algorithms)
         return {
             benchmark: self.contest(benchmark, names, spec.seeds)
             for benchmark in self.params.benchmarks
@@ -88,7 +92,7 @@ class Measured:
         """The runs of each model of Table 2."""
         spec = self.params.tables.families
         return [
-            self.contest(spec.benchmark, [BASE, *spec.algorithms], spec.seeds, model)
+            self.contest(spec.benchmark, self.rows(spec.algorithms), spec.seeds, model)
             for model in spec.models
         ]
 

@@ -10,7 +10,6 @@ import pandas as pd
 
 from rapid.algorithms import PLAIN
 from rapid.config.arena import ArenaField, Claim, Measure
-from rapid.config.specs import BASE
 from reports.measured import Measured
 from reports.statistics import crossed, curves, pairs, times
 from reports.statistics.curves import AccuracyCurve
@@ -105,7 +104,7 @@ class FieldOutcomes:
     def _measured(self) -> dict[str, Outcome]:
         names = self.measured.params.arena.ran(self.field)
         runs = {name: self.runs(self.field.entry(name)) for name in names}
-        before, plain = self.runs(BASE), runs[PLAIN.name]
+        before, plain = self.runs(self.measured.params.training.start), runs[PLAIN.name]
         limits = self.field.reach, plain.completions.mean(), SHARE * plain.runtime.mean()
         return {
             name: found_in(of, curves.read(of, before, METRIC, self.measured.root), *limits)

@@ -54,7 +54,8 @@ def trials(measured: Measured) -> pd.DataFrame:
             for name in field.rates
             for rate in arena.tuning.rates
         }
-        found = measured.contest(benchmark, [BASE, *names], arena.tuning.seeds).runs
+        entries = [measured.params.training.start, *names]
+        found = measured.contest(benchmark, entries, arena.tuning.seeds).runs
         for _, run in found.iterrows():
             name, rate = names.get(run.algorithm, (BASE, 0.0))
             rows.append((benchmark, name, rate, run.seed, run[METRIC]))

@@ -1,8 +1,9 @@
-"""Supervised fine-tuning on the teacher's correct completions, by TRL's SFTTrainer."""
+"""Supervised fine-tuning on a teacher's correct completions or on made ones, by SFTTrainer."""
 
+from operator import not_
 from typing import Annotated, Any
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from rapid.algorithms.base import Algorithm, Look, Parameters, Precision
 
@@ -17,6 +18,12 @@ class SftParameters(Parameters):
     temperature: PositiveFloat = Field(description="the teacher's")
     top_p: Annotated[float, Field(gt=0, le=1, description="the teacher's")]
     samples: PositiveInt = Field(description="teacher completions per prompt; the correct are kept")
+    demonstrations: NonNegativeInt = Field(
+        0, exclude_if=not_, description="made ones, in the place of the teacher's; 0: the teacher's"
+    )
+    error_rate: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0, exclude_if=not_, description="share of these with a deliberate mistake"
+    )
     precision: Precision = "float32"
     teacher_precision: Precision = "float32"
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from rapid.artifacts.files import ROUNDING, Count, Record, Seconds, Share
+from rapid.artifacts.files import ROUNDING, Count, Record, Seconds, Share, read_json
 
 SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
 CHECKPOINTS, PROGRESS = "checkpoints", "progress.jsonl"  # there too, until the run has ended
@@ -114,6 +114,12 @@ class RunSummary(Record):
     )
     hardware: str = Field("", description="processor or GPU and count, in words")
     commit: str = Field("", description="git commit of the code, with +dirty where it was")
+
+
+def not_trained(model: Path) -> str:
+    """Return why the run that a model is of was not trained; "" where it was, or is no run."""
+    summary = model.with_name("summary.json")
+    return read_json(summary, RunSummary).note if summary.is_file() else ""
 
 
 class TokenWeights(Record):

@@ -131,9 +131,7 @@ class Plan:
             case "models":
                 return self._model(name)
             case "distilled":
-                inputs = model, data = self._jobs_of(f"models/{params.teacher}", f"data/{parts[0]}")
-                command = f"distill --model {model.folder} --data {data.folder}/train.jsonl"
-                return Job("distill", name, specs.distill_spec(params, *parts), command, inputs)
+                return self._distillation(name, *parts)
             case "runs":
                 return self._run(specs.Run.of_path(*parts))
             case "evaluations":
@@ -160,21 +158,38 @@ class Plan:
         more = () if name == TOKENIZER else (self.job(TOKENIZER),)
         return Job("models", name, spec, command, (*data, *more))
 
+    def _distillation(self, name: str, benchmark: str) -> Job:
+        spec, data = specs.distill_spec(self.params, benchmark), self.job(f"data/{benchmark}")
+        command, inputs = f"--data {data.folder}/train.jsonl", (data,)
+        if isinstance(spec, specs.DemonstrateSpec):
+            return Job("distill", name, spec, f"demonstrate {command}", inputs)
+        teacher = self.job(f"models/{self.params.teacher}")
+        command = f"distill --model {teacher.folder} {command}"
+        return Job("distill", name, spec, command, (teacher, *inputs))
+
+    def _trained(self, run: specs.Run) -> tuple[Job, str]:
+        """Return the job that leaves a run's model, or the one before training, and its folder."""
+        if run.algorithm == specs.BASE:
+            job = self.job(f"models/{run.model}")
+            return job, job.folder
+        job = self.job(run.folder)
+        return job, f"{job.folder}/model"
+
     def _run(self, run: specs.Run) -> Job:
         room, file = ("distilled", "samples") if imitates(run.algorithm) else ("data", "train")
-        inputs = model, data = self._jobs_of(f"models/{run.model}", f"{room}/{run.benchmark}")
-        command = f"train --model {model.folder} --data {data.folder}/{file}.jsonl"
-        return Job("train", run.folder, specs.train_spec(self.params, run), command, inputs)
+        start = run.model_copy(update={"algorithm": self.params.start(run.algorithm)})
+        model, path = self._trained(start)
+        data = self.job(f"{room}/{run.benchmark}")
+        command = f"train --model {path} --data {data.folder}/{file}.jsonl"
+        spec = specs.train_spec(self.params, run)
+        return Job("train", run.folder, spec, command, (model, data))
 
     def _evaluation(self, run: specs.Run) -> Job:
-        is_base = run.algorithm == specs.BASE
-        trained = f"models/{run.model}" if is_base else run.folder
-        inputs = model, data = self._jobs_of(trained, f"data/{run.benchmark}")
-        path = model.folder if is_base else f"{model.folder}/model"
+        model, path = self._trained(run)
+        data = self.job(f"data/{run.benchmark}")
         command = f"evaluate --model {path} --data {data.folder}/test.jsonl"
-        return Job(
-            "evaluate", run.evaluation, specs.evaluate_spec(self.params, run), command, inputs
-        )
+        spec = specs.evaluate_spec(self.params, run)
+        return Job("evaluate", run.evaluation, spec, command, (model, data))
 
     def _reported(self, name: str) -> list[str]:
         """Return the names of the jobs whose results are in a report."""

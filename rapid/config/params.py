@@ -14,9 +14,11 @@ from pydantic import Field, ValidationError, create_model, model_validator
 
 from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
 from rapid.algorithms.base import Parameters
-from rapid.algorithms.names import AlgorithmName, parse
+from rapid.algorithms.names import AlgorithmName, imitates, parse
+from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
 from rapid.config.sections import (
+    BASE,
     AnyModel,
     BenchmarkName,
     BenchmarkParams,
@@ -138,7 +140,11 @@ class Params(General):
                 raise ValueError(
                     not_allowed(f"benchmarks.{name}.pass_at", benchmark.pass_at, allowed)
                 )
-            for algorithm in self.algorithms(name):
+            ran, start = self.algorithms(name), self.training.start
+            if start in ran and not imitates(start):
+                allowed = f"{BASE}, {IMITATING.name}, or what is not run on {name} anyway"
+                raise ValueError(not_allowed("training.start", start, allowed))
+            for algorithm in ran if start == BASE else [start, *ran]:
                 self._check_batches(name, algorithm)
         return self
 
@@ -156,6 +162,14 @@ class Params(General):
             found += names if where == benchmark else []
         return list(dict.fromkeys(found))
 
+    def start(self, algorithm: AlgorithmName) -> str:
+        """Return the algorithm from whose run another starts; `BASE` is the model before training.
+
+        Imitation, and what the others start from, start there.
+        """
+        first = self.training.start
+        return BASE if imitates(algorithm) or algorithm == first else first
+
     @property
     def compared(self) -> AlgorithmName:
         """Return the algorithm whose runs `dvc exp show` compares."""
@@ -172,6 +186,10 @@ class Params(General):
         group = algorithm.changes.group_size or self.training.group_size
         refused = algorithm.algorithm.refused(self, group)
         if algorithm.algorithm.imitates:
+            count = self.imitation.demonstrations
+            if count and BENCHMARKS[benchmark].draw is None:
+                allowed = f"0 with {benchmark}, of which no problems can be made"
+                refused = f"{IMITATING.key}.demonstrations", count, allowed
             if refused:
                 raise ValueError(not_allowed(*refused))
             return

@@ -1,5 +1,7 @@
-"""The sections of params.yaml: what may be said in each, within which bounds, and what it means."""
+"""The sections of params.yaml: what may be said in each, in which bounds; and what names a run."""
 
+from functools import partial
+from operator import eq
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -19,6 +21,15 @@ from rapid.algorithms.names import AlgorithmName, GroupSize, parse
 from rapid.artifacts.settings import LARGEST, Settings, not_allowed
 from rapid.benchmarks import BENCHMARKS
 
+BASE = "base"  # the "algorithm" of a model before training: it has an evaluation and no run
+
+
+def _is_a_start(name: str) -> str:
+    try:
+        return name if name == BASE else parse(name).name
+    except ValueError as error:
+        raise PydanticCustomError("start", "base, or {run}", {"run": str(error)}) from None
+
 
 def _is_a_model(name: str) -> str:
     if name == "tokenizer":
@@ -29,6 +40,7 @@ def _is_a_model(name: str) -> str:
 BenchmarkName = Literal[tuple(BENCHMARKS)]
 # Names are those of folders and files, and stand in commands as they are.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Start = Annotated[str, AfterValidator(_is_a_start)]
 ModelName = Annotated[FolderName, AfterValidator(_is_a_model)]
 # Without dots: experiments/NAME/ lies beside experiments/NAME.yaml.
 PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
@@ -133,6 +145,9 @@ class Training(Section):
     micro_batch: PositiveInt = Field(description="completions per forward and backward pass")
     temperature: PositiveFloat = Field(description="of sampling")
     precision: Precision = "float32"
+    start: Start = Field(
+        BASE, exclude_if=partial(eq, BASE), description="the run from whose model RL starts"
+    )
 
 
 class Experiment(Section):
@@ -223,3 +238,32 @@ class Studies(Section):
 
     seeds: list[Seed] = Field(min_length=1, description="where left out: the main table's")
     compared: dict[PlainName, Study]
+
+
+class Run(Section):
+    """What names a run: runs/{benchmark}/{model}/{algorithm}/seed{seed}/."""
+
+    benchmark: BenchmarkName
+    model: ModelName
+    algorithm: str
+    seed: Seed
+
+    @classmethod
+    def of_path(cls, benchmark: str, model: str, algorithm: str, seed: str) -> "Run":
+        """Return the run that the parts of a path name."""
+        number = int(seed.removeprefix("seed"))
+        return cls(benchmark=benchmark, model=model, algorithm=algorithm, seed=number)
+
+    @property
+    def path(self) -> str:
+        return f"{self.benchmark}/{self.model}/{self.algorithm}/seed{self.seed}"
+
+    @property
+    def folder(self) -> str:
+        """The folder of training, in the default's layout (`rapid.config.jobs`)."""
+        return f"runs/{self.path}"
+
+    @property
+    def evaluation(self) -> str:
+        """The folder of the evaluation, in the default's layout."""
+        return f"evaluations/{self.path}"

@@ -17,8 +17,10 @@ from rapid.algorithms.names import imitates, parse
 from rapid.artifacts.code import Spec, files_behind
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import PROMPT
+from rapid.config.arena import Entry
 from rapid.config.params import Params
 from rapid.config.sections import (
+    BASE,
     BenchmarkName,
     Compute,
     EmbeddedModel,
@@ -26,42 +28,12 @@ from rapid.config.sections import (
     ModelName,
     Pretraining,
     PublishedModel,
+    Run,
     Section,
     Seed,
     Training,
 )
 from rapid.grading.policy import STRICT, Grading
-
-BASE = "base"  # the "algorithm" of a model before training: it has an evaluation and no run
-
-
-class Run(Section):
-    """What names a run: runs/{benchmark}/{model}/{algorithm}/seed{seed}/."""
-
-    benchmark: BenchmarkName
-    model: ModelName
-    algorithm: str
-    seed: Seed
-
-    @classmethod
-    def of_path(cls, benchmark: str, model: str, algorithm: str, seed: str) -> "Run":
-        """Return the run that the parts of a path name."""
-        number = int(seed.removeprefix("seed"))
-        return cls(benchmark=benchmark, model=model, algorithm=algorithm, seed=number)
-
-    @property
-    def path(self) -> str:
-        return f"{self.benchmark}/{self.model}/{self.algorithm}/seed{self.seed}"
-
-    @property
-    def folder(self) -> str:
-        """The folder of training, in the default's layout (`rapid.config.jobs`)."""
-        return f"runs/{self.path}"
-
-    @property
-    def evaluation(self) -> str:
-        """The folder of the evaluation, in the default's layout."""
-        return f"evaluations/{self.path}"
 
 
 class PrepareSpec(Spec):
@@ -126,6 +98,16 @@ class DistillSpec(Spec):
 
     def files(self) -> dict[str, str]:
         return files_behind("rapid.stages.distill", f"rapid.benchmarks.{self.benchmark}")
+
+
+class DemonstrateSpec(Spec):
+    benchmark: BenchmarkName
+    data_seed: Seed
+    demonstrations: int
+    error_rate: float
+
+    def files(self) -> dict[str, str]:
+        return files_behind("rapid.stages.demonstrate", f"rapid.benchmarks.{self.benchmark}")
 
 
 class TrainSpec(Spec):
@@ -193,38 +175,45 @@ def runs(params: Params) -> list[Run]:
     """Every training run that the tables need, without repetition."""
     main, families = params.tables.main, params.tables.families
     names = [*main.algorithms, *map(RAPID.at, params.tables.staleness.H)]
-    found = _runs(main.model, [(benchmark, names, main.seeds) for benchmark in params.benchmarks])
+    entries = [(benchmark, names, main.seeds) for benchmark in params.benchmarks]
+    found = _runs(params, main.model, entries)
     for model in families.models:
-        found += _runs(model, [(families.benchmark, families.algorithms, families.seeds)])
+        entries = [(families.benchmark, families.algorithms, families.seeds)]
+        found += _runs(params, model, entries)
     return list(dict.fromkeys([*found, *compared(params)]))
 
 
 def compared(params: Params) -> list[Run]:
     """The runs whose figures `dvc exp show` compares, a seed each."""
-    main = params.tables.main
-    return _runs(main.model, [(params.experiment.benchmark, [params.compared], main.seeds)])
+    main, name = params.tables.main, params.compared
+    entries = [(params.experiment.benchmark, [name], main.seeds)]
+    return [run for run in _runs(params, main.model, entries) if run.algorithm == name]
 
 
 def studied(params: Params) -> list[Run]:
     """Every training run that the studies need, without repetition."""
     studies = params.studies.compared.values() if params.studies else ()
     entries = [(study.benchmark, study.algorithms, params.studies.seeds) for study in studies]
-    return list(dict.fromkeys(_runs(params.tables.main.model, entries)))
+    return _runs(params, params.tables.main.model, entries)
 
 
 def in_arena(params: Params) -> list[Run]:
     """Every training run of the arena."""
-    return _runs(params.tables.main.model, params.arena.entries() if params.arena else ())
+    entries = params.arena.entries() if params.arena else ()
+    return _runs(params, params.tables.main.model, entries)
 
 
-def _runs(model: ModelName, entries: Iterable[tuple[str, list[str], list[int]]]) -> list[Run]:
-    """Return a model's runs. An entry has a benchmark, its algorithms, and their seeds."""
-    return [
-        Run(benchmark=benchmark, model=model, algorithm=name, seed=seed)
+def _runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> list[Run]:
+    """Return a model's runs, each once, and after the one that it starts from."""
+    found = [
+        Run(benchmark=benchmark, model=model, algorithm=each, seed=seed)
         for benchmark, algorithms, seeds in entries
         for name in algorithms
         for seed in seeds
+        for each in (params.start(name), name)
+        if each != BASE
     ]
+    return list(dict.fromkeys(found))
 
 
 def evaluations(params: Params) -> list[Run]:
@@ -247,24 +236,22 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
         train=sizes.train,
         test=sizes.test,
         reserved=sizes.reserved,
-        demonstrations=params.pretraining.demonstrations
-        if _is_pretrained(params, benchmark)
-        else 0,
+        demonstrations=_lessons(params, benchmark),
     ).with_code()
 
 
-def _is_pretrained(params: Params, benchmark: str) -> bool:
-    """Return whether a model that is needed is trained on made problems of a benchmark."""
-    return any(
-        is_made(params, name) and benchmark in params.models[name].benchmarks
-        for name in needed(params)
-    )
+def _lessons(params: Params, benchmark: str) -> int:
+    """Return how many made problems of a benchmark models that are needed are trained on."""
+    made = [params.models[name] for name in needed(params) if is_made(params, name)]
+    is_learnt = any(benchmark in model.benchmarks for model in made)
+    return params.pretraining.demonstrations if is_learnt else 0
 
 
 def needed(params: Params) -> list[ModelName]:
     """The models that the tables, the studies and the arena need."""
     trained = [*runs(params), *studied(params), *in_arena(params)]
-    teachers = [params.teacher for run in trained if imitates(run.algorithm)]
+    taught = [] if params.imitation.demonstrations else trained
+    teachers = [params.teacher for run in taught if imitates(run.algorithm)]
     return list(dict.fromkeys([*(run.model for run in trained), *teachers]))
 
 
@@ -302,7 +289,15 @@ def model_spec(params: Params, model: str) -> PretrainSpec | FetchSpec:
     ).with_code()
 
 
-def distill_spec(params: Params, benchmark: str) -> DistillSpec:
+def distill_spec(params: Params, benchmark: str) -> DistillSpec | DemonstrateSpec:
+    imitation = params.imitation
+    if imitation.demonstrations:
+        return DemonstrateSpec(
+            benchmark=benchmark,
+            data_seed=params.data_seed,
+            demonstrations=imitation.demonstrations,
+            error_rate=imitation.error_rate,
+        ).with_code()
     return DistillSpec(
         benchmark=benchmark,
         teacher=params.teacher,
@@ -310,10 +305,8 @@ def distill_spec(params: Params, benchmark: str) -> DistillSpec:
         compute=_single(params.compute),
         chat=_chat(params, params.teacher),
         tensor_parallel=getattr(params.models[params.teacher], "tensor_parallel", 1),
-        precision=params.imitation.teacher_precision,
-        temperature=params.imitation.temperature,
-        top_p=params.imitation.top_p,
-        samples=params.imitation.samples,
+        precision=imitation.teacher_precision,
+        **imitation.model_dump(include={"temperature", "top_p", "samples"}),
         **_limits(params, benchmark),
     ).with_code()
 
@@ -329,9 +322,9 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
     objective = algorithm.objective(params)
     if objective:
         objective = objective.model_copy(update=changes.within(type(objective).model_fields))
-    training = params.training.model_copy(
-        update=changes.within(("group_size", "epochs", "learning_rate"))
-    )
+    own = changes.within(("group_size", "epochs", "learning_rate"))
+    own["start"] = params.start(run.algorithm)
+    training = params.training.model_copy(update=own)
     whole_groups = max(1, training.micro_batch // training.group_size) * training.group_size
     training = training.model_copy(update={"micro_batch": whole_groups})
     sizes = params.benchmarks[run.benchmark]

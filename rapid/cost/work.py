@@ -125,7 +125,8 @@ def job_work(spec: BaseModel, params: Params, expect: Expect) -> Work:
     expected, sizes = expect(benchmark, model), params.benchmarks[benchmark]
     match spec:
         case TrainSpec(training=None):
-            demonstrations = sizes.train * spec.objective.samples * expected.kept
+            sampled = sizes.train * spec.objective.samples * expected.kept
+            demonstrations = spec.objective.demonstrations or sampled
             steps = spec.objective.epochs * ceil(demonstrations / spec.objective.batch)
             return train_work(spec, steps, expected)
         case TrainSpec():

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore, mean_pass_at_k
-from rapid.artifacts.files import read_json, read_jsonl, write_json, write_jsonl
+from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
 from rapid.artifacts.manifests import begin, verified, write_manifest
-from rapid.artifacts.runs import SNAPSHOTS, RunSummary, StepRecord
+from rapid.artifacts.runs import SNAPSHOTS, StepRecord, not_trained
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render
 from rapid.config.specs import EvaluateSpec
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from rapid.models.sampling import Sample
 
 CURVE = "curve.jsonl"
-
-
-def _not_trained(model: Path) -> str:
-    """Return why the run that this model is of was not trained; "" where it was, or is no run."""
-    summary = model.with_name("summary.json")
-    return read_json(summary, RunSummary).note if summary.is_file() else ""
 
 
 def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evaluation:
@@ -52,7 +46,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
     beside = ("summary.json", *(("steps.jsonl", SNAPSHOTS) if spec.snapshots else ()))
     inputs = verified(model, test, *map(model.with_name, beside))
     begin(folder, "evaluation.json", CURVE)
-    if missing := task.unavailable() or _not_trained(model):
+    if missing := task.unavailable() or not_trained(model):
         evaluation = Evaluation(**header, status="unavailable", note=missing)
         return _write(spec, folder, evaluation, [], inputs)
 

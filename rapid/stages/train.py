@@ -20,6 +20,7 @@ from rapid.artifacts.runs import (
     Runtime,
     StepRecord,
     TokenWeights,
+    not_trained,
 )
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import prompt_ids, render
@@ -34,12 +35,12 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     """Train, and write model/, steps.jsonl, summary.json and manifest.json into the run's folder.
 
     Args:
-        model: folder of the model to start from.
-        data: training problems (train.jsonl); for sft the teacher's samples (samples.jsonl).
+        model: folder of the model to start from; a run's has the run's other files beside it.
+        data: training problems (train.jsonl); for sft demonstrations (samples.jsonl).
 
-    Where the benchmark's grader cannot be had on this machine, or sft has nothing to imitate,
-    nothing is trained and the summary says why. A run that was killed goes on from its last
-    checkpoint (`rapid.training.resume`).
+    Nothing is trained where the benchmark's grader cannot be had on this machine, sft has nothing
+    to imitate, or the run to start from was not trained; the summary says why. A run that was
+    killed goes on from its last checkpoint (`rapid.training.resume`).
 
     Raises:
         SystemExit: the process was told to end.
@@ -48,11 +49,12 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     from rapid.benchmarks import BENCHMARKS
 
     task = BENCHMARKS[spec.run.benchmark]
-    inputs = verified(model, data)
+    # Of a run that was not trained there is only the summary, which says why.
+    inputs = verified(model if model.is_dir() else model.with_name("summary.json"), data)
     if is_main():
         begin(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
     identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
-    if missing := task.unavailable() or _nothing_to_imitate(spec, data):
+    if missing := task.unavailable() or not_trained(model) or _nothing_to_imitate(spec, data):
         summary = RunSummary(**identity, status="unavailable", note=missing)
         return _write(spec, folder, summary, [], inputs, [])
 

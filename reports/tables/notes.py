@@ -77,7 +77,7 @@ def unranked(algorithms: list[str], what: str, runs: pd.DataFrame) -> list[str]:
 def imitation(runs: pd.DataFrame) -> list[str]:
     """Return why the runtime of imitation is not ranked, and whether the paper's reason holds."""
     ours, theirs = IMITATING.label, labels.algorithm(BASELINE)
-    text = f"{ours} imitates a teacher, whose sampling is not in its runtime."
+    text = f"{ours} imitates demonstrations, whose making is not in its runtime."
     if "pass@1" not in runs:
         return [text]
     means = runs.groupby(["benchmark", "model", "algorithm"], sort=False)["pass@1"].mean().unstack()
@@ -110,8 +110,21 @@ def provenance(runs: pd.DataFrame) -> list[str]:
     made = [*machines(list(trained.hardware)), *commits(list(trained.commit))]
     if trained.empty:
         made = ["No model has been trained."]
+    made += started(trained)
     amiss = [*disturbed(trained), *accepted(runs), *unwalled(list(runs.unwalled)), *ungraded(runs)]
     return [*made, *amiss]
+
+
+def started(trained: pd.DataFrame) -> list[str]:
+    """Return a note on the runs from whose models others started, if there are any."""
+    names = dict.fromkeys(trained[trained.start != BASE].start)
+    if not names:
+        return []
+    first = listing([labels.algorithm(name) for name in names])
+    return [
+        f"Start: RL starts from the model that {first} made with the same seed; Base is the model "
+        "before both. Runtimes of RL leave out that of the start."
+    ]
 
 
 def disturbed(trained: pd.DataFrame) -> list[str]:

@@ -10,7 +10,6 @@ which rows and columns there are. A cell without a figure is an em dash with a f
 """
 
 from rapid.algorithms import RAPID
-from rapid.config.specs import BASE
 from reports import labels
 from reports.measured import Measured
 from reports.tables import columns, notes
@@ -22,7 +21,8 @@ def main(measured: Measured) -> Table:
     """Return Table 1: rows of algorithms, a group of columns for each benchmark."""
     spec = measured.params.tables.main
     return _ranked(
-        measured, [BASE, *spec.algorithms], _with_accuracy(measured, columns.RUNTIME), spec.seeds,
+        measured, measured.rows(spec.algorithms), _with_accuracy(measured, columns.RUNTIME),
+        spec.seeds,
         number=1,
         label="tab:main",
         caption=f"Accuracy and runtime of the algorithms on {spec.model}.",
@@ -41,7 +41,7 @@ def families(measured: Measured) -> Table | None:
     blocks = [Block(model, spec.benchmark, model, shown) for model in spec.models]
     benchmark = labels.benchmark(spec.benchmark)
     return _ranked(
-        measured, [BASE, *spec.algorithms], blocks, spec.seeds,
+        measured, measured.rows(spec.algorithms), blocks, spec.seeds,
         number=2,
         label="fig:family_size_ablate",
         caption=f"Accuracy and runtime of the algorithms across models on {benchmark}.",

@@ -12,6 +12,7 @@ from rapid.algorithms import ALGORITHMS, IMITATING
 from rapid.algorithms.base import Algorithm
 from rapid.algorithms.names import parse
 from rapid.artifacts.text import listing
+from rapid.config.specs import BASE
 from reports import labels
 from reports.files import Manifest
 from reports.measured import Measured
@@ -48,6 +49,10 @@ TEACHER = [
     Setting("Top-p", "top_p", stage="distill"),
     Setting("Generations a prompt", "samples", stage="distill"),
 ]
+MADE = [
+    Setting("Made demonstrations", "demonstrations", stage="distill"),
+    Setting("Share with a mistake", "error_rate", stage="distill"),
+]
 STUDENT = [
     Setting("Learning rate", "objective.learning_rate", algorithm=IMITATING),
     Setting("Epochs", "objective.epochs", algorithm=IMITATING),
@@ -70,7 +75,8 @@ RL = [
 def imitation(measured: Measured) -> Table:
     """Return Table 5: how SFT was made."""
     caption = "Configurations and hyperparameters for SFT."
-    return _table(measured, [TEACHER, STUDENT], 5, "tab:sft-para", caption)
+    source = MADE if measured.params.imitation.demonstrations else TEACHER
+    return _table(measured, [source, STUDENT], 5, "tab:sft-para", caption)
 
 
 def rl(measured: Measured) -> Table:
@@ -83,8 +89,9 @@ def rl(measured: Measured) -> Table:
         for title, key in one.reported.items()
         if one.name in asked and not one.imitates
     ]
+    start = [] if params.training.start == BASE else [Setting("Starts from", "training.start")]
     caption = "Configurations and hyperparameters for RL algorithms."
-    return _table(measured, [RL, own], 6, "tab:rl-para", caption)
+    return _table(measured, [[*start, *RL], own], 6, "tab:rl-para", caption)
 
 
 def versions(measured: Measured) -> Table:

@@ -15,7 +15,6 @@ import pandas as pd
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
 from rapid.artifacts.text import duration, listing
-from rapid.config.specs import BASE
 from reports import formats, labels
 from reports.measured import Contest, Measured
 from reports.statistics import curves
@@ -101,7 +100,7 @@ def studies(measured: Measured) -> list[StudyRuns]:
         StudyRuns(
             name,
             measured.contest(spec.benchmark, spec.algorithms, seeds),
-            measured.contest(spec.benchmark, [BASE], seeds).runs,
+            measured.contest(spec.benchmark, [measured.params.training.start], seeds).runs,
             accuracy(measured.params, spec.benchmark)[0].metric,
             measured.root,
         )

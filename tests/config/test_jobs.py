@@ -140,6 +140,40 @@ def test_commands(default, name, command):
     assert default.job(name).folder == name
 
 
+@pytest.mark.parametrize("start", ["sft", "dppo"])
+def test_a_run_starts_from_another_s_model(values, start):
+    """The first is planned where no table has it, and starts from the model before training."""
+    for table in ("main", "families"):
+        values["tables"][table]["algorithms"] = ["pg"]
+    values["training"]["start"] = start
+    found = Plan(load(values))
+    test_a_job_comes_after_those_that_it_reads(found)
+    first, pg = (found.job(f"runs/math/tiny-qwen2/{name}/seed1") for name in (start, "pg"))
+    assert pg.command == f"train --model {first.folder}/model --data data/math/train.jsonl"
+    assert pg.spec.training.start == start and first in pg.inputs
+    assert first.command.startswith("train --model models/tiny-qwen2 ")
+    assert first.spec.training is None or first.spec.training.start == "base"
+    needed = folders(found.jobs)
+    assert {first.folder, first.folder.replace("runs", "evaluations")} <= needed
+    assert ("models/teacher" in needed) == ("distilled/math" in needed) == (start == "sft")
+
+
+def test_made_demonstrations_need_no_teacher(values):
+    values["sft"] |= {"demonstrations": 8, "error_rate": 0.5}
+    found = Plan(load(values))
+    assert "models/teacher" not in folders(found.jobs)
+    job = found.job("distilled/math")
+    assert job.command == "demonstrate --data data/math/train.jsonl"
+    assert (job.spec.demonstrations, job.spec.error_rate) == (8, 0.5)
+
+
+def test_the_usual_start_and_teacher_are_in_no_spec(default):
+    """Nor were they when there was no other: no job that was made then is stale."""
+    for job in default.jobs:
+        written = job.spec.model_dump_json()
+        assert '"start"' not in written and '"error_rate":0.0' not in written, job.folder
+
+
 def test_parameters_without_a_name_act_on_the_default_s_folders(values):
     values["rapid"]["eta"] = 3.0
     assert folders(jobs(load(values))) == folders(jobs(load(read(ROOT / "params.yaml"))))

@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.config.params import BadParams, load, read
 from tests.conftest import ROOT
@@ -47,6 +48,9 @@ def test_each_overlay_is_valid(overlay):
         ("training.micro_batch", 6, "a multiple of training.group_size, 4"),
         ("naive_grpo.sampling_batch", 0, "greater than 0"),
         ("models.teacher.hidden", 100, "multiple of 64"),
+        ("training.start", "nobody", "base, or one of sft, "),
+        ("training.start", "rapid", "base, or one of sft, "),
+        ("training.start", "rapid-H4", "base, sft, or what is not run on mbpp_plus anyway"),
     ],
 )
 def test_a_wrong_value_is_refused_with_key_value_and_what_is_allowed(values, key, value, allowed):
@@ -58,6 +62,24 @@ def test_a_wrong_value_is_refused_with_key_value_and_what_is_allowed(values, key
     assert allowed in message
     bad = value[0] if value and isinstance(value, list) and value != [1, 16] else value
     assert repr(bad) in message
+
+
+def test_sft_is_refused_as_a_start_where_it_cannot_run(values):
+    for table in ("main", "families"):
+        values["tables"][table]["algorithms"] = ["pg"]
+    values["compute"]["processes"], values["sft"]["batch"] = 2, 15
+    load(values)
+    values["training"]["start"] = "sft"
+    with pytest.raises(BadParams, match=r"sft\.batch: 15 is not allowed"):
+        load(values)
+
+
+def test_demonstrations_are_refused_of_a_benchmark_without_a_maker(values, monkeypatch):
+    values["sft"]["demonstrations"] = 8
+    load(values)
+    monkeypatch.setattr(type(BENCHMARKS["math"]), "draw", None)
+    with pytest.raises(BadParams, match=r"sft\.demonstrations: 8 is not allowed.* 0 with math"):
+        load(values)
 
 
 def test_an_unknown_key_is_refused(values):

@@ -27,7 +27,8 @@ PROMPT = "rapid/benchmarks/math/prompt.txt.j2"
 ETA = {
     "name": "eta",  # an experiment
     "rapid": {"eta": 3.0},
-    "tables": {"main": {"algorithms": ["sft", "pg", "rapid-H4"]}, "staleness": {"H": [4]}},
+    "training": {"start": "sft"},
+    "tables": {"main": {"algorithms": ["sft", "rapid-H4"]}, "staleness": {"H": [4]}},
 }
 
 
@@ -289,7 +290,7 @@ def test_a_wrong_value_ends_before_any_job(checkout, change):
 
 
 class TestExperiment:
-    """Another eta, under a name of its own."""
+    """Another eta, from the default's SFT, under a name of its own."""
 
     @pytest.fixture(scope="class")
     def before(self, checkout):
@@ -311,9 +312,16 @@ class TestExperiment:
         document = json.loads((ours / "manifest.json").read_text())
         assert document["spec"]["params"]["rapid"]["eta"] == 3.0
         read = document["inputs"]
-        assert "evaluations/math/tiny-qwen2/pg/seed1/evaluation.json" in read
+        assert "evaluations/math/tiny-qwen2/sft/seed1/evaluation.json" in read
         assert "experiments/eta/evaluations/math/tiny-qwen2/rapid-H4/seed1/evaluation.json" in read
         assert "evaluations/math/tiny-qwen2/rapid-H4/seed1/evaluation.json" not in read
+
+    def test_its_rl_starts_where_sft_ended(self, checkout, before):
+        made = checkout / "experiments/eta/runs/math/tiny-qwen2/rapid-H4/seed1/manifest.json"
+        first = f"runs/math/tiny-qwen2/sft/seed1/model/{WEIGHTS}"
+        assert json.loads(made.read_text())["inputs"][first] == sha256_file(checkout / first)
+        printed = (checkout / "experiments/eta/reports/tables.txt").read_text()
+        assert "RL starts from the model that SFT" in " ".join(printed.split())
 
     def test_it_made_what_is_not_the_default_s_and_no_more(self, checkout, before):
         made = {path.parent for path in (checkout / "experiments/eta").rglob("manifest.json")}

@@ -36,7 +36,7 @@ def other(value):
             return [value / 2]
         case list():
             return [value[:-1], value[1:], [*value, 3], [*value, 32], [*value, "sft"]]
-    return ["hub", "both", "math", "tiny-llama", "teacher", "llama", "tiny-qwen2"]
+    return ["hub", "both", "math", "tiny-llama", "teacher", "llama", "tiny-qwen2", "sft"]
 
 
 def changed(values: dict, key: str):

@@ -132,7 +132,7 @@ def test_the_small_experiment_has_one_published_model_and_nothing_made():
     from rapid.config.jobs import jobs
 
     params = load(read(ROOT / "params.yaml", ROOT / "experiments/small.yaml"))
-    assert list(params.benchmarks) == ["mbpp_plus"]
+    assert list(params.benchmarks) == ["math"]
     made = [job.folder for job in jobs(params) if job.stage == "models"]
     assert made == ["experiments/small/models/smollm2-135m"]
     assert isinstance(model_spec(params, "smollm2-135m"), FetchSpec)

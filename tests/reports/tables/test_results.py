@@ -55,6 +55,20 @@ def test_layout_follows_the_parameters(params, runs):
     assert all(len(row.cells[0]) == 4 for row in correlations.rows)
 
 
+def test_the_run_that_rl_starts_from_has_a_row_and_a_note(values, runs):
+    values["tables"]["main"]["algorithms"] = ["pg"]
+    said = []
+    for start in ("base", "sft"):
+        values["training"]["start"] = start
+        params = load(values)
+        runs.all(params)
+        main = build(params, runs)[0]
+        said.append(([row.label for row in main.rows], [n for n in main.notes if "Start" in n]))
+    (usual, none), (rows, (note,)) = said
+    assert (usual, none, rows) == (["Base", "PG"], [], ["Base", "SFT", "PG"])
+    assert note.startswith("Start: RL starts from the model that SFT made with the same seed")
+
+
 def test_accuracy_ranks_high_and_runtime_ranks_low_without_base_and_sft(params, runs):
     scores = {"base": 0.9, "sft": 0.8, "grpo": 0.3, "pg": 0.2}
     seconds = {"sft": 1, "grpo": 300, "pg": 200, "dapo": 400}
@@ -81,7 +95,7 @@ def test_a_note_says_whether_sft_is_left_out_for_poor_accuracy(params, runs):
     (note,) = (note for note in notes if note.startswith("SFT imitates"))
     assert note.endswith("Here its Pass@1 less PG's, in points, is +60.0 on MBPP+.")
     assert (
-        "SFT imitates a teacher, whose sampling is not in its runtime."
+        "SFT imitates demonstrations, whose making is not in its runtime."
         in build(params, Runs(runs.root / "none"))[0].notes
     )
 

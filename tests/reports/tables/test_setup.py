@@ -2,6 +2,7 @@
 
 import json
 
+from rapid.config.params import load
 from rapid.config.specs import Run
 from reports.measured import Measured
 from reports.tables import setup
@@ -50,6 +51,18 @@ def test_settings_are_of_their_algorithm(params, runs):
     assert found["GRPO: KL coefficient"].text == "—"
     assert found["sft Epochs"].text == f"{params.sft.epochs}"
     assert found["Epochs"].text == f"{params.training.epochs}"
+
+
+def test_a_start_and_made_demonstrations_are_named(params, values, runs):
+    usual = cells(params, runs)
+    values["training"]["start"] = "sft"
+    values["sft"]["demonstrations"] = 8
+    params = load(values)
+    runs.manifest(params, run("pg"))
+    found = cells(params, runs)
+    assert found["Starts from"].text == "sft"
+    assert found.keys() - usual.keys() >= {"Starts from", "sft Made demonstrations"}
+    assert "sft Teacher model" in usual.keys() - found.keys()
 
 
 def test_runs_that_differ_show_every_value(params, runs):

@@ -1,0 +1,122 @@
+"""A run that starts from another's model: from which weights, and what makes it stale."""
+
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from rapid.artifacts.demonstrations import Demonstration
+from rapid.artifacts.files import read_jsonl, sha256_file, write_json, write_jsonl
+from rapid.artifacts.freshness import examine
+from rapid.artifacts.runs import RunSummary
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.made import make as make_exercises
+from rapid.benchmarks.prompts import render
+from rapid.config import specs
+from rapid.config.jobs import Plan
+from rapid.config.params import load
+from rapid.stages.demonstrate import demonstrate
+from rapid.stages.prepare import prepare
+from rapid.stages.train import train
+
+RUNS = "runs/math/tiny-qwen2"
+WEIGHTS = "model/model.safetensors"
+
+
+@pytest.fixture
+def values(values) -> dict:
+    """MATH at its smallest: SFT on made demonstrations, then PG with steps too small to count."""
+    values["benchmarks"]["math"] |= {"train": 2, "test": 2, "max_completion_length": 8}
+    values["models"]["tiny-qwen2"]["benchmarks"] = ["math"]
+    values["models"]["tiny-qwen2"]["error_rate"] = 0.5
+    values["sft"] |= {"demonstrations": 4, "error_rate": 0.5, "epochs": 1, "batch": 2}
+    values["training"] |= {"start": "sft", "learning_rate": 1e-30}
+    tables = {"algorithms": ["pg"], "seeds": [1]}
+    values["tables"]["main"] |= tables
+    values["tables"]["families"] |= tables | {"benchmark": "math", "models": []}
+    values["tables"]["staleness"]["H"] = [1]
+    values["experiment"]["benchmark"] = "math"
+    return values | {"benchmarks": {"math": values["benchmarks"]["math"]}, "studies": None}
+
+
+def plan(values: dict) -> Plan:
+    values["rapid"]["H"] = 1
+    return Plan(load(values))
+
+
+def make(whole: Plan, name: str) -> None:
+    """Do a training job as its command says."""
+    job = whole.job(name)
+    command, _, model, _, data = job.command.split()
+    assert command == "train"
+    train(job.spec, Path(model), Path(data), Path(job.folder))
+
+
+@pytest.fixture
+def made(values, toy_model, tmp_path, monkeypatch) -> Plan:
+    """The plan, in a folder where the problems, the demonstrations, SFT and PG are made."""
+    monkeypatch.chdir(tmp_path)
+    copytree(toy_model, "models/tiny-qwen2")
+    whole = plan(values)
+    prepare(whole.job("data/math").spec, Path("data/math"))
+    job = whole.job("distilled/math")
+    assert job.command == "demonstrate --data data/math/train.jsonl"
+    demonstrate(job.spec, Path("data/math/train.jsonl"), Path(job.folder))
+    for name in ("sft", "pg"):
+        make(whole, f"{RUNS}/{name}/seed1")
+    return whole
+
+
+def chain(whole: Plan) -> list:
+    names = ("data/math", "distilled/math", f"{RUNS}/sft/seed1", f"{RUNS}/pg/seed1")
+    return [whole.job(name) for name in names]
+
+
+def test_rl_starts_from_the_weights_that_sft_left(made, values):
+    base, sft, pg = (
+        sha256_file(Path(path))
+        for path in (
+            "models/tiny-qwen2/model.safetensors",
+            f"{RUNS}/sft/seed1/{WEIGHTS}",
+            f"{RUNS}/pg/seed1/{WEIGHTS}",
+        )
+    )
+    assert base != sft == pg
+
+    found = examine(chain(made))
+    assert [job.folder for job in found.current] == [job.folder for job in chain(made)]
+    values["sft"]["epochs"] = 2
+    stale = {job.folder for job in examine(chain(plan(values))).stale}
+    assert stale == {f"{RUNS}/sft/seed1", f"{RUNS}/pg/seed1"}
+    values["training"]["start"] = "base"
+    values["sft"]["epochs"] = 1
+    (why,) = examine(chain(plan(values))).stale.values()
+    assert "training.start: 'sft' is now None" in why
+
+
+def test_a_run_whose_start_was_not_trained_says_so(values, tmp_path):
+    run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="sft", seed=1)
+    note = "the teacher solved none of the training problems"
+    summary = RunSummary(**run.model_dump(), status="unavailable", note=note)
+    write_json(tmp_path / "sft/summary.json", summary)
+    (tmp_path / "train.jsonl").touch()
+    job = plan(values).job(f"{RUNS}/pg/seed1")
+    own = tmp_path / "pg"
+    found = train(job.spec, tmp_path / "sft/model", tmp_path / "train.jsonl", own)
+    assert (found.status, found.note) == ("unavailable", note)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+@pytest.mark.parametrize("name", [name for name, one in BENCHMARKS.items() if one.draw])
+def test_demonstrations_are_of_other_problems_and_as_wrong_as_asked(name, rate, tmp_path):
+    task = BENCHMARKS[name]
+    drawn = make_exercises(task, 0, {"demonstrations": 17})["demonstrations"]
+    write_jsonl(tmp_path / "train.jsonl", [one.problem for one in drawn[:4]])
+    write_jsonl(tmp_path / "test.jsonl", [drawn[4].problem])
+    asked = {"benchmark": name, "data_seed": 0, "demonstrations": 12, "error_rate": rate}
+    demonstrate(specs.DemonstrateSpec(**asked), tmp_path / "train.jsonl", tmp_path / "made")
+    rows = list(read_jsonl(tmp_path / "made/samples.jsonl", Demonstration))
+    for row, one in zip(rows, drawn[5:], strict=True):
+        assert row.prompt == render(name, one.problem)
+        assert row.message == render(name, one.problem, chat=True)
+        assert row.completion in (one.mistakes if rate else [one.correct])
