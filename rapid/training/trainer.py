@@ -20,12 +20,14 @@ import logging
 import math
 import time
 from itertools import islice
+from typing import Any
 
 import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
 from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.grpo_trainer import RewardFunc
 from typing_extensions import override
 
 from rapid.algorithms import RAPID
@@ -75,7 +77,14 @@ class RapidTrainer(SamplingTrainer):
     _name = "RAPID"
     _paper = PAPER
 
-    def __init__(self, model, reward_funcs=None, args: GRPOConfig | None = None, *more, **named):
+    def __init__(
+        self,
+        model: str | torch.nn.Module,
+        reward_funcs: RewardFunc | list[RewardFunc] | None = None,
+        args: GRPOConfig | None = None,
+        *more: Any,
+        **named: Any,
+    ) -> None:
         super().__init__(model, reward_funcs, RapidConfig.of(args), *more, **named)
         self._refuse_too_few_prompts()
         if self.args.algorithm is not RAPID:  # for the model card
