@@ -4,7 +4,8 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from textwrap import fill
+from inspect import signature
+from textwrap import TextWrapper
 from typing import Any
 
 import torch
@@ -25,7 +26,13 @@ from rapid.training.trl.objective import (
 )
 from rapid.training.trl.sizes import contradictions, set_sizes, take_sizes
 
-AT_LEAST = {"H": 1, "sampling_batch_size": 1, "grading_workers": 0, "token_budget": 1}
+AT_LEAST: dict[str, float] = {"H": 1, "sampling_batch_size": 1}
+AT_LEAST |= {"grading_workers": 0, "token_budget": 1}
+    "H": 1,
+    "sampling_batch_size": 1,
+    "grading_workers": 0,
+    "token_budget": 1,
+}
 AT_LEAST |= {"learning_rate": 0.0, "temperature": 1e-30}
 # Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
 # in generation_kwargs that do not change how a token is drawn, at any value.
@@ -93,8 +100,8 @@ class RapidConfig(GRPOConfig):
         "sizes say, or 32.",
     )
     eta: float = parameter("eta")
-    clip: Clip = parameter("clip")
-    baseline: Baseline = parameter("baseline")
+    clip: Clip = parameter("clip")  # noqa: RUF009 - a field
+    baseline: Baseline = parameter("baseline")  # noqa: RUF009 - a field
     weighted: bool = parameter("weighted")
     micro_batch_size: int = option(
         None,
@@ -174,7 +181,8 @@ class RapidConfig(GRPOConfig):
         if self.objective not in (known := objectives()):
             raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(known)}")
         self._take_parameters()
-        processes = self.device and self.world_size  # the device's set-up says how many there are
+        _ = self.device  # whose set-up says how many processes there are
+        processes = self.world_size
         take_sizes(self, processes)
         take_defaults(self)
         if wrong := [*self._contradictions(processes)]:
@@ -232,7 +240,8 @@ class RapidConfig(GRPOConfig):
 
     def _take_parameters(self) -> None:
         """Set the fields of the parameters that have one, and keep the others."""
-        names, rest = {one.name for one in fields(self)}, {}
+        names = {one.name for one in fields(self)}
+        rest: dict[str, Any] = {}
         for name, value in self.parameters.items():
             argument = self.algorithm.arguments.get(name, name)
             (vars(self) if argument in names else rest)[argument] = value
@@ -288,6 +297,9 @@ class RapidConfig(GRPOConfig):
                 )
         if self.H > 1:
             yield from self._other_distributions()
+        needs = getattr(self.algorithm, "loss_function", None)
+        if needs and self.max_completion_length is None and "limit" in signature(needs).parameters:
+            yield f"max_completion_length=None: {self.objective} divides by it; set a number"
         yield from self._of_other_objectives()
         if self.H * self.n_step % processes:
             yield (
@@ -329,8 +341,8 @@ class RapidConfig(GRPOConfig):
 def _documented() -> str:
     """Return the fields of RapidConfig for its docstring, which are described beside defaults."""
     own = [one for one in fields(RapidConfig) if one.name in RapidConfig.__annotations__]
-    indents = {"initial_indent": " " * 8, "subsequent_indent": " " * 12}
-    return "\n".join(fill(f"{one.name}: {one.metadata['help']}", 100, **indents) for one in own)
+    wrap = TextWrapper(100, initial_indent=" " * 8, subsequent_indent=" " * 12)
+    return "\n".join(wrap.fill(f"{one.name}: {one.metadata['help']}") for one in own)
 
 
 RapidConfig.__doc__ = (RapidConfig.__doc__ or "").replace(

@@ -126,9 +126,9 @@ class RapidTrainer(SamplingTrainer):
                     Z = self._sample(inputs)  # y ~ pi(.|x), N_inference of them, with rewards R
                     Z = self._resample(Z)
                     self._tokens = batches.learned(Z).sum()
-                    Z = batches.mini_batches(Z, self.args.H)  # Z_1, ..., Z_H, N_step each
+                    parts = batches.mini_batches(Z, self.args.H)  # Z_1, ..., Z_H, N_step each
                 with self.clock.phase("backpropagation"):
-                    self._steps = [(Z_h, self._passes(Z_h, h)) for h, Z_h in enumerate(Z)]
+                    self._steps = [(Z_h, self._passes(Z_h, h)) for h, Z_h in enumerate(parts)]
                     self._keep_logp()  # mu <- pi
             Z_h, passes = self._steps.pop(0)
             with self.clock.phase("backpropagation"):
@@ -182,7 +182,7 @@ class RapidTrainer(SamplingTrainer):
         itself, mask = log_pi.detach(), batches.learned(piece)
         log_mu = piece.get("behavior_logp", itself)
         reference = piece.get("reference_logp", itself)
-        rewards, limit = piece["rewards"], self.args.max_completion_length
+        rewards, limit = piece["rewards"], self.args.max_completion_length or 1
         given = Pass(log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit)
         loss, metrics = algorithm.loss(self.args.settings, given)
         if "sampler_logp" in piece and "behavior_logp" not in piece:
