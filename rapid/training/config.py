@@ -28,11 +28,6 @@ from rapid.training.trl.sizes import contradictions, set_sizes, take_sizes
 
 AT_LEAST: dict[str, float] = {"H": 1, "sampling_batch_size": 1}
 AT_LEAST |= {"grading_workers": 0, "token_budget": 1}
-    "H": 1,
-    "sampling_batch_size": 1,
-    "grading_workers": 0,
-    "token_budget": 1,
-}
 AT_LEAST |= {"learning_rate": 0.0, "temperature": 1e-30}
 # Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
 # in generation_kwargs that do not change how a token is drawn, at any value.
