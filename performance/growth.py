@@ -7,6 +7,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator
 
 SETTINGS = {
     "font.size": 8,
@@ -40,6 +41,9 @@ def draw(documents: dict[str, dict]) -> str:
             values = sorted({row[name] for row in rows})
             panel.set_xticks(values, values)
             panel.set_xticks([], minor=True)
+            panel.yaxis.set_major_formatter("{x:g}")
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            panel.yaxis.set_minor_locator(NullLocator())
             for number, n_step in enumerate(sorted({row["n_step"] for row in rows})):
                 some = [row for row in rows if row["n_step"] == n_step]
                 _line(panel, name, some, f"N_step={n_step}", number)
