@@ -144,20 +144,3 @@ def test_the_library_alone_says_which_extra_a_command_needs(alone, tmp_path):
     status, text = said_by([rapid, "preflight", "--configfile", params], tmp_path)
     missing = re.findall(r"MISSING (packages|grader of \w+)", text)
     assert status == 1 and {"packages", "grader of math", "grader of mbpp_plus"} <= {*missing}
-
-
-@pytest.mark.slow
-def test_types_of_the_library_are_seen_from_outside(alone, tmp_path):
-    """A checker believes the installed package, which it would not without py.typed."""
-    wrong = 'from rapid import RapidConfig\nRapidConfig("out", H="8")\nRapidConfig("out", h=8)\n'
-    (tmp_path / "right.py").write_text(example())
-    (tmp_path / "wrong.py").write_text(wrong)
-    mypy = [sys.executable, "-m", "mypy", f"--config-file={ROOT / 'pyproject.toml'}", "--strict"]
-    mypy += [f"--python-executable={alone / 'python'}", "--cache-dir=cache"]
-    status, text = said_by([*mypy, "--allow-untyped-defs", "right.py"], tmp_path)
-    assert status == 0, text
-    status, text = said_by([*mypy, "wrong.py"], tmp_path)
-    assert status == 1 and [line.split("[")[-1] for line in text.splitlines()[:2]] == [
-        "arg-type]",
-        "call-arg]",
-    ]
