@@ -31,7 +31,7 @@ help:
 	@echo "make bench      speed and memory, against TRL too: performance/results/  (BENCH=--quick)"
 	@echo "make gpu        GPU tests and benchmark with the Python that is there  (GPU_BENCH=--tiny on a CPU)"
 	@echo "make figures-of-docs   what the documents say otherwise than runs and results  (WRITE=1)"
-	@echo "make lint       ruff"
+	@echo "make lint       ruff, and mypy for types"
 	@echo "make setup      only the environment: .venv, from $(LOCK)"
 	@echo "make lock       resolve requirements/*.in anew"
 	@echo "make clean      delete what the pipeline made, not the environment"
@@ -120,7 +120,7 @@ figures-of-docs: setup
 	$(ACTIVATE) python -m tests.documents $(if $(WRITE),--write)
 
 lint: setup
-	$(ACTIVATE) ruff check . && ruff format --check .
+	$(ACTIVATE) ruff check . && ruff format --check . && mypy
 
 lock:
 	$(PYTHON) requirements/lock.py

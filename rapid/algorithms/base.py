@@ -134,13 +134,11 @@ class Algorithm:
 
     # Training -------------------------------------------------------------------------------------
 
-    def rounds(self, parameters: Parameters | None) -> int:
+    def rounds(self, parameters: Any) -> int:
         """Return the rounds of sampling: each but the first replaces groups of equal rewards."""
         return 1
 
-    def rewards(
-        self, parameters: Parameters | None, limit: int, reward: Callable
-    ) -> list[Callable]:
+    def rewards(self, parameters: Any, limit: int, reward: Callable) -> list[Callable]:
         """Return the reward functions. A completion's reward is the sum of what they return.
 
         Args:

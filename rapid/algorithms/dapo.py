@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -76,10 +77,10 @@ class Dapo(GroupRelative):
     mean_over = metrics_over = "token"
     scale_rewards = "group"
 
-    def rounds(self, parameters: DapoParameters) -> int:
+    def rounds(self, parameters: Any) -> int:
         return parameters.rounds
 
-    def rewards(self, parameters: DapoParameters, limit: int, reward: Callable) -> list[Callable]:
+    def rewards(self, parameters: Any, limit: int, reward: Callable) -> list[Callable]:
         from trl.rewards import get_soft_overlong_punishment
 
         buffer = max(1, round(parameters.overlong_buffer * limit))

@@ -10,7 +10,7 @@ Variants are how studies change one thing at a time: a run's folder has the vari
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -128,8 +128,8 @@ def imitates(name: str) -> bool:
 
 def _own(algorithm: Algorithm) -> dict:
     """Return the fields of an algorithm's own parameters that a variant may set, by name."""
-    has = algorithm.parameters and not algorithm.imitates
-    return algorithm.parameters.model_fields if has else {}
+    kind = None if algorithm.imitates else algorithm.parameters
+    return kind.model_fields if kind else {}
 
 
 def _owners(key: str) -> list[str]:
@@ -139,7 +139,7 @@ def _owners(key: str) -> list[str]:
 
 @cache
 def _changes(algorithm: Algorithm) -> type[Changes]:
-    own = {
+    own: dict[str, Any] = {
         name: (field.rebuild_annotation() | None, None) for name, field in _own(algorithm).items()
     }
     shared = {name: (field.annotation, field) for name, field in Changes.model_fields.items()}

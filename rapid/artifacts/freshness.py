@@ -173,7 +173,7 @@ def changed_code(job: Job, manifest: Manifest) -> list[str]:
 
 def say_changed_code(jobs: list[Job]) -> None:
     """Print the files of code that changed since jobs were made, and how many jobs that reaches."""
-    reached = Counter()
+    reached: Counter[str] = Counter()
     for job in jobs:
         with suppress(BadFile):  # said where it is read
             if manifest := read_manifest(job.folder):
@@ -201,7 +201,7 @@ def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[lis
         for job in reports:
             discard(job.manifest)
     for job in accepted:
-        manifest = read_manifest(job.folder)
+        manifest = _ended(job)
         if files := changed_code(job, manifest):
             was = manifest.code
             note = {
@@ -233,7 +233,7 @@ def reconcile(found: Findings) -> None:
         discard(job.manifest)
     newest = 0.0
     for job in found.current:
-        read = [*read_manifest(job.folder).inputs, *(each.manifest for each in job.inputs)]
+        read = [*_ended(job).inputs, *(each.manifest for each in job.inputs)]
         latest = max((os.path.getmtime(path) for path in read if os.path.exists(path)), default=0)
         newest = max(newest, latest)
         if latest >= min(map(os.path.getmtime, written(job))):
@@ -249,4 +249,11 @@ def _make_younger(paths: Iterable[Path | str], than: float) -> None:
 
 def written(job: Job) -> list[str]:
     """Return the files that a job wrote, by its manifest, and the manifest."""
-    return [*read_manifest(job.folder).outputs, job.manifest]
+    return [*_ended(job).outputs, job.manifest]
+
+
+def _ended(job: Job) -> Manifest:
+    """Return the manifest of a job that has ended."""
+    if (manifest := read_manifest(job.folder)) is None:
+        raise BadFile(f"{job.manifest} was deleted meanwhile: give the command again")
+    return manifest

@@ -82,7 +82,6 @@ def peak_memory_mb() -> float:
 
 
 MANIFEST = "manifest.json"
-M = TypeVar("M", bound="Manifest")
 R = TypeVar("R", bound=Record)
 
 
@@ -121,7 +120,7 @@ def _folder_of(outputs: dict[str, str]) -> str:
     return os.path.commonpath([os.path.dirname(path) for path in outputs] or [""]) or "."
 
 
-def read_manifest(folder: Path | str, kind: type[M] = Manifest) -> M | None:
+def read_manifest(folder: Path | str) -> Manifest | None:
     """Return the manifest of the job of this folder; `None` where it has not ended.
 
     Raises:
@@ -129,7 +128,7 @@ def read_manifest(folder: Path | str, kind: type[M] = Manifest) -> M | None:
     """
     path = Path(folder, MANIFEST)
     try:
-        return read_json(path, kind) if path.exists() else None
+        return read_json(path, Manifest) if path.exists() else None
     except BadFile as error:
         raise BadFile(f"{error}. {_remedy(folder)}") from None
 
@@ -166,7 +165,7 @@ def verified(*paths: Path) -> dict[str, str]:
     Raises:
         BadFile: a file is not what its job wrote.
     """
-    found = {}
+    found: dict[str, str] = {}
     for path in paths:
         here = digests(path)
         home = path if (path / MANIFEST).exists() else path.parent

@@ -124,11 +124,3 @@ class Benchmark:
     def unavailable(self) -> str | None:
         """Return why completions cannot be graded on this machine, or None where they can."""
         return None
-
-    def walls(self, policy: Grading) -> str:
-        """Return what stands around a completion on this machine; "" where nothing has to.
-
-        Raises:
-            GraderDied, LeanUnavailable: a wall is missing, and the policy does not give it up.
-        """
-        return ""

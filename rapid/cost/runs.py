@@ -98,7 +98,9 @@ def read_runs(folder: Path | None, params: Params) -> list[Observed]:
 def _spec(summary: RunSummary, folder: Path, params: Params) -> TrainSpec:
     run = Run(**summary.model_dump(include=set(Run.model_fields)))
     spec = train_spec(params, run).model_dump()
-    _take(spec, read_manifest(folder).spec)
+    if (manifest := read_manifest(folder)) is None:
+        raise BadInput(f"--calibrate: {folder} has a summary.json, and no manifest.json beside it")
+    _take(spec, manifest.spec)
     return TrainSpec.model_validate(spec)
 
 

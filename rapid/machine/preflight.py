@@ -23,6 +23,7 @@ from rapid.grading.policy import Grading
 from rapid.machine.devices import visible_gpus
 from rapid.machine.lease import usable_cores
 from rapid.machine.resources import cores, gpus_a_node, memory_mb
+from rapid.machine.shortages import extra_with, shortage
 
 GPU_MEMORY_MB = 20_000  # for the smallest models of the paper; larger ones need more
 SPARE_DISK_MB = 5_000  # problems, records, reports
@@ -107,12 +108,14 @@ def memory_of_machine_mb() -> int:
 
 
 def _packages(params: Params) -> Check:
-    wanted = ["torch", "transformers", "trl"]
+    wanted = ["torch", "transformers", "trl", "snakemake", "scipy", "matplotlib", "dvclive"]
     wanted += ["vllm"] if params.compute.sampler == "vllm" else []
     wanted += ["deepspeed", "accelerate"] if params.compute.processes > 1 else []
-    missing = [name for name in wanted if find_spec(name) is None]
-    if missing:
-        return Check("packages", f"no {', '.join(missing)}", "Run make setup, with GPU=1 on GPUs.")
+    if missing := [name for name in wanted if find_spec(name) is None]:
+        extras = sorted({extra for name in missing if (extra := extra_with(name))})
+        by_pip = f", or pip install '.[{','.join(extras)}]'" if extras else ""
+        todo = f"Run make setup, with GPU=1 on GPUs{by_pip}."
+        return Check("packages", f"no {', '.join(missing)}", todo)
     return Check("packages", ", ".join(wanted))
 
 
@@ -219,16 +222,19 @@ def _disk(params: Params, sizes: dict[str, int]) -> Check:
 
 
 def _grader(benchmark: str, policy: Grading) -> Check:
-    what = f"grader of {benchmark}"
+    what, task = f"grader of {benchmark}", BENCHMARKS[benchmark]
     try:
-        if missing := BENCHMARKS[benchmark].unavailable():
-            return Check(
-                what, missing.rstrip("."), "Run rapid lean-setup, or leave the benchmark out."
-            )
-        walls = BENCHMARKS[benchmark].walls(policy)
+        if missing := task.unavailable():
+            todo = "Run rapid lean-setup, or leave the benchmark out."
+            return Check(what, missing.rstrip("."), todo)
+        with task.grader(task.usual_timeout, policy=policy) as grader:
+            walls = grader.walls()
+    except ModuleNotFoundError as error:
+        why, _, advice = (shortage(error) or str(error)).partition(". ")
+        return Check(what, why, advice or "Run make setup.")
     except (GraderDied, LeanUnavailable) as error:
         why, _, advice = str(error).partition(". ")
-        return Check(what, why, advice)
+        return Check(what, why, advice or "See above.")
     around = f"; around it: {walls}" if walls else ""
     waived = (
         f"; waived by grading.{', '.join(policy.given_up)}" if walls and policy.given_up else ""

@@ -1,4 +1,4 @@
-"""What a machine lacks, told from an exception: room, permission, memory, open files, a disk.
+"""Tell what a machine lacks from an exception: room, permission, memory, open files, packages.
 
 Libraries say it each in their own way: as an OSError with a number, or in words that have the
 system's (safetensors, torch).
@@ -7,7 +7,9 @@ system's (safetensors, torch).
 import errno
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires
 
 AGAIN = "then give the same command again"
 
@@ -69,6 +71,8 @@ SHORTAGES = [
 def shortage(error: BaseException) -> str | None:
     """Return what is lacking and what to do, in a line; None where that is not the cause."""
     for one in _causes(error):
+        if isinstance(one, ModuleNotFoundError) and (extra := extra_with(one.name or "")):
+            return f"{one}. Say `make setup`, or pip install '.[{extra}]' in the repository"
         for kind in SHORTAGES:
             said = " ".join(str(one).split())
             if (
@@ -77,6 +81,16 @@ def shortage(error: BaseException) -> str | None:
                 or (not isinstance(one, OSError) and re.search(kind.words, said))
             ):
                 return f"{kind.what}: {said or type(one).__name__}. {kind.todo}"
+    return None
+
+
+def extra_with(module: str) -> str | None:
+    """Return the extra of this package that has a module; None where it is no extra's."""
+    with suppress(PackageNotFoundError):  # a checkout that was not installed
+        for line in requires("rapid-rl") or ():
+            found = re.match(r"([\w-]+).*extra == .(\w+)", line)
+            if found and module.split(".")[0].replace("_", "-") in found.groups():
+                return found[2]
     return None
 
 

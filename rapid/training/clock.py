@@ -42,11 +42,12 @@ class PhaseClock:
             self._running.pop()
 
     def _switch(self) -> None:
-        now = tuple(clock() for clock, _ in self._clocks)
+        (now, _), (waited, _) = self._clocks
+        here = now(), waited()
         if self._running:
-            for (_, by_phase), end, begin in zip(self._clocks, now, self._since, strict=True):
+            for (_, by_phase), end, begin in zip(self._clocks, here, self._since, strict=True):
                 by_phase[self._running[-1]] += end - begin
-        self._since = now
+        self._since = here
 
 
 class AfterOptimizer(TrainerCallback):

@@ -4,7 +4,8 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from textwrap import fill
+from inspect import signature
+from textwrap import TextWrapper
 from typing import Any
 
 import torch
@@ -25,7 +26,8 @@ from rapid.training.trl.objective import (
 )
 from rapid.training.trl.sizes import contradictions, set_sizes, take_sizes
 
-AT_LEAST = {"H": 1, "sampling_batch_size": 1, "grading_workers": 0, "token_budget": 1}
+AT_LEAST: dict[str, float] = {"H": 1, "sampling_batch_size": 1}
+AT_LEAST |= {"grading_workers": 0, "token_budget": 1}
 AT_LEAST |= {"learning_rate": 0.0, "temperature": 1e-30}
 # Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
 # in generation_kwargs that do not change how a token is drawn, at any value.
@@ -40,11 +42,11 @@ def option(default: Any, help: str) -> Any:
     return field(default=default, metadata={"help": help})
 
 
-def said(name: str) -> dict:
-    """Return the default and the text of one of RAPID's parameters, as arguments of `field`."""
+def parameter(name: str) -> Any:
+    """Return the field of one of RAPID's parameters, with its default and its text."""
     known = RapidParameters.model_fields[name]
     default = RAPID.defaults.get(name, known.default)
-    return {"default": default, "metadata": {"help": known.description}}
+    return option(default, known.description or "")
 
 
 @dataclass
@@ -54,6 +56,8 @@ class RapidConfig(GRPOConfig):
     `num_generations` is N_group, and divides n_step. Processes sample equal parts of the H * n_step
     completions of an inference batch, and divide a step's groups; where they are more than the
     groups, they divide the completions.
+
+    Fields of one type whose default is None have a value once the configuration is made.
 
     Where n_step and H are not given, TRL's batch sizes set them to what GRPOTrainer would do:
         n_step = per_device_train_batch_size * gradient_accumulation_steps * processes
@@ -70,7 +74,7 @@ class RapidConfig(GRPOConfig):
         ValueError: settings that contradict each other; the message says what to change.
     """
 
-    objective: str | None = option(
+    objective: str = option(
         None,
         'The name of an RL algorithm of `rapid.algorithms`, in the same loop; or "trl", '
         "GRPOTrainer's own loss with all its settings. None is rapid, but where a setting of "
@@ -80,21 +84,21 @@ class RapidConfig(GRPOConfig):
         default_factory=dict,
         metadata={"help": "Parameters of the objective by name; those that are fields set them."},
     )
-    H: int | None = option(
+    H: int = option(
         None,
         "Optimizer steps on one inference batch, N_inference / N_step. None is what TRL's batch "
         "sizes say, or 4.",
     )
-    n_step: int | None = option(
+    n_step: int = option(
         None,
         "N_step, completions per optimizer step, over all processes. None is what TRL's batch "
         "sizes say, or 32.",
     )
-    eta: float = field(**said("eta"))
-    clip: Clip = field(**said("clip"))
-    baseline: Baseline = field(**said("baseline"))
-    weighted: bool = field(**said("weighted"))
-    micro_batch_size: int | None = option(
+    eta: float = parameter("eta")
+    clip: Clip = parameter("clip")  # noqa: RUF009 - a field
+    baseline: Baseline = parameter("baseline")  # noqa: RUF009 - a field
+    weighted: bool = parameter("weighted")
+    micro_batch_size: int = option(
         None,
         "Completions of one forward and backward pass, whole groups. None is as many groups as "
         "per_device_train_batch_size (8) holds, and at least one.",
@@ -146,7 +150,7 @@ class RapidConfig(GRPOConfig):
     )
     sync_in_one_call: bool = option(True, "Hand vLLM all weights in one call, not in one for each.")
     # GRPOConfig's defaults that would change the paper's algorithms.
-    scale_rewards: str | None = option(
+    scale_rewards: str = option(
         None,
         'None is what the objective does with advantages: "group" (in standard deviations) or '
         '"none". With trl it is "group".',
@@ -155,24 +159,25 @@ class RapidConfig(GRPOConfig):
         None, "Weight of a loss that balances experts. None is the model's with trl, else 0."
     )
     beta: float = option(0.0, "KL coefficient, where there is such a term.")
-    disable_dropout: bool | None = option(
+    disable_dropout: bool = option(
         None,
         "Leave dropout out, also LoRA's. With it, log pi and log mu are of different networks, and "
         "importance weights are noise. None is True, but for trl with H = 1.",
     )
-    vllm_importance_sampling_correction: bool | None = option(
+    vllm_importance_sampling_correction: bool = option(
         None, "None is True with trl; else it would weigh the loss a second time."
     )
-    per_device_train_batch_size: int | None = option(
+    per_device_train_batch_size: int = option(
         None, "Completions of a pass in each process, to set n_step; afterwards n_step's part."
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         take_objective(self)
         if self.objective not in (known := objectives()):
             raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(known)}")
         self._take_parameters()
-        processes = self.device and self.world_size  # the device's set-up says how many there are
+        _ = self.device  # whose set-up says how many processes there are
+        processes = self.world_size
         take_sizes(self, processes)
         take_defaults(self)
         if wrong := [*self._contradictions(processes)]:
@@ -230,7 +235,8 @@ class RapidConfig(GRPOConfig):
 
     def _take_parameters(self) -> None:
         """Set the fields of the parameters that have one, and keep the others."""
-        names, rest = {one.name for one in fields(self)}, {}
+        names = {one.name for one in fields(self)}
+        rest: dict[str, Any] = {}
         for name, value in self.parameters.items():
             argument = self.algorithm.arguments.get(name, name)
             (vars(self) if argument in names else rest)[argument] = value
@@ -286,6 +292,9 @@ class RapidConfig(GRPOConfig):
                 )
         if self.H > 1:
             yield from self._other_distributions()
+        needs = getattr(self.algorithm, "loss_function", None)
+        if needs and self.max_completion_length is None and "limit" in signature(needs).parameters:
+            yield f"max_completion_length=None: {self.objective} divides by it; set a number"
         yield from self._of_other_objectives()
         if self.H * self.n_step % processes:
             yield (
@@ -327,8 +336,8 @@ class RapidConfig(GRPOConfig):
 def _documented() -> str:
     """Return the fields of RapidConfig for its docstring, which are described beside defaults."""
     own = [one for one in fields(RapidConfig) if one.name in RapidConfig.__annotations__]
-    indents = {"initial_indent": " " * 8, "subsequent_indent": " " * 12}
-    return "\n".join(fill(f"{one.name}: {one.metadata['help']}", 100, **indents) for one in own)
+    wrap = TextWrapper(100, initial_indent=" " * 8, subsequent_indent=" " * 12)
+    return "\n".join(wrap.fill(f"{one.name}: {one.metadata['help']}") for one in own)
 
 
 RapidConfig.__doc__ = (RapidConfig.__doc__ or "").replace(

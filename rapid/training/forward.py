@@ -64,7 +64,9 @@ def _by_prompt_length(model, piece: Batch, entropies: list[Tensor] | None) -> Te
     """
     model = model if torch.is_grad_enabled() else unwrapped(model)
     lengths, width = piece["prompt_mask"].sum(1), piece["prompt_ids"].size(1)
-    order, found, parts = [], [], []
+    order: list[Tensor] = []
+    found: list[Tensor] = []
+    parts: list[Tensor] = []
     for length in lengths.unique().tolist():
         rows = (lengths == length).nonzero().flatten()
         part = {name: piece[name][rows] for name in FORWARD}
@@ -138,7 +140,7 @@ def _quiet(config: PreTrainedConfig) -> PreTrainedConfig:
     if not random:
         return config
     zeros = {name: property(lambda _: 0.0) for name in random}
-    view = object.__new__(type(type(config).__name__, (type(config),), zeros))
+    view: PreTrainedConfig = object.__new__(type(type(config).__name__, (type(config),), zeros))
     object.__setattr__(view, "__dict__", vars(config))
     return view
 

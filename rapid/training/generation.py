@@ -147,6 +147,10 @@ def _exponential(noise: Tensor, rows: Tensor) -> Tensor:
 class Roomy(DynamicLayer):
     """Keys and values in buffers with room for more tokens. DynamicLayer copies all for each."""
 
+    keys: Tensor
+    values: Tensor
+    _buffers: tuple[Tensor, Tensor]
+
     def lazy_initialization(self, key_states, value_states) -> None:
         super().lazy_initialization(key_states, value_states)
         self._buffers = key_states[:, :, :0], value_states[:, :, :0]
@@ -159,7 +163,7 @@ class Roomy(DynamicLayer):
         start, end = self.keys.size(2), self.keys.size(2) + key_states.size(2)
         selected = self.keys.data_ptr() != self._buffers[0].data_ptr()  # rows, in another order
         if selected or end > self._buffers[0].size(2):
-            self._buffers = tuple(_roomier(old, end) for old in (self.keys, self.values))
+            self._buffers = _roomier(self.keys, end), _roomier(self.values, end)
         for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
             buffer[:, :, start:end] = new
         self.keys, self.values = (buffer[:, :, :end] for buffer in self._buffers)
@@ -197,7 +201,8 @@ def decoding(model, decoder: Decoder) -> Iterator[list[Tensor]]:
     Yields:
         A list that gets log mu, (T,), of each completion in the order of sampling, if recorded.
     """
-    generate, recorded = model.generate, []
+    recorded: list[Tensor] = []
+    generate = model.generate
 
     def decoded(*args, generation_config, **kwargs) -> Tensor:
         if not can_decode(model, generation_config):

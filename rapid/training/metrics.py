@@ -35,7 +35,7 @@ class WeightedMeans:
         """Return the means since the last call, and the sum of the weights; ({}, 0) of nothing."""
         if not self._sums:
             return {}, 0.0
-        sums, self._sums = sum(self._sums), []
+        sums, self._sums = sum(self._sums, self._sums[0].new_zeros(())), []
         *values, weight = (self._reduce(sums) if self._at_once else sums).tolist()
         if not weight:
             return {}, 0.0
@@ -47,7 +47,7 @@ def as_trl(means: dict[str, float]) -> dict[str, float]:
 
     The ratios that are clipped are tokens' or, with RAPID, completions', whose weight is above eta.
     """
-    found = {name: means[name] for name in ("entropy", "kl") if name in means}
+    found: dict[str, float] = {name: means[name] for name in ("entropy", "kl") if name in means}
     if "clip_fraction" in means:
         either, low = means["clip_fraction"], means.get("clip_low", 0.0)
         ratios = {"region_mean": either, "low_mean": low, "high_mean": max(either - low, 0.0)}

@@ -108,7 +108,7 @@ class StepRecorder(TrainerCallback, ExportableState):
         self._ended = time.perf_counter()
         self.used = Usage.now().since(self._begin)
 
-    def on_log(self, args, state, control, logs, **kwargs):
+    def on_log(self, args, state, control, logs=None, **kwargs):
         if "grad_norm" not in logs:  # the closing summary
             return
         self.steps.append(

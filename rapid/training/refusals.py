@@ -142,7 +142,7 @@ class Sound(TrainerCallback):
         ValueError: there was no step.
     """
 
-    def on_step_end(self, args, state, control, *, model, **_):
+    def on_step_end(self, args, state, control, model=None, **_):
         learned = [one for one in model.parameters() if one.requires_grad]
         if not (control.should_save or control.should_evaluate or control.should_training_stop):
             learned = [min(learned, key=Tensor.numel)]

@@ -92,7 +92,7 @@ class Saves(TrainerCallback):
     def __init__(self, trainer: SavingTrainer, recorder: StepRecorder, seconds: float, main: bool):
         self.attempt = Attempt()
         self._trainer, self._recorder, self._seconds, self._main = trainer, recorder, seconds, main
-        self._folder = Path(trainer.args.output_dir)
+        self._folder = Path(trainer.args.output_dir or ".")
         self._signal = 0  # which one told this process to end
         self._stops_at_once = False
         self._since = 0.0
@@ -165,8 +165,8 @@ class Saves(TrainerCallback):
         if state.global_step == state.max_steps:
             return
         due = self._main and time.monotonic() - self._since >= self._seconds
-        due, self._signal = self._greatest(due, self._signal)
-        control.should_save |= bool(due or self._signal)
+        any_due, self._signal = self._greatest(due, self._signal)
+        control.should_save |= bool(any_due or self._signal)
         control.should_training_stop |= bool(self._signal)
 
     def on_save(self, args, state, control, **kwargs):

@@ -4,6 +4,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import torch
 from trl.trainer.utils import get_callable_name, is_async_callable
@@ -35,7 +36,7 @@ class StreamedRewards:
         ValueError: a reward that cannot be had for one completion by a plain call.
     """
 
-    def __init__(self, functions: list[Callable], workers: int, extra: Callable[[], dict]):
+    def __init__(self, functions: list[Any], workers: int, extra: Callable[[], dict]):
         for function in functions:
             name = getattr(function, "__name__", type(function).__name__)
             if isinstance(function, torch.nn.Module):

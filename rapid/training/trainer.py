@@ -20,12 +20,14 @@ import logging
 import math
 import time
 from itertools import islice
+from typing import Any
 
 import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
 from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.grpo_trainer import RewardFunc
 from typing_extensions import override
 
 from rapid.algorithms import RAPID
@@ -75,7 +77,14 @@ class RapidTrainer(SamplingTrainer):
     _name = "RAPID"
     _paper = PAPER
 
-    def __init__(self, model, reward_funcs=None, args: GRPOConfig | None = None, *more, **named):
+    def __init__(
+        self,
+        model: str | torch.nn.Module,
+        reward_funcs: RewardFunc | list[RewardFunc] | None = None,
+        args: GRPOConfig | None = None,
+        *more: Any,
+        **named: Any,
+    ) -> None:
         super().__init__(model, reward_funcs, RapidConfig.of(args), *more, **named)
         self._refuse_too_few_prompts()
         if self.args.algorithm is not RAPID:  # for the model card
@@ -117,9 +126,9 @@ class RapidTrainer(SamplingTrainer):
                     Z = self._sample(inputs)  # y ~ pi(.|x), N_inference of them, with rewards R
                     Z = self._resample(Z)
                     self._tokens = batches.learned(Z).sum()
-                    Z = batches.mini_batches(Z, self.args.H)  # Z_1, ..., Z_H, N_step each
+                    parts = batches.mini_batches(Z, self.args.H)  # Z_1, ..., Z_H, N_step each
                 with self.clock.phase("backpropagation"):
-                    self._steps = [(Z_h, self._passes(Z_h, h)) for h, Z_h in enumerate(Z)]
+                    self._steps = [(Z_h, self._passes(Z_h, h)) for h, Z_h in enumerate(parts)]
                     self._keep_logp()  # mu <- pi
             Z_h, passes = self._steps.pop(0)
             with self.clock.phase("backpropagation"):
@@ -173,7 +182,7 @@ class RapidTrainer(SamplingTrainer):
         itself, mask = log_pi.detach(), batches.learned(piece)
         log_mu = piece.get("behavior_logp", itself)
         reference = piece.get("reference_logp", itself)
-        rewards, limit = piece["rewards"], self.args.max_completion_length
+        rewards, limit = piece["rewards"], self.args.max_completion_length or 1
         given = Pass(log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit)
         loss, metrics = algorithm.loss(self.args.settings, given)
         if "sampler_logp" in piece and "behavior_logp" not in piece:

@@ -75,6 +75,7 @@ def test_a_config_can_be_made_from_another():
         ({"generation_kwargs": '{"top_k": 5}'}, "but top_k=5 changes"),  # of a command line
         ({"top_p": 0.9, "generation_kwargs": {"top_k": 5}}, "but top_p=0.9, top_k=5 changes"),
         ({"grading_workers": -1}, "set grading_workers >= 0"),
+        ({"max_completion_length": None, "objective": "dr-grpo"}, "dr-grpo divides by it"),
         ({"token_budget": 0}, "set token_budget >= 1"),
         ({"loss_type": "grpo", **RAPID}, "leave it at 'dapo', or set objective='trl'"),
         ({"scale_rewards": "group", **RAPID}, "objective='rapid' have 'none'; leave it unset"),

@@ -3,7 +3,6 @@
 from rapid.benchmarks.base import Benchmark
 from rapid.benchmarks.mbpp_plus.made import draw
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
-from rapid.grading.code.sandbox import Sandbox
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.pool import SteadyGrader
 
@@ -39,7 +38,3 @@ class MbppPlus(Benchmark):
             lambda: CodeGrader(timeout, references=shared, unsafe=policy.unsafe_sandbox),
             workers,
         )
-
-    def walls(self, policy: Grading) -> str:
-        with Sandbox(unsafe=policy.unsafe_sandbox) as sandbox:
-            return sandbox.walls()

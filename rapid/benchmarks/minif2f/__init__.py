@@ -8,7 +8,6 @@ from rapid.benchmarks.minif2f.made import draw
 from rapid.benchmarks.minif2f.record import LeanProblem
 from rapid.grading.lean import LeanUnavailable, ensure_lean, standby
 from rapid.grading.lean.grader import LeanGrader
-from rapid.grading.lean.launch import walls
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.pool import SteadyGrader
 
@@ -54,6 +53,3 @@ class MiniF2F(Benchmark):
         except LeanUnavailable as reason:
             return str(reason)
         return None
-
-    def walls(self, policy: Grading) -> str:
-        return walls(policy.unsafe_lean)

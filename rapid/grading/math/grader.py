@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -130,6 +131,8 @@ class MathGrader:
         return reply
 
     def _start(self) -> None:
+        if find_spec("math_verify") is None:  # said here: the worker is asked for a verdict only
+            raise ModuleNotFoundError("No module named 'math_verify'", name="math_verify")
         command = [sys.executable, "-P", str(_WORKER), str(MEMORY_BYTES)]
         # No secrets. sympy's order of terms follows the seed of hashes.
         environment = {name: os.environ[name] for name in _PYTHON_NEEDS if name in os.environ}

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from datasets import IterableDataset
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 from typing_extensions import override
 
 from rapid.training.trl.saving import SavingTrainer
@@ -23,6 +23,9 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
 
     TRL's trainer samples anew where it is resumed, with the weights that it has by then.
     """
+
+    args: GRPOConfig
+    _logs: dict[str, Any]
 
     def __init__(self, *args, **named):
         self._sampler: Any = None  # of training prompts
@@ -72,7 +75,8 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
     def _position(self) -> tuple[int, int]:
         """Return the epoch of the next step, and how many were taken in it."""
         stream = isinstance(self.train_dataset, IterableDataset)
-        steps = self.state.max_steps if stream else len(self.callback_handler.train_dataloader)
+        loader: Any = self.callback_handler.train_dataloader
+        steps = self.state.max_steps if stream else len(loader)
         epoch, step = divmod(round(self.state.epoch * steps), steps)
         return (epoch + 1, 0) if step and self.control.should_epoch_stop else (epoch, step)
 

@@ -1,9 +1,11 @@
 """GRPOTrainer's own loss, of the passes that an optimizer step is cut into."""
 
 import math
+from typing import Any
 from unittest.mock import patch
 
 from torch import Tensor
+from transformers import PreTrainedModel
 from trl import GRPOTrainer
 from typing_extensions import override
 
@@ -17,13 +19,15 @@ OVER_TOKENS = ("bnpo", "cispo", "dapo", "vespo")
 class OwnLoss(GRPOTrainer):
     """GRPOTrainer, whose loss is of a pass as `batches.passes` makes it."""
 
-    _logp: Tensor | None = None  # (N, T), log pi of the last pass, without gradient
+    model: PreTrainedModel
+    current_gradient_accumulation_steps: Any
+    _logp: Tensor  # (N, T), log pi of the last pass, without gradient
 
     def _log_pi(self, model, piece: Batch, entropies: list[Tensor] | None = None) -> Tensor:
         """Return log pi of each token of a pass, (N, T); `entropies` gets theirs."""
         raise NotImplementedError
 
-    def _loss_of_trl(self, model, piece: Batch, tokens: Tensor) -> Tensor:
+    def _loss_of_trl(self, model, piece: Batch, tokens: Tensor | int) -> Tensor:
         """Return GRPOTrainer's loss of a pass; those of an optimizer step sum to the step's.
 
         TRL makes a fixed number of passes of one size, and divides means over a pass by that

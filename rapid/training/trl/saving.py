@@ -51,8 +51,8 @@ def newest(folder: Path, discard: bool = False) -> Path | None:
     Args:
         discard: delete those.
     """
-    found = [one for one in folder.glob("checkpoint-*") if STEP.fullmatch(one.name)]
-    for one in sorted(found, key=lambda one: int(STEP.fullmatch(one.name)[1]), reverse=True):
+    named = [(STEP.fullmatch(one.name), one) for one in folder.glob("checkpoint-*")]
+    for _, one in sorted(((int(name[1]), one) for name, one in named if name), reverse=True):
         if not (wrong := damage(one)):
             return one
         print(f"{one} is damaged, and left out: {wrong}", file=sys.stderr)
@@ -90,7 +90,7 @@ class SavingTrainer(Trainer):
         """
         self._between = None
         if resume_from_checkpoint is True:
-            found = newest(Path(self.args.output_dir))
+            found = newest(Path(self.args.output_dir or "."))
             if found is None:
                 raise ValueError(f"{self.args.output_dir} has no checkpoint that is whole")
             resume_from_checkpoint = str(found)

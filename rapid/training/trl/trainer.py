@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cached_property
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -28,6 +29,7 @@ from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.caches import model_config, sees_padding
 from rapid.training.clock import AfterOptimizer, PhaseClock
+from rapid.training.config import RapidConfig
 from rapid.training.forward import without_dropout
 from rapid.training.generation import Decoder, decoding
 from rapid.training.processes import gathered
@@ -55,6 +57,13 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
     After `train`, `clock.seconds` has the wall-clock seconds of each phase.
     """
 
+    args: RapidConfig
+    processing_class: Any
+    train_dataset: Any
+    num_generations: int
+    num_generations_eval: int
+    _rewards_per_func: Tensor  # (N, functions), of all processes
+
     def __init__(self, model, reward_funcs, args, *more, **named):
         given = inspect.signature(GRPOTrainer).bind(model, reward_funcs, args, *more, **named)
         if wrong := [*refused(args, given.arguments)]:
@@ -66,7 +75,6 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         if args.disable_dropout:
             without_dropout(self.model)
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
-        self._rewards_per_func: Tensor | None = None  # (N, functions), of all processes
         self._sampled_logp: list[Tensor] = []  # (T,) for each completion just sampled
         self._streamed: StreamedRewards | None = None
         if args.grading_workers:
@@ -85,7 +93,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
 
     def _patch_adaption_prompts(self) -> None:
         """Let PEFT's adaption prompts call the forward that TRL patched; they keep that before."""
-        tuner = getattr(self.model, "base_model", None)
+        tuner: Any = getattr(self.model, "base_model", None)
         if type(tuner).__name__ == "AdaptionPromptModel":
             tuner.forward = tuner.model.forward
 
@@ -116,7 +124,15 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
     # Prompts --------------------------------------------------------------------------------------
 
     @override
-    def _get_dataloader(self, dataset, description, batch_size, is_training=False, **others):
+    def _get_dataloader(
+        self,
+        dataset,
+        description,
+        batch_size,
+        sampler_fn=None,
+        is_training=False,
+        dataloader_key=None,
+    ):
         """Load this process's part of an inference batch, however it is cut into steps.
 
         TRL loads per_device_train_batch_size * steps_per_generation rows, more than there are where
@@ -124,12 +140,13 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         moves them to the device: here rows are kept meanwhile, and moved once they are needed.
         """
         if is_training:
-            batch_size = self.args.generation_batch_size // self.accelerator.num_processes
+            size = self.args.H * self.args.n_step
+            batch_size = size // self.accelerator.num_processes
             if isinstance(dataset, Dataset):
-                prompts = self.args.generation_batch_size // self.num_generations
+                prompts = size // self.num_generations
                 dataset = batches.Kept(dataset, prompts)
         loader = super()._get_dataloader(
-            dataset, description, batch_size, is_training=is_training, **others
+            dataset, description, batch_size, sampler_fn, is_training, dataloader_key
         )
         if is_training:
             loader.device = None
@@ -168,8 +185,9 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         """
         if not self.beta:
             return
-        without = nullcontext()
-        if (reference := self.ref_model) is None:
+        reference: Any = self.ref_model
+        without: AbstractContextManager = nullcontext()
+        if reference is None:
             reference, model = self.model, self.accelerator.unwrap_model(self.model)
             without = use_adapter(model, "ref" if "ref" in model.peft_config else None)
         with torch.no_grad(), without:
@@ -255,7 +273,9 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         """
         if len(prompt_ids) % num_generations:
             num_generations = 1
-        completion_ids, logps, end = [], [], 0
+        completion_ids: list[list[int]] = []
+        logps: list[list[float]] = []
+        end = 0
         while end < len(prompt_ids):
             start, end = end, self._sampled_together(prompt_ids, end)
             some = prompt_ids[start:end]
@@ -357,8 +377,8 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         step without any is taken all the same, with gradients of zero: its momentum moves.
         """
         model.train()
-        if callable(getattr(self.optimizer, "train", None)):
-            self.optimizer.train()
+        if callable(train := getattr(self.optimizer, "train", None)):
+            train()
         yield
         if (every := self.args.torch_empty_cache_steps) and self.state.global_step % every == 0:
             clear_device_cache()

