@@ -115,7 +115,8 @@ def test_a_run_reports_where_it_is_told_to(tmp_path, monkeypatch):
 
 
 def test_events_are_read_back_and_those_of_an_earlier_attempt_are_not(tmp_path):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     args = SimpleNamespace(to_json_string=lambda: "{}")
     for first, last in [(1, 4), (3, 5)]:  # killed, and gone on from step 2
         events = Events(tmp_path / "events")
@@ -126,6 +127,6 @@ def test_events_are_read_back_and_those_of_an_earlier_attempt_are_not(tmp_path):
         for step in range(first, last + 1):
             log([events], step, last)
         events.on_train_end(args, begin, None)
-    found = accumulator.EventAccumulator(str(tmp_path / "events")).Reload()
+    found = EventAccumulator(str(tmp_path / "events")).Reload()
     assert [event.step for event in found.Scalars("train/rapid/accuracy")] == [1, 2, 3, 4, 5]
     assert found.Scalars("train/loss")[0].value == 0.5
