@@ -38,7 +38,7 @@ LEFT_OUT = (
     "rapid/config/",
     "rapid/cost/",
     "rapid/machine/",
-    "rapid/training/reporting.py",
+    "rapid/stages/reporting.py",
     *(f"rapid/artifacts/{n}.py" for n in ("code", "files", "freshness", "manifests", "settings")),
     *REGISTRIES,
 )

@@ -62,8 +62,8 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         from rapid.training.trl import without_vllm
 
         without_vllm()
+    from rapid.stages.reporting import reports
     from rapid.training.recorder import Snapshots, StepRecorder
-    from rapid.training.reporting import reports
     from rapid.training.resume import Saves, place
 
     recorder = StepRecorder()
@@ -181,7 +181,7 @@ def _arguments(spec: TrainSpec, checkpoints: Path) -> dict:
     """Training arguments that all algorithms share."""
     import torch
 
-    from rapid.training.reporting import PROJECT
+    from rapid.stages.reporting import PROJECT
 
     return {
         "output_dir": str(checkpoints),
@@ -189,7 +189,7 @@ def _arguments(spec: TrainSpec, checkpoints: Path) -> dict:
         "logging_steps": 1,
         "save_strategy": "no",  # but when `Saves` says so
         "save_total_limit": 2,
-        "report_to": [],  # but see `rapid.training.reporting`
+        "report_to": [],  # but see `rapid.stages.reporting`
         "project": PROJECT,
         "run_name": str(checkpoints.parents[1]),
         "lr_scheduler_type": "constant",

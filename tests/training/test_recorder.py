@@ -184,7 +184,7 @@ def test_a_run_that_reports_is_the_run_that_does_not(trained, toy_model, tmp_pat
         on_train_begin = on_train_end = lambda *_, **__: torch.rand(1)
 
     monkeypatch.setenv("RAPID_REPORT_TO", "tensorboard")
-    monkeypatch.setattr("rapid.training.reporting.Events", Drawing)
+    monkeypatch.setattr("rapid.stages.reporting.Events", Drawing)
     monkeypatch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
     manifest = json.loads((trained / "run/manifest.json").read_text())
     spec = TrainSpec.model_validate(manifest["spec"])

@@ -12,8 +12,8 @@ from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.manifests import write_manifest
 from rapid.artifacts.runs import Progress, StepRecord, progress
 from rapid.config.specs import TokenizerSpec
+from rapid.stages.reporting import Events, LiveMeans, Reports, reports
 from rapid.training.recorder import StepRecorder
-from rapid.training.reporting import Events, LiveMeans, Reports, reports
 
 LOGS = {"loss": 0.5, "grad_norm": 1.0, "rapid/accuracy": 0.25}
 
