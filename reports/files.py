@@ -50,7 +50,7 @@ def read_manifests(root: Path, folders: Iterable[str]) -> dict[str, Manifest]:
     Raises:
         BadFile: a manifest is damaged.
     """
-    found = {f"{folder}/{MANIFEST}": read_manifest(root / folder) for folder in folders}
+    found = {f"{folder}/{MANIFEST}": read_manifest(root / folder, Manifest) for folder in folders}
     return {path: manifest for path, manifest in found.items() if manifest}
 
 

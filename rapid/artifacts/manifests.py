@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from pydantic import ConfigDict, Field, field_validator
 
@@ -82,6 +82,7 @@ def peak_memory_mb() -> float:
 
 
 MANIFEST = "manifest.json"
+M = TypeVar("M", bound="Manifest")
 R = TypeVar("R", bound=Record)
 
 
@@ -120,7 +121,11 @@ def _folder_of(outputs: dict[str, str]) -> str:
     return os.path.commonpath([os.path.dirname(path) for path in outputs] or [""]) or "."
 
 
-def read_manifest(folder: Path | str) -> Manifest | None:
+@overload
+def read_manifest(folder: Path | str) -> "Manifest | None": ...
+@overload
+def read_manifest(folder: Path | str, kind: type[M]) -> M | None: ...
+def read_manifest(folder: Path | str, kind: type[Any] | None = None) -> Any:
     """Return the manifest of the job of this folder; `None` where it has not ended.
 
     Raises:
@@ -128,7 +133,7 @@ def read_manifest(folder: Path | str) -> Manifest | None:
     """
     path = Path(folder, MANIFEST)
     try:
-        return read_json(path, Manifest) if path.exists() else None
+        return read_json(path, kind or Manifest) if path.exists() else None
     except BadFile as error:
         raise BadFile(f"{error}. {_remedy(folder)}") from None
 

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.end_to_end.test_dag import written
 
-PARTS = ["Snakefile", "workflow", "rapid", "params.yaml", "experiments"]
+PARTS = ["Snakefile", "workflow", "rapid", "reports", "params.yaml", "experiments"]
 
 
 @pytest.fixture(scope="module")
