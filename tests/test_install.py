@@ -107,6 +107,7 @@ class Project:
             each.mkdir()
         venv.create(folder / ".venv", symlinks=True)
         [self.packages] = (folder / ".venv/lib").glob("python*/site-packages")
+        (self.packages / "torch").mkdir()  # as if it had it: how much room is left says nothing here
         ours = Path(sysconfig.get_path("purelib"))
         for name in ("uv", f"uv-{version('uv')}.dist-info"):
             (self.packages / name).symlink_to(ours / name)

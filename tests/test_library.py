@@ -82,7 +82,7 @@ def test_extras_bring_what_the_rest_imports():
 @pytest.mark.parametrize("module, extra", [("evalplus.eval", "graders"), ("vllm", "vllm")])
 def test_an_error_names_the_extra(module, extra):
     error = ModuleNotFoundError(f"No module named {module!r}", name=module)
-    assert f"pip install '.[{extra}]'" in shortage(error)
+    assert f"pip install -e '.[{extra}]'" in shortage(error)
     assert shortage(ModuleNotFoundError("No module named 'other'", name="other")) is None
 
 
@@ -138,9 +138,9 @@ def test_the_library_alone_says_which_extra_a_command_needs(alone, tmp_path):
     for benchmark, problem in {"math": QUESTION, "mbpp_plus": CODE}.items():
         (tmp_path / "problems.jsonl").write_text(problem.model_dump_json())
         status, text = said_by([rapid, "grade", "--benchmark", benchmark, *files], tmp_path)
-        assert status == 1 and "pip install '.[graders]'" in text
+        assert status == 1 and "pip install -e '.[graders]'" in text
     status, text = said_by([rapid, "plan", "--configfile", params], tmp_path)
-    assert status == 1 and "pip install '.[pipeline]'" in text
+    assert status == 1 and "pip install -e '.[pipeline]'" in text
     status, text = said_by([rapid, "preflight", "--configfile", params], tmp_path)
     missing = re.findall(r"MISSING (packages|grader of \w+)", text)
     assert status == 1 and {"packages", "grader of math", "grader of mbpp_plus"} <= {*missing}

@@ -113,7 +113,7 @@ def _packages(params: Params) -> Check:
     wanted += ["deepspeed", "accelerate"] if params.compute.processes > 1 else []
     if missing := [name for name in wanted if find_spec(name) is None]:
         extras = sorted({extra for name in missing if (extra := extra_with(name))})
-        by_pip = f", or pip install '.[{','.join(extras)}]'" if extras else ""
+        by_pip = f", or pip install -e '.[{','.join(extras)}]'" if extras else ""
         todo = f"Run make setup, with GPU=1 on GPUs{by_pip}."
         return Check("packages", f"no {', '.join(missing)}", todo)
     return Check("packages", ", ".join(wanted))
@@ -131,7 +131,8 @@ def reporting(params: Params) -> Iterator[Check]:
 def _compiler() -> Check:
     """Check what DeepSpeed builds an extension of torch's with, when it first starts."""
     header = Path(sysconfig.get_path("include"), "Python.h")
-    there = {"compiler": shutil.which(os.environ.get("CXX", "c++")), "Python.h": header.is_file()}
+    cxx = os.environ.get("CXX", "").strip() or "c++"  # as in "ccache g++"
+    there = {"compiler": shutil.which(cxx.split()[0]), "Python.h": header.is_file()}
     missing = " and ".join(f"no {name}" for name, found in there.items() if not found)
     todo = "Install them: apt install g++ python3-dev." if missing else ""
     return Check("C++", missing or "a compiler, and Python's headers", todo)

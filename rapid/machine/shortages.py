@@ -72,7 +72,7 @@ def shortage(error: BaseException) -> str | None:
     """Return what is lacking and what to do, in a line; None where that is not the cause."""
     for one in _causes(error):
         if isinstance(one, ModuleNotFoundError) and (extra := extra_with(one.name or "")):
-            return f"{one}. Say `make setup`, or pip install '.[{extra}]' in the repository"
+            return f"{one}. Say `make setup`, or pip install -e '.[{extra}]' in the repository"
         for kind in SHORTAGES:
             said = " ".join(str(one).split())
             if (

@@ -63,6 +63,7 @@ def grade(name: str, rows: list[tuple], killing: bool) -> list[str]:
             kill = None
             if killing and number % EVERY == 0:
                 victims = [*descendants(name) - before]
+                assert victims
                 kill = threading.Timer(dice.uniform(0, LONGEST[name]), kill_one, [victims, dice])
                 kill.start()
             found.append(grader.grade(*row).reason)

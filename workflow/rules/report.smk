@@ -34,7 +34,7 @@ def marked(report_name, path):
     elif file.suffix != ".png":
         return path
     elif drawn_by.exists():
-        about = ast.get_docstring(ast.parse(drawn_by.read_text())).partition("\n")[0]
+        about = (ast.get_docstring(ast.parse(drawn_by.read_text())) or "").partition("\n")[0]
     return report(
         path,
         caption=f"../report/{kind}.rst",
