@@ -11,6 +11,6 @@ RUN git reset --hard --quiet
 # Any user finds Lean here. Without it the build fails; what pip and uv downloaded is not kept.
 ENV RAPID_CACHE=/opt/rapid PATH=/rapid/.venv/bin:$PATH
 RUN make setup && rapid lean-setup && rm -rf /root/.cache
-# Who mounts a folder of his own is to be told its commit too.
+# So that manifests name the commit of a mounted clone, whoever owns it.
 RUN git config --system --add safe.directory '*'
 CMD ["make", "tables"]

@@ -22,7 +22,7 @@ help:
 	@echo "make studies    what else was asked of the paper: reports/studies/report.html"
 	@echo "make arena      every algorithm on the same ground  (ARENA=--quick for each step in minutes)"
 	@echo "make arena-tuning      the learning rates of its algorithms, tried on other problems"
-	@echo "make test       the tests, with the pipeline at experiments/ci.yaml size  (WORKERS=$(WORKERS))"
+	@echo "make test       the tests, with the pipeline at its smallest  (WORKERS=$(WORKERS))"
 	@echo "make test-all   the slow tests too"
 	@echo "make test-faults   faults injected for real, and a table of what survived  (WRITE=1 into docs)"
 	@echo "make test-processors   the numeric tests as on processors without AVX2, and without AVX-512"

@@ -107,7 +107,7 @@ class Project:
             each.mkdir()
         venv.create(folder / ".venv", symlinks=True)
         [self.packages] = (folder / ".venv/lib").glob("python*/site-packages")
-        (self.packages / "torch").mkdir()  # as if it had it: how much room is left says nothing here
+        (self.packages / "torch").mkdir()  # as if it had it: nothing is said of room
         ours = Path(sysconfig.get_path("purelib"))
         for name in ("uv", f"uv-{version('uv')}.dist-info"):
             (self.packages / name).symlink_to(ours / name)
@@ -183,11 +183,12 @@ def test_a_failure_says_what_failed_and_what_to_do(project):
         assert words in result.stderr
 
 
-def test_no_space_is_said_before_anything_is_downloaded(monkeypatch, tmp_path):
+def test_no_space_is_said_before_anything_is_downloaded(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(install.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
     monkeypatch.setattr(install, "find_spec", lambda _: None)
-    with pytest.raises(SystemExit, match=r"it takes 5 GB, and 1\.0 GB are free"):
+    with pytest.raises(FileNotFoundError):  # there is no lock
         install.main(tmp_path / "cpu.txt")
+    assert "about 5 GB (more with GPUs), and 1.0 GB are free" in capsys.readouterr().out
 
 
 PYTHON = """#!/bin/sh
@@ -266,7 +267,7 @@ def stub(folder: Path, name: str, text: str) -> None:
     (folder / name).chmod(0o755)
 
 
-@pytest.mark.parametrize("system", ["Darwin", "MINGW64_NT-10.0", "FreeBSD"])
+@pytest.mark.parametrize("system", ["Darwin", "MINGW64_NT-10.0"])
 def test_another_system_is_told_what_it_can_do(make, tmp_path, monkeypatch, system):
     stub(tmp_path, "uname", f"echo {system}")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")

@@ -83,7 +83,8 @@ def test_extras_bring_what_the_rest_imports():
 def test_an_error_names_the_extra(module, extra):
     error = ModuleNotFoundError(f"No module named {module!r}", name=module)
     assert f"pip install -e '.[{extra}]'" in shortage(error)
-    assert shortage(ModuleNotFoundError("No module named 'other'", name="other")) is None
+    for name in ("other", "trl"):
+        assert shortage(ModuleNotFoundError(f"No module named {name!r}", name=name)) is None
 
 
 # The library alone -----------------------------------------------------------------------------
@@ -93,7 +94,9 @@ def test_an_error_names_the_extra(module, extra):
 def alone(tmp_path_factory) -> Path:
     """Return the programs of an environment with this project's wheel, and no extra of it."""
     folder = tmp_path_factory.mktemp("alone")
-    listed = subprocess.check_output(["git", "ls-files", "-co", "rapid"], cwd=ROOT, text=True)
+    listed = subprocess.check_output(
+        ["git", "ls-files", "-co", "--exclude-standard", "rapid"], cwd=ROOT, text=True
+    )
     for name in ["pyproject.toml", "README.md", "LICENSE", *listed.splitlines()]:
         target = folder / "source" / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -86,10 +86,13 @@ def shortage(error: BaseException) -> str | None:
 
 def extra_with(module: str) -> str | None:
     """Return the extra of this package that has a module; None where it is no extra's."""
+    name = module.split(".")[0].replace("_", "-")
     with suppress(PackageNotFoundError):  # a checkout that was not installed
-        for line in requires("rapid-rl") or ():
+        for line in requires("rapid-rl") or ():  # first those without an extra
+            if name == re.match(r"[\w-]+", line)[0] and "extra ==" not in line:
+                break
             found = re.match(r"([\w-]+).*extra == .(\w+)", line)
-            if found and module.split(".")[0].replace("_", "-") in found.groups():
+            if found and name in found.groups():
                 return found[2]
     return None
 

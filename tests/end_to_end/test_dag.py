@@ -202,6 +202,11 @@ def test_snakemake_s_report_shows_every_table_and_figure(checkout):
     assert json.dumps(title)[1:-1] in page  # on the first page, which describes the workflow
 
 
+def test_the_process_that_forks_jobs_was_ready(checkout):
+    """Without it every job starts by itself, and none fails."""
+    assert "Traceback" not in (checkout / "logs/warm.log").read_text()
+
+
 def test_nothing_is_planned_again_and_a_dry_run_writes_nothing(checkout):
     before = written(checkout)
     assert planned(checkout) == []

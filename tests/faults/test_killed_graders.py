@@ -49,27 +49,29 @@ def descendants(name: str) -> set[psutil.Process]:
     return found
 
 
-def kill_one(victims: list[psutil.Process], dice: random.Random) -> None:
-    with suppress(psutil.NoSuchProcess):  # it has ended by itself
-        dice.choice(victims).kill()
+def kill_one(victims: set[psutil.Process], dice: random.Random, killed: list) -> None:
+    for victim in dice.sample([*victims], len(victims)):
+        with suppress(psutil.NoSuchProcess):  # it has ended by itself
+            victim.kill()
+            return killed.append(victim)
 
 
 def grade(name: str, rows: list[tuple], killing: bool) -> list[str]:
     """Return the reasons of verdicts, while processes of the grader are killed or not."""
-    before, dice, found = descendants(name), random.Random(0), []
+    before, dice, found, killed = descendants(name), random.Random(0), [], []
     with BENCHMARKS[name].grader(20.0) as grader:
         grader.prepare(rows[0][0])
         for number, row in enumerate(rows):
             kill = None
             if killing and number % EVERY == 0:
-                victims = [*descendants(name) - before]
-                assert victims
-                kill = threading.Timer(dice.uniform(0, LONGEST[name]), kill_one, [victims, dice])
+                given = descendants(name) - before, dice, killed
+                kill = threading.Timer(dice.uniform(0, LONGEST[name]), kill_one, given)
                 kill.start()
             found.append(grader.grade(*row).reason)
             if kill:
                 kill.join()
         assert not grader.reasons[verdicts.INFRASTRUCTURE]
+    assert len(killed) == (KILLS if killing else 0)
     until = time.monotonic() + 30
     while descendants(name) - before and time.monotonic() < until:
         time.sleep(0.05)

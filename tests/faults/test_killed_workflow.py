@@ -93,7 +93,7 @@ def made(folder: Path) -> dict:
 
 @pytest.mark.slow
 def test_an_undisturbed_workflow_leaves_nothing_to_do_and_nothing_behind(whole):
-    """Also by the eyes of a shell in which the environment is not activated."""
+    """Also as seen from a shell in which the environment is not activated."""
     folder, _ = whole
     programs = Path(sys.executable).parent
     bare = {"PATH": os.defpath, "HOME": os.environ["HOME"]}
