@@ -270,7 +270,7 @@ def _train(args) -> int:
     with ExitStack() as ours:
         ours.enter_context(lease_folder(args.out / CHECKPOINTS))
         spec = _begin(args, specs.TrainSpec)
-        if specs.served(spec):
+        if specs.served(spec) and args.model.is_dir():  # else what it starts from was not trained
             from rapid.machine.server import serving
 
             ours.enter_context(serving(spec, args.model))

@@ -12,6 +12,7 @@ import logging
 import os
 import platform
 import re
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+
+import psutil
 
 from rapid.artifacts.text import duration
 from rapid.machine.processes import KILLED
@@ -192,12 +195,14 @@ class Journal(logging.Handler):
     def __init__(self, folder: Path = JOURNALS):
         super().__init__()
         self._file = folder.absolute() / f"{os.getpid()}{JOURNAL}"
+        since = psutil.Process().create_time()
+        self._writer = {"pid": os.getpid(), "host": platform.node(), "since": since}
 
     def emit(self, record: logging.LogRecord) -> None:
         event = getattr(record, "event", None)
         if event not in JOURNALED:
             return
-        row = {"event": event, "at": time.time(), "pid": os.getpid(), "host": platform.node()}
+        row = {"event": event, "at": time.time(), **self._writer}
         row |= {name: getattr(record, name) for name in JOURNALED[event]}
         with suppress(OSError):  # no workflow fails for want of it
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -213,7 +218,7 @@ def install(logger: logging.Logger, settings) -> Console:
     """
     logging.raiseExceptions = False  # where its log file has no room, the console goes on
     console = Console(logging.Formatter(), settings.dryrun)
-    if not settings.dryrun:
+    if not settings.dryrun and "--touch" not in sys.argv:  # `rapid reconcile` runs no job
         logger.addHandler(Journal())
     for handler in logger.handlers:
         if handler.name == CONSOLE and not settings.verbose:

@@ -10,6 +10,7 @@ import platform
 import shutil
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from rapid.machine.console import JOURNAL, JOURNALS, Console, Job
 from rapid.machine.lease import WAITING
 
 SECONDS = 1.0  # from one look to the next
+CLOCK_SECONDS = 60.0  # by which the time of a process's creation may seem to move
 ENDED_LINES = 10  # of jobs that ended last, where there is no terminal to fill
 # A terminal's other screen, and back; its upper left; what clears the rest of a line, and below it.
 OPEN, CLOSE, HOME, END_OF_LINE, BELOW = "\x1b[?1049h", "\x1b[?1049l", "\x1b[H", "\x1b[K", "\x1b[J"
@@ -42,7 +44,11 @@ class Workflow:
     def read(self) -> None:
         """Take in what was written since the last call."""
         *lines, self._rest = (self._rest + self._stream.read()).split("\n")
-        for row in map(json.loads, lines):
+        for line in lines:
+            try:
+                row = json.loads(line)
+            except ValueError:  # the disk was full as it was written
+                continue
             self._began = self._began or row
             self._now = row["at"]
             record = SimpleNamespace(msg="", **row)
@@ -52,8 +58,7 @@ class Workflow:
 
     def is_alive(self) -> bool:
         """Return whether its process is; on another machine it is taken to be."""
-        here = self._began.get("host", "") == platform.node()
-        return not here or psutil.pid_exists(self._began["pid"])
+        return self._began.get("host") != platform.node() or _lives(self._began)
 
     def succeeded(self) -> bool:
         """Return whether all jobs are done."""
@@ -98,7 +103,7 @@ def _state(job: Job) -> str:
 
 
 def watch(once: bool) -> int:
-    """Show the workflow that began last in this folder, and return 0 if all its jobs are done.
+    """Show the workflow that lives in this folder, or ended last; return 0 if all jobs are done.
 
     In a terminal it is shown until it ends, or until Ctrl-C.
 
@@ -111,12 +116,33 @@ def watch(once: bool) -> int:
     journals = sorted(JOURNALS.glob(f"*{JOURNAL}"), key=lambda file: file.stat().st_mtime)
     if not journals:
         raise BadInput("no workflow has begun in this folder: start one in another terminal")
-    workflow = Workflow(journals[-1])
+    living = [file for file in journals if _lives(_first(file))]
+    workflow = Workflow((living or journals)[-1])
     workflow.read()
     if not once:
         _follow(workflow)
     print("\n".join(workflow.lines()))
     return 0 if once or workflow.succeeded() else 1
+
+
+def _first(journal: Path) -> dict:
+    """Return a journal's first row; {} where there is none yet."""
+    with suppress(ValueError), journal.open(encoding="utf-8") as stream:
+        return json.loads(stream.readline())
+    return {}
+
+
+def _lives(began: dict) -> bool:
+    """Return whether the process that wrote this row is alive on this machine.
+
+    A process that was created later has its number only.
+    """
+    with suppress(psutil.Error, KeyError):
+        process = psutil.Process(began["pid"])
+        is_it = process.create_time() < began["since"] + CLOCK_SECONDS
+        here = began["host"] == platform.node()
+        return here and is_it and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _follow(workflow: Workflow) -> None:

@@ -90,13 +90,14 @@ class LiveMeans(TrainerCallback):
         self._runs, self._live = runs, Live(EXPERIMENT, save_dvc_exp=False, dvcyaml=None)
 
     def on_log(self, *given, **named):
-        last = [steps[-1] for run in self._runs.glob("seed*") if (steps := _steps(run))]
-        for name in ("step", "seconds", "reward", "staleness", "clip_fraction"):
-            values = [value for step in last if (value := getattr(step, name)) is not None]
-            if values:
-                shown = "runtime" if name == "seconds" else name
-                self._live.log_metric(shown, fmean(values), plot=False)
-        self._live.make_summary()
+        with suppress(OSError):  # another seed's job begins just now, or the disk is full
+            last = [steps[-1] for run in self._runs.glob("seed*") if (steps := _steps(run))]
+            for name in ("step", "seconds", "reward", "staleness", "clip_fraction"):
+                values = [value for step in last if (value := getattr(step, name)) is not None]
+                if values:
+                    shown = "runtime" if name == "seconds" else name
+                    self._live.log_metric(shown, fmean(values), plot=False)
+            self._live.make_summary()
 
 
 def _steps(run: Path) -> list[StepRecord]:
@@ -116,7 +117,8 @@ def reports(folder: Path, recorder: StepRecorder, main: bool) -> list[TrainerCal
     found: list[TrainerCallback] = []
     with same_random_states():
         if os.environ.get(LIVE_VARIABLE) == str(folder.parent) and main:
-            found.append(LiveMeans(folder.parent))
+            with suppress(OSError):  # another seed's job has just deleted what both clean up
+                found.append(LiveMeans(folder.parent))
         match os.environ.get(REPORT_VARIABLE) if main else None:
             case "tensorboard":
                 found.append(Events(LOGS / "tensorboard" / folder))

@@ -112,9 +112,31 @@ def test_a_workflow_that_was_killed_is_not_waited_for(folder, monkeypatch, capsy
     journal.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert watch.watch(once=False) == 1
     assert "; the workflow has ended" in capsys.readouterr().out
+    reused = [row | {"pid": os.getpid(), "since": 0.0} for row in rows]  # its number is another's
+    journal.write_text("".join(json.dumps(row) + "\n" for row in reused))
+    assert watch.watch(once=False) == 1
+    capsys.readouterr()
     elsewhere = [row | {"host": "another"} for row in rows]
     journal.write_text("".join(json.dumps(row) + "\n" for row in elsewhere))
     assert "ended" not in look(monkeypatch, capsys, 3.0)[0]  # for all that is known here
+
+
+def test_a_workflow_that_lives_is_shown_rather_than_one_that_ended_since(
+    folder, monkeypatch, capsys
+):
+    [journal] = Path(".snakemake/log").iterdir()
+    row = json.loads(journal.read_text())
+    other = row | {"since": 0.0, "stats": {"train": 1, "total": 1}}
+    journal.with_name(f"1{console.JOURNAL}").write_text(json.dumps(other) + "\n")
+    os.utime(journal, (1, 1))
+    assert look(monkeypatch, capsys, 3.0)[0].startswith("4 jobs: ")
+
+
+def test_a_row_that_was_cut_off_is_left_out(folder, monkeypatch, capsys):
+    [journal] = Path(".snakemake/log").iterdir()
+    with journal.open("a") as file:
+        file.write('{"event": "job_in\n')  # the disk was full
+    assert look(monkeypatch, capsys, 3.0)[0].startswith("4 jobs: ")
 
 
 def test_where_nothing_ran_there_is_nothing_to_watch(tmp_path, monkeypatch):
