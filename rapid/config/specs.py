@@ -103,6 +103,7 @@ class DistillSpec(Spec):
 class DemonstrateSpec(Spec):
     benchmark: BenchmarkName
     data_seed: Seed
+    reserved: int
     demonstrations: int
     error_rate: float
 
@@ -295,6 +296,7 @@ def distill_spec(params: Params, benchmark: str) -> DistillSpec | DemonstrateSpe
         return DemonstrateSpec(
             benchmark=benchmark,
             data_seed=params.data_seed,
+            reserved=params.benchmarks[benchmark].reserved,
             demonstrations=imitation.demonstrations,
             error_rate=imitation.error_rate,
         ).with_code()

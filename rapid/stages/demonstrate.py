@@ -16,14 +16,15 @@ from rapid.config.specs import DemonstrateSpec
 def demonstrate(spec: DemonstrateSpec, train: Path, folder: Path) -> None:
     """Write `folder`/samples.jsonl (`Demonstration` rows) and `folder`/manifest.json.
 
-    No problem of train.jsonl, or of test.jsonl beside it, is among them.
+    No problem of train.jsonl, of test.jsonl beside it, or of those reserved is among them.
     """
     task, samples = BENCHMARKS[spec.benchmark], folder / "samples.jsonl"
     files = train, train.with_name("test.jsonl")
     inputs = verified(*files)
     begin(folder, samples.name)
     taken = {problem.same for file in files for problem in read_jsonl(file, task.record)}
-    counts = {"demonstrations": spec.demonstrations + len(taken)}
+    # Those reserved are the first that `rapid.stages.prepare` makes.
+    counts = {"test": spec.reserved, "demonstrations": spec.demonstrations + len(taken)}
     exercises = make(task, spec.data_seed, counts)["demonstrations"]
     others = [one for one in exercises if one.problem.same not in taken]
     rng, rows = random.Random(spec.data_seed), []

@@ -5,6 +5,7 @@ experiment under way. None of it is the run's: neither the time that it takes, n
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
@@ -13,8 +14,9 @@ from transformers import TrainerCallback
 from transformers.integrations import TensorBoardCallback, TrackioCallback, WandbCallback
 from typing_extensions import override
 
-from rapid.artifacts.files import BadFile
-from rapid.artifacts.manifests import read_rows
+from rapid.artifacts.code import Spec
+from rapid.artifacts.files import BadFile, write_json
+from rapid.artifacts.manifests import read_manifest, read_rows
 from rapid.artifacts.runs import StepRecord, progress
 from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.training.recorder import StepRecorder
@@ -47,8 +49,12 @@ class Reports(TrainerCallback):
 
     def _tell(self, event: str, *given, **named) -> None:
         with same_random_states():
-            for callback in self._callbacks:
-                getattr(callback, event)(*given, **named)
+            for callback in [*self._callbacks]:
+                try:
+                    getattr(callback, event)(*given, **named)
+                except Exception as error:  # no service, a full disk: not the run's
+                    self._callbacks.remove(callback)
+                    print(f"{type(callback).__name__} is left out from here on: {error!r}")
 
 
 class Events(TensorBoardCallback):
@@ -76,49 +82,55 @@ class Wandb(WandbCallback):
 
 
 class LiveMeans(TrainerCallback):
-    """Writes, by DVCLive, means over the seeds of the runs that `dvc exp show` compares.
+    """Writes means over the seeds of the runs that `dvc exp show` compares, where it looks.
 
-    A seed's figures are those of its last step so far. In the end the report takes their place.
+    A seed's figures are those of its last step so far. In the end the report's take their place.
 
     Args:
         runs: the folder of the seeds' folders.
+        spec: that of one of the runs.
     """
 
-    def __init__(self, runs: Path):
-        from dvclive import Live
-
-        self._runs, self._live = runs, Live(EXPERIMENT, save_dvc_exp=False, dvcyaml=None)
+    def __init__(self, runs: Path, spec: Spec):
+        self._runs, self._alike = runs, _but_for_seed(spec.model_dump(mode="json"))
 
     def on_log(self, *given, **named):
         with suppress(OSError):  # another seed's job begins just now, or the disk is full
-            last = [steps[-1] for run in self._runs.glob("seed*") if (steps := _steps(run))]
+            last = [steps[-1] for run in self._runs.glob("seed*") if (steps := self._steps(run))]
+            figures = {}
             for name in ("step", "seconds", "reward", "staleness", "clip_fraction"):
                 values = [value for step in last if (value := getattr(step, name)) is not None]
                 if values:
-                    shown = "runtime" if name == "seconds" else name
-                    self._live.log_metric(shown, fmean(values), plot=False)
-            self._live.make_summary()
+                    figures["runtime" if name == "seconds" else name] = fmean(values)
+            write_json(Path(EXPERIMENT, "metrics.json"), figures)
+
+    def _steps(self, run: Path) -> Sequence[StepRecord]:
+        """Return the steps of a run that is under way, or has ended and is alike."""
+        with suppress(BadFile):  # of another job's: its readers say so
+            if steps := progress(run):
+                return steps
+            ended = read_manifest(run)
+            if ended and _but_for_seed(ended.spec) == self._alike:
+                return read_rows(run / "steps.jsonl", StepRecord)
+        return []
 
 
-def _steps(run: Path) -> list[StepRecord]:
-    """Return the steps of a run that is under way or has ended."""
-    with suppress(BadFile):  # of another job's: its readers say so
-        return progress(run) or read_rows(run / "steps.jsonl", StepRecord)
-    return []
+def _but_for_seed(spec: dict) -> dict:
+    return spec | {"run": spec["run"] | {"seed": None}}
 
 
-def reports(folder: Path, recorder: StepRecorder, main: bool) -> list[TrainerCallback]:
+def reports(folder: Path, spec: Spec, recorder: StepRecorder, main: bool) -> list[TrainerCallback]:
     """Return the callback of what a run reports to, as the environment says; [] for nothing.
 
     Args:
         folder: the run's.
+        spec: the run's.
         main: whether this process reports.
     """
     found: list[TrainerCallback] = []
     with same_random_states():
         if os.environ.get(LIVE_VARIABLE) == str(folder.parent) and main:
-            with suppress(OSError):  # another seed's job has just deleted what both clean up
-                found.append(LiveMeans(folder.parent))
+            found.append(LiveMeans(folder.parent, spec))
         match os.environ.get(REPORT_VARIABLE) if main else None:
             case "tensorboard":
                 found.append(Events(LOGS / "tensorboard" / folder))

@@ -70,7 +70,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     make = _sft if parse(spec.run.algorithm).algorithm.imitates else _rl
     checkpoints = place(folder / CHECKPOINTS, spec, inputs, is_main())
     trainer, counted = make(spec, task, model, data, checkpoints)
-    for callback in (*reports(folder, recorder, is_main()), recorder):
+    for callback in (*reports(folder, spec, recorder, is_main()), recorder):
         trainer.add_callback(callback)
     recorder.clock = clock = getattr(trainer, "clock", None)
     seconds = float(os.environ.get(CHECKPOINT_VARIABLE, CHECKPOINT_SECONDS))

@@ -11,7 +11,8 @@ from transformers import TrainerCallback
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.manifests import write_manifest
 from rapid.artifacts.runs import Progress, StepRecord, progress
-from rapid.config.specs import TokenizerSpec
+from rapid.config.params import load
+from rapid.config.specs import Run, TrainSpec, train_spec
 from rapid.stages.reporting import Events, LiveMeans, Reports, reports
 from rapid.training.recorder import StepRecorder
 
@@ -83,18 +84,27 @@ def test_a_run_can_be_followed_and_that_takes_none_of_its_time(clock, tmp_path, 
     log([recorder], 3)  # a disk that is full ends no run
 
 
-def test_live_figures_are_means_over_the_seeds(tmp_path, monkeypatch):
+def of_a_seed(values: dict, seed: int, **changes) -> TrainSpec:
+    params = load(values | {"rapid": values["rapid"] | changes})
+    run = Run(benchmark="mbpp_plus", model="tiny-qwen2", algorithm="rapid-H4", seed=seed)
+    return train_spec(params, run)
+
+
+def test_live_figures_are_means_over_the_seeds(values, tmp_path, monkeypatch):
+    """Of those under way, and of those that have ended with the same parameters."""
     monkeypatch.chdir(tmp_path)
     runs = tmp_path / "runs/rapid-H4"
-    live = LiveMeans(runs)
+    live = LiveMeans(runs, of_a_seed(values, 1))
     log([live], 1)  # nothing is there yet
     under_way = runs / "seed1/checkpoints/0123/progress.jsonl"
     write_jsonl(under_way, [Progress(**row(n, of=9, reward=0.1 * n)) for n in (1, 2)])
     ended = runs / "seed2/steps.jsonl"
     write_jsonl(ended, [StepRecord(**row(9, reward=0.6, staleness=0.5))])
     write_jsonl(runs / "seed3/steps.jsonl", [StepRecord(**row(9, reward=1.0))])  # is no result
-    spec = TokenizerSpec(benchmarks=["math"], vocabulary=300)
-    write_manifest(runs / "seed2", "train", spec, {}, [ended])
+    write_manifest(runs / "seed2", "train", of_a_seed(values, 2), {}, [ended])
+    before = runs / "seed4/steps.jsonl"
+    write_jsonl(before, [StepRecord(**row(9, reward=1.0))])
+    write_manifest(runs / "seed4", "train", of_a_seed(values, 4, eta=3.0), {}, [before])
     log([live], 2)
     found = json.loads((tmp_path / "reports/experiment/metrics.json").read_text())
     assert found == pytest.approx({"step": 5.5, "runtime": 5.5, "reward": 0.4, "staleness": 0.5})
@@ -102,16 +112,34 @@ def test_live_figures_are_means_over_the_seeds(tmp_path, monkeypatch):
     log([live], 3)
 
 
-def test_a_run_reports_where_it_is_told_to(tmp_path, monkeypatch):
+def test_a_reporter_that_fails_is_left_out(capsys):
+    asked = []
+
+    class Failing(TrainerCallback):
+        def on_log(self, *given, **named):
+            asked.append(given)
+            raise OSError("no service")
+
+    callbacks = [Failing(), other := Failing()]
+    other.on_log = lambda *given, **named: asked.append("other")
+    reports = Reports(callbacks, StepRecorder())
+    for step in (1, 2):
+        log([reports], step)
+    assert len(asked) == 3 and asked[1:] == ["other", "other"]
+    assert "Failing is left out from here on: OSError('no service')" in capsys.readouterr().out
+
+
+def test_a_run_reports_where_it_is_told_to(values, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run, recorder = tmp_path / "runs/rapid-H4/seed1", StepRecorder()
+    spec = of_a_seed(values, 1)
     for variable in ("RAPID_REPORT_TO", "RAPID_LIVE"):
         monkeypatch.delenv(variable, raising=False)
-    assert reports(run, recorder, main=True) == []
+    assert reports(run, spec, recorder, main=True) == []
     monkeypatch.setenv("RAPID_LIVE", str(run.parent))
-    assert len(reports(run, recorder, main=True)) == 1
-    assert reports(run, recorder, main=False) == []
-    assert reports(tmp_path / "runs/pg/seed1", recorder, main=True) == []
+    assert len(reports(run, spec, recorder, main=True)) == 1
+    assert reports(run, spec, recorder, main=False) == []
+    assert reports(tmp_path / "runs/pg/seed1", spec, recorder, main=True) == []
 
 
 def test_events_are_read_back_and_those_of_an_earlier_attempt_are_not(tmp_path):

@@ -113,10 +113,22 @@ def test_demonstrations_are_of_other_problems_and_as_wrong_as_asked(name, rate, 
     drawn = make_exercises(task, 0, {"demonstrations": 17})["demonstrations"]
     write_jsonl(tmp_path / "train.jsonl", [one.problem for one in drawn[:4]])
     write_jsonl(tmp_path / "test.jsonl", [drawn[4].problem])
-    asked = {"benchmark": name, "data_seed": 0, "demonstrations": 12, "error_rate": rate}
-    demonstrate(specs.DemonstrateSpec(**asked), tmp_path / "train.jsonl", tmp_path / "made")
+    asked = {"data_seed": 0, "reserved": 0, "demonstrations": 12, "error_rate": rate}
+    spec = specs.DemonstrateSpec(benchmark=name, **asked)
+    demonstrate(spec, tmp_path / "train.jsonl", tmp_path / "made")
     rows = list(read_jsonl(tmp_path / "made/samples.jsonl", Demonstration))
     for row, one in zip(rows, drawn[5:], strict=True):
         assert row.prompt == render(name, one.problem)
         assert row.message == render(name, one.problem, chat=True)
         assert row.completion in (one.mistakes if rate else [one.correct])
+
+
+def test_demonstrations_are_of_no_problem_that_another_experiment_tests_on(tmp_path):
+    for part in ("train", "test"):
+        write_jsonl(tmp_path / f"{part}.jsonl", [])
+    asked = {"data_seed": 0, "reserved": 300, "demonstrations": 300, "error_rate": 0.0}
+    spec = specs.DemonstrateSpec(benchmark="math", **asked)
+    demonstrate(spec, tmp_path / "train.jsonl", tmp_path / "made")
+    rows = read_jsonl(tmp_path / "made/samples.jsonl", Demonstration)
+    tested = make_exercises(BENCHMARKS["math"], 0, {"test": 300})["test"]
+    assert not {row.prompt for row in rows} & {render("math", one.problem) for one in tested}
