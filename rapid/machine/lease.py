@@ -30,6 +30,7 @@ from rapid.machine.devices import VISIBLE, visible_gpus
 
 _held: list[FileLock] = []  # a FileLock that is garbage-collected lets go of its lock
 POLL_SECONDS = 0.2
+REFUSED_AFTER = 2.0  # seconds: processes of one that was killed take a moment to end
 WAITING = "waiting for "  # how a log says so
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt
 
@@ -130,7 +131,7 @@ def lease_folder(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     owner = folder / "lock"
     try:
-        lock = FileLock(owner).acquire(timeout=0)
+        lock = FileLock(owner).acquire(timeout=REFUSED_AFTER)
     except Timeout:
         raise InUse(
             f"{folder.parent}: process {owner.read_text() or 'of another user'} works on it. Wait "

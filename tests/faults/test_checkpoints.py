@@ -9,6 +9,7 @@ import pytest
 from rapid.artifacts import manifests
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import write_json
+from rapid.machine import lease
 from rapid.machine.lease import InUse, lease_folder
 from rapid.training.resume import Attempt, place
 from rapid.training.trl.saving import DIGESTS, digests, newest
@@ -97,8 +98,9 @@ def test_what_is_saved_belongs_to_what_the_run_depends_on(tmp_path, monkeypatch,
 
 @pytest.mark.slow
 @pytest.mark.fault("a run started twice", times=20)
-def test_a_second_process_is_refused_and_a_dead_one_is_not_minded(tmp_path):
+def test_a_second_process_is_refused_and_a_dead_one_is_not_minded(tmp_path, monkeypatch):
     folder = tmp_path / "run/checkpoints"
+    monkeypatch.setattr(lease, "REFUSED_AFTER", 0.1)
     for _ in range(20):
         reading, writing = os.pipe()
         if not (owner := os.fork()):
