@@ -12,12 +12,19 @@ from rapid.artifacts.files import BadInput
 from rapid.artifacts.text import columns, duration, listing, size
 from rapid.config.params import load_files
 from rapid.config.specs import runs
-from rapid.cost.advice import Advice, advise
-from rapid.cost.estimates import Estimate, Estimator, estimates, longest_chain, wall_clock, warnings
+from rapid.cost.estimates import (
+    Advice,
+    Estimate,
+    Estimator,
+    advise,
+    estimates,
+    longest_chain,
+    wall_clock,
+    warnings,
+)
 from rapid.cost.expected import Expected, usual
-from rapid.cost.measured import FITTED, check, fit
+from rapid.cost.measured import FITTED, check, fit, read_runs
 from rapid.cost.roofline import Roofline, gpu
-from rapid.cost.runs import read_runs
 from rapid.cost.shapes import shapes
 
 

@@ -1,11 +1,13 @@
-"""The cost of every job of the pipeline, and of all together."""
+"""The cost of every job of the pipeline, and of all together; which H and passes to take."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from rapid.algorithms import IMITATING
+from rapid.algorithms import IMITATING, RAPID
 from rapid.config.jobs import Job, plan
 from rapid.config.params import Params
 from rapid.config.specs import (
@@ -14,7 +16,10 @@ from rapid.config.specs import (
     FetchSpec,
     PrepareSpec,
     PretrainSpec,
+    Run,
     TrainSpec,
+    runs,
+    train_spec,
 )
 from rapid.cost.expected import Expected, usual
 from rapid.cost.measured import Measured
@@ -28,6 +33,8 @@ DOWNLOAD = 50e6  # bytes a second
 SMALL = {"data": 5.0, "models": 5.0, "report": 30.0}  # seconds of jobs without a model
 STEP_BYTES, SCORE_BYTES, ROW_BYTES = 400, 60, 1000  # a row of the files that jobs leave
 TOKEN_BYTES = 50  # of a saved tokenizer, a token
+WORTH = 0.9  # twice the H is worth its staleness where the runtime is less than this share
+LARGEST = 16  # the H that the paper went to; more only where params.yaml does
 
 
 @dataclass(frozen=True)
@@ -178,3 +185,49 @@ def _remedy(estimator: Estimator, spec: BaseModel) -> str:
     if estimator.held(spec).completions > spec.training.group_size:
         return "make training.micro_batch smaller"
     return "a pass is one group or less already: take more or larger GPUs"
+
+
+class Advice(NamedTuple):
+    """Advice on RAPID with one model on one benchmark."""
+
+    benchmark: str
+    model: str
+    runtimes: dict[int, float]  # seconds by H, as far as there are prompts and memory
+    H: int  # the last whose doubling saved a tenth
+    micro_batch: int | None  # completions of full length in a pass; None: memory is not known
+    token_budget: int | None  # padded tokens of such a pass
+
+
+def advise(estimator: Estimator) -> list[Advice]:
+    """Return advice for each model and benchmark that RAPID is run with."""
+    pairs = dict.fromkeys(
+        (run.benchmark, run.model) for run in runs(estimator.params) if RAPID.named(run.algorithm)
+    )
+    return [_advise(estimator, *pair) for pair in pairs]
+
+
+def _advise(estimator: Estimator, benchmark: str, model: str) -> Advice:
+    params = estimator.params
+
+    def spec(h: int):
+        run = Run(benchmark=benchmark, model=model, algorithm=RAPID.at(h), seed=0)
+        return train_spec(params, run)
+
+    first = spec(1)
+    group = first.training.group_size
+    largest = max(LARGEST, *params.tables.staleness.H)
+    most = min(largest, params.benchmarks[benchmark].train / (first.n_step // group))
+    micro_batch = budget = None
+    if estimator.memory:
+        held = estimator.held(first)
+        room = USABLE * estimator.memory - estimator.machine.base_memory
+        most = min(most, max(1.0, (room - held.state) / max(held.sampling, 1.0)))
+        micro_batch = held.most_completions(room) // group * group
+        prompt = estimator.expect(benchmark, model).prompt
+        budget = round(micro_batch * (prompt + first.max_completion_length))
+    ratios = [2**n for n in range(largest.bit_length()) if 2**n <= most]
+    runtimes = {h: estimator.runtime(spec(h)) for h in ratios}
+    best = 1
+    while runtimes.get(2 * best, inf) < WORTH * runtimes[best]:
+        best *= 2
+    return Advice(benchmark, model, runtimes, best, micro_batch, budget)

@@ -1,4 +1,4 @@
-"""Seconds of counted work at rates measured on a machine.
+"""Seconds of counted work at rates measured on a machine, from runs that are on disk.
 
 The rates of each model are fitted to its runs on all benchmarks, each phase by itself, by least
 squares of relative errors with coefficients that are not negative:
@@ -14,18 +14,24 @@ Runs with dynamic sampling are left out of the first line, as their batches vary
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import log
-from statistics import fmean
+from math import log, sqrt
+from pathlib import Path
+from statistics import fmean, pstdev
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
 from rapid.algorithms import IMITATING, PLAIN, RAPID
+from rapid.algorithms.names import parse
 from rapid.artifacts.files import BadInput
+from rapid.artifacts.manifests import Manifest, read_manifest, read_result, read_rows
+from rapid.artifacts.runs import RunSummary, StepRecord
+from rapid.config.jobs import plan
+from rapid.config.params import Params
+from rapid.config.specs import TrainSpec
 from rapid.cost.expected import VERDICTS, Expected, halfway
 from rapid.cost.memory import job_memory
-from rapid.cost.runs import Observed
 from rapid.cost.shapes import Shape
 from rapid.cost.work import Seconds, Work, subject, train_work
 
@@ -94,6 +100,90 @@ class Measured:
         """Return what runs showed of a benchmark, with this model if there were any."""
         others = (one for key, one in self.expected.items() if key[0] == benchmark)
         return self.expected.get((benchmark, model)) or next(others, None)
+
+
+class Trained(Manifest):
+    """The manifest of a run."""
+
+    spec: TrainSpec
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One run: what it was told to do, and what it measured."""
+
+    spec: TrainSpec
+    summary: RunSummary
+    steps: list[StepRecord]
+
+    @property
+    def spread(self) -> float:
+        """Spread of lengths, from the means of steps. Those of a group are taken to be alike."""
+        lengths = [one.completion_length for one in self.steps if one.completion_length is not None]
+        if len(lengths) < 2:
+            return 0.0
+        groups = self.spec.n_step / self.spec.training.group_size
+        return pstdev(lengths) * sqrt(groups) / fmean(lengths)
+
+    @property
+    def signal(self) -> float | None:
+        """Mean share of groups whose rewards differ; `None` where sampling aims at that."""
+        shares = [one.signal for one in self.steps if one.signal is not None]
+        return fmean(shares) if shares and not self.resamples else None
+
+    @property
+    def resamples(self) -> bool:
+        """Return whether the run replaced groups without signal."""
+        return parse(self.spec.run.algorithm).algorithm.rounds(self.spec.objective) > 1
+
+    @property
+    def tells_rewarded(self) -> bool:
+        """Return whether the share of groups with a reward follows from the share that ran."""
+        algorithm, objective = parse(self.spec.run.algorithm).algorithm, self.spec.objective
+        groups = [algorithm.gradient_groups(objective, on_policy) for on_policy in (True, False)]
+        known = self.spec.H > 1 and self.summary.run is not None
+        return known and groups == ["unequal", "rewarded"]
+
+    def work(self, expected: Expected) -> Work:
+        """Return what the run did, with the share of groups and the length that it recorded."""
+        expected = replace(
+            expected,
+            limit=self.spec.max_completion_length,
+            length=self.summary.completion_length or expected.length,
+        )
+        return train_work(self.spec, self.summary.optimizer_steps, expected, self.summary.run)
+
+
+def read_runs(folder: Path | None, params: Params) -> list[Observed]:
+    """Return all runs with a runtime below a folder, of models and benchmarks in params.yaml.
+
+    The folder is by default that of the experiment's runs if it is there, else the default's.
+
+    Raises:
+        BadInput: there is none, they were made on more than one machine, or a manifest's
+            parameters are not of the form that they have today.
+    """
+    own = Path(plan(params).root) / "runs"
+    folder = folder or (own if own.is_dir() else Path("runs"))
+    found = []
+    for path in sorted(folder.rglob("summary.json")):
+        if not (summary := read_result(path, RunSummary)):
+            continue
+        known = summary.benchmark in params.benchmarks and summary.model in params.models
+        if summary.runtime and known:
+            steps = read_rows(path.with_name("steps.jsonl"), StepRecord)
+            found.append(Observed(read_manifest(path.parent, Trained).spec, summary, steps))
+    if not found:
+        raise BadInput(
+            f"--calibrate {folder}: no run with a runtime, of the models and benchmarks in "
+            "params.yaml; make some (snakemake all_train), or name a GPU: --gpu a6000"
+        )
+    if len(machines := {one.summary.hardware for one in found}) > 1:
+        raise BadInput(
+            f"--calibrate {folder}: runs of {len(machines)} machines "
+            f"({'; '.join(sorted(machines))}); give a folder with the runs of one"
+        )
+    return found
 
 
 def fit(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected) -> Measured:

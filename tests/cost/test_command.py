@@ -138,8 +138,7 @@ def test_real_runs_are_predicted(values, toy_model, tmp_path, monkeypatch):
         train(spec, toy_model, problems, tmp_path / spec.run.folder)
 
     from rapid.cost.expected import usual
-    from rapid.cost.measured import check
-    from rapid.cost.runs import read_runs
+    from rapid.cost.measured import check, read_runs
     from rapid.cost.shapes import shapes
 
     found = check(read_runs(tmp_path / "runs", params), shapes(params, {}), usual(32))

@@ -6,8 +6,7 @@ import pytest
 
 from rapid.artifacts.files import BadInput
 from rapid.config.jobs import jobs
-from rapid.cost.advice import advise
-from rapid.cost.estimates import Estimator, estimates, longest_chain, wall_clock, warnings
+from rapid.cost.estimates import Estimator, advise, estimates, longest_chain, wall_clock, warnings
 from rapid.cost.expected import Expected
 from rapid.cost.roofline import Roofline, gpu
 from rapid.cost.shapes import published, shapes

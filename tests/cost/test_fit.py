@@ -7,8 +7,7 @@ import pytest
 
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import digests
-from rapid.cost.measured import check, fit
-from rapid.cost.runs import read_runs
+from rapid.cost.measured import check, fit, read_runs
 from rapid.cost.shapes import shapes
 from rapid.cost.work import train_work
 from tests.cost.conftest import EXPECTED, Law, spec_of, write_run
@@ -93,16 +92,14 @@ def test_what_a_run_was_told_counts_and_not_todays_parameters(params, values, tm
     assert (one.spec.n_step, one.spec.training.epochs) == (4, 1)
 
 
-def test_an_older_manifest_is_read(params, tmp_path):
+def test_a_manifest_of_another_form_is_refused(params, tmp_path):
     made(tmp_path, params, ["pg"])
     (path,) = tmp_path.rglob("manifest.json")
     manifest = json.loads(path.read_text())
-    spec = manifest["spec"]
-    del spec["compute"], spec["snapshots"], spec["training"]["precision"]
-    path.write_text(json.dumps({**manifest, "spec": {**spec, "threads": 1, "n_step": 12}}))
-    (one,) = read_runs(tmp_path, params)
-    assert one.spec.n_step == 12
-    assert one.spec.compute == params.compute
+    del manifest["spec"]["compute"]
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(BadInput, match=r"manifest\.json: spec\.compute: Field required"):
+        read_runs(tmp_path, params)
 
 
 def test_a_model_that_was_not_run_gets_the_rates_of_the_nearest(params, tmp_path):
