@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
+
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.jobs import jobs
 from rapid.config.params import Params
@@ -77,7 +79,7 @@ def _machine(params: Params) -> Iterator[Check]:
     yield Check("cores", f"{there}, the largest job leases {wanted}", todo)
 
     wanted, there = max(map(memory_mb, specs)), memory_of_machine_mb()
-    todo = "Take a machine with more, or lower compute.processes." if 0 < there < wanted else ""
+    todo = "Take a machine with more, or lower compute.processes." if there < wanted else ""
     yield Check("memory", f"{there:,} MB, the largest job is given {wanted:,} MB", todo)
 
     wanted = max(map(gpus_a_node, specs))
@@ -91,20 +93,15 @@ def _machine(params: Params) -> Iterator[Check]:
             "CUDA_VISIBLE_DEVICES to all of them; nvidia-smi lists what the driver knows."
         )
     yield Check("GPUs", f"{len(found)}, the largest job leases {wanted}", todo)
+    small = f"At least {GPU_MEMORY_MB:,} MB: leave it out of CUDA_VISIBLE_DEVICES."
     for gpu in found:
-        small = gpu.memory_mb < GPU_MEMORY_MB
-        todo = (
-            f"At least {GPU_MEMORY_MB:,} MB: leave it out of CUDA_VISIBLE_DEVICES." if small else ""
-        )
+        todo = small if gpu.memory_mb < GPU_MEMORY_MB else ""
         yield Check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", todo)
 
 
 def memory_of_machine_mb() -> int:
-    """Return the main memory in 1e6 bytes; 0 where it is not known."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_000_000
-    except (ValueError, OSError, AttributeError):
-        return 0
+    """Return the main memory in 1e6 bytes."""
+    return psutil.virtual_memory().total // 1_000_000
 
 
 def _packages(params: Params) -> Check:
@@ -153,58 +150,45 @@ def _model(name: str, model: PublishedModel) -> tuple[Check, int]:
         return Check(
             what, f"no {source}", "Give a folder or file that is there, or a hub's name."
         ), 0
-    from huggingface_hub import HfApi, snapshot_download
-
-    def remote() -> int:
-        info = HfApi().model_info(
-            source, revision=model.revision, files_metadata=True, timeout=HUB_SECONDS
-        )
-        return sum(f.size or 0 for f in info.siblings if f.rfilename.endswith(WEIGHTS)) // 1_000_000
-
-    def local() -> int:
-        folder = Path(snapshot_download(source, revision=model.revision, local_files_only=True))
-        return sum(f.stat().st_size for f in folder.rglob("*") if f.suffix in WEIGHTS) // 1_000_000
-
-    return _hub(what, f"{source}@{model.revision}", remote, local)
+    return _hub(what, source, model.revision)
 
 
 def _problems(benchmark: str, source: str) -> Check:
     what = f"benchmarks.{benchmark}.source"
-    if source != "hub":
-        todo = "" if Path(source).exists() else "Give a file or folder that is there, or hub."
-        return Check(what, source if not todo else f"no {source}", todo)
+    if source == "hub":
+        return _hub(what, *BENCHMARKS[benchmark].hub, "dataset")[0]
+    todo = "" if Path(source).exists() else "Give a file or folder that is there, or hub."
+    return Check(what, f"no {source}" if todo else source, todo)
+
+
+def _hub(what: str, name: str, revision: str, kind: str = "model") -> tuple[Check, int]:
+    """Check whether the hub, or its cache here, has it; return the 1e6 bytes of its weights too."""
     from huggingface_hub import HfApi, snapshot_download
 
-    name, revision = BENCHMARKS[benchmark].hub
+    def remote() -> dict[str, int | None]:
+        told = {"revision": revision, "repo_type": kind, "timeout": HUB_SECONDS}
+        info = HfApi().repo_info(name, files_metadata=True, **told)
+        return {file.rfilename: file.size for file in info.siblings}
 
-    def remote() -> int:
-        HfApi().dataset_info(name, revision=revision, timeout=HUB_SECONDS)
-        return 0
+    def local() -> dict[str, int | None]:
+        told = {"revision": revision, "repo_type": kind, "local_files_only": True}
+        folder = Path(snapshot_download(name, **told))
+        return {file.name: file.stat().st_size for file in folder.rglob("*")}
 
-    def local() -> int:
-        snapshot_download(name, revision=revision, repo_type="dataset", local_files_only=True)
-        return 0
-
-    return _hub(what, name, remote, local)[0]
-
-
-def _hub(
-    what: str, name: str, remote: Callable[[], int], local: Callable[[], int]
-) -> tuple[Check, int]:
-    """Check whether the hub, or its cache on this machine, has it; return its size too."""
-    why = ""
+    why, called = "", name if kind == "dataset" else f"{name}@{revision}"
     for place, ask in (("on the hub", remote), ("in the hub's cache", local)):
         try:
-            size = ask()
+            sizes = ask()
         except Exception as error:  # of the hub's client, of the network: a dozen kinds
             why = why or (str(error).strip().splitlines() or [type(error).__name__])[0]
         else:
-            return Check(what, f"{name}, {place}" + (f", {size:,} MB" if size else "")), size
+            size = sum(sizes[file] or 0 for file in sizes if file.endswith(WEIGHTS)) // 1_000_000
+            return Check(what, f"{called}, {place}" + (f", {size:,} MB" if size else "")), size
     todo = (
         "Check the name and the network; a gated one needs `hf auth login` and its terms accepted. "
         "Without a way to the hub, set it to a folder with a copy."
     )
-    return Check(what, f"{name} cannot be had: {why.rstrip('.')}", todo), 0
+    return Check(what, f"{called} cannot be had: {why.rstrip('.')}", todo), 0
 
 
 def _disk(params: Params, sizes: dict[str, int]) -> Check:
