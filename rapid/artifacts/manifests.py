@@ -31,17 +31,12 @@ PACKAGES = (
 
 def commit() -> str:
     """Return the git commit of the code, "+dirty" where tracked files differ; or "unknown"."""
-    folder = Path(__file__).parent
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--exclude=*"]
+    command += ["--abbrev=40", "--dirty=+dirty"]
     try:
-        head = _git(folder, "rev-parse", "HEAD")
-        return head + ("+dirty" if _git(folder, "status", "--porcelain", "-uno") else "")
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def hardware() -> str:
