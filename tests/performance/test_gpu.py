@@ -25,7 +25,7 @@ def test_both_trainers_are_measured_in_bfloat16_for_every_h(tmp_path, monkeypatc
     workload = models.untrained(models.UNTRAINED[0], models.read_problems(None, 8), quick=True)
     assert len([*parts.on_gpu(parts.Plan(1, quick=False), workload)]) == 5
     first, _ = parts.on_gpu(QUICK, workload)
-    rows = [*first.run(lambda: None)]
+    rows = [*first.run()]
     for row in rows:
         assert row["bf16"] and row["tokens_rapid"] == row["tokens_stock"] == 8
         for side in ("rapid", "stock"):
@@ -41,8 +41,7 @@ def test_both_trainers_are_measured_in_bfloat16_for_every_h(tmp_path, monkeypatc
 
 def test_each_test_of_the_suite_is_a_row_with_its_outcome(tmp_path):
     (tmp_path / "test_some.py").write_text(TESTS)
-    [experiment] = parts.suite(QUICK, str(tmp_path))
-    rows = [*experiment.run(lambda: None)]
+    rows = [*parts.suite(QUICK, str(tmp_path))]
     assert [(row["test"], row["failed"]) for row in rows] == [
         ("one", False),
         ("two", False),
