@@ -260,14 +260,21 @@ def load(values: dict, *sources: Path | str) -> Params:
     try:
         return _with_sections(*ALGORITHMS).model_validate(values)
     except ValidationError as error:
-        wrong = map(_explain, error.errors())
+        wrong = dict.fromkeys(_explain(item, values) for item in error.errors())
         lines = (f"{place(line.partition(': ')[0], sources)}: {line}" for line in wrong)
         raise BadParams("\n".join(lines)) from None
 
 
-def _explain(item: dict) -> str:
-    """Return the key, with dots, and what is wrong there."""
-    parts = [part for part in item["loc"] if part not in ("[key]", "made", "published")]
+def _explain(item: dict, values: Any) -> str:
+    """Return the key as it is written, with dots, and what is wrong there."""
+    parts = []
+    for part in item["loc"]:
+        if part in ("[key]", "made", "published"):
+            continue
+        if not isinstance(values, dict | list):
+            break  # one value that stands for several
+        parts.append(part)
+        values = values.get(part) if isinstance(values, dict) else values[part]
     key, message = ".".join(map(str, parts)), item["msg"].removeprefix("Value error, ")
     if item["type"] == "value_error":
         return f"{key}.{message}".removeprefix(".")
