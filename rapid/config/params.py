@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, create_model, model_validator
 from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.names import AlgorithmName, imitates, parse
+from rapid.artifacts.text import listing
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
 from rapid.config.sections import (
@@ -123,6 +124,16 @@ class Params(General):
             if name not in self.benchmarks:
                 allowed = f"a benchmark of benchmarks: {', '.join(self.benchmarks)}"
                 raise ValueError(not_allowed(key, name, allowed))
+        return self
+
+    @model_validator(mode="after")
+    def _problems_exist(self):
+        for name, sizes in self.benchmarks.items():
+            here = {"embedded": BENCHMARKS[name].draw, "hub": BENCHMARKS[name].hub}
+            if sizes.source in here and not here[sizes.source]:
+                known = [source for source, found in here.items() if found]
+                allowed = listing([*known, "a file", "a folder of problems"], "or")
+                raise ValueError(not_allowed(f"benchmarks.{name}.source", sizes.source, allowed))
         return self
 
     @model_validator(mode="after")
