@@ -94,6 +94,12 @@ def test_a_source_is_refused_of_a_benchmark_without_it(values, monkeypatch, sour
         load(values)
 
 
+def test_a_template_is_refused_also_after_snakemake_has_filled_it_in(tmp_path):
+    (tmp_path / "a.yaml").write_text("data_seed: 1\n__use_yte__: true\n")
+    with pytest.raises(BadParams, match=r"a\.yaml:2: __use_yte__: templates are not read"):
+        read(tmp_path / "a.yaml")
+
+
 def test_an_unknown_key_is_refused(values):
     set_key(values, "rapid.etta", 2.0)
     with pytest.raises(BadParams, match=r"rapid\.etta: 2\.0 is not allowed"):
