@@ -239,8 +239,19 @@ def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
     from rapid.machine.resources import lease
 
     spec = _read_spec(args.spec, spec_type)
+    if hasattr(args, "model"):
+        _check_model(args.model)
     lease(spec)
     return spec
+
+
+def _check_model(folder: Path) -> None:
+    """Check that a model's folder is there, or a run's summary that says why it is not."""
+    if folder.is_dir() or folder.with_name("summary.json").is_file():
+        return
+    rooms = {folder.parent, Path("models")}
+    known = sorted(str(file.parent) for room in rooms for file in room.glob("*/config.json"))
+    raise BadInput(f"--model {folder}: there is no such folder; known models: {', '.join(known)}")
 
 
 def _job(module: str, function: str, spec_type: type[Spec]) -> Callable:
@@ -310,6 +321,7 @@ def _say_ungraded(reasons: dict[str, int]) -> None:
 def _ask(args) -> None:
     from rapid.models.sampling import sampler
 
+    _check_model(args.model)
     if not (args.model / "config.json").is_file():
         raise BadInput(f"--model {args.model}: there is no config.json in it: not a model's folder")
     with sampler(
