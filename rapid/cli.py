@@ -24,6 +24,7 @@ from rapid import __version__
 from rapid.algorithms import IMITATING
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, read_json
+from rapid.artifacts.manifests import check_model
 from rapid.artifacts.runs import CHECKPOINTS, RunSummary
 from rapid.artifacts.text import shown
 from rapid.benchmarks import BENCHMARKS
@@ -239,6 +240,8 @@ def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
     from rapid.machine.resources import lease
 
     spec = _read_spec(args.spec, spec_type)
+    if hasattr(args, "model"):
+        check_model(args.model)
     lease(spec)
     return spec
 
@@ -310,6 +313,7 @@ def _say_ungraded(reasons: dict[str, int]) -> None:
 def _ask(args) -> None:
     from rapid.models.sampling import sampler
 
+    check_model(args.model)
     if not (args.model / "config.json").is_file():
         raise BadInput(f"--model {args.model}: there is no config.json in it: not a model's folder")
     with sampler(

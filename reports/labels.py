@@ -25,6 +25,11 @@ def algorithm(name: str) -> str:
     return ", ".join([title, *(change.replace("=", " = ") for change in changes)])
 
 
+def model_of(name: str) -> str:
+    """Return the model that an algorithm leaves, or the one before training, in words."""
+    return "the model before training" if name == BASE else f"the model of {algorithm(name)}"
+
+
 def ratio(name: str) -> str:
     """Return what tells one RAPID from another, its H and changes: rapid-H4 -> H=4."""
     return f"H={name.removeprefix(f'{RAPID.name}-H')}"

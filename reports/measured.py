@@ -11,6 +11,7 @@ from rapid.algorithms.names import parse
 from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import BASE, Run
+from reports import labels
 from reports.collect import collect
 from reports.files import Manifest, read_manifests
 from reports.statistics.summary import spread
@@ -74,14 +75,16 @@ class Measured:
         rapids |= set(map(RAPID.at, tables.staleness.H))
         return [*others, *sorted(rapids, key=lambda name: (parse(name).H, name))]
 
-    def rows(self, algorithms: list[str]) -> list[str]:
-        """Return the model before training, the run that RL starts from, and these algorithms."""
-        return list(dict.fromkeys([BASE, self.params.training.start, *algorithms]))
+    def rows(self, algorithms: list[str]) -> dict[str, str]:
+        """Return a label for the model before training, RL's start, and these algorithms."""
+        start = self.params.training.start
+        found = {name: labels.algorithm(name) for name in (BASE, start, *algorithms)}
+        return found if start == BASE else found | {start: f"{found[start]} (start)"}
 
     @cached_property
     def contests(self) -> dict[str, Contest]:
         """The main model's runs on each benchmark."""
-        spec, names = self.params.tables.main, self.rows(self.algorithms)
+        spec, names = self.params.tables.main, list(self.rows(self.algorithms))
         return {
             benchmark: self.contest(benchmark, names, spec.seeds)
             for benchmark in self.params.benchmarks
@@ -92,7 +95,7 @@ class Measured:
         """The runs of each model of Table 2."""
         spec = self.params.tables.families
         return [
-            self.contest(spec.benchmark, self.rows(spec.algorithms), spec.seeds, model)
+            self.contest(spec.benchmark, list(self.rows(spec.algorithms)), spec.seeds, model)
             for model in spec.models
         ]
 

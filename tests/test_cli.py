@@ -9,7 +9,7 @@ from rapid.__main__ import main
 from rapid.artifacts.runs import RunSummary, Runtime
 from rapid.cli import run
 from rapid.config.params import load, read
-from rapid.config.specs import PrepareSpec, Run, train_spec
+from rapid.config.specs import PrepareSpec, Run, evaluate_spec, train_spec
 from rapid.machine.warm import AGAIN
 from tests.conftest import ROOT
 
@@ -105,6 +105,24 @@ def test_a_model_is_asked(toy_model, capsys):
 def test_a_folder_without_a_model_is_not_asked(tmp_path, capsys):
     assert run(["ask", "--model", str(tmp_path), "ab"]) == 2
     assert "not a model's folder" in capsys.readouterr().err
+
+
+def test_an_unknown_model_is_named_beside_those_known(tmp_path, monkeypatch, capsys):
+    made = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
+    params = load(read(ROOT / "params.yaml"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models/a").mkdir(parents=True)
+    (tmp_path / "models/a/config.json").touch()
+    paths = ["--data", "d", "--out", "o"]
+    for given in (
+        ["ask", "ab"],
+        ["train", "--spec", train_spec(params, made).model_dump_json(), *paths],
+        ["evaluate", "--spec", evaluate_spec(params, made).model_dump_json(), *paths],
+    ):
+        for folder in ("models/typo", "typo"):
+            assert run([*given, "--model", folder]) == 2
+            said = f"--model {folder}: there is no such folder; known models: models/a\n"
+            assert capsys.readouterr().err.endswith(said)
 
 
 @pytest.mark.parametrize(

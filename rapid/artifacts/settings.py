@@ -40,9 +40,9 @@ def unusable(made: Any, given: Any, key: str) -> Iterator[str]:
         made: what validation made of what was `given`; settings have looked at themselves.
     """
     if isinstance(made, dict):
-        values = given if isinstance(given, dict) else dict.fromkeys(made, given)
         for name, value in made.items():
-            yield from unusable(value, values.get(name), f"{key}.{name}")
+            each = (given.get(name), f"{key}.{name}") if isinstance(given, dict) else (given, key)
+            yield from unusable(value, *each)
     elif isinstance(made, list):
         pairs = zip_longest(made, given if isinstance(given, list) else [])
         for place, (one, value) in enumerate(pairs):

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, create_model, model_validator
 from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.names import AlgorithmName, imitates, parse
+from rapid.artifacts.text import listing
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
 from rapid.config.sections import (
@@ -123,6 +124,16 @@ class Params(General):
             if name not in self.benchmarks:
                 allowed = f"a benchmark of benchmarks: {', '.join(self.benchmarks)}"
                 raise ValueError(not_allowed(key, name, allowed))
+        return self
+
+    @model_validator(mode="after")
+    def _problems_exist(self):
+        for name, sizes in self.benchmarks.items():
+            here = {"embedded": BENCHMARKS[name].draw, "hub": BENCHMARKS[name].hub}
+            if sizes.source in here and not here[sizes.source]:
+                known = [source for source, found in here.items() if found]
+                allowed = listing([*known, "a file", "a folder of problems"], "or")
+                raise ValueError(not_allowed(f"benchmarks.{name}.source", sizes.source, allowed))
         return self
 
     @model_validator(mode="after")
@@ -260,14 +271,21 @@ def load(values: dict, *sources: Path | str) -> Params:
     try:
         return _with_sections(*ALGORITHMS).model_validate(values)
     except ValidationError as error:
-        wrong = map(_explain, error.errors())
+        wrong = dict.fromkeys(_explain(item, values) for item in error.errors())
         lines = (f"{place(line.partition(': ')[0], sources)}: {line}" for line in wrong)
         raise BadParams("\n".join(lines)) from None
 
 
-def _explain(item: dict) -> str:
-    """Return the key, with dots, and what is wrong there."""
-    parts = [part for part in item["loc"] if part not in ("[key]", "made", "published")]
+def _explain(item: dict, values: Any) -> str:
+    """Return the key as it is written, with dots, and what is wrong there."""
+    parts = []
+    for part in item["loc"]:
+        if part in ("[key]", "made", "published"):
+            continue
+        if not isinstance(values, dict | list):
+            break  # one value that stands for several
+        parts.append(part)
+        values = values.get(part) if isinstance(values, dict) else values[part]
     key, message = ".".join(map(str, parts)), item["msg"].removeprefix("Value error, ")
     if item["type"] == "value_error":
         return f"{key}.{message}".removeprefix(".")

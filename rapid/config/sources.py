@@ -10,6 +10,7 @@ import yaml
 from rapid.artifacts.files import BadInput
 
 DEEPEST = 9  # keys of keys
+TEMPLATE = "__use_yte__"  # the key that makes a template of Snakemake's configuration files
 
 
 class BadParams(BadInput):
@@ -17,13 +18,19 @@ class BadParams(BadInput):
 
 
 class OnceEach(yaml.SafeLoader):
-    """Reads YAML without a key that is given twice, of which the last would win in silence."""
+    """Reads YAML without a key that is given twice, of which the last would win in silence.
+
+    Nor is a file a template, which Snakemake would fill in and nobody else.
+    """
 
     def compose_mapping_node(self, anchor):
         node, known = super().compose_mapping_node(anchor), set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if (key.tag, key.value) in known:
-                problem = f"{key.value}: is given twice; leave one"
+            problem = "is given twice; leave one" if (key.tag, key.value) in known else ""
+            if key.value == TEMPLATE:
+                problem = "templates are not read; write the values that come of it"
+            if problem:
+                problem = f"{key.value}: {problem}"
                 raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
             known.add((key.tag, key.value))
         return node

@@ -24,6 +24,7 @@ from rapid.machine.console import JOURNAL, JOURNALS, Console, Job
 from rapid.machine.lease import WAITING
 
 SECONDS = 1.0  # from one look to the next
+QUEUED = "queued"
 CLOCK_SECONDS = 60.0  # by which the time of a process's creation may seem to move
 ENDED_LINES = 10  # of jobs that ended last, where there is no terminal to fill
 # A terminal's other screen, and back; its upper left; what clears the rest of a line, and below it.
@@ -72,7 +73,7 @@ class Workflow:
             for job in jobs.running.values()
         ]
         total, failed = jobs.left.total(), len(jobs.failed)
-        running = sum(not state.startswith(WAITING) for *_, state in begun)
+        running = sum(not state.startswith((QUEUED, WAITING)) for *_, state in begun)
         head = f"{jobs.total} jobs: {jobs.total - total - failed} done, {running} running, "
         head += f"{total - running} waiting, {failed} failed"
         if begun and (seconds := jobs.seconds_left()):
@@ -88,8 +89,11 @@ class Workflow:
 def _state(job: Job) -> str:
     """Return how far a job is: a run's step, reward and time left; of others the log's last line.
 
-    The reward is the mean of the last tenth of the steps so far.
+    The reward is the mean of the last tenth of the steps so far. A job writes its log anew when it
+    starts: one that is only queued, by SLURM for example, has none or an earlier one's.
     """
+    if max(map(_written, job.log), default=job.began) < job.began - SECONDS:
+        return QUEUED
     said = next(reversed(job.said), "")
     steps = progress(Path(job.folder))
     if not steps or said.startswith(WAITING):
@@ -100,6 +104,13 @@ def _state(job: Job) -> str:
     reward = f", reward {fmean(known):.1%}" if known else ""
     left = last.seconds / last.step * (last.of - last.step)
     return f"step {last.step} of {last.of}{reward}, about {duration(left)} left"
+
+
+def _written(log: str) -> float:
+    """Return when a file was last written; 0 where there is none."""
+    with suppress(OSError):
+        return Path(log).stat().st_mtime
+    return 0.0
 
 
 def watch(once: bool) -> int:

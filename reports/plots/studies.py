@@ -37,8 +37,8 @@ def _variants(study: StudyRuns) -> Figure:
         title=study.title,
         caption=(
             f"{study.metric.capitalize()}: large markers are means over seeds with their 95 % "
-            "interval over problems and seeds, small ones are runs. The dashed line is the model "
-            "before training, the dotted one the first row."
+            "interval over problems and seeds, small ones are runs. The dashed line is "
+            f"{labels.model_of(study.start)}, the dotted one the first row."
         ),
         draw=lambda: _draw_variants(study),
         missing=[

@@ -64,7 +64,7 @@ def read(
 
     Args:
         runs: of one algorithm, as `collect` gives them.
-        before: evaluations of the model before training, whose mean is every curve's start.
+        before: evaluations of the model that they start from: their mean is every curve's start.
         metric: pass@k.
 
     Raises:

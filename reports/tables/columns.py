@@ -44,9 +44,14 @@ DIFFERENCE = Pairing(pairs.difference, operator.sub, formats.points, equal=0.0)
 RATIO = Pairing(pairs.ratio, operator.truediv, formats.ratio, equal=1.0)
 
 
-def everyone(algorithm: str) -> bool:
-    """Return True: each algorithm has the figure."""
+def everyone(*given) -> bool:
+    """Return True: each algorithm has the figure, and competes in it."""
     return True
+
+
+def _compares_in_runtime(algorithm: str, runs: pd.DataFrame) -> bool:
+    """Return whether an algorithm is RL, and none of these runs starts from its model."""
+    return algorithm not in UNRANKED_RUNTIME and algorithm not in set(runs.start)
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,8 @@ class Column:
     paired: Pairing | None = None  # None marks nothing as within noise of the best
     note: str = ""  # a sentence below the table, in which {title} stands for the title
     applies: Callable[[str], bool] = everyone  # has an algorithm such a figure? The others get N/A
-    competes: Callable[[str], bool] = everyone  # does its figure take part in the ranking?
+    # Does its figure take part in the ranking of these runs?
+    competes: Callable[[str, pd.DataFrame], bool] = everyone
 
     @property
     def unranked(self) -> "Column":
@@ -100,7 +106,7 @@ class Column:
         as_printed: dict[str, float | None] = {}
         ranked = [
             as_printed.setdefault(cell.text, spread(part[self.metric]).mean)
-            if self.applies(name) and self.competes(name)
+            if self.applies(name) and self.competes(name, runs)
             else None
             for cell, (name, part) in zip(cells, by_name.items(), strict=True)
         ]
@@ -158,7 +164,7 @@ class Column:
         if of_evaluation(self.metric):
             found += [notes.evaluation(runs), notes.resolution(runs)]
         if self.best:
-            unranked = [name for name in algorithms if not self.competes(name)]
+            unranked = [name for name in algorithms if not self.competes(name, runs)]
             what = "runtimes" if self.metric == "runtime" else self.title
             found += [notes.NOISE, *notes.unranked(unranked, what, runs)]
         return found
@@ -196,7 +202,7 @@ RUNTIME = Column(
     note="{title}: wall-clock time of the training loop (sampling, grading, backpropagation, "
     "weight synchronization); start-up is apart.",
     applies=lambda algorithm: algorithm != BASE,
-    competes=lambda algorithm: algorithm not in UNRANKED_RUNTIME,
+    competes=_compares_in_runtime,
 )
 TIME = replace(RUNTIME, title="Time")
 STALENESS = Column(

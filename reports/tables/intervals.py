@@ -42,8 +42,7 @@ def intervals(measured: Measured) -> Table:
             Interval(one.title, one.metric, one.show) for one in accuracy(measured.params, name)
         ],
     )
-    names = next(iter(measured.contests.values())).algorithms
-    found = grid(measured, {name: labels.algorithm(name) for name in names}, blocks, spec.seeds)
+    found = grid(measured, measured.rows(measured.algorithms), blocks, spec.seeds)
     return Table(
         number=9,
         label="tab:intervals",

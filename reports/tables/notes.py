@@ -123,7 +123,7 @@ def started(trained: pd.DataFrame) -> list[str]:
     first = listing([labels.algorithm(name) for name in names])
     return [
         f"Start: RL starts from the model that {first} made with the same seed; Base is the model "
-        "before both. Runtimes of RL leave out that of the start."
+        "before both. Runtimes of RL leave out that of the start, which is therefore not ranked."
     ]
 
 

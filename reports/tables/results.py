@@ -125,15 +125,13 @@ def _with_accuracy(measured: Measured, *more: Column) -> list[Block]:
 
 def _ranked(
     measured: Measured,
-    algorithms: list[str] | dict[str, str],
+    labelled: dict[str, str],
     blocks: list[Block],
     seeds: list[int],
     stub: str = "Algorithm",
     **named,
 ) -> Table:
-    """Return a table of algorithms; a dict has their rows' labels."""
-    if not isinstance(algorithms, dict):
-        algorithms = {name: labels.algorithm(name) for name in algorithms}
-    found = grid(measured, algorithms, blocks, seeds)
+    """Return a table with a row for each algorithm, algorithm -> label."""
+    found = grid(measured, labelled, blocks, seeds)
     below = [notes.seeds(seeds), *found.notes, *notes.provenance(found.runs)]
     return Table(stub=stub, groups=found.groups, rows=found.rows, notes=below, **named)

@@ -41,7 +41,8 @@ class StudyRuns:
 
     name: str
     contest: Contest
-    before: pd.DataFrame  # evaluations of the model before training
+    start: str  # the algorithm whose model the runs start from
+    before: pd.DataFrame  # evaluations of that model
     metric: str  # the benchmark's first pass@k
     root: Path
 
@@ -95,12 +96,13 @@ def _changes(algorithm: str) -> list[tuple[str, str]]:
 
 def studies(measured: Measured) -> list[StudyRuns]:
     """Return the runs of each study."""
-    seeds = measured.params.studies.seeds
+    seeds, start = measured.params.studies.seeds, measured.params.training.start
     return [
         StudyRuns(
             name,
             measured.contest(spec.benchmark, spec.algorithms, seeds),
-            measured.contest(spec.benchmark, [measured.params.training.start], seeds).runs,
+            start,
+            measured.contest(spec.benchmark, [start], seeds).runs,
             accuracy(measured.params, spec.benchmark)[0].metric,
             measured.root,
         )
@@ -207,9 +209,9 @@ def reach(measured: Measured, study: StudyRuns, number: int) -> Table:
         ],
         notes=[
             notes.seeds(params.studies.seeds),
-            "Accuracy is that of the model before training, of the models kept on the way and of "
-            "the last one, on the test problems, with straight lines between. The time is the "
-            "training loop's; keeping and evaluating models is not in it.",
+            f"Accuracy is that of {labels.model_of(study.start)}, of the models kept on the way "
+            "and of the last one, on the test problems, with straight lines between. The time is "
+            "the training loop's; keeping and evaluating models is not in it.",
             notes.evaluation(study.contest.runs),
             *notes.provenance(study.contest.runs),
         ],

@@ -76,10 +76,28 @@ def test_sft_is_refused_as_a_start_where_it_cannot_run(values):
 
 def test_demonstrations_are_refused_of_a_benchmark_without_a_maker(values, monkeypatch):
     values["sft"]["demonstrations"] = 8
+    values["benchmarks"]["math"]["source"] = "hub"
     load(values)
     monkeypatch.setattr(type(BENCHMARKS["math"]), "draw", None)
     with pytest.raises(BadParams, match=r"sft\.demonstrations: 8 is not allowed.* 0 with math"):
         load(values)
+
+
+@pytest.mark.parametrize(("source", "other"), [("hub", "embedded"), ("embedded", "hub")])
+def test_a_source_is_refused_of_a_benchmark_without_it(values, monkeypatch, source, other):
+    values["benchmarks"]["math"] |= {"source": source}
+    load(values)
+    where = {"hub": "hub", "embedded": "draw"}[source]
+    monkeypatch.setattr(type(BENCHMARKS["math"]), where, None)
+    allowed = rf"math\.source: '{source}' is not allowed; allowed: {other}, a file or a folder"
+    with pytest.raises(BadParams, match=allowed):
+        load(values)
+
+
+def test_a_template_is_refused_also_after_snakemake_has_filled_it_in(tmp_path):
+    (tmp_path / "a.yaml").write_text("data_seed: 1\n__use_yte__: true\n")
+    with pytest.raises(BadParams, match=r"a\.yaml:2: __use_yte__: templates are not read"):
+        read(tmp_path / "a.yaml")
 
 
 def test_an_unknown_key_is_refused(values):

@@ -3,7 +3,6 @@
 import copy
 import itertools
 import random
-import re
 
 import pytest
 import yaml
@@ -56,8 +55,7 @@ def key_of(path: tuple) -> str:
 
 
 def refusal_of(path: tuple, value) -> str:
-    each = ".mbpp_plus" * (path[-1] == "error_rate")  # one number for all of a model's benchmarks
-    return f"{key_of(path)}{each}: {value!r} is not allowed"
+    return f"{key_of(path)}: {value!r} is not allowed"
 
 
 @pytest.mark.fault("a parameter that is infinite or NaN", times=len(NUMBERS) * len(NOT_FINITE))
@@ -100,10 +98,8 @@ def test_a_refusal_names_file_and_line(tmp_path):
         file.write_text("\n".join(["name: mine", *lines]) + " -.inf\n")
         with pytest.raises(BadParams) as refusal:
             load_files(ROOT / "params.yaml", file)
-        first = str(refusal.value).splitlines()[0]
-        # A number that stands for every benchmark is refused by one benchmark's name.
-        place = re.escape(f"{file}:{len(named) + 1}: {key_of(named)}")
-        assert re.match(rf"{place}(\.\w+)?: -inf is", first), first
+        place = f"{file}:{len(named) + 1}: {key_of(named)}: -inf is"
+        assert str(refusal.value).startswith(place)
 
 
 ODD = [None, True, -1, 0, 1.5, 10**400, 5e-324, 1e308, "", "1" * 5000, "\0", "a\nb", "\ud800"]

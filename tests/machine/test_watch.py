@@ -54,11 +54,13 @@ def take_steps(*rewards: float | None) -> None:
 def test_what_is_shown_follows_the_files(folder, monkeypatch, capsys):
     begin(folder, 1, 1.0, "train", RUN)
     begin(folder, 2, 1.0, "evaluate", "evaluations/base")
+    Path("1.log").write_text("of an earlier attempt\n")
+    os.utime("1.log", (-9.0, -9.0))
     Path("2.log").write_text("waiting for 1 free core(s) of 2\n")
     assert look(monkeypatch, capsys, 3.0) == [
-        "4 jobs: 0 done, 1 running, 3 waiting, 0 failed",
+        "4 jobs: 0 done, 0 running, 4 waiting, 0 failed",
         "",
-        f"train {RUN}  2.0s",
+        f"train {RUN}  2.0s  queued",
         "evaluate evaluations/base     2.0s  waiting for 1 free core(s) of 2",
     ]
 
@@ -74,6 +76,7 @@ def test_what_is_shown_follows_the_files(folder, monkeypatch, capsys):
     Path("1.log").write_text(f"{RUN}: reward 50.0%, 8.0 s of training\n")
     folder("job_finished", 21.0, job_id=1)
     begin(folder, 3, 21.0, "train", "runs/other")
+    Path("3.log").touch()
     shown = look(monkeypatch, capsys, 22.0)
     assert shown[0] == "4 jobs: 2 done, 1 running, 1 waiting, 0 failed; about 21.0s left"
     assert shown[-2].startswith("[1/4] evaluate evaluations/base: pass@1 12.5% (20.0s")

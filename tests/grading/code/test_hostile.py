@@ -34,7 +34,7 @@ def orphans():
     before = set(psutil.Process().children(recursive=True))
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
-    def left(seconds: float = 30.0) -> list[psutil.Process]:
+    def left(seconds: float = 120.0) -> list[psutil.Process]:
         deadline = time.monotonic() + seconds
         while True:
             alive = [p for p in psutil.Process().children(recursive=True) if p not in before]
@@ -125,8 +125,8 @@ def test_a_hostile_batch_is_graded_and_leaves_nothing(start, orphans, tmp_path, 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_batch_leaves_no_process(start, orphans, number):
-    """Stopped while completions run that would run on for long."""
-    process = start([f"while True: pass\n# {n}" for n in range(100)], timeout=5.0)
+    """Stopped while completions run that would run on for long, and others wait."""
+    process = start([f"while True: pass\n# {n}" for n in range(2 * WORKERS)], timeout=300.0)
 
     def is_busy(child: psutil.Process) -> bool:
         with suppress(psutil.NoSuchProcess):
@@ -136,10 +136,9 @@ def test_a_stopped_batch_leaves_no_process(start, orphans, number):
     def busy() -> int:
         return sum(map(is_busy, psutil.Process(process.pid).children(recursive=True)))
 
-    deadline = time.monotonic() + 60.0
-    while (found := busy()) < WORKERS and time.monotonic() < deadline:
+    while busy() < WORKERS:
+        assert process.poll() is None
         time.sleep(0.2)
-    assert found >= WORKERS
     process.send_signal(number)
-    process.communicate(timeout=30.0)
+    process.communicate(timeout=1800.0)
     assert orphans() == []

@@ -15,7 +15,7 @@ REWARD = Column(
     paired=RATIO,
     note="{title}: of the last tenth of the steps.",
     applies=lambda name: name != "sft",
-    competes=lambda name: name != "grpo",
+    competes=lambda name, runs: name != "grpo",
 )
 ROWS = {"sft": "SFT", "grpo": "GRPO", "pg": "PG", "dapo": "DAPO"}
 

@@ -56,16 +56,21 @@ def test_layout_follows_the_parameters(params, runs):
 
 
 def test_the_run_that_rl_starts_from_has_a_row_and_a_note(values, runs):
-    values["tables"]["main"]["algorithms"] = ["pg"]
+    values["tables"]["main"]["algorithms"] = ["pg", "dapo"]
     said = []
-    for start in ("base", "sft"):
+    for start in ("base", "sft", "grpo"):
         values["training"]["start"] = start
         params = load(values)
         runs.all(params)
+        for seed in (0, 1):
+            runs.summary(run("grpo", seed), seconds=0.1)  # the shortest, but a part only
         main = build(params, runs)[0]
+        marked = {label for label, cell in column(main, "MBPP+", "Runtime").items() if cell.mark}
         said.append(([row.label for row in main.rows], [n for n in main.notes if "Start" in n]))
-    (usual, none), (rows, (note,)) = said
-    assert (usual, none, rows) == (["Base", "PG"], [], ["Base", "SFT", "PG"])
+        assert marked == {"PG", "DAPO"}
+    (usual, none), (rows, (note,)), (others, _) = said
+    assert (usual, none, rows[:2]) == (["Base", "PG", "DAPO"], [], ["Base", "SFT (start)"])
+    assert others == ["Base", "GRPO (start)", "PG", "DAPO"]
     assert note.startswith("Start: RL starts from the model that SFT made with the same seed")
 
 

@@ -63,6 +63,17 @@ def test_rows_say_what_differs(params, complete):
     assert any("epochs = 2 and snapshots = 2" in note for note in time.notes)
 
 
+@pytest.mark.parametrize(
+    ("start", "named"), [("base", "the model before training"), ("sft", "the model of SFT")]
+)
+def test_what_runs_start_from_is_named(params, runs, start, named):
+    training = params.training.model_copy(update={"start": start})
+    measured = read(params.model_copy(update={"training": training}), runs)
+    time = studies.tables(measured)[2]
+    assert any(note.startswith(f"Accuracy is that of {named}, of") for note in time.notes)
+    assert f"The dashed line is {named}, the" in plots.build_studies(measured)["eta"].caption
+
+
 def test_differences_are_from_the_first_row(params, complete):
     run = Run.of_path("math", "tiny_qwen", "rapid-H2,eta=1", "seed0")
     complete.scored(run, [8] * 7 + [0] * 3)  # one more is solved, in one of two seeds
