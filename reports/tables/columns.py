@@ -49,8 +49,8 @@ def everyone(*given) -> bool:
     return True
 
 
-def _trains_alike(algorithm: str, runs: pd.DataFrame) -> bool:
-    """Return whether a runtime is all that RL took, and no other run of these starts from it."""
+def _compares_in_runtime(algorithm: str, runs: pd.DataFrame) -> bool:
+    """Return whether an algorithm is RL, and none of these runs starts from its model."""
     return algorithm not in UNRANKED_RUNTIME and algorithm not in set(runs.start)
 
 
@@ -202,7 +202,7 @@ RUNTIME = Column(
     note="{title}: wall-clock time of the training loop (sampling, grading, backpropagation, "
     "weight synchronization); start-up is apart.",
     applies=lambda algorithm: algorithm != BASE,
-    competes=_trains_alike,
+    competes=_compares_in_runtime,
 )
 TIME = replace(RUNTIME, title="Time")
 STALENESS = Column(

@@ -34,7 +34,7 @@ def orphans():
     before = set(psutil.Process().children(recursive=True))
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
-    def left(seconds: float = 300.0) -> list[psutil.Process]:
+    def left(seconds: float = 120.0) -> list[psutil.Process]:
         deadline = time.monotonic() + seconds
         while True:
             alive = [p for p in psutil.Process().children(recursive=True) if p not in before]
@@ -125,8 +125,8 @@ def test_a_hostile_batch_is_graded_and_leaves_nothing(start, orphans, tmp_path, 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_batch_leaves_no_process(start, orphans, number):
-    """Stopped while completions run that would run on for long."""
-    process = start([f"while True: pass\n# {n}" for n in range(100)], timeout=3600.0)
+    """Stopped while completions run that would run on for long, and others wait."""
+    process = start([f"while True: pass\n# {n}" for n in range(2 * WORKERS)], timeout=300.0)
 
     def is_busy(child: psutil.Process) -> bool:
         with suppress(psutil.NoSuchProcess):
