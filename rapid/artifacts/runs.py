@@ -41,12 +41,16 @@ class Progress(StepRecord):
 
 def progress(run: Path) -> list[Progress]:
     """Return the steps so far of the run in this folder; none where it has not begun, or ended."""
+    return [step for file in run.glob(f"{CHECKPOINTS}/*/{PROGRESS}") for step in shown(file)]
+
+
+def shown(file: Path) -> list[Progress]:
+    """Return the steps in a file of progress; none where it is not there."""
     found = []
-    with suppress(OSError):  # it ends just now
-        for file in run.glob(f"{CHECKPOINTS}/*/{PROGRESS}"):
-            for line in file.read_bytes().splitlines():
-                with suppress(ValidationError):  # the last one is being written
-                    found.append(Progress.model_validate_json(line))
+    with suppress(OSError):  # the run ends just now
+        for line in file.read_bytes().splitlines():
+            with suppress(ValidationError):  # the last one is being written
+                found.append(Progress.model_validate_json(line))
     return found
 
 

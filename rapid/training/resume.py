@@ -10,7 +10,6 @@ Until a run has ended, its folder has checkpoints/. In it are
 
 import hashlib
 import json
-import os
 import shutil
 import signal
 import sys
@@ -25,7 +24,7 @@ from transformers import TrainerCallback
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import Record, write_json
 from rapid.artifacts.manifests import versions
-from rapid.artifacts.runs import PROGRESS
+from rapid.artifacts.runs import PROGRESS, shown
 from rapid.training.recorder import StepRecorder
 from rapid.training.trl.saving import SavingTrainer, callback_state, newest
 
@@ -34,24 +33,23 @@ SIGNALS = signal.SIGTERM, signal.SIGINT
 
 
 class Attempt(Record):
-    """attempt.json: a process that works on a run.
-
-    The file's time of change is not the clock's: it says how many seconds of training the process
-    has come to, after each step.
-    """
+    """attempt.json: a process that works on a run."""
 
     interrupted: int = Field(0, description="attempts before this one")
     lost: float = Field(0.0, description="seconds of steps of theirs that are done again")
 
     @classmethod
-    def after(cls, file: Path, seconds: float) -> "Attempt":
-        """Return the attempt that goes on from so many seconds of training."""
+    def after(cls, folder: Path, seconds: float) -> "Attempt":
+        """Return the attempt that goes on from so many seconds of training.
+
+        The steps that the one before has shown say how far it had come.
+        """
         try:
-            last, came_to = cls.model_validate_json(file.read_bytes()), file.stat().st_mtime
+            last = cls.model_validate_json((folder / ATTEMPT).read_bytes())
         except (OSError, ValueError):
             return cls()
-        lost = last.lost + max(0.0, came_to - seconds)
-        return cls(interrupted=last.interrupted + 1, lost=lost)
+        lost = max([step.seconds - seconds for step in shown(folder / PROGRESS)], default=0.0)
+        return cls(interrupted=last.interrupted + 1, lost=last.lost + max(0.0, lost))
 
 
 def place(folder: Path, spec: Spec, inputs: dict[str, str], main: bool) -> Path:
@@ -145,10 +143,9 @@ class Saves(TrainerCallback):
         if self._main:
             steps = self._recorder.steps
             seconds = steps[-1].seconds if steps else 0.0
-            self.attempt = Attempt.after(self._folder / ATTEMPT, seconds)
+            self.attempt = Attempt.after(self._folder, seconds)
             write_json(self._folder / ATTEMPT, self.attempt)
             self._recorder.follow(self._folder / PROGRESS, state.max_steps)
-            self._come_to(seconds)
 
     def on_step_begin(self, args, state, control, **kwargs):
         if args.world_size == 1:
@@ -160,8 +157,6 @@ class Saves(TrainerCallback):
         self._stops_at_once = False
 
     def on_step_end(self, args, state, control, **kwargs):
-        if self._main:
-            self._come_to(self._recorder.seconds)
         if state.global_step == state.max_steps:
             return
         due = self._main and time.monotonic() - self._since >= self._seconds
@@ -171,9 +166,6 @@ class Saves(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         self._since, self._saved = time.monotonic(), state.global_step
-
-    def _come_to(self, seconds: float) -> None:
-        os.utime(self._folder / ATTEMPT, (seconds, seconds))
 
     def _greatest(self, *values: int) -> list[int]:
         """Return the greatest of each value in all processes."""

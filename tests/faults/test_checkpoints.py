@@ -8,7 +8,8 @@ import pytest
 
 from rapid.artifacts import manifests
 from rapid.artifacts.code import Spec
-from rapid.artifacts.files import write_json
+from rapid.artifacts.files import write_json, write_jsonl
+from rapid.artifacts.runs import Progress
 from rapid.machine import lease
 from rapid.machine.lease import InUse, lease_folder
 from rapid.training.resume import Attempt, place
@@ -121,11 +122,13 @@ def test_a_second_process_is_refused_and_a_dead_one_is_not_minded(tmp_path, monk
 
 
 def test_what_was_lost_is_what_the_file_tells(tmp_path):
+    """Also where the files are copied, and their times are those of the copies."""
     file = tmp_path / "attempt.json"
-    assert Attempt.after(file, 0.0) == Attempt()
+    assert Attempt.after(tmp_path, 0.0) == Attempt()
     write_json(file, Attempt(interrupted=1, lost=2.0))
-    os.utime(file, (30.0, 30.0))  # seconds of training; the checkpoint is after 20
-    assert Attempt.after(file, 20.0) == Attempt(interrupted=2, lost=12.0)
-    assert Attempt.after(file, 30.5) == Attempt(interrupted=2, lost=2.0)
+    steps = [Progress(step=n, of=9, seconds=10.0 * n, loss=0, gradient_norm=0) for n in (1, 2, 3)]
+    write_jsonl(tmp_path / "progress.jsonl", steps)  # and the checkpoint is after 20 seconds
+    assert Attempt.after(tmp_path, 20.0) == Attempt(interrupted=2, lost=12.0)
+    assert Attempt.after(tmp_path, 30.5) == Attempt(interrupted=2, lost=2.0)
     file.write_text("[]")
-    assert Attempt.after(file, 20.0) == Attempt()
+    assert Attempt.after(tmp_path, 20.0) == Attempt()
