@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from rapid.config.params import load
 from rapid.config.specs import Run, train_spec
 from rapid.machine import server
+from tests.processes import assert_gone
 
 # Answers /health, after a while, and has a process of its own, as vLLM has.
 FAKE = """
@@ -54,22 +54,6 @@ def fake(tmp_path, monkeypatch):
     return tmp_path / "said"
 
 
-def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def gone(*pids: int) -> bool:
-    for _ in range(600):
-        if not any(map(alive, pids)):
-            return True
-        time.sleep(0.1)
-    return False
-
-
 def test_the_server_has_the_last_gpu_and_the_trainer_the_others(spec, fake, tmp_path):
     with server.serving(spec, tmp_path):
         gpus, *pids = fake.read_text().split()
@@ -78,13 +62,13 @@ def test_the_server_has_the_last_gpu_and_the_trainer_the_others(spec, fake, tmp_
         settings = server.trainer_settings()
         assert settings["vllm_mode"] == "server"
         assert settings["vllm_server_port"] != settings["vllm_group_port"]
-    assert gone(*map(int, pids))
+    assert_gone(*map(int, pids))
 
 
 def test_it_ends_with_a_job_that_fails(spec, fake, tmp_path):
     with pytest.raises(RuntimeError, match="training failed"), server.serving(spec, tmp_path):
         raise RuntimeError("training failed")
-    assert gone(*map(int, fake.read_text().split()[1:]))
+    assert_gone(*map(int, fake.read_text().split()[1:]))
 
 
 def test_a_server_that_ends_is_not_waited_for(spec, tmp_path, monkeypatch):
