@@ -102,9 +102,8 @@ def test_a_diff_touches_one_place(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_diff_applies_by_itself(name, tmp_path):
-    copy_checkout(tmp_path)
-    apply(tmp_path, name, "--check")
+def test_a_diff_applies_by_itself(name):
+    apply(ROOT, name, "--check")
 
 
 @pytest.mark.slow
