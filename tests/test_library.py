@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from rapid.machine.shortages import shortage
-from tests.benchmarks.test_registry import CODE, QUESTION
+from tests.benchmarks.test_prompts import PROBLEMS
 from tests.conftest import ROOT
 from tests.test_install import install
 from tests.test_layers import MODULES, imported
@@ -138,8 +138,8 @@ def test_the_library_alone_says_which_extra_a_command_needs(alone, tmp_path):
     files = ["--problems", "problems.jsonl", "--completions", "completions.jsonl"]
     rapid, params = alone / "rapid", ROOT / "params.yaml"
     assert said_by([rapid, "--help"], tmp_path)[0] == 0
-    for benchmark, problem in {"math": QUESTION, "mbpp_plus": CODE}.items():
-        (tmp_path / "problems.jsonl").write_text(problem.model_dump_json())
+    for benchmark in ("math", "mbpp_plus"):
+        (tmp_path / "problems.jsonl").write_text(PROBLEMS[benchmark].model_dump_json())
         status, text = said_by([rapid, "grade", "--benchmark", benchmark, *files], tmp_path)
         assert status == 1 and "pip install -e '.[graders]'" in text
     status, text = said_by([rapid, "plan", "--configfile", params], tmp_path)
