@@ -1,12 +1,29 @@
-"""What became of processes, and an end for those that a test started."""
+"""Commands that tests run, what became of processes, and an end for those that go on."""
 
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+
+from tests.checkout import ROOT
+
+# Programs of this environment are found, as where it is activated.
+ACTIVATED = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def python(*arguments: object, folder: Path = ROOT, status: int | None = 0, **variables: str):
+    """Run Python in a folder to its end, with further variables; where asked, with that status."""
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder, env=os.environ | variables, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert status in (None, done.returncode), done.stdout[-4000:] + done.stderr[-8000:]
+    return done
 
 
 def living(*pids: int) -> list[int]:

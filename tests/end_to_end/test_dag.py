@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,8 @@ from rapid.config import specs
 from rapid.config.jobs import Plan
 from rapid.config.params import load, read
 from reports.plots import FIGURES
-from tests.conftest import ROOT
+from tests.checkout import ROOT, copy_checkout
+from tests.processes import python
 
 WEIGHTS = "model.safetensors"
 TABLES = "reports/tables.tex"
@@ -52,18 +52,6 @@ def checkout(tmp_path_factory) -> Path:
     (folder / "experiments/eta.yaml").write_text(yaml.safe_dump(ETA))
     succeed(snakemake(folder, TABLES))
     return folder
-
-
-def copy_checkout(folder: Path) -> None:
-    """Copy the tracked files, and those not yet tracked, as they are."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    for name in listed.stdout.splitlines():
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
 
 
 def snakemake(
@@ -120,11 +108,7 @@ def edited(path: Path, old: str, new: str) -> Iterator[None]:
 
 
 def rapid(folder: Path, *command: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    whole = [sys.executable, "-m", "rapid", *command]
-    return subprocess.run(
-        whole, cwd=folder, capture_output=True, text=True, env=environment, check=False
-    )
+    return python("-m", "rapid", *command, folder=folder, status=None, PYTHONPATH=str(folder))
 
 
 def params():
@@ -183,9 +167,8 @@ def test_a_run_repeated_from_its_manifest_gives_the_same_steps_and_weights(check
     """What samples; and what has a gradient, which at this size RL may not have."""
     times = {"seconds", "sampling", "grading", "backpropagation", "sync"}
     run, again = f"runs/mbpp_plus/tiny-qwen2/{name}/seed1", f"again/{name}"
-    command = [sys.executable, "-m", "rapid", "train", "--spec", f"{run}/manifest.json"]
-    command += ["--model", "models/tiny-qwen2", "--data", data.format("mbpp_plus"), "--out", again]
-    subprocess.run(command, cwd=checkout, check=True, capture_output=True)
+    command = ["train", "--spec", f"{run}/manifest.json", "--model", "models/tiny-qwen2"]
+    succeed(rapid(checkout, *command, "--data", data.format("mbpp_plus"), "--out", again))
     once, twice = (
         [step.model_dump(exclude=times) for step in read_jsonl(folder / "steps.jsonl", StepRecord)]
         for folder in (checkout / run, checkout / again)

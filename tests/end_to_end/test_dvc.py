@@ -20,7 +20,7 @@ import yaml
 
 from rapid.config.jobs import jobs
 from rapid.config.params import load, read
-from tests.conftest import ROOT
+from tests.checkout import ROOT, copy_checkout
 from tests.end_to_end.test_dag import rules as rules_of
 
 pytestmark = pytest.mark.slow
@@ -75,10 +75,7 @@ def planned(folder: Path) -> Counter:
 def checkout(tmp_path_factory) -> Path:
     """A repository of the tracked files, with ci.yaml's sizes in params.yaml, after `dvc repro`."""
     folder = tmp_path_factory.mktemp("dvc") / "here"
-    for name in run(ROOT, "git", "ls-files", "-co", "--exclude-standard").splitlines():
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes((ROOT / name).read_bytes())
+    copy_checkout(folder)
     values = read(ROOT / "params.yaml", ROOT / "experiments/ci.yaml") | {"name": None}
     (folder / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     run(folder, "git", "init", "-q", ".")

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from rapid.artifacts.files import sha256_file, write_jsonl
-from tests.end_to_end.test_dag import copy_checkout
+from tests.checkout import copy_checkout
 from tests.faults.runs import (
     PATIENCE,
     Workshop,

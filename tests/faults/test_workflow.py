@@ -17,8 +17,8 @@ import yaml
 
 from rapid.machine import locks
 from rapid.machine.shortages import shortage
+from tests.checkout import copy_checkout
 from tests.conftest import ROOT
-from tests.end_to_end.test_dag import copy_checkout
 from tests.faults.test_machine import mounted
 from tests.processes import naming, wait_for
 

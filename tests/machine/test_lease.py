@@ -12,7 +12,7 @@ import pytest
 
 from rapid.machine.devices import Gpu, chosen
 from rapid.machine.lease import NotOurs, TooFew, lease_cores, lease_gpus, usable_cores
-from tests.processes import ending
+from tests.processes import ending, python
 
 HOLD = """
 import os, sys, time
@@ -71,9 +71,7 @@ from rapid.machine.lease import lease_cores
 sys.modules["torch"] = types.SimpleNamespace(set_num_threads=lambda n: print("threads", n))
 lease_cores(1, Path(sys.argv[1]), threads=3)
 """
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "threads 3\n"
+    assert python("-c", code, tmp_path).stdout == "threads 3\n"
 
 
 def test_more_cores_than_the_machine_has_are_refused(tmp_path):
@@ -184,7 +182,4 @@ def test_too_few_gpus_say_what_to_do(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has no mallopt")
 def test_a_job_uses_freed_memory_again():
-    printed = subprocess.run(
-        [sys.executable, "-c", AGAIN], capture_output=True, text=True, check=True
-    ).stdout
-    assert float(printed) < 0.1
+    assert float(python("-c", AGAIN).stdout) < 0.1

@@ -3,7 +3,6 @@
 import itertools
 import os
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from rapid.config.params import load
 from rapid.config.specs import Run, train_spec
 from rapid.machine import server
-from tests.processes import assert_gone
+from tests.processes import assert_gone, python
 
 # Answers /health, after a while, and has a process of its own, as vLLM has.
 FAKE = """
@@ -108,7 +107,5 @@ def test_vllm_knows_the_options(spec, tmp_path):
         "args = make_arg_parser(FlexibleArgumentParser()).parse_args(sys.argv[1:])\n"
         "print(args.port, args.seed, args.host)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", parse, *command[4:]], capture_output=True, text=True, check=False
-    )
+    done = python("-c", parse, *command[4:])
     assert done.stdout.splitlines()[-1:] == ["1234 3 127.0.0.1"], done.stderr[-2000:]

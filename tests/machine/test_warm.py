@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.processes import assert_gone, ending, wait_for
+from tests.processes import assert_gone, ending, python, wait_for
 
 RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
@@ -189,17 +189,11 @@ def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
 def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    command = [sys.executable, "-c", SLOW, str(tmp_path / "socket"), str(ended.pid)]
-    assert subprocess.run(command, check=False).returncode == 0
+    python("-c", SLOW, tmp_path / "socket", ended.pid)
 
 
 @pytest.mark.slow
 def test_a_job_that_loads_a_model_finds_all_imports_done(tmp_path):
-    result = subprocess.run(
-        [sys.executable, "-c", AFTER_REHEARSAL, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    result = python("-c", AFTER_REHEARSAL, tmp_path)
     # The lock of progress bars is a job's own: one that is killed does not let go of it.
     assert result.stdout.splitlines()[-1] == "imported: multiprocessing"
