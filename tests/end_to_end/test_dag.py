@@ -28,7 +28,6 @@ ETA = {
     "name": "eta",  # an experiment
     "rapid": {"eta": 3.0},
     "training": {"start": "sft"},
-    "tables": {"main": {"algorithms": ["sft", "rapid-H4"]}, "staleness": {"H": [4]}},
 }
 
 
@@ -36,7 +35,7 @@ def values() -> dict:
     """The sizes of experiments/ci.yaml, as a default's: to the DAG, algorithms and models are alike."""
     values = read(ROOT / "params.yaml", ROOT / "experiments/ci.yaml") | {"name": None}
     values["tables"] = {
-        "main": {"model": "tiny-qwen2", "algorithms": ["sft", "pg", "rapid-H4"], "seeds": [1]},
+        "main": {"model": "tiny-qwen2", "algorithms": ["sft", "rapid-H4"], "seeds": [1]},
         "families": {"benchmark": "math", "models": [], "algorithms": ["pg"], "seeds": [1]},
         "staleness": {"H": [4]},
     }
@@ -154,7 +153,7 @@ def test_the_tables_have_the_figures_of_the_runs(checkout):
     tables = (checkout / "reports/tables.tex").read_text()
     assert tables.count(r"\begin{table}") == 3  # there are no families
     assert "nan" not in tables.lower()
-    evaluation = checkout / "evaluations/mbpp_plus/tiny-qwen2/pg/seed1/evaluation.json"
+    evaluation = checkout / "evaluations/mbpp_plus/tiny-qwen2/sft/seed1/evaluation.json"
     figure = json.loads(evaluation.read_text())["pass_at"]["1"]
     assert f"{100 * figure:.1f}\\%" in tables
 
@@ -216,7 +215,7 @@ def test_a_changed_eta_and_a_lost_evaluation_plan_what_they_reach(checkout, chan
     """RAPID's runs and their evaluations, the evaluation, and the report."""
     change(3.0)
     rapid = [run for run in specs.runs(params()) if run.algorithm.startswith("rapid")]
-    evaluation = checkout / "evaluations/math/tiny-qwen2/pg/seed1/evaluation.json"
+    evaluation = checkout / "evaluations/math/tiny-qwen2/sft/seed1/evaluation.json"
     evaluation.rename(aside := evaluation.with_suffix(".aside"))
     try:
         output = succeed(snakemake(checkout, TABLES, options=("-n", "--verbose")))
@@ -243,16 +242,16 @@ def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checko
 
 
 def test_an_accepted_change_of_code_plans_the_report_alone(checkout):
-    manifest = checkout / "runs/math/tiny-qwen2/pg/seed1/manifest.json"
+    run = "runs/math/tiny-qwen2/rapid-H4/seed1"
     with edited(checkout / PROMPT, "Solution", "Answer"):
         stale = rapid(checkout, "verify")
         assert stale.returncode == 1
-        assert f"runs/math/tiny-qwen2/pg/seed1: made with other code: {PROMPT}" in stale.stdout
+        assert f"{run}: made with other code: {PROMPT}" in stale.stdout
         accepted = rapid(checkout, "accept")
         assert accepted.returncode == 0, accepted.stdout + accepted.stderr
-        assert "accepted: runs/math/tiny-qwen2/pg/seed1" in accepted.stdout
+        assert f"accepted: {run}" in accepted.stdout
         assert planned(checkout) == ["report"]
-        [note] = json.loads(manifest.read_text())["accepted"]
+        [note] = json.loads((checkout / run / "manifest.json").read_text())["accepted"]
         assert list(note["was"]) == [PROMPT]
 
 
