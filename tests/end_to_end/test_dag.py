@@ -202,23 +202,14 @@ def test_the_process_that_forks_jobs_was_ready(checkout):
     assert "Traceback" not in (checkout / "logs/warm.log").read_text()
 
 
-@pytest.fixture
-def change(checkout):
-    """Change rapid.eta in params.yaml for a test."""
-    path = checkout / "params.yaml"
-    before = path.read_text()
-    yield lambda eta: path.write_text(before.replace("eta: 2.0", f"eta: {eta}"))
-    path.write_text(before)
-
-
-def test_a_changed_eta_and_a_lost_evaluation_plan_what_they_reach(checkout, change):
+def test_a_changed_eta_and_a_lost_evaluation_plan_what_they_reach(checkout):
     """RAPID's runs and their evaluations, the evaluation, and the report."""
-    change(3.0)
     rapid = [run for run in specs.runs(params()) if run.algorithm.startswith("rapid")]
     evaluation = checkout / "evaluations/math/tiny-qwen2/sft/seed1/evaluation.json"
     evaluation.rename(aside := evaluation.with_suffix(".aside"))
     try:
-        output = succeed(snakemake(checkout, TABLES, options=("-n", "--verbose")))
+        with edited(checkout / "params.yaml", "eta: 2.0", "eta: 3.0"):
+            output = succeed(snakemake(checkout, TABLES, options=("-n", "--verbose")))
     finally:
         aside.rename(evaluation)
     expected = ["train", "evaluate"] * len(rapid) + ["evaluate", "report"]
@@ -255,9 +246,9 @@ def test_an_accepted_change_of_code_plans_the_report_alone(checkout):
         assert list(note["was"]) == [PROMPT]
 
 
-def test_a_wrong_value_ends_before_any_job(checkout, change):
-    change(-1)
-    result = snakemake(checkout, TABLES)
+def test_a_wrong_value_ends_before_any_job(checkout):
+    with edited(checkout / "params.yaml", "eta: 2.0", "eta: -1"):
+        result = snakemake(checkout, TABLES)
     assert result.returncode != 0
     output = result.stdout + result.stderr
     assert "rapid.eta: -1 is not allowed; allowed: greater than 0" in output
