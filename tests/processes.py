@@ -1,11 +1,14 @@
 """Commands that tests run, what became of processes, and an end for those that go on."""
 
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -14,6 +17,7 @@ from tests.checkout import ROOT
 
 # Programs of this environment are found, as where it is activated.
 ACTIVATED = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this one
 
 
 def python(*arguments: object, folder: Path = ROOT, status: int | None = 0, **variables: str):
@@ -46,16 +50,42 @@ def naming(marker: object) -> dict[int, str]:
     return found
 
 
-def wait_for(holds: Callable[[], object], seconds: float = 60) -> None:
+def wait_for(holds: Callable[[], object], seconds: float = 60, every: float = 0.02) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(every)
 
 
 def assert_gone(*pids: int) -> None:
     """Wait until none of the processes runs."""
     wait_for(lambda: not living(*pids))
+
+
+def adopt_orphans(wanted: bool = True) -> None:
+    """Make this process the parent of what the processes that it starts leave behind."""
+    ctypes.CDLL(None).prctl(SUBREAPER, int(wanted))
+
+
+def left_behind(*others: int, seconds: float = 300) -> list[psutil.Process]:
+    """Return this process's descendants but for some children, once they had time to end."""
+    until = time.monotonic() + seconds
+    while True:
+        found = [p for p in psutil.Process().children(recursive=True) if p.pid not in others]
+        for process in found:
+            with suppress(psutil.NoSuchProcess, ChildProcessError):
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    os.waitpid(process.pid, os.WNOHANG)
+        if not found or time.monotonic() > until:
+            return found
+        time.sleep(0.02)
+
+
+def interruptible(command: list[str], **settings) -> subprocess.Popen:
+    """Start a command that SIGINT ends: a shell's background job, and what it starts, ignore it."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    reset = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, preexec_fn=reset, **pipes, **settings)
 
 
 @contextmanager

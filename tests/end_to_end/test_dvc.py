@@ -22,6 +22,7 @@ from rapid.config.jobs import jobs
 from rapid.config.params import load, read
 from tests.checkout import ROOT, copy_checkout
 from tests.end_to_end.test_dag import rules as rules_of
+from tests.processes import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -133,7 +134,7 @@ def test_a_sweep_over_h_is_queued_and_shown(checkout):
         while_running.extend(row for row in shown if row.get("State") == "Running")
         return not queued(checkout)
 
-    wait_for(has_ended, 900)
+    wait_for(has_ended, 900, every=2)
     figures = [row.get("reward") for row in while_running]
     rewards = [float(figure) for figure in figures if figure not in (None, "", "!")]
     assert rewards and all(0 <= reward <= 1 for reward in rewards)
@@ -161,13 +162,6 @@ def experiments(folder: Path, check: bool = True) -> list[dict]:
 def queued(folder: Path) -> bool:
     status = run(folder, "dvc", "queue", "status")
     return "Queued" in status or "Running" in status
-
-
-def wait_for(condition, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(2)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,7 +16,7 @@ from rapid.grading.grader import GraderDied
 from rapid.grading.lean import BadStatement, LeanChecker, LeanUnavailable, ensure_lean
 from rapid.grading.lean import process as process_module
 from tests.grading.lean.stand_in import ENDLESS, RIGHT, STATEMENT, VERDICTS, WRONG, stand_in
-from tests.processes import assert_gone, living, naming, wait_for
+from tests.processes import assert_gone, interruptible, living, naming, python, wait_for
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -164,7 +163,7 @@ time.sleep(0.5)
 print(*(process.pid for process in checker._processes.values()), flush=True)
 {end}
 """
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        done = python("-c", script, status=None)
         author, judge = map(int, done.stdout.split())
         assert_gone(author, judge)
 
@@ -294,24 +293,15 @@ def test_an_interrupted_command_leaves_nothing(tmp_path, end):
     (tmp_path / "tmp").mkdir()
     command = [sys.executable, "-m", "rapid", "grade", "--benchmark", "minif2f"]
     command += ["--problems", str(problems), "--completions", str(completions)]
-    process = subprocess.Popen(
-        [*command, "--timeout", "2", "--workers", "2"],
-        env={
-            **os.environ,
-            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-            "TMPDIR": str(tmp_path / "tmp"),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        # A shell's background job ignores it, and so would what it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    command += ["--timeout", "2", "--workers", "2"]
+    places = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
+    process = interruptible(command, env=os.environ | places)
     wait_for(lambda: len(leans(tmp_path)) > 1)
     started = leans(tmp_path)
     process.send_signal(end)
     output, _ = process.communicate(timeout=20)
     assert process.returncode != 0
-    assert output == b""
+    assert output == ""
     assert_gone(*started)
     assert leans(tmp_path) == []
     assert list((tmp_path / "tmp").iterdir()) == []
