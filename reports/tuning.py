@@ -52,7 +52,7 @@ def trials(measured: Measured) -> pd.DataFrame:
         names = {
             field.trial(name, rate): (name, rate)
             for name in field.rates
-            for rate in arena.tuning.rates
+            for rate in arena.tuning.rates[benchmark]
         }
         entries = [measured.params.training.start, *names]
         found = measured.contest(benchmark, entries, arena.tuning.seeds).runs

@@ -93,7 +93,7 @@ class ArenaMap(Section):
 class Tuning(Section):
     """Learning rates to try, each with these seeds."""
 
-    rates: list[PositiveFloat] = Field(min_length=1)
+    rates: dict[BenchmarkName, list[PositiveFloat]] = Field(description="of each field")
     seeds: list[Seed] = Field(min_length=1)
 
 
@@ -117,6 +117,14 @@ class Arena(Section):
         if self.only and not (PLAIN.name in self.only and self.record):
             allowed = f"{PLAIN.name} among them, and a record of the others"
             raise ValueError(not_allowed("only", self.only, allowed))
+        return self
+
+    @model_validator(mode="after")
+    def _each_field_is_tuned(self):
+        for name in self.fields:
+            if self.tuning and not self.tuning.rates.get(name):
+                found = list(self.tuning.rates)
+                raise ValueError(not_allowed("tuning.rates", found, f"rates for {name} too"))
         return self
 
     @model_validator(mode="after")
@@ -146,7 +154,7 @@ class Arena(Section):
                     seeds = first(field.seeds) if self.only else field.seeds_of(name)
                     yield benchmark, [field.entry(name)], seeds
                 elif parse(name).H not in self.borrowed:
-                    tried = [field.trial(name, rate) for rate in self.tuning.rates]
+                    tried = [field.trial(name, rate) for rate in self.tuning.rates[benchmark]]
                     yield benchmark, tried, self.tuning.seeds
         for benchmark, cells in self.mapped.items():
             names = [cells.entry(n_step, h) for n_step in cells.n_step for h in cells.H]

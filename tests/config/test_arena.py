@@ -43,10 +43,13 @@ def test_a_field_and_a_map(values):
 
 
 def test_a_tuning_tries_rates_but_for_an_h_that_borrows(values):
-    found = asked(values, borrowed={2: 1}, tuning={"rates": [1e-5, 1e-2], "seeds": [9]})
+    rates = {"math": [1e-5, 1e-2]}
+    found = asked(values, borrowed={2: 1}, tuning={"rates": rates, "seeds": [9]})
     plain = ("pg", "pg,n_step=8")
     tried = ("0.00001", "0.01")
     assert found == {f"{n},problems=16,learning_rate={r}": [9] for n in plain for r in tried}
+    with pytest.raises(BadParams, match="rates for math too"):
+        asked(values, tuning={"rates": {"mbpp_plus": [1e-5]}, "seeds": [9]})
 
 
 def test_one_s_own_is_run_beside_pg_and_no_map_is(values):

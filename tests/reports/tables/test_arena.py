@@ -241,7 +241,7 @@ FILE = """arena:
 def tuning(values):
     field = {"seeds": 2, "problems": 4, "snapshots": 1, "reach": 0.1}
     field["rates"] = dict.fromkeys(["pg", "pg-H2", "pg-H4"], 1e-4)
-    tried = {"rates": [1e-4, 1e-3, 1e-2], "seeds": [7]}
+    tried = {"rates": {"math": [1e-4, 1e-3, 1e-2]}, "seeds": [7]}
     return load(
         values | {"arena": {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tried}}
     )
@@ -301,7 +301,7 @@ def test_each_rate_is_written_into_the_file():
         (benchmark, name, rate, 101, 0.8 if rate == 2e-4 else 0.4)
         for benchmark, field in tried.fields.items()
         for name in field.rates
-        for rate in tried.tuning.rates
+        for rate in tried.tuning.rates[benchmark]
     ] + [(benchmark, BASE, 0.0, 101, 0.4) for benchmark in tried.fields]
     text = frozen((ROOT / OWN).read_text(), tried, pd.DataFrame(found, columns=COLUMNS))
     written = yaml.safe_load(text)["arena"]["fields"]
