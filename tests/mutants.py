@@ -16,7 +16,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,7 +24,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests.checkout import ROOT, copy_checkout, listed
+
 RESULTS = "mutants.jsonl"
 # Tests that are to notice, by the beginning of a file's path.
 AREAS = {
@@ -167,22 +167,12 @@ def between(left, right, op, source: str, place) -> tuple[int, int, str]:
 # Running ------------------------------------------------------------------------------------------
 
 
-def tracked(*options: str) -> list[str]:
-    """Return the files of the repository."""
-    command = ["git", "ls-files", *options]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
-
-
 def sample(count: int, seed: int, area: str = "") -> list[Mutant]:
     """Return as many mutants, drawn from all files; a smaller sample is the start of a larger."""
     files = [
         name
-        for name in sorted(tracked())
-        if name.endswith(".py")
-        and name.startswith(tuple(AREAS))
-        and name.startswith(area)
-        and not name.startswith(LEFT_OUT)
+        for name in sorted(listed("*.py"))
+        if name.startswith(tuple(AREAS)) and name.startswith(area) and not name.startswith(LEFT_OUT)
     ]
     every = [one for file in files for one in mutants(file, (ROOT / file).read_text("utf-8"))]
     random.Random(seed).shuffle(every)
@@ -198,13 +188,6 @@ def tests_of(file: str) -> list[str]:
         for path in (ROOT / tests).rglob(f"test_{Path(file).stem}*.py")
     )
     return [*own, *area]
-
-
-def copy_tree(folder: Path) -> None:
-    """Copy the files that are tracked, and those that are not yet."""
-    for name in tracked("-co", "--exclude-standard"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, folder / name)
 
 
 def run_tests(folder: Path, tests: list[str]) -> str:
@@ -291,7 +274,7 @@ def main() -> int:
     drawn = sample(asked.count, asked.seed, asked.area)
     prepare()
     with tempfile.TemporaryDirectory(prefix="mutants-") as name, open(results, "a") as out:
-        copy_tree(folder := Path(name))
+        copy_checkout(folder := Path(name))
         for number, one in enumerate(drawn, 1):
             if one.key in known:
                 continue

@@ -2,15 +2,14 @@
 
     python -m tests.published --mbpp-plus MbppPlus.jsonl.gz --math train.jsonl
 
-MBPP+: every reference solution passes; with one operator or constant of it changed it fails
-wherever that changes what a test sees, which is found out by comparing the two programs' outputs as
-they are. MATH: every solution is rewarded for its own problem, and no other problem's answer is.
+MBPP+: every reference solution passes; with one place of it changed it fails wherever that changes
+what a test sees, which is found out by comparing the two programs' outputs as they are. MATH: every
+solution is rewarded for its own problem, and no other problem's answer is.
 Prints figures and every exception. The exit status is 1 where a reference solution fails, a changed
 one gets a verdict that its outputs contradict, or under 99.5 % of the solutions are rewarded.
 """
 
 import argparse
-import ast
 import json
 import random
 import sys
@@ -33,30 +32,13 @@ from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, encode_job
 from rapid.machine.lease import usable_cores
 from rapid.stages.grade import Submission, grade
+from tests.mutants import mutants
 
 # Functions of which EvalPlus accepts more than the reference's output.
 LENIENT = {
     *special.MBPP_OUTPUT_SET_EQ_TASKS,
     *special.MBPP_OUTPUT_NOT_NONE_TASKS,
     *("are_equivalent", "sum_div", "surface_Area", "digit_distance_nums"),
-}
-
-SWAPS = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Add,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Lt: ast.GtE,
-    ast.LtE: ast.Gt,
-    ast.Gt: ast.LtE,
-    ast.GtE: ast.Lt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-    ast.In: ast.NotIn,
 }
 
 
@@ -159,32 +141,9 @@ def nearly_equal(one: object, other: object) -> bool:
 
 
 def changes(problem: CodeProblem) -> Iterator[str]:
-    """The reference solution with one operator or constant changed, in every way that `SWAPS` has."""
-    source = problem.canonical_solution
-    for index, node in enumerate(ast.walk(ast.parse(source))):
-        if any(type(op) in SWAPS for op in _operators(node)) or _changeable(node):
-            program = ast.parse(source)
-            _change(list(ast.walk(program))[index])
-            yield ast.unparse(program)
-
-
-def _operators(node: ast.AST) -> list[ast.AST]:
-    if isinstance(node, ast.BinOp | ast.AugAssign | ast.BoolOp):
-        return [node.op]
-    return node.ops if isinstance(node, ast.Compare) else []
-
-
-def _changeable(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) in (int, float, bool)
-
-
-def _change(node: ast.AST) -> None:
-    if isinstance(node, ast.Constant):
-        node.value = not node.value if isinstance(node.value, bool) else node.value + 1
-    elif isinstance(node, ast.Compare):
-        node.ops = [SWAPS.get(type(op), type(op))() for op in node.ops]
-    else:
-        node.op = SWAPS[type(node.op)]()
+    """The reference solution with one place changed, in every way that tests.mutants has."""
+    for one in mutants(problem.task_id, problem.canonical_solution):
+        yield one.of(problem.canonical_solution)
 
 
 def solutions_pass(problems: dict[str, MathProblem], timeout: float) -> bool:

@@ -7,10 +7,9 @@ brings it up to date: comments stay, and a new file gets the first line of its o
 
 import ast
 import re
-import subprocess
 from pathlib import Path
 
-from tests.conftest import ROOT
+from tests.checkout import ROOT, listed
 from tests.test_layers import LAYERS
 
 PAGE = ROOT / "docs/architecture.md"
@@ -19,20 +18,13 @@ TREE = re.compile(r"(?<=```text\n)(rapid/.*?)(?=```)", re.DOTALL)
 COLUMN, WIDTH = 28, 100
 
 
-def files() -> list[str]:
-    """Return the files of the tree that Git tracks or would track."""
-    command = ["git", "ls-files", "-co", "--exclude-standard", *FOLDERS]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
-
-
 def entries() -> list[str]:
     """Return the paths that the tree has to have, a folder ("rapid/") before what is in it.
 
     The line of a package stands for its __init__.py.
     """
     found = {f"{top}/" for top in FOLDERS}
-    for name in files():
+    for name in listed(*FOLDERS):
         found |= {f"{parent}/" for parent in Path(name).parents if parent.name}
         found |= {name} - {f"{Path(name).parent}/__init__.py"}
     # Files come before folders.

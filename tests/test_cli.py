@@ -12,6 +12,7 @@ from rapid.config.params import load, read
 from rapid.config.specs import PrepareSpec, Run, evaluate_spec, train_spec
 from rapid.machine.warm import AGAIN
 from tests.conftest import ROOT
+from tests.processes import python
 
 
 def test_help_names_every_stage(capsys):
@@ -62,19 +63,14 @@ def test_a_job_notes_the_code_that_ran_and_not_that_it_was_planned_with(tmp_path
     assert manifest["code"] == PrepareSpec(**spec).files()
 
 
-def run_prepare(spec, out, check=True):
+def run_prepare(spec, out, status=0):
     """In a process of its own: the command leases a core until its process ends."""
-    import subprocess
-    import sys
-
-    command = [sys.executable, "-m", "rapid", "prepare", "--spec", spec, "--out", str(out)]
-    return subprocess.run(command, check=check, capture_output=True, text=True)
+    return python("-m", "rapid", "prepare", "--spec", spec, "--out", out, status=status)
 
 
 def test_a_source_that_is_nowhere_is_refused_with_status_2(tmp_path):
     spec = {"benchmark": "math", "source": "nowhere", "data_seed": 0, "train": 8, "test": 4}
-    failed = run_prepare(json.dumps({**spec, "demonstrations": 0}), tmp_path / "out", check=False)
-    assert failed.returncode == 2
+    failed = run_prepare(json.dumps({**spec, "demonstrations": 0}), tmp_path / "out", status=2)
     assert "no such file or folder" in failed.stderr
     assert "Traceback" not in failed.stderr
 

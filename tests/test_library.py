@@ -3,7 +3,6 @@
 import ast
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,8 +16,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from rapid.machine.shortages import shortage
-from tests.benchmarks.test_registry import CODE, QUESTION
-from tests.conftest import ROOT
+from tests.benchmarks.test_prompts import PROBLEMS
+from tests.checkout import ROOT, copy_checkout
 from tests.test_install import install
 from tests.test_layers import MODULES, imported
 from tests.test_readme import example
@@ -94,13 +93,7 @@ def test_an_error_names_the_extra(module, extra):
 def alone(tmp_path_factory) -> Path:
     """Return the programs of an environment with this project's wheel, and no extra of it."""
     folder = tmp_path_factory.mktemp("alone")
-    listed = subprocess.check_output(
-        ["git", "ls-files", "-co", "--exclude-standard", "rapid"], cwd=ROOT, text=True
-    )
-    for name in ["pyproject.toml", "README.md", "LICENSE", *listed.splitlines()]:
-        target = folder / "source" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, target)
+    copy_checkout(folder / "source", "pyproject.toml", "README.md", "LICENSE", "rapid")
     build = "from setuptools.build_meta import build_wheel; build_wheel('..')"
     subprocess.run([sys.executable, "-c", build], cwd=folder / "source", check=True)
     [wheel] = folder.glob("*.whl")
@@ -138,8 +131,8 @@ def test_the_library_alone_says_which_extra_a_command_needs(alone, tmp_path):
     files = ["--problems", "problems.jsonl", "--completions", "completions.jsonl"]
     rapid, params = alone / "rapid", ROOT / "params.yaml"
     assert said_by([rapid, "--help"], tmp_path)[0] == 0
-    for benchmark, problem in {"math": QUESTION, "mbpp_plus": CODE}.items():
-        (tmp_path / "problems.jsonl").write_text(problem.model_dump_json())
+    for benchmark in ("math", "mbpp_plus"):
+        (tmp_path / "problems.jsonl").write_text(PROBLEMS[benchmark].model_dump_json())
         status, text = said_by([rapid, "grade", "--benchmark", benchmark, *files], tmp_path)
         assert status == 1 and "pip install -e '.[graders]'" in text
     status, text = said_by([rapid, "plan", "--configfile", params], tmp_path)

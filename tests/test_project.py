@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import rapid
-from tests.conftest import ROOT
+from tests.checkout import ROOT, listed
 
 HOOKS = {
     hook["id"]: hook
@@ -30,10 +30,7 @@ def hook(name: str, *files: str) -> int:
 def test_a_hook_is_local_and_passes(name):
     assert HOOKS[name]["language"] == "system"
     [kind] = HOOKS[name]["types"]
-    listed = subprocess.run(
-        ["git", "ls-files", KINDS[kind]], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    files = [file for file in listed.stdout.splitlines() if (ROOT / file).is_file()]
+    files = listed(KINDS[kind])
     assert files and hook(name, *files) == 0
 
 

@@ -4,18 +4,23 @@ TRL takes log-probabilities in float32 even of a float64 model. Where its own ar
 agree to float32's rounding (SINGLE); with float64 log-probabilities in their place, to float64's.
 """
 
-import random
-from collections import Counter
-
 import pytest
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
 from performance.beside_trl import Float64
-from rapid import RapidConfig, RapidTrainer
+from rapid import RapidConfig
 from rapid.algorithms import ALGORITHMS, dapo_loss, grpo_loss, pg_loss
 from rapid.algorithms.base import Pass
-from tests.training.loops import COMMON, ROUNDING, logged, make
+from tests.training.loops import (
+    COMMON,
+    ROUNDING,
+    Recorded,
+    ScriptedGrpo,
+    ScriptedRapid,
+    logged,
+    make,
+)
 
 GROUP, PROMPTS = 4, 16
 SHARED = COMMON | {"learning_rate": 1.0, "max_completion_length": 8}
@@ -51,34 +56,11 @@ OURS = {
 }
 
 
-class Scripted:
-    """Samples what the prompt and the place in its group say; keeps the gradient of each step."""
-
-    equal_lengths = False
-
-    def _generate_single_turn(self, prompt_ids, *_, **__):
-        seen, completions = Counter(), []
-        for ids in map(tuple, prompt_ids):
-            rng = random.Random(repr((ids, seen[ids])))
-            seen[ids] += 1
-            length = 4 if self.equal_lengths else rng.randint(1, 8)
-            completions.append([rng.randrange(2, 258) for _ in range(length)])
-        return completions, None
-
-    def training_step(self, *args):
-        loss = super().training_step(*args)
-        self.__dict__.setdefault("gradients", []).append(
-            torch.cat([p.grad.flatten() for p in self.model.parameters()])
-        )
-        self.__dict__.setdefault("losses", []).append(loss.item())
-        return loss
-
-
-class StockScripted(Scripted, GRPOTrainer):
+class StockScripted(Recorded, ScriptedGrpo):
     pass
 
 
-class RapidScripted(Scripted, RapidTrainer):
+class RapidScripted(Recorded, ScriptedRapid):
     pass
 
 

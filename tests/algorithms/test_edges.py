@@ -72,14 +72,6 @@ def test_equal_rewards_have_no_gradient_on_policy(clip, baseline, reward):
     assert gradient.abs().max() <= (0 if reward in (0, 1) else 1e-16)
 
 
-@clip
-def test_equal_rewards_off_policy_weigh_a_completion_against_the_mean_weight(clip):
-    _, gradient, _ = run([0.5, -0.5], [1.0, 1.0], 2, 10.0, clip)
-    w = [math.exp(0.5), math.exp(-0.5)]
-    expected = [-x * (1 - sum(w) / 2) / 2 for x in w]
-    assert gradient[:, 0].tolist() == pytest.approx(expected, rel=1e-13)
-
-
 # Alone --------------------------------------------------------------------------------------------
 
 

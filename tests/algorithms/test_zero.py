@@ -69,14 +69,6 @@ def test_what_is_skipped_has_no_gradient_and_what_is_run_has(objective, settings
     assert said.tolist() == found.tolist()
 
 
-def test_all_one_groups_are_run_off_policy():
-    assert contributes("rapid", REWARDS, 3, on_policy=False).tolist() == [False, True, True]
-
-
-def test_all_one_groups_have_no_advantage_on_policy():
-    assert contributes("rapid", REWARDS, 3, on_policy=True).tolist() == [False, False, True]
-
-
 def test_torn_groups_are_refused():
     with pytest.raises(ValueError, match="not whole groups"):
         contributes("pg", REWARDS, 4, on_policy=True)

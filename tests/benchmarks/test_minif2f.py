@@ -143,16 +143,11 @@ def grader():
 
 
 FORMS = {
-    "tactics": TACTICS,
     "tactics whose first line was stripped": TACTICS.strip(),
-    "a fenced block": f"So:\n```lean\n{TACTICS}```\n",
-    "the theorem": WHOLE,
     "the theorem with a header": f"import Mathlib\nopen Nat Real\n\n/-- Even. -/\n{WHOLE}",
-    "by on a line of its own": f"{HEAD} :=\n  by\n{TACTICS}",
     "a term": f"{HEAD} :=\n  have k := h\n  (by omega)",
     "aligned tactics": f"{HEAD} := by have k := h\n{' ' * 24}omega",
     "output behind it": f"```lean\n{WHOLE}```\nprints\n```\nno errors\n```\n",
-    "lines ended by CR LF": WHOLE.replace("\n", "\r\n"),
 }
 
 

@@ -78,8 +78,3 @@ def test_a_file_that_is_no_models_config_is_refused(tmp_path):
     path.write_text('{"hidden_size": 8, "num_attention_heads": 2}')
     with pytest.raises(BadInput, match="num_hidden_layers is missing"):
         from_config(path)
-
-
-def test_a_config_for_no_model_is_refused(params, tmp_path):
-    with pytest.raises(BadInput, match="no such model"):
-        shapes(params, {"nobody": tmp_path})

@@ -9,10 +9,11 @@ import secrets
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.processes import wait_for
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
@@ -63,12 +64,12 @@ def running(folder: Path, nodes: int, memory_mb: int = 8_000) -> Iterator[dict[s
     daemons = []
     try:
         daemons.append(_start(munged, folder))
-        _wait_for(lambda: (folder / "munge.socket").exists())
+        wait_for(lambda: (folder / "munge.socket").exists())
         daemons.append(_start(["slurmctld", "-D", "-f", str(configuration)], folder))
         for number in range(1, nodes + 1):
             command = ["slurmd", "-D", "-f", str(configuration), "-N", f"node{number}"]
             daemons.append(_start(command, folder))
-        _wait_for(lambda: _idle(environment) == nodes)
+        wait_for(lambda: _idle(environment) == nodes, every=0.2)
         yield environment
     finally:
         subprocess.run(["scancel", "--user=root"], env=environment, check=False)
@@ -103,13 +104,6 @@ def _idle(environment: dict[str, str]) -> int:
     command = ["sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return len(found.stdout.split())
-
-
-def _wait_for(holds, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "SLURM did not start: see its logs"
-        time.sleep(0.2)
 
 
 def _free_ports(count: int) -> int:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,8 @@ from rapid.config import specs
 from rapid.config.jobs import Plan
 from rapid.config.params import load, read
 from reports.plots import FIGURES
-from tests.conftest import ROOT
+from tests.checkout import ROOT, copy_checkout
+from tests.processes import python
 
 WEIGHTS = "model.safetensors"
 TABLES = "reports/tables.tex"
@@ -28,7 +28,6 @@ ETA = {
     "name": "eta",  # an experiment
     "rapid": {"eta": 3.0},
     "training": {"start": "sft"},
-    "tables": {"main": {"algorithms": ["sft", "rapid-H4"]}, "staleness": {"H": [4]}},
 }
 
 
@@ -36,7 +35,7 @@ def values() -> dict:
     """The sizes of experiments/ci.yaml, as a default's: to the DAG, algorithms and models are alike."""
     values = read(ROOT / "params.yaml", ROOT / "experiments/ci.yaml") | {"name": None}
     values["tables"] = {
-        "main": {"model": "tiny-qwen2", "algorithms": ["sft", "pg", "rapid-H4"], "seeds": [1]},
+        "main": {"model": "tiny-qwen2", "algorithms": ["sft", "rapid-H4"], "seeds": [1]},
         "families": {"benchmark": "math", "models": [], "algorithms": ["pg"], "seeds": [1]},
         "staleness": {"H": [4]},
     }
@@ -52,18 +51,6 @@ def checkout(tmp_path_factory) -> Path:
     (folder / "experiments/eta.yaml").write_text(yaml.safe_dump(ETA))
     succeed(snakemake(folder, TABLES))
     return folder
-
-
-def copy_checkout(folder: Path) -> None:
-    """Copy the tracked files, and those not yet tracked, as they are."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    for name in listed.stdout.splitlines():
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
 
 
 def snakemake(
@@ -102,6 +89,7 @@ def rules(output: str) -> list[str]:
 
 @contextmanager
 def edited(path: Path, old: str, new: str) -> Iterator[None]:
+    """Meanwhile a file has another text."""
     before = path.read_text()
     assert old in before
     path.write_text(before.replace(old, new, 1))
@@ -112,11 +100,7 @@ def edited(path: Path, old: str, new: str) -> Iterator[None]:
 
 
 def rapid(folder: Path, *command: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    whole = [sys.executable, "-m", "rapid", *command]
-    return subprocess.run(
-        whole, cwd=folder, capture_output=True, text=True, env=environment, check=False
-    )
+    return python("-m", "rapid", *command, folder=folder, status=None, PYTHONPATH=str(folder))
 
 
 def params():
@@ -162,7 +146,7 @@ def test_the_tables_have_the_figures_of_the_runs(checkout):
     tables = (checkout / "reports/tables.tex").read_text()
     assert tables.count(r"\begin{table}") == 3  # there are no families
     assert "nan" not in tables.lower()
-    evaluation = checkout / "evaluations/mbpp_plus/tiny-qwen2/pg/seed1/evaluation.json"
+    evaluation = checkout / "evaluations/mbpp_plus/tiny-qwen2/sft/seed1/evaluation.json"
     figure = json.loads(evaluation.read_text())["pass_at"]["1"]
     assert f"{100 * figure:.1f}\\%" in tables
 
@@ -175,9 +159,8 @@ def test_a_run_repeated_from_its_manifest_gives_the_same_steps_and_weights(check
     """What samples; and what has a gradient, which at this size RL may not have."""
     times = {"seconds", "sampling", "grading", "backpropagation", "sync"}
     run, again = f"runs/mbpp_plus/tiny-qwen2/{name}/seed1", f"again/{name}"
-    command = [sys.executable, "-m", "rapid", "train", "--spec", f"{run}/manifest.json"]
-    command += ["--model", "models/tiny-qwen2", "--data", data.format("mbpp_plus"), "--out", again]
-    subprocess.run(command, cwd=checkout, check=True, capture_output=True)
+    command = ["train", "--spec", f"{run}/manifest.json", "--model", "models/tiny-qwen2"]
+    succeed(rapid(checkout, *command, "--data", data.format("mbpp_plus"), "--out", again))
     once, twice = (
         [step.model_dump(exclude=times) for step in read_jsonl(folder / "steps.jsonl", StepRecord)]
         for folder in (checkout / run, checkout / again)
@@ -212,36 +195,23 @@ def test_the_process_that_forks_jobs_was_ready(checkout):
     assert "Traceback" not in (checkout / "logs/warm.log").read_text()
 
 
-def test_nothing_is_planned_again_and_a_dry_run_writes_nothing(checkout):
-    before = written(checkout)
-    assert planned(checkout) == []
-    assert written(checkout) == before
-
-
-@pytest.fixture
-def change(checkout):
-    """Change rapid.eta in params.yaml for a test."""
-    path = checkout / "params.yaml"
-    before = path.read_text()
-    yield lambda eta: path.write_text(before.replace("eta: 2.0", f"eta: {eta}"))
-    path.write_text(before)
-
-
-def test_a_changed_eta_plans_rapid_s_runs_their_evaluations_and_the_report(checkout, change):
-    change(3.0)
+def test_a_changed_eta_and_a_lost_evaluation_plan_what_they_reach(checkout):
+    """RAPID's runs and their evaluations, the evaluation, and the report."""
     rapid = [run for run in specs.runs(params()) if run.algorithm.startswith("rapid")]
-    output = succeed(snakemake(checkout, TABLES, options=("-n", "--verbose")))
-    assert sorted(rules(output)) == sorted(["train", "evaluate"] * len(rapid) + ["report"])
+    evaluation = checkout / "evaluations/math/tiny-qwen2/sft/seed1/evaluation.json"
+    evaluation.rename(aside := evaluation.with_suffix(".aside"))
+    try:
+        with edited(checkout / "params.yaml", "eta: 2.0", "eta: 3.0"):
+            output = succeed(snakemake(checkout, TABLES, options=("-n", "--verbose")))
+    finally:
+        aside.rename(evaluation)
+    expected = ["train", "evaluate"] * len(rapid) + ["evaluate", "report"]
+    assert sorted(rules(output)) == sorted(expected)
     said = re.findall(r"output: (runs/\S+)/manifest.json.*?priority: (\d+)$", output, re.M | re.S)
     plan = Plan(params())
     assert {name: int(turn) for name, turn in said} == {
         run.folder: plan.priority(run.folder) for run in rapid
     }
-
-
-def test_what_is_edited_for_the_report_plans_the_report(checkout):
-    with edited(checkout / "reports/__main__.py", "OK, BAD_RUN", "FINE = OK, BAD_RUN"):
-        assert planned(checkout) == ["report"]
 
 
 def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checkout):
@@ -256,42 +226,25 @@ def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checko
 
 
 def test_an_accepted_change_of_code_plans_the_report_alone(checkout):
-    manifest = checkout / "runs/math/tiny-qwen2/pg/seed1/manifest.json"
+    run = "runs/math/tiny-qwen2/rapid-H4/seed1"
     with edited(checkout / PROMPT, "Solution", "Answer"):
         stale = rapid(checkout, "verify")
         assert stale.returncode == 1
-        assert f"runs/math/tiny-qwen2/pg/seed1: made with other code: {PROMPT}" in stale.stdout
+        assert f"{run}: made with other code: {PROMPT}" in stale.stdout
         accepted = rapid(checkout, "accept")
         assert accepted.returncode == 0, accepted.stdout + accepted.stderr
-        assert "accepted: runs/math/tiny-qwen2/pg/seed1" in accepted.stdout
+        assert f"accepted: {run}" in accepted.stdout
         assert planned(checkout) == ["report"]
-        [note] = json.loads(manifest.read_text())["accepted"]
+        [note] = json.loads((checkout / run / "manifest.json").read_text())["accepted"]
         assert list(note["was"]) == [PROMPT]
     assert rapid(checkout, "accept").returncode == 0  # of the prompt as it was
     succeed(snakemake(checkout, TABLES))
     assert "Accepted:" in (checkout / "reports/tables.txt").read_text()
-    assert planned(checkout) == []
 
 
-def test_a_deleted_evaluation_plans_itself_and_the_report(checkout):
-    evaluation = checkout / "evaluations/math/tiny-qwen2/pg/seed1/evaluation.json"
-    aside = evaluation.with_suffix(".aside")
-    evaluation.rename(aside)
-    try:
-        assert sorted(planned(checkout)) == ["evaluate", "report"]
-    finally:
-        aside.rename(evaluation)
-
-
-def test_a_dry_run_of_an_experiment_writes_nothing(checkout):
-    before = written(checkout)
-    snakemake(checkout, overlays=("eta",), options=("-n",))
-    assert written(checkout) == before
-
-
-def test_a_wrong_value_ends_before_any_job(checkout, change):
-    change(-1)
-    result = snakemake(checkout, TABLES)
+def test_a_wrong_value_ends_before_any_job(checkout):
+    with edited(checkout / "params.yaml", "eta: 2.0", "eta: -1"):
+        result = snakemake(checkout, TABLES)
     assert result.returncode != 0
     output = result.stdout + result.stderr
     assert "rapid.eta: -1 is not allowed; allowed: greater than 0" in output
@@ -341,7 +294,10 @@ class TestExperiment:
         assert made == {own / folder for folder in [*expected, "reports"]}
 
     def test_it_is_up_to_date_and_so_is_the_default_by_its_paths(self, checkout, before):
+        """And a dry run writes nothing."""
+        made = written(checkout)
         assert planned(checkout, "all", TABLES, overlays=("eta",)) == []
+        assert written(checkout) == made
         done = rapid(checkout, "verify", "--configfile", "params.yaml", "experiments/eta.yaml")
         assert done.returncode == 0, done.stdout
         assert "stale" not in done.stdout

@@ -20,8 +20,9 @@ import yaml
 
 from rapid.config.jobs import jobs
 from rapid.config.params import load, read
-from tests.conftest import ROOT
+from tests.checkout import ROOT, copy_checkout
 from tests.end_to_end.test_dag import rules as rules_of
+from tests.processes import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -75,10 +76,7 @@ def planned(folder: Path) -> Counter:
 def checkout(tmp_path_factory) -> Path:
     """A repository of the tracked files, with ci.yaml's sizes in params.yaml, after `dvc repro`."""
     folder = tmp_path_factory.mktemp("dvc") / "here"
-    for name in run(ROOT, "git", "ls-files", "-co", "--exclude-standard").splitlines():
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes((ROOT / name).read_bytes())
+    copy_checkout(folder)
     values = read(ROOT / "params.yaml", ROOT / "experiments/ci.yaml") | {"name": None}
     (folder / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     run(folder, "git", "init", "-q", ".")
@@ -136,7 +134,7 @@ def test_a_sweep_over_h_is_queued_and_shown(checkout):
         while_running.extend(row for row in shown if row.get("State") == "Running")
         return not queued(checkout)
 
-    wait_for(has_ended, 900)
+    wait_for(has_ended, 900, every=2)
     figures = [row.get("reward") for row in while_running]
     rewards = [float(figure) for figure in figures if figure not in (None, "", "!")]
     assert rewards and all(0 <= reward <= 1 for reward in rewards)
@@ -164,13 +162,6 @@ def experiments(folder: Path, check: bool = True) -> list[dict]:
 def queued(folder: Path) -> bool:
     status = run(folder, "dvc", "queue", "status")
     return "Queued" in status or "Running" in status
-
-
-def wait_for(condition, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(2)
 
 
 @pytest.fixture(scope="module")

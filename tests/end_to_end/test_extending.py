@@ -1,17 +1,16 @@
 """docs/extending.md to the letter: its four diffs are applied to a copy of the tree, which is run."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.checkout import copy_checkout
 from tests.conftest import ROOT
-from tests.end_to_end.test_dag import copy_checkout
+from tests.processes import ACTIVATED, python
 
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 NAMES = ("algorithm", "benchmark", "column", "model")
@@ -48,17 +47,7 @@ studies: null
 
 def command(folder: Path, *arguments: str) -> str:
     """Run the copy's code and return its output."""
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(folder),
-    }
-    result = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
-    return result.stdout
+    return python(*arguments, folder=folder, PYTHONPATH=str(folder), **ACTIVATED).stdout
 
 
 def apply(folder: Path, name: str, *options: str) -> None:
@@ -102,9 +91,8 @@ def test_a_diff_touches_one_place(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_diff_applies_by_itself(name, tmp_path):
-    copy_checkout(tmp_path)
-    apply(tmp_path, name, "--check")
+def test_a_diff_applies_by_itself(name):
+    apply(ROOT, name, "--check")
 
 
 @pytest.mark.slow

@@ -1,16 +1,13 @@
 """What Snakemake plans for the paper's experiments, in a dry run that writes nothing."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
 from tests.end_to_end.test_dag import written
+from tests.processes import ACTIVATED, python
 
 PARTS = ["Snakefile", "workflow", "rapid", "reports", "params.yaml", "experiments"]
 
@@ -23,15 +20,9 @@ def planned(tmp_path_factory) -> dict[str, int]:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, folder / name)
     before = written(folder)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    result = subprocess.run(
-        [
-            sys.executable, "-m", "snakemake", "-n", "--cores", "16", "--nocolor",
-            "--configfile", "params.yaml", "experiments/paper.yaml",
-        ],
-        cwd=folder, capture_output=True, text=True, env=environment, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+    asked = ["-n", "--cores", "16", "--nocolor", "--configfile", "params.yaml"]
+    asked.append("experiments/paper.yaml")
+    result = python("-m", "snakemake", *asked, folder=folder, **ACTIVATED)
     assert written(folder) == before
     # The table of jobs: it stands before the jobs and again after them.
     _, _, table = (result.stdout + result.stderr).rpartition("Job stats:")

@@ -8,14 +8,16 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from rapid.machine.lease import usable_cores
+from tests.checkout import copy_checkout
 from tests.conftest import ROOT
-from tests.end_to_end.test_dag import copy_checkout
+from tests.processes import ACTIVATED, assert_gone, naming, python, wait_for
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,14 +39,10 @@ def checkout(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("checkout")
     copy_checkout(folder)
     (folder / "two.yaml").write_text(OVERLAY)
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", "--configfile"]
-    command += ["params.yaml", "experiments/ci.yaml", "two.yaml", "--"]
+    command = ["-m", "snakemake", "--cores", "2", "--nocolor", "--configfile", "params.yaml"]
+    command += ["experiments/ci.yaml", "two.yaml", "--"]
     command += [f"{run}/manifest.json" for run in RUNS.values()]
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
+    python(*command, folder=folder, **ACTIVATED)
     return folder
 
 
@@ -99,27 +97,15 @@ def test_processes_end_with_a_launcher_that_is_killed(checkout):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 120
-    while len(processes := children(launcher.pid)) < 2 and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert len(processes) == 2
+    wait_for(lambda: len(children(launcher.pid)) == 2, 120)
+    processes = children(launcher.pid)
     time.sleep(2)  # a process asks to end with its launcher once it runs
     launcher.send_signal(signal.SIGKILL)
     launcher.wait()
-    while any(Path(f"/proc/{pid}").exists() for pid in processes):
-        assert time.monotonic() < deadline, "a process outlived its launcher"
-        time.sleep(0.2)
+    assert_gone(*processes)
 
 
 def children(pid: int) -> list[int]:
     """The training processes that a launcher has started."""
-    found = []
-    for other in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            parent = Path(f"/proc/{other}/stat").read_text().rpartition(")")[2].split()[1]
-            command = Path(f"/proc/{other}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if parent == str(pid) and b"rapid.stages.train_process" in command:
-            found.append(int(other))
-    return found
+    own = {child.pid for child in psutil.Process(pid).children()}
+    return [*own & naming("rapid.stages.train_process").keys()]

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from rapid.config.params import load, read
+from tests.checkout import copy_checkout
 from tests.conftest import ROOT
 from tests.end_to_end import slurm
-from tests.end_to_end.test_dag import copy_checkout
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,7 +1,5 @@
 """Runs of a toy model whose completions are sometimes correct: to be killed, and given again."""
 
-import contextlib
-import ctypes
 import json
 import os
 import shutil
@@ -24,8 +22,8 @@ from rapid.config.params import CHECKPOINT_VARIABLE, load
 from rapid.config.specs import Run, evaluate_spec, train_spec
 from rapid.training.resume import ATTEMPT, Attempt
 from tests.conftest import default_values
+from tests.processes import left_behind
 
-SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this one
 ANSWER = "\\boxed{7}"
 PROBLEMS, TESTS = 16, 4
 PATIENCE = 300  # seconds until a test gives up
@@ -34,31 +32,6 @@ TIMES = {
     "seconds", "sampling", "grading", "backpropagation", "sync", "runtime", "cpu", "waited",
     "stolen", "disturbed", "attempt", "interrupted", "lost", "peak_memory_mb", "commit",
 }  # fmt: skip
-
-
-def adopt_orphans() -> None:
-    """Make this process the parent of what the processes that it starts leave behind."""
-    ctypes.CDLL(None).prctl(SUBREAPER, 1)
-
-
-def left_behind(warm: int = 0) -> list[str]:
-    """Return this process's descendants, once they had time to end.
-
-    Args:
-        warm: a child that goes on; those of its own count.
-    """
-    until = time.monotonic() + PATIENCE
-    while True:
-        found = []
-        for child in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess, ChildProcessError):
-                if child.status() == psutil.STATUS_ZOMBIE and child.ppid() == os.getpid():
-                    os.waitpid(child.pid, os.WNOHANG)
-                elif child.pid != warm:
-                    found.append(str(child))
-        if not found or time.monotonic() > until:
-            return found
-        time.sleep(0.02)
 
 
 def is_held(lock: Path) -> bool:
@@ -210,7 +183,7 @@ class Workshop:
         children = psutil.Process(self.warm.pid).children()
         return children[0] if children else None
 
-    def left_behind(self) -> list[str]:
+    def left_behind(self) -> list[psutil.Process]:
         """Return what jobs have left running, beside the warm process and within it."""
         return left_behind(self.warm.pid)
 

@@ -2,7 +2,6 @@
 
 import random
 import threading
-import time
 from contextlib import suppress
 
 import psutil
@@ -13,6 +12,7 @@ from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.minif2f import made as minif2f
 from rapid.grading import verdicts
 from tests.grading.conftest import double  # noqa: F401
+from tests.processes import wait_for
 
 KILLS, EVERY = 20, 6  # a process is killed over one of EVERY completions
 COMPLETIONS = KILLS * EVERY
@@ -72,10 +72,7 @@ def grade(name: str, rows: list[tuple], killing: bool) -> list[str]:
                 kill.join()
         assert not grader.reasons[verdicts.INFRASTRUCTURE]
     assert len(killed) == (KILLS if killing else 0)
-    until = time.monotonic() + 30
-    while descendants(name) - before and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not descendants(name) - before
+    wait_for(lambda: not descendants(name) - before)
     return found
 
 

@@ -15,16 +15,9 @@ import pytest
 import yaml
 
 from rapid.artifacts.files import sha256_file, write_jsonl
-from tests.end_to_end.test_dag import copy_checkout
-from tests.faults.runs import (
-    PATIENCE,
-    Workshop,
-    adopt_orphans,
-    left_behind,
-    problems,
-    result,
-    small,
-)
+from tests.checkout import copy_checkout
+from tests.faults.runs import PATIENCE, Workshop, problems, result, small
+from tests.processes import adopt_orphans, left_behind
 
 KILLS = 4
 COMMAND = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", "reports/tables.tex"]

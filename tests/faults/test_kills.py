@@ -16,7 +16,8 @@ from rapid.artifacts.manifests import MANIFEST
 from rapid.artifacts.runs import CHECKPOINTS, StepRecord
 from rapid.config.params import CHECKPOINT_VARIABLE
 from rapid.machine.lease import usable_cores
-from tests.faults.runs import PATIENCE, Workshop, adopt_orphans, is_held, left_behind
+from tests.faults.runs import PATIENCE, Workshop, is_held
+from tests.processes import adopt_orphans, left_behind
 
 KILLS = 8
 RAPID, DAPO, SFT, EVALUATION = "rapid-H4,snapshots=2", "dapo-H2", "sft", "evaluation"

@@ -17,11 +17,11 @@ import yaml
 
 from rapid.machine import locks
 from rapid.machine.shortages import shortage
+from tests.checkout import copy_checkout
 from tests.conftest import ROOT
-from tests.end_to_end.test_dag import copy_checkout
 from tests.faults.test_machine import mounted
+from tests.processes import naming, wait_for
 
-PATIENCE = 60  # seconds until a test gives up
 HOLDER = "import sys, time; from pathlib import Path; from rapid.machine.locks import hold;"
 HOLDER += "hold(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
 # What Snakemake is to a job: a process that starts a shell for it.
@@ -68,24 +68,6 @@ def kill(process: subprocess.Popen) -> None:
     process.stdout.close()
 
 
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def mentioning(text: str) -> list[psutil.Process]:
-    """Return the living processes whose command line has this text."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        if process.info["status"] != psutil.STATUS_ZOMBIE:
-            found += (
-                [process] if any(text in word for word in process.info["cmdline"] or []) else []
-            )
-    return found
-
-
 @pytest.fixture
 def left(tmp_path) -> list[Path]:
     """Make what a killed workflow leaves in Snakemake's folder."""
@@ -129,7 +111,7 @@ def test_a_job_ends_with_its_workflow(tmp_path, seed):
     workflow = start(sys.executable, "-c", WORKFLOW, command)
     time.sleep(random.Random(seed).uniform(0, 0.4))
     kill(workflow)
-    wait_until(lambda: not mentioning(mark))
+    wait_for(lambda: not naming(mark))
 
 
 @pytest.mark.slow
@@ -140,7 +122,7 @@ def test_the_warm_process_and_its_jobs_end_with_the_workflow(tmp_path, seed):
     workflow = start(sys.executable, "-c", WITH_WARM, str(socket), WARM)
     time.sleep(random.Random(seed).uniform(0, 0.3))
     kill(workflow)
-    wait_until(lambda: not mentioning(str(socket)))  # it, its commands, and what it forked
+    wait_for(lambda: not naming(socket))  # it, its commands, and what it forked
 
 
 def test_a_job_that_nobody_started_goes_on_without_its_parent(monkeypatch):
@@ -297,7 +279,7 @@ def test_a_killed_snakemake_leaves_nothing_and_goes_on(checkout, tmp_path):
                 break
         time.sleep(moments.uniform(0, 6))
         kill(killed)
-        wait_until(lambda: not working_in(checkout))
+        wait_for(lambda: not working_in(checkout))
     last = snakemake(checkout, "ci", made, **options)
     assert last.communicate() and last.returncode == 0
     assert (checkout / made).exists()
@@ -305,7 +287,7 @@ def test_a_killed_snakemake_leaves_nothing_and_goes_on(checkout, tmp_path):
     # One folder for all jobs' leases, and empty ones that torch and a killed Snakemake leave.
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.parent.name for path in files} == {f"rapid-cores-{os.geteuid()}"}
-    wait_until(lambda: not working_in(checkout))
+    wait_for(lambda: not working_in(checkout))
     assert not [*(checkout / ".snakemake" / locks.SOCKETS).iterdir()]
 
 

@@ -1,11 +1,9 @@
 """A command that was disturbed is run again in another child of the warm process."""
 
-import sys
-
 import pytest
 
 from rapid.machine.warm import attempt
-from tests.machine.test_warm import rapid, serve
+from tests.machine.test_warm import rapid, serving
 
 # A command that is disturbed until the attempt that its argument names.
 DISTURBED = """
@@ -23,16 +21,14 @@ warm.serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
 @pytest.fixture
 def attempts(request, tmp_path):
     """Return a function that runs the command once; the attempts that it took."""
-    server = serve(tmp_path / "socket", sys.executable, "-c", DISTURBED.format(share=request.param))
 
     def run(quiet: int) -> list[int]:
         result = rapid(tmp_path / "socket", str(quiet))
         assert result.returncode == 0
         return [int(line) for line in result.stdout.split()]
 
-    yield run
-    server.kill()
-    server.wait()
+    with serving(tmp_path / "socket", DISTURBED.format(share=request.param)):
+        yield run
 
 
 @pytest.mark.parametrize("attempts", [1.0], indirect=True)

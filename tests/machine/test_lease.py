@@ -12,6 +12,7 @@ import pytest
 
 from rapid.machine.devices import Gpu, chosen
 from rapid.machine.lease import NotOurs, TooFew, lease_cores, lease_gpus, usable_cores
+from tests.processes import ending, python
 
 HOLD = """
 import os, sys, time
@@ -42,31 +43,23 @@ def start(folder, count=1, seconds=60.0):
 
 def test_a_job_is_bound_to_cores_that_no_other_job_has(tmp_path):
     jobs = [start(tmp_path) for _ in usable_cores()]
-    try:
+    with ending(*jobs):
         lines = [job.stdout.readline().split() for job in jobs]
-        assert sorted(int(line[0]) for line in lines) == usable_cores()
-        for core, threads, *affinity in lines:
-            assert threads == "1"
-            assert affinity == [core]
-    finally:
-        for job in jobs:
-            job.kill()
-            job.wait()
+    assert sorted(int(line[0]) for line in lines) == usable_cores()
+    for core, threads, *affinity in lines:
+        assert threads == "1"
+        assert affinity == [core]
 
 
 def test_a_job_waits_until_a_core_is_free_and_a_killed_holder_frees_it(tmp_path):
     holders = [start(tmp_path) for _ in usable_cores()]
     taken = [holder.stdout.readline().split()[0] for holder in holders]
     late = start(tmp_path, seconds=0)
-    try:
+    with ending(*holders, late):
         time.sleep(1.0)
         assert late.poll() is None
         holders[0].kill()
         assert late.stdout.readline().split()[0] == taken[0]
-    finally:
-        for job in [*holders, late]:
-            job.kill()
-            job.wait()
 
 
 def test_torch_that_was_imported_before_gets_the_threads(tmp_path):
@@ -78,9 +71,7 @@ from rapid.machine.lease import lease_cores
 sys.modules["torch"] = types.SimpleNamespace(set_num_threads=lambda n: print("threads", n))
 lease_cores(1, Path(sys.argv[1]), threads=3)
 """
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "threads 3\n"
+    assert python("-c", code, tmp_path).stdout == "threads 3\n"
 
 
 def test_more_cores_than_the_machine_has_are_refused(tmp_path):
@@ -120,12 +111,9 @@ def test_a_folder_of_leases_that_others_control_is_refused(tmp_path, make):
 
 def test_the_folder_of_leases_is_made_for_one_user(tmp_path):
     job = start(tmp_path / "leases")
-    try:
+    with ending(job):
         job.stdout.readline()
         assert (tmp_path / "leases").stat().st_mode & 0o777 == 0o700
-    finally:
-        job.kill()
-        job.wait()
 
 
 GPUS = [Gpu(str(number), f"GPU-{number}{number}{number}-a", 80_000) for number in range(4)]
@@ -147,33 +135,24 @@ def hold_gpus(folder, count, visible="0,1,2,3"):
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
-@pytest.fixture
-def jobs():
-    started = []
-    yield started
-    for job in started:
-        job.kill()
-        job.wait()
-
-
-def test_two_jobs_never_share_a_gpu_and_get_all_that_they_ask_for(tmp_path, jobs):
-    jobs += [hold_gpus(tmp_path, 3)]
-    assert jobs[0].stdout.readline().split() == ["0,1,2", "False"]
-    jobs += [hold_gpus(tmp_path, 2)]
-    jobs += [hold_gpus(tmp_path, 1)]
-    time.sleep(1.0)
-    assert [job.poll() for job in jobs] == [None] * 3  # one is free: the second wants two
-    jobs[0].kill()
-    names = [name for job in jobs[1:] for name in job.stdout.readline().split()[0].split(",")]
+def test_two_jobs_never_share_a_gpu_and_get_all_that_they_ask_for(tmp_path):
+    with ending(first := hold_gpus(tmp_path, 3)):
+        assert first.stdout.readline().split() == ["0,1,2", "False"]
+        late = [hold_gpus(tmp_path, 2), hold_gpus(tmp_path, 1)]
+        time.sleep(1.0)
+        # One is free, and the second wants two.
+        assert [job.poll() for job in (first, *late)] == [None] * 3
+    with ending(*late):
+        names = [name for job in late for name in job.stdout.readline().split()[0].split(",")]
     assert len(names) == len(set(names)) == 3
 
 
-def test_a_gpu_is_one_gpu_by_whatever_number(tmp_path, jobs):
+def test_a_gpu_is_one_gpu_by_whatever_number(tmp_path):
     """A SLURM job may see one GPU under another number or by its UUID."""
-    jobs += [hold_gpus(tmp_path, 1, "2")]
-    assert jobs[0].stdout.readline().split()[0] == "2"
-    jobs += [hold_gpus(tmp_path, 1, "GPU-222,GPU-333")]
-    assert jobs[1].stdout.readline().split()[0] == "GPU-333"
+    with ending(first := hold_gpus(tmp_path, 1, "2")):
+        assert first.stdout.readline().split()[0] == "2"
+        with ending(second := hold_gpus(tmp_path, 1, "GPU-222,GPU-333")):
+            assert second.stdout.readline().split()[0] == "GPU-333"
 
 
 def test_a_job_leases_among_those_it_was_given():
@@ -203,7 +182,4 @@ def test_too_few_gpus_say_what_to_do(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has no mallopt")
 def test_a_job_uses_freed_memory_again():
-    printed = subprocess.run(
-        [sys.executable, "-c", AGAIN], capture_output=True, text=True, check=True
-    ).stdout
-    assert float(printed) < 0.1
+    assert float(python("-c", AGAIN).stdout) < 0.1

@@ -3,15 +3,14 @@
 import itertools
 import os
 import signal
-import subprocess
 import sys
-import time
 
 import pytest
 
 from rapid.config.params import load
 from rapid.config.specs import Run, train_spec
 from rapid.machine import server
+from tests.processes import assert_gone, python
 
 # Answers /health, after a while, and has a process of its own, as vLLM has.
 FAKE = """
@@ -54,22 +53,6 @@ def fake(tmp_path, monkeypatch):
     return tmp_path / "said"
 
 
-def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def gone(*pids: int) -> bool:
-    for _ in range(600):
-        if not any(map(alive, pids)):
-            return True
-        time.sleep(0.1)
-    return False
-
-
 def test_the_server_has_the_last_gpu_and_the_trainer_the_others(spec, fake, tmp_path):
     with server.serving(spec, tmp_path):
         gpus, *pids = fake.read_text().split()
@@ -78,13 +61,13 @@ def test_the_server_has_the_last_gpu_and_the_trainer_the_others(spec, fake, tmp_
         settings = server.trainer_settings()
         assert settings["vllm_mode"] == "server"
         assert settings["vllm_server_port"] != settings["vllm_group_port"]
-    assert gone(*map(int, pids))
+    assert_gone(*map(int, pids))
 
 
 def test_it_ends_with_a_job_that_fails(spec, fake, tmp_path):
     with pytest.raises(RuntimeError, match="training failed"), server.serving(spec, tmp_path):
         raise RuntimeError("training failed")
-    assert gone(*map(int, fake.read_text().split()[1:]))
+    assert_gone(*map(int, fake.read_text().split()[1:]))
 
 
 def test_a_server_that_ends_is_not_waited_for(spec, tmp_path, monkeypatch):
@@ -124,7 +107,5 @@ def test_vllm_knows_the_options(spec, tmp_path):
         "args = make_arg_parser(FlexibleArgumentParser()).parse_args(sys.argv[1:])\n"
         "print(args.port, args.seed, args.host)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", parse, *command[4:]], capture_output=True, text=True, check=False
-    )
+    done = python("-c", parse, *command[4:])
     assert done.stdout.splitlines()[-1:] == ["1234 3 127.0.0.1"], done.stderr[-2000:]

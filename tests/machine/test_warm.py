@@ -5,10 +5,11 @@ import signal
 import socket as sockets
 import subprocess
 import sys
-import time
+from contextlib import contextmanager
 
-import psutil
 import pytest
+
+from tests.processes import assert_gone, ending, python, wait_for
 
 RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
@@ -82,33 +83,35 @@ print("imported:", *{name.split(".")[0] for name in set(sys.modules) - known})
 """
 
 
-def serve(path, *command, **options):
-    server = subprocess.Popen([*command, str(path), str(os.getpid())], **options)
-    while not path.exists():
-        assert server.poll() is None
-        time.sleep(0.05)
-    return server
+@contextmanager
+def serving(path, code, **options):
+    """Serve jobs with a program, for as long as it is needed."""
+    command = [sys.executable, "-c", code, str(path), str(os.getpid())]
+    server = subprocess.Popen(command, text=True, **options)
+    with ending(server):
+        wait_for(path.exists)
+        yield server
 
 
 @pytest.fixture(scope="module")
 def socket(tmp_path_factory):
     path = tmp_path_factory.mktemp("warm") / "socket"
-    server = serve(path, sys.executable, "-c", COMMANDS)
-    yield path
-    server.kill()
-    server.wait()
+    with serving(path, COMMANDS):
+        yield path
+
+
+def served(path) -> dict:
+    """Return options of a command that a warm process runs."""
+    return {"env": os.environ | {"RAPID_WARM": str(path)}, "text": True}
 
 
 def rapid(socket, *arguments, **options):
-    environment = {**os.environ, "RAPID_WARM": str(socket)}
-    return subprocess.run(
-        [*RAPID, *arguments],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-        **options,
-    )
+    options = {"capture_output": True, "check": False, **served(socket), **options}
+    return subprocess.run([*RAPID, *arguments], **options)
+
+
+def begun(path, *arguments, **options):
+    return subprocess.Popen([*RAPID, *arguments], stdout=subprocess.PIPE, **served(path), **options)
 
 
 def test_output_and_status_are_the_command_s(socket):
@@ -127,65 +130,45 @@ def test_it_works_in_the_caller_s_folder_and_gives_the_same_files(socket, tmp_pa
 
 
 def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
-    environment = {**os.environ, "RAPID_WARM": str(tmp_path / "socket"), "COLOUR": "green"}
-    monkeypatch.setenv("OF_THE_SERVER", "and not of the command")
-    server = serve(tmp_path / "socket", sys.executable, "-c", SLOW)
-    try:
-        client = subprocess.Popen(
-            [*RAPID, "one", "two"], stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
-        )
+    path = tmp_path / "socket"
+    with serving(path, SLOW, env=os.environ | {"OF_THE_SERVER": "and not of the command"}):
+        monkeypatch.setenv("COLOUR", "green")
+        client = begun(path, "one", "two", cwd=tmp_path)
         pid, *rest = client.stdout.readline().split()
         assert rest == [str(tmp_path), "green", "None", "True", "one", "two"]
-        client.send_signal(signal.SIGKILL)
-        client.wait()
-        with pytest.raises(ProcessLookupError):
-            for _ in range(1000):
-                os.kill(int(pid), 0)
-                time.sleep(0.05)
-    finally:
-        server.kill()
-        server.wait()
+        with ending(client):
+            pass
+        assert_gone(int(pid))
 
 
 def test_a_client_that_goes_before_it_says_anything_is_no_harm(tmp_path):
     path = tmp_path / "socket"
-    server = serve(path, sys.executable, "-c", LENDING)
-    try:
+    with serving(path, LENDING):
         for _ in range(2):
             with sockets.socket(sockets.AF_UNIX, sockets.SOCK_SEQPACKET) as client:
                 client.connect(str(path))
-        command = [*RAPID, "nothing"]
-        assert subprocess.run(command, env={**os.environ, "RAPID_WARM": str(path)}).returncode == 0
-    finally:
-        server.kill()
-        server.wait()
+        assert rapid(path, "nothing").returncode == 0
 
 
-def test_a_job_ends_with_the_warm_process(tmp_path):
+def test_a_job_ends_with_the_warm_process(tmp_path, monkeypatch):
     path = tmp_path / "socket"
-    server = serve(path, sys.executable, "-c", SLOW)
-    environment = {**os.environ, "RAPID_WARM": str(path), "COLOUR": "red"}
-    command = subprocess.Popen([*RAPID, "job"], env=environment, stdout=subprocess.PIPE, text=True)
-    job = psutil.Process(int(command.stdout.readline().split()[0]))
-    server.kill()
-    server.wait()
+    monkeypatch.setenv("COLOUR", "red")
+    with serving(path, SLOW):
+        command = begun(path, "job")
+        job = int(command.stdout.readline().split()[0])
     command.wait()
-    assert psutil.wait_procs([job], timeout=30)[1] == []
+    assert_gone(job)
 
 
 def test_a_job_has_time_to_save_whoever_is_told_to_end(tmp_path):
     path = tmp_path / "socket"
-    server = serve(path, sys.executable, "-c", SAVING)
-    environment = {**os.environ, "RAPID_WARM": str(path)}
-    commands = [
-        subprocess.Popen([*RAPID, saved], env=environment, stdout=subprocess.PIPE, cwd=tmp_path)
-        for saved in ("first", "second")
-    ]
-    for command in commands:
-        command.stdout.readline()
-    commands[0].send_signal(signal.SIGKILL)
-    server.send_signal(signal.SIGTERM)
-    server.wait()
+    with serving(path, SAVING) as server:
+        commands = [begun(path, saved, cwd=tmp_path) for saved in ("first", "second")]
+        for command in commands:
+            command.stdout.readline()
+        commands[0].send_signal(signal.SIGKILL)
+        server.send_signal(signal.SIGTERM)
+        server.wait()
     for command, saved in zip(commands, ("first", "second"), strict=True):
         command.wait()
         assert int((tmp_path / saved).read_text()) <= 2  # by its command's end, the server's
@@ -193,12 +176,9 @@ def test_a_job_has_time_to_save_whoever_is_told_to_end(tmp_path):
 
 def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
     path = tmp_path / "socket"
-    server = serve(path, sys.executable, "-c", LENDING, stdout=subprocess.PIPE, text=True)
-    try:
+    with serving(path, LENDING, stdout=subprocess.PIPE) as server:
         done = [rapid(path, how) for how in ("well", "failed", "nothing", "killed")]
-    finally:
-        server.kill()
-        said, _ = server.communicate()
+    said = server.stdout.read()
     found = [each.stdout for each in done]
     assert found == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n"]
     assert done[-1].returncode == 128 + signal.SIGKILL
@@ -209,17 +189,11 @@ def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
 def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    command = [sys.executable, "-c", SLOW, str(tmp_path / "socket"), str(ended.pid)]
-    assert subprocess.run(command, check=False).returncode == 0
+    python("-c", SLOW, tmp_path / "socket", ended.pid)
 
 
 @pytest.mark.slow
 def test_a_job_that_loads_a_model_finds_all_imports_done(tmp_path):
-    result = subprocess.run(
-        [sys.executable, "-c", AFTER_REHEARSAL, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    result = python("-c", AFTER_REHEARSAL, tmp_path)
     # The lock of progress bars is a job's own: one that is killed does not let go of it.
     assert result.stdout.splitlines()[-1] == "imported: multiprocessing"

@@ -1,9 +1,6 @@
 """Sampling from a toy model, with transformers and with vLLM."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -11,6 +8,7 @@ from transformers import AutoTokenizer
 
 from rapid.benchmarks.prompts import prompt_ids
 from rapid.models.sampling import TransformersSampler
+from tests.processes import python
 
 SETTINGS = {"max_tokens": 8, "temperature": 1.0, "top_p": 1.0}
 
@@ -79,12 +77,7 @@ print(json.dumps(found))
 @pytest.mark.slow
 def test_vllm_samples_what_transformers_does(toy_model):
     """At a temperature of almost 0 both take the likeliest token."""
-    environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", VLLM, str(toy_model)],
-        capture_output=True, text=True, check=False, env=environment,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = python("-c", VLLM, toy_model, VLLM_CPU_KVCACHE_SPACE="1")
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["vllm"] == found["transformers"]
     assert len(found["vllm"]) == 3

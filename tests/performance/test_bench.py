@@ -311,7 +311,3 @@ def test_graders_need_no_model_and_one_that_does_not_run_is_said_to_be_missing(
 
 def unavailable(*_):
     raise BadInput("not here")
-
-
-def test_learning_is_too_slow_to_change_what_is_sampled():
-    assert trainers.LEARNING_RATE <= 1e-6

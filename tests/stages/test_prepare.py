@@ -39,12 +39,6 @@ def test_the_same_seed_writes_the_same_files(name, tmp_path):
     )
 
 
-def test_another_seed_writes_other_files(tmp_path):
-    prepare(spec("math", data_seed=0), tmp_path / "a")
-    prepare(spec("math", data_seed=1), tmp_path / "b")
-    assert (tmp_path / "a/test.jsonl").read_bytes() != (tmp_path / "b/test.jsonl").read_bytes()
-
-
 def test_test_problems_do_not_depend_on_how_many_are_trained_on(tmp_path):
     prepare(spec("math", train=12), tmp_path / "a")
     prepare(spec("math", train=24), tmp_path / "b")
@@ -62,16 +56,6 @@ def test_reserved_problems_are_another_experiment_s_test_problems(name, tmp_path
         assert len(own) == count and not theirs & {*own}
     for file in ("train.jsonl", "pretrain.jsonl"):  # the same to learn from, and the same model
         assert (tmp_path / "own" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
-
-
-def test_manifest_has_the_digest_of_each_file(tmp_path):
-    prepare(spec("math"), tmp_path)
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    assert manifest["outputs"] == {
-        str(tmp_path / file): sha256_file(tmp_path / file) for file in FILES
-    }
-    assert manifest["rows"] == dict(zip(FILES, (12, 8, 20), strict=True))
-    assert manifest["spec"]["data_seed"] == 0
 
 
 def test_prompts_of_pretraining_look_like_those_of_the_task(tmp_path):

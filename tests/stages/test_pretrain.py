@@ -258,8 +258,8 @@ class TestPretrain:
         )
         assert all(1 <= sample.tokens <= 5 for sample in samples)
 
-    def test_the_folder_s_own_tokenizer_encodes_the_demonstrations(
-        self, data, files, tokenizer_folder, tmp_path, monkeypatch
+    def test_the_same_spec_makes_the_same_weights_by_the_folder_s_own_tokenizer(
+        self, data, files, tokenizer_folder, model_folder, tmp_path, monkeypatch
     ):
         """Whatever class transformers gives the folder, training and sampling agree on tokens."""
         from transformers import AutoTokenizer
@@ -276,18 +276,13 @@ class TestPretrain:
         pretrain_stage(pretrain_spec(), data, tokenizer_folder, tmp_path)
         loaded = AutoTokenizer.from_pretrained(tmp_path)
         assert given == [demonstrations(pretrain_spec(), files, loaded)]
+        first, second = (one / "model.safetensors" for one in (model_folder, tmp_path))
+        assert sha256_file(first) == sha256_file(second)
 
     def test_generation_stops_at_the_tokenizer_s_end(self, model_folder, tokenizer):
         config = json.loads((model_folder / "generation_config.json").read_text())
         assert config["eos_token_id"] in (tokenizer.eos_token_id, [tokenizer.eos_token_id])
         assert config["pad_token_id"] == tokenizer.pad_token_id
-
-    def test_the_same_spec_makes_the_same_weights(
-        self, data, tokenizer_folder, model_folder, tmp_path
-    ):
-        pretrain_stage(pretrain_spec(), data, tokenizer_folder, tmp_path)
-        first, second = model_folder / "model.safetensors", tmp_path / "model.safetensors"
-        assert sha256_file(first) == sha256_file(second)
 
     def test_manifest_tells_what_went_in_and_came_out(self, data, model_folder, tmp_path):
         manifest = json.loads((model_folder / "manifest.json").read_text())
@@ -300,9 +295,6 @@ class TestPretrain:
         assert set(manifest["outputs"]) == made
         weights = model_folder / "model.safetensors"
         assert manifest["outputs"][str(weights)] == sha256_file(weights)
+        assert not list(model_folder.rglob("*.bin"))  # nothing is pickled
         assert manifest["parameters"] > 0
         assert manifest["loss"] > 0
-
-    def test_weights_are_safetensors_and_nothing_is_pickled(self, model_folder):
-        assert (model_folder / "model.safetensors").exists()
-        assert not list(model_folder.rglob("*.bin"))

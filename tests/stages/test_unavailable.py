@@ -4,9 +4,6 @@ import json
 
 import pytest
 
-from rapid.artifacts.evaluations import Evaluation
-from rapid.artifacts.files import write_json
-from rapid.artifacts.runs import RunSummary
 from rapid.config import specs
 from rapid.config.params import load
 from rapid.grading import lean
@@ -66,13 +63,3 @@ def test_sft_without_demonstrations_says_so(params, tmp_path):
     spec = specs.train_spec(params, run("sft", "math"))
     summary = train(spec, tmp_path, tmp_path / "samples.jsonl", tmp_path / "run")
     assert summary.note == "the teacher solved none of the training problems"
-
-
-def test_a_run_that_was_not_trained_is_not_evaluated(params, tmp_path):
-    identity = run("sft", "math").model_dump()
-    note = "the teacher solved none of the training problems"
-    write_json(tmp_path / "summary.json", RunSummary(**identity, status="unavailable", note=note))
-    spec = specs.evaluate_spec(params, run("sft", "math"))
-    evaluate(spec, tmp_path / "model", tmp_path, tmp_path)
-    written = Evaluation.model_validate_json((tmp_path / "evaluation.json").read_text())
-    assert (written.status, written.note) == ("unavailable", note)

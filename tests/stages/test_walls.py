@@ -58,9 +58,8 @@ def test_without_walls_no_stage_grades(stage, name, monkeypatch, tmp_path):
     assert not (tmp_path / "manifest.json").exists()
 
 
-@pytest.mark.parametrize("name", STAGES)
-def test_waived_walls_are_in_the_manifest(stage, name, monkeypatch):
+def test_waived_walls_are_in_the_manifest(stage, monkeypatch):
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
-    manifest = stage(name, unsafe_sandbox=True)
+    manifest = stage("evaluate", unsafe_sandbox=True)
     assert "NOT WALLED OFF" in manifest["walls"]
     assert manifest["spec"]["grading"]["unsafe_sandbox"]

@@ -1,10 +1,12 @@
 """Training loops on the toy model, plain and with each saving, in one and several processes."""
 
 import random
+from collections import Counter
 
 import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
 from tests.training.conformance.adapters import config_of
@@ -92,6 +94,41 @@ class ScriptedTrainer(RapidTrainer):
         return completions, None
 
 
+class Scripted:
+    """Sample what the prompt and the place in its group say."""
+
+    equal_lengths = False
+
+    def _generate_single_turn(self, prompt_ids, *_, **__):
+        seen, completions, logps = Counter(), [], []
+        for ids in map(tuple, prompt_ids):
+            rng = random.Random(repr((ids, seen[ids])))
+            seen[ids] += 1
+            length = 4 if self.equal_lengths else rng.randint(1, 8)
+            completions.append([rng.randrange(2, 258) for _ in range(length)])
+            logps.append([rng.uniform(-5.6, -5.5) for _ in range(length)])
+        return completions, logps if self.use_vllm else None
+
+
+class ScriptedGrpo(Scripted, GRPOTrainer):
+    pass
+
+
+class ScriptedRapid(Scripted, RapidTrainer):
+    pass
+
+
+class Recorded:
+    """Keep the gradient and the loss of each step."""
+
+    def training_step(self, *args):
+        loss = super().training_step(*args)
+        gradient = torch.cat([p.grad.flatten() for p in self.model.parameters()])
+        vars(self).setdefault("gradients", []).append(gradient)
+        vars(self).setdefault("losses", []).append(loss.item())
+        return loss
+
+
 def make(kind, config, model, reward, prompts=32, dtype=torch.float64, **others):
     """A trainer, TRL's or ours, of the toy model on one thread."""
     torch.set_num_threads(1)
@@ -144,6 +181,26 @@ def untrained(model, dtype=torch.float64) -> torch.Tensor:
     """The weights that training starts from."""
     start = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
     return torch.cat([p.detach().flatten() for p in start.parameters()])
+
+
+def log_pi(model, batch) -> torch.Tensor:
+    """(N, T), from one forward pass of prompts and completions together."""
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    logits = model(ids, attention_mask=mask, position_ids=positions).logits.double()
+    width = batch["completion_ids"].size(1)
+    logp = logits[:, -width - 1 : -1].log_softmax(-1)
+    return logp.gather(2, batch["completion_ids"][..., None])[..., 0]
+
+
+def descend(model, loss: torch.Tensor, rate: float) -> None:
+    """Take a step of plain SGD."""
+    model.zero_grad()
+    loss.backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= rate * parameter.grad
 
 
 def assert_learned_alike(found, expected, start):

@@ -22,19 +22,6 @@ GOOD = {
 }
 
 
-def test_batch_sizes_follow_from_h_and_n_step():
-    config = RapidConfig(**GOOD)
-    assert config.generation_batch_size == 16
-    assert config.steps_per_generation == 2
-    assert config.gradient_accumulation_steps == 1
-    assert config.per_device_train_batch_size == 8
-
-
-def test_a_config_can_be_made_from_another():
-    config = RapidConfig(**GOOD)
-    assert replace(config, learning_rate=0.1).generation_batch_size == 16
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -226,15 +213,27 @@ def test_scale_rewards_may_say_what_the_objective_does(objective):
 
 @pytest.mark.parametrize(
     ("processes", "H", "n_step", "each"),
-    [(4, 1, 4, 1), (4, 4, 4, 1), (2, 1, 4, 2), (8, 2, 4, 1), (3, 3, 4, 2), (8, 2, 20, 3)],
+    [
+        (1, 2, 8, 8),
+        (4, 1, 4, 1),
+        (4, 4, 4, 1),
+        (2, 1, 4, 2),
+        (8, 2, 4, 1),
+        (3, 3, 4, 2),
+        (8, 2, 20, 3),
+    ],
 )
-def test_groups_may_be_torn_between_processes(monkeypatch, processes, H, n_step, each):
+def test_batch_sizes_follow_from_h_and_n_step_and_groups_may_be_torn(
+    monkeypatch, processes, H, n_step, each
+):
     monkeypatch.setattr(RapidConfig, "world_size", processes)
     config = RapidConfig(**GOOD | {"H": H, "n_step": n_step})
     assert config.generation_batch_size == H * n_step
     assert config.steps_per_generation == H
     assert config.per_device_train_batch_size == each
-    assert replace(config, learning_rate=0.1).steps_per_generation == H
+    assert config.gradient_accumulation_steps == 1
+    again = replace(config, learning_rate=0.1)
+    assert (again.generation_batch_size, again.steps_per_generation) == (H * n_step, H)
 
 
 def test_an_inference_batch_that_processes_cannot_share_is_refused(monkeypatch):

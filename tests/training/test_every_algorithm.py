@@ -21,14 +21,8 @@ def test_it_moves_the_weights(name, toy_model, tmp_path):
     assert not torch.equal(before, after)
 
 
-class Recording(loops.ScriptedTrainer):
-    """Keeps the gradient of each step."""
-
-    def training_step(self, *args):
-        loss = super().training_step(*args)
-        gradient = [p.grad.flatten() for p in self.model.parameters()]
-        self.__dict__.setdefault("gradients", []).append(torch.cat(gradient))
-        return loss
+class Recording(loops.Recorded, loops.ScriptedTrainer):
+    pass
 
 
 def test_one_step_of_an_inference_batch_is_the_mean_of_h_steps(toy_model, tmp_path):

@@ -11,14 +11,12 @@ import torch
 from rapid.artifacts.files import read_jsonl
 from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights
 from rapid.benchmarks import BENCHMARKS
-from rapid.config.specs import EvaluateSpec, Run, TrainSpec
+from rapid.config.specs import TrainSpec
 from rapid.stages.train import token_weights
 from rapid.training.clock import PhaseClock
 from rapid.training.recorder import Snapshots, StepRecorder
 from rapid.training.usage import Usage
-
-LIMITS = {"max_completion_length": 6, "timeout": 2.0, "chat": False}
-COMPUTE = {"device": "cpu", "threads": 1, "processes": 1, "sampler": "transformers"}
+from tests.stages.test_ungraded import RAPID, evaluation, training
 
 
 def test_what_is_paused_is_not_the_runs_time(monkeypatch):
@@ -54,24 +52,7 @@ def trained(toy_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     made = make(BENCHMARKS["math"], 0, {"train": 10})["train"]
     write_jsonl(folder / "train.jsonl", [exercise.problem for exercise in made])
-    spec = TrainSpec(
-        run=Run(benchmark="math", model="toy", algorithm="rapid-H2,snapshots=1", seed=1),
-        compute=COMPUTE,
-        n_step=4,
-        H=2,
-        training={
-            "learning_rate": 0.01,
-            "epochs": 1,
-            "group_size": 2,
-            "micro_batch": 2,
-            "temperature": 1.0,
-        },
-        objective={"eta": 2.0, "clip": "advantage"},
-        sampling_batch=None,
-        snapshots=1,
-        problems=8,
-        **LIMITS,
-    )
+    spec = training(f"{RAPID[0]},snapshots=1").model_copy(update={"snapshots": 1, "problems": 8})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
         clock = partial(PhaseClock, waited=itertools.count(step=1000).__next__)
@@ -147,14 +128,7 @@ def test_a_curve_has_a_point_for_each_snapshot(trained, toy_model):
     from rapid.artifacts.evaluations import CurvePoint
     from rapid.stages.evaluate import CURVE, evaluate
 
-    spec = EvaluateSpec(
-        run=Run(benchmark="math", model="toy", algorithm="rapid-H2,snapshots=1", seed=1),
-        compute=COMPUTE,
-        pass_at=[1],
-        evaluation={"samples": 2, "temperature": 1.0, "top_p": 1.0},
-        snapshots=1,
-        **LIMITS,
-    )
+    spec = evaluation().model_copy(update={"snapshots": 1})
     folder = trained / "evaluation"
     evaluate(spec, trained / "run/model", trained / "train.jsonl", folder)
     (point,) = read_jsonl(folder / CURVE, CurvePoint)

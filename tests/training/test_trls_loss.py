@@ -3,17 +3,14 @@
 TRL takes log-probabilities in float32 even of a float64 model: gradients agree to its rounding.
 """
 
-import random
-from collections import Counter
-
 import pytest
 import torch
 from datasets import Dataset
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig
 
-from rapid import RapidConfig, RapidTrainer
+from rapid import RapidConfig
 from tests.training.conformance.families import untrained
-from tests.training.loops import COMMON, make, sometimes
+from tests.training.loops import COMMON, ScriptedGrpo, ScriptedRapid, make, sometimes
 
 GROUP, N_STEP, H = 4, 16, 2
 ROUNDING = 2e-6  # of the largest entry of the gradient
@@ -46,43 +43,22 @@ PASSES = {
 }
 
 
-class Scripted:
-    """Sample what the prompt and the place in its group say."""
-
-    def _generate_single_turn(self, prompt_ids, *_, **__):
-        seen, completions, logps = Counter(), [], []
-        for ids in map(tuple, prompt_ids):
-            rng = random.Random(repr((ids, seen[ids])))
-            seen[ids] += 1
-            completions.append([rng.randrange(2, 258) for _ in range(rng.randint(1, 8))])
-            logps.append([rng.uniform(-5.6, -5.5) for _ in completions[-1]])
-        return completions, logps if self.use_vllm else None
-
-
-class Stock(Scripted, GRPOTrainer):
-    pass
-
-
-class Ours(Scripted, RapidTrainer):
-    pass
-
-
 @pytest.fixture(autouse=True)
 def in_order(monkeypatch):
     """Without the shuffle with which TRL tears groups apart, its mini-batches are ours."""
     monkeypatch.setattr("trl.trainer.grpo_trainer.shuffle_sequence_dict", lambda batch: batch)
 
 
-def stock(model, folder, **settings) -> Stock:
+def stock(model, folder, **settings) -> ScriptedGrpo:
     sizes = {"per_device_train_batch_size": N_STEP, "steps_per_generation": H}
-    trainer = built(Stock, GRPOConfig, folder, model, sizes | settings)
+    trainer = built(ScriptedGrpo, GRPOConfig, folder, model, sizes | settings)
     trainer.current_gradient_accumulation_steps = 1  # as `train` sets it
     return trainer
 
 
-def ours(model, folder, **settings) -> Ours:
+def ours(model, folder, **settings) -> ScriptedRapid:
     sizes = {"objective": "trl", "H": H, "n_step": N_STEP}
-    return built(Ours, RapidConfig, folder, model, sizes | settings)
+    return built(ScriptedRapid, RapidConfig, folder, model, sizes | settings)
 
 
 def built(kind, config, folder, model, settings):

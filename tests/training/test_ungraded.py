@@ -6,6 +6,7 @@ mini-batch.
 """
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -13,14 +14,16 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid.algorithms import dapo_loss, grpo_loss, pg_loss, rapid_loss
-from rapid.training.batches import with_graded
+from rapid.training.batches import FORWARD, with_graded
 from tests.training.loops import (
     ALL,
     COMMON,
     PLAIN,
     ScriptedTrainer,
     assert_learned_alike,
+    descend,
     digits_sum,
+    log_pi,
     logged,
     make,
     run,
@@ -45,17 +48,6 @@ LOOPS = {
     "kl": {"objective": "grpo", "beta": 2.0, "epsilon": 0.01},
     "dapo": {"objective": "dapo", "epsilon": 0.01, "epsilon_high": 0.02},
 }
-
-
-def log_pi(model, batch) -> torch.Tensor:
-    """(N, T), from one forward pass of prompts and completions together."""
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
-    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-    positions = (mask.cumsum(1) - 1).clamp(min=0)
-    logits = model(ids, attention_mask=mask, position_ids=positions).logits.double()
-    width = batch["completion_ids"].size(1)
-    logp = logits[:, -width - 1 : -1].log_softmax(-1)
-    return logp.gather(2, batch["completion_ids"][..., None])[..., 0]
 
 
 def loss_of(settings, logp, mu, reference, batch, share, token_share):
@@ -87,11 +79,7 @@ def by_hand(model, mini_batches, settings) -> torch.Tensor:
         loss = loss_of(
             settings, log_pi(model, batch), batch["mu"], batch["mu"], batch, share, token_share
         )
-        model.zero_grad()
-        loss.backward()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter -= RATE * parameter.grad
+        descend(model, loss, RATE)
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
@@ -116,44 +104,20 @@ def test_the_gradient_is_that_of_the_graded_groups_over_the_same_n(
 
     class Watched(ScriptedTrainer):
         def _sample(self, inputs):
-            batch = super()._sample(inputs)
-            texts = self.processing_class.batch_decode(
-                [
-                    ids[mask.bool()]
-                    for ids, mask in zip(
-                        batch["completion_ids"], batch["completion_mask"], strict=True
-                    )
-                ],
-                skip_special_tokens=True,
-            )
-            prompts = self.processing_class.batch_decode(
-                batch["prompt_ids"], skip_special_tokens=True
-            )
-            known = torch.tensor(
-                [float("nan") if r is None else r for r in reward(prompts, texts)],
-                dtype=torch.float64,
-            )
-            here = ~known.view(-1, GROUP).isnan().any(1).repeat_interleave(GROUP)
-            sampled.append(
-                {
-                    name: batch[name]
-                    for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")
-                }
-                | {"known": known, "here": here}
-            )
-            return batch
+            sampled.append(super()._sample(inputs))
+            return sampled[-1]
 
-    trainer = run(
-        toy_model,
-        tmp_path,
-        reward=reward,
-        trainer=Watched,
-        **savings | settings,
-        n_step=32,
-        max_steps=settings["H"],
-        learning_rate=RATE,
-    )
+    sizes = {"n_step": 32, "max_steps": settings["H"], "learning_rate": RATE}
+    trainer = run(toy_model, tmp_path, reward=reward, trainer=Watched, **savings | settings | sizes)
     (batch,) = sampled
+    batch = {name: batch[name] for name in FORWARD}
+    completions, prompts = (
+        trainer.processing_class.batch_decode(ids, skip_special_tokens=True)
+        for ids in (batch["completion_ids"], batch["prompt_ids"])
+    )
+    found = [math.nan if one is None else one for one in reward(prompts, completions)]
+    batch["known"] = torch.tensor(found, dtype=torch.float64)
+    batch["here"] = ~batch["known"].view(-1, GROUP).isnan().any(1).repeat_interleave(GROUP)
     assert 0 < batch["here"].sum() < len(batch["here"])
     groups = batch["known"][: len(batch["known"]) // settings["H"]].view(-1, GROUP)
     assert (groups == 1).all(1).any()  # in the first step: skipped where eta >= 1
@@ -207,15 +171,6 @@ def test_nothing_is_learned_where_the_graded_are_equal_as_in_trl(
     ours = run(toy_model, tmp_path, "grpo", reward, beta=0.0, **PLAIN | sizes)
     assert logged(theirs, "grad_norm") == logged(ours, "grad_norm") == [0.0]
     assert torch.equal(weights(theirs), weights(ours))
-
-
-def test_where_nothing_is_graded_nothing_is_learned_and_nothing_is_said(toy_model, tmp_path):
-    def reward(completions, **_):
-        return [None] * len(completions)
-
-    trainer = run(toy_model, tmp_path, "grpo", reward, **PLAIN)
-    assert torch.equal(weights(trainer), untrained(toy_model))
-    assert not any("rapid/accuracy" in row for row in trainer.state.log_history)
 
 
 def test_a_group_that_is_not_graded_is_sampled_anew_by_dapo(toy_model, tmp_path):

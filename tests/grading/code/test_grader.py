@@ -25,10 +25,6 @@ def test_the_reference_solution_passes(grader, double):
     assert (verdict.reward, verdict.reason) == (1.0, verdicts.PASSED)
 
 
-def test_another_right_program_passes(grader, double):
-    assert grader.grade(double, "f = lambda x: x + x").reason == verdicts.PASSED
-
-
 def test_a_wrong_program_gets_nothing(grader, double):
     verdict = grader.grade(double, "def f(x): return x * x")
     assert (verdict.reward, verdict.reason) == (0.0, verdicts.WRONG_ANSWER)
@@ -150,8 +146,3 @@ def test_a_problem_without_inputs_is_an_error(grader):
 )
 def test_the_program_is_found_in_the_text(completion, code):
     assert extract_code(completion) == code
-
-
-def test_a_fenced_program_is_graded(grader, double):
-    text = f"Doubling is easy.\n```python\n{double.canonical_solution}```\nIt multiplies."
-    assert grader.grade(double, text).reason == verdicts.PASSED

@@ -1,15 +1,14 @@
 """A batch of hostile completions, from outside: verdicts as they should be, and nothing left."""
 
-import ctypes
 import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -17,12 +16,12 @@ import pytest
 
 from rapid.grading import verdicts
 from tests.grading.code.attacks import ATTACKS, LEFT, RIGHT
+from tests.processes import adopt_orphans, interruptible, left_behind, wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as Linux does")
 
 TIMEOUT, WORKERS = 2.0, 2
 PLACES = [Path(place) for place in ("/tmp", "/dev/shm", "/var/tmp", Path.home(), Path.cwd())]
-PR_SET_CHILD_SUBREAPER = 36
 
 
 @pytest.fixture
@@ -31,6 +30,7 @@ def orphans():
 
     Whoever loses its parent becomes this process's child.
     """
+<<<<<<< HEAD
     before = set(psutil.Process().children(recursive=True))
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -49,6 +49,13 @@ def orphans():
     yield left
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
     for process in left(0.0):
+=======
+    before = [process.pid for process in psutil.Process().children(recursive=True)]
+    adopt_orphans()
+    yield partial(left_behind, *before)
+    adopt_orphans(False)
+    for process in left_behind(*before, seconds=0):
+>>>>>>> work-r3
         with suppress(psutil.NoSuchProcess):
             process.kill()
 
@@ -67,17 +74,8 @@ def start(tmp_path, double):
         command = [sys.executable, "-m", "rapid", "grade", "--benchmark", "mbpp_plus"]
         command += ["--problems", "problems", "--completions", "completions"]
         command += ["--workers", str(WORKERS), "--timeout", str(timeout)]
-        return subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            env=os.environ | places | {"PYTHONPATH": os.getcwd()},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            # A shell's background job ignores it, and so would what it starts.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+        environment = os.environ | places | {"PYTHONPATH": os.getcwd()}
+        return interruptible(command, cwd=tmp_path, env=environment, start_new_session=True)
 
     return start
 
@@ -136,9 +134,13 @@ def test_a_stopped_batch_leaves_no_process(start, orphans, number):
     def busy() -> int:
         return sum(map(is_busy, psutil.Process(process.pid).children(recursive=True)))
 
+<<<<<<< HEAD
     while busy() < WORKERS:
         assert process.poll() is None
         time.sleep(0.2)
+=======
+    wait_for(lambda: busy() >= WORKERS, every=0.2)
+>>>>>>> work-r3
     process.send_signal(number)
     process.communicate(timeout=1800.0)
     assert orphans() == []

@@ -4,7 +4,13 @@ Every text here is to be refused whatever walls stand before the judge: test_att
 each on an author as it is, on one without its word list, and on one that exports no matter what.
 """
 
-ONE_IS_TWO = "theorem p1 : (1 : Nat) = 2 := by\n  "
+from tests.grading.lean.test_proofs import (
+    FALSE,
+    FORBIDDEN,
+    NOT_PROVED,
+    SECOND_COMMANDS,
+)
+
 FALSEHOOD = "theorem p1 : False := by\n  "
 FERMAT = "theorem p1 : ∃ a b c : Nat, 0 < a ∧ 0 < b ∧ a ^ 3 + b ^ 3 = c ^ 3 := by\n  "
 TEXTS = 'theorem p1 : "a\\x00b" = "a" := by\n  '
@@ -43,45 +49,29 @@ PLACES = {
     "a lemma": "have : 2 = 2 := by simp (maxSteps := {})\n  exact absurd this id",
 }
 BY_OPTION = {
-    f"{program} in {place}": (ONE_IS_TWO, PLACES[place].format(PROGRAMS[program]))
+    f"{program} in {place}": (FALSE, PLACES[place].format(PROGRAMS[program]))
     for program in PROGRAMS
     for place in PLACES
 }
 
+# Beside those of test_proofs.py.
 CLASSICS = {
-    "sorry": "sorry",
-    "admit": "admit",
-    "stop": "stop\n  rfl",
-    "a synthetic sorry": "exact sorryAx _ true",
-    "sorry in a lemma": "exact x\nwhere x : (1 : Nat) = 2 := sorry",
-    "sorry as an instance": "letI : Decidable ((1 : Nat) = 2) := .isTrue sorry; decide",
     "sorry by an option": "set_option debug.terminalTacticsAsSorry true in omega",
-    "sorry without a warning": "set_option warn.sorry false in sorry",
     "sorry for an error": "all_goals (first | done | exact sorryAx _)",
     "sorry of a type": "exact (sorryAx (False → (1 : Nat) = 2) false) (sorryAx False)",
-    "the kernel turned off": "set_option debug.skipKernelTC true in decide +kernel",
     "the kernel turned off for a term": "set_option debug.skipKernelTC true in exact lcProof",
-    "the compiler's proof": "exact lcProof",
-    "an unsafe cast": "exact unsafe (unsafeCast ())",
     "the axiom of the compiler": "exact Lean.ofReduceBool _ true rfl ▸ rfl",
     "trust in the compiler": "exact absurd Lean.trustCompiler id",
-    "compiled evaluation": "native_decide",
     "compiled evaluation by option": "decide +native",
     "reduceBool": "exact of_decide_eq_true (Lean.ofReduceBool (decide ((1 : Nat) = 2)) true rfl)",
     "reduceNat": "exact Lean.ofReduceNat 1 2 rfl",
-    "itself": "exact p1",
-    "itself by recursion": "exact f 0\nwhere f (n : Nat) : (1 : Nat) = 2 := f (n + 1)",
     "recursion without end": "exact f ()\nwhere f : Unit → (1 : Nat) = 2 := fun u => f u",
     "partial recursion": "exact f 0\nwhere partial f (n : Nat) : (1 : Nat) = 2 := f (n + 1)",
-    "a term of tactics": "exact by_elab return Lean.mkConst ``True.intro",
-    "a tactic's program": "run_tac Lean.Elab.Tactic.done",
-    "an axiom behind it": "exact cheat\naxiom cheat : (1 : Nat) = 2",
     "an instance behind it": "rfl\ninstance : OfNat Nat 2 := ⟨1⟩",
     "another addition": "letI : HAdd Nat Nat Nat := ⟨fun _ _ => 2⟩; exact (rfl : (1 : Nat) + 0 = 2)",
     "another literal": "letI : OfNat Nat 2 := ⟨1⟩; exact (rfl : (1 : Nat) = 2)",
     "another equality": "exact (rfl : (fun a b : Nat => True) 1 2 = True) ▸ trivial",
     "another Nat": "let Nat := Unit; exact (rfl : (() : Nat) = ())",
-    "another implementation": "exact x\nwhere @[implemented_by y] x : (1 : Nat) = 2 := x",
     "an external function": 'exact x\nwhere @[extern "lean_nat_add"] x : (1 : Nat) = 2 := x',
     "a macro": "(macro_rules | `(tactic| rfl) => `(tactic| sorry)); rfl",
     "an open namespace": "open Lean in exact ofReduceNat 1 2 rfl",
@@ -105,17 +95,10 @@ CLASSICS = {
     "a hole": "exact ?_",
     "a postponed hole": "refine ?h; case h => skip",
     "an elided proof": "exact ⋯",
-    "nothing": "skip",
     "a comment": "-- rfl",
     "an unclosed comment": "/- rfl",
     "iterate": "iterate 3 (first | rfl | skip)",
     "show_term": "show_term sorry",
-    "a file": 'exact absurd (include_str "/etc/hostname") id',
-    "eval": "rfl\n#eval IO.Process.exit 0",
-    "an option behind it": "rfl\nset_option debug.skipKernelTC true",
-    "an end": "rfl\nend",
-    "a namespace": "rfl\nnamespace X\ntheorem p1 : True := trivial",
-    "a notation": 'rfl\nlocal infix:50 " = " => fun _ _ => True',
     "NUL": "rfl\0",
 }
 FALSEHOODS = {
@@ -160,8 +143,11 @@ REWRITE = f"""first
      fail)
   | exact (rfl : (1000003 : Nat) = 1000003)"""
 
+REFUSED = FORBIDDEN | NOT_PROVED
 PROOFS = {
     **BY_OPTION,
-    **{label: (ONE_IS_TWO, proof) for label, proof in CLASSICS.items()},
+    **{f"{label}, refused": REFUSED[label] for label in REFUSED if REFUSED[label][0] == FALSE},
+    **{f"{label} behind it": (FALSE, f"rfl\n{text}") for label, text in SECOND_COMMANDS.items()},
+    **{label: (FALSE, proof) for label, proof in CLASSICS.items()},
     **FALSEHOODS,
 }

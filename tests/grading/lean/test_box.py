@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from rapid.grading.lean import LeanUnavailable, box, install
 from rapid.grading.lean.install import Backend
 from rapid.grading.lean.launch import Launch, launch
+from tests.processes import naming, wait_for
 
 STAND_IN = """#!{python} -S
 import json, os, sys
@@ -88,18 +88,6 @@ def attempt(code: str) -> str:
     return f"try:\n{body}\n    print('done')\nexcept OSError as error:\n    print('refused')"
 
 
-def living(marker: str) -> list[int]:
-    """The processes with `marker` in their command lines, also those in other namespaces."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if marker.encode() in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            pass
-    return found
-
-
 @needs_bubblewrap
 class TestBox:
     @pytest.mark.parametrize("role", ["author", "judge"])
@@ -159,17 +147,14 @@ class TestBox:
         code = "print('ready', flush=True)\nimport time\ntime.sleep(3600)"
         process, lifeline = started(launch(backend, "", "author"), code)
         assert process.stdout.readline() == b"ready\n"
-        assert living(str(tmp_path))
+        assert naming(tmp_path)
         if end == "process":
             process.kill()
         elif end == "group":
             os.killpg(process.pid, signal.SIGKILL)
         os.close(lifeline)
         process.wait(timeout=30)
-        deadline = time.monotonic() + 30
-        while living(str(tmp_path)) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert living(str(tmp_path)) == []
+        wait_for(lambda: not naming(tmp_path))
 
     def test_it_outlives_the_thread_that_started_it(self, backend):
         import threading

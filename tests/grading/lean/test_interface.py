@@ -1,11 +1,9 @@
 """Two Leans behind one interface: the WebAssembly one, and a stand-in for a native one."""
 
-import contextlib
 import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,6 +16,7 @@ from rapid.grading.grader import GraderDied
 from rapid.grading.lean import BadStatement, LeanChecker, LeanUnavailable, ensure_lean
 from rapid.grading.lean import process as process_module
 from tests.grading.lean.stand_in import ENDLESS, RIGHT, STATEMENT, VERDICTS, WRONG, stand_in
+from tests.processes import assert_gone, interruptible, living, naming, python, wait_for
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,33 +56,8 @@ def pid(checker: LeanChecker) -> int:
     return checker._processes["author"].pid
 
 
-def is_alive(process: int) -> bool:
-    """Whether it runs; one that has ended and is not yet taken notice of does not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def running(folder: Path) -> dict[int, str]:
-    """The processes with `folder` in their command lines, also those of other namespaces."""
-    found = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if str(folder) in (line := (process / "cmdline").read_text(errors="replace")):
-                found[int(process.name)] = line
-    return found
-
-
 def leans(folder: Path) -> list[int]:
-    return [pid for pid, line in running(folder).items() if "Checker.lean" in line]
-
-
-def assert_gone(processes: list[int], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while any(map(is_alive, processes)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert [process for process in processes if is_alive(process)] == []
+    return [pid for pid, line in naming(folder).items() if "Checker.lean" in line]
 
 
 class TestBoth:
@@ -124,7 +98,7 @@ class TestBoth:
             before, started = pid(checker), time.monotonic()
             assert checker.check("p1", STATEMENT, ENDLESS).reason == verdicts.TIMEOUT
             assert time.monotonic() - started >= 2
-            assert not is_alive(before)
+            assert not living(before)
             checker.wait_ready()
             checker.timeout = 20
             assert checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
@@ -135,8 +109,7 @@ class TestBoth:
             lean.wait_ready()
             process = lean._processes[role]
             os.kill(process.pid, signal.SIGKILL)
-            while process.lives:  # its threads end one after another
-                time.sleep(0.05)
+            wait_for(lambda process=process: not process.lives)  # its threads end one by one
             assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
     def test_a_process_that_is_killed_at_work_says_nothing_of_the_proof(self, backend):
@@ -165,14 +138,14 @@ class TestBoth:
         with pytest.raises(KeyError), LeanChecker(timeout=3, backend=backend) as checker:
             process = pid(checker)
             raise KeyError
-        assert not is_alive(process)
+        assert not living(process)
 
     def test_stopping_twice_is_stopping(self, backend):
         checker = LeanChecker(timeout=3, backend=backend).start()
         process = pid(checker)
         checker.stop()
         checker.stop()
-        assert not is_alive(process)
+        assert not living(process)
 
     @pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), 9)", "sys.exit()"])
     def test_the_process_ends_with_its_owner_in_the_middle_of_a_proof(self, backend, end):
@@ -180,7 +153,7 @@ class TestBoth:
 import os, sys, threading, time
 from pathlib import Path
 from rapid.grading.lean import LeanChecker
-from tests.grading.lean.stand_in import ENDLESS, RIGHT, STATEMENT, VERDICTS, WRONG, stand_in
+from rapid.grading.lean.install import Backend
 backend = Backend({backend.kind!r}, {backend.version!r}, Path({str(backend.folder)!r}))
 checker = LeanChecker(timeout=60, backend=backend)
 checker.wait_ready()
@@ -190,8 +163,9 @@ time.sleep(0.5)
 print(*(process.pid for process in checker._processes.values()), flush=True)
 {end}
 """
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-        assert_gone([int(pid) for pid in done.stdout.split()])
+        done = python("-c", script, status=None)
+        author, judge = map(int, done.stdout.split())
+        assert_gone(author, judge)
 
 
 def recorded(write, sent):
@@ -304,7 +278,7 @@ class TestStart:
 
 def test_what_a_proof_started_ends_with_it(fake, tmp_path):
     assert fake.check("p1", STATEMENT, "leave a child").reason == verdicts.TIMEOUT
-    assert_gone([pid for pid, line in running(tmp_path).items() if "time.sleep" in line])
+    assert_gone(*(pid for pid, line in naming(tmp_path).items() if "time.sleep" in line))
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -319,26 +293,15 @@ def test_an_interrupted_command_leaves_nothing(tmp_path, end):
     (tmp_path / "tmp").mkdir()
     command = [sys.executable, "-m", "rapid", "grade", "--benchmark", "minif2f"]
     command += ["--problems", str(problems), "--completions", str(completions)]
-    process = subprocess.Popen(
-        [*command, "--timeout", "2", "--workers", "2"],
-        env={
-            **os.environ,
-            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-            "TMPDIR": str(tmp_path / "tmp"),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        # A shell's background job ignores it, and so would what it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    deadline = time.monotonic() + 60
-    while len(started := leans(tmp_path)) < 2:
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.1)
+    command += ["--timeout", "2", "--workers", "2"]
+    places = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
+    process = interruptible(command, env=os.environ | places)
+    wait_for(lambda: len(leans(tmp_path)) > 1)
+    started = leans(tmp_path)
     process.send_signal(end)
     output, _ = process.communicate(timeout=20)
     assert process.returncode != 0
-    assert output == b""
-    assert_gone(started)
+    assert output == ""
+    assert_gone(*started)
     assert leans(tmp_path) == []
     assert list((tmp_path / "tmp").iterdir()) == []

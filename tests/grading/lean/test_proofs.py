@@ -180,21 +180,6 @@ def test_what_is_no_proof_text_is_unparsable(lean, label):
     assert (verdict.reward, verdict.reason) == (0.0, verdicts.UNPARSABLE)
 
 
-# Both prove something, of a statement that is not the problem's.
-CHANGED_STATEMENTS = {
-    "in the proof": (
-        "theorem p1 : (1 : Nat) + 1 = 3 := by\n  ",
-        "letI : HAdd Nat Nat Nat := ⟨fun _ _ => 3⟩; exact (rfl : (1 : Nat) + 1 = 3)",
-    ),
-    "by another literal": (FALSE, "letI : OfNat Nat 2 := ⟨1⟩; exact (rfl : (1 : Nat) = 2)"),
-}
-
-
-@pytest.mark.parametrize("label", CHANGED_STATEMENTS)
-def test_a_proof_of_another_statement_is_refused(lean, label):
-    assert lean.check("p1", *CHANGED_STATEMENTS[label]).reward == 0.0
-
-
 def test_a_theorem_of_another_name_is_refused(lean):
     with pytest.raises(BadStatement, match="p2"):
         lean.check("p2", TRUE, "rfl")

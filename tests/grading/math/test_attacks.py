@@ -9,8 +9,10 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rapid.benchmarks.math import made as math
@@ -19,6 +21,7 @@ from rapid.grading import verdicts
 from rapid.grading.math import grader as grader_module
 from rapid.grading.math.grader import LONGEST, MathGrader, last_boxed
 from tests.grading.math.attacks import ATTACKS, answers, transcriptions
+from tests.processes import living, wait_for
 
 TIMEOUT = 0.3
 PATIENCE = 60.0  # for honest answers, on a machine as busy as can be
@@ -44,22 +47,11 @@ def problem(answer: str) -> MathProblem:
 
 def session(leader: int) -> list[int]:
     """The living processes of a session."""
-    fields = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields[int(stat.parent.name)] = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended
-            continue
-    return [
-        pid for pid, (state, _, _, of, *_) in fields.items() if of == str(leader) and state != "Z"
-    ]
-
-
-def gone(leader: int, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while session(leader) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not session(leader)
+    found = []
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError):
+            found += [pid] if os.getsid(pid) == leader else []
+    return living(*found)
 
 
 def assert_in_order(grader: MathGrader) -> None:
@@ -342,7 +334,7 @@ def test_nothing_outlives_a_grader_that_was_killed():
         time.sleep(0.5)
         assert session(leader)
         process.kill()
-    assert gone(leader, PATIENCE)
+    wait_for(lambda: not session(leader))
 
 
 def test_what_would_run_could_do_nothing(tmp_path):

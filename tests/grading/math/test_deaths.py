@@ -1,8 +1,6 @@
 """What killed the worker that compares, or its child, says nothing of the completion."""
 
 import threading
-import time
-from contextlib import suppress
 
 import psutil
 import pytest
@@ -12,6 +10,7 @@ from rapid.grading import verdicts
 from rapid.grading.grader import GraderDied
 from rapid.grading.math import grader as grader_module
 from rapid.grading.math.grader import MathGrader
+from tests.processes import assert_gone, wait_for
 
 PROBLEM = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
 
@@ -19,14 +18,6 @@ PROBLEM = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
 def comparing_child(grader: MathGrader) -> psutil.Process:
     (child,) = psutil.Process(grader._worker.pid).children()
     return child
-
-
-def assert_gone(process: psutil.Process) -> None:
-    with suppress(psutil.NoSuchProcess):
-        deadline = time.monotonic() + 30
-        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
 
 
 class TestMath:
@@ -53,8 +44,7 @@ class TestMath:
     def test_an_idle_child_that_died_costs_nothing(self, grader):
         child = comparing_child(grader)
         child.kill()
-        while child.status() != psutil.STATUS_ZOMBIE:
-            time.sleep(0.01)
+        wait_for(lambda: child.status() == psutil.STATUS_ZOMBIE)
         assert grader.grade(PROBLEM, self.ANSWER).reward == 1
 
     @pytest.mark.parametrize("who", ["worker", "child"])
@@ -66,7 +56,7 @@ class TestMath:
         threading.Timer(0.3, victim.kill).start()
         with pytest.raises(GraderDied):
             grader.grade(PROBLEM, self.ANSWER)
-        assert_gone(child)
+        assert_gone(child.pid)
         assert grader.grade(PROBLEM, self.ANSWER).reward == 1
 
     def test_the_alarm_is_the_answers_failure(self):

@@ -9,7 +9,7 @@ from rapid.config.params import load
 from rapid.config.specs import Run, evaluations
 from reports.labels import algorithm
 from reports.measured import Measured
-from reports.tables import RESULTS, setup
+from reports.tables import RESULTS, results, setup
 from reports.tables import build as build_tables
 from reports.tables.table import letters
 from tests.reports.conftest import Runs
@@ -35,6 +35,10 @@ def column(table, group, title):
 
 def build(params, runs):
     return build_tables(RESULTS, Measured.read(params, runs.root))
+
+
+def main(params, runs):
+    return results.main(Measured.read(params, runs.root))
 
 
 def test_layout_follows_the_parameters(params, runs):
@@ -64,9 +68,9 @@ def test_the_run_that_rl_starts_from_has_a_row_and_a_note(values, runs):
         runs.all(params)
         for seed in (0, 1):
             runs.summary(run("grpo", seed), seconds=0.1)  # the shortest, but a part only
-        main = build(params, runs)[0]
-        marked = {label for label, cell in column(main, "MBPP+", "Runtime").items() if cell.mark}
-        said.append(([row.label for row in main.rows], [n for n in main.notes if "Start" in n]))
+        table = main(params, runs)
+        marked = {label for label, cell in column(table, "MBPP+", "Runtime").items() if cell.mark}
+        said.append(([row.label for row in table.rows], [n for n in table.notes if "Start" in n]))
         assert marked == {"PG", "DAPO"}
     (usual, none), (rows, (note,)), (others, _) = said
     assert (usual, none, rows[:2]) == (["Base", "PG", "DAPO"], [], ["Base", "SFT (start)"])
@@ -81,34 +85,32 @@ def test_accuracy_ranks_high_and_runtime_ranks_low_without_base_and_sft(params, 
         runs.at(run(name), score)
     for name, value in seconds.items():
         runs.summary(run(name), seconds=value)
-    main = build(params, runs)[0]
-    marked = {
-        label: cell.mark for label, cell in column(main, "MBPP+", "Pass@1").items() if cell.mark
-    }
-    assert marked == {"Base": "best", "SFT": "runner-up"}
-    marked = {
-        label: cell.mark for label, cell in column(main, "MBPP+", "Runtime").items() if cell.mark
-    }
-    assert marked == {"PG": "best", "GRPO": "runner-up"}
-    assert not any(cell.mark for cell in column(main, "MATH", "Pass@1").values())
+    table = main(params, runs)
+    for title, expected in (
+        ("Pass@1", {"Base": "best", "SFT": "runner-up"}),
+        ("Runtime", {"PG": "best", "GRPO": "runner-up"}),
+    ):
+        cells = column(table, "MBPP+", title)
+        assert {label: cell.mark for label, cell in cells.items() if cell.mark} == expected
+    assert not any(cell.mark for cell in column(table, "MATH", "Pass@1").values())
 
 
 def test_a_note_says_whether_sft_is_left_out_for_poor_accuracy(params, runs):
     for name, score in {"sft": 0.8, "pg": 0.2}.items():
         runs.at(run(name), score)
-    notes = build(params, runs)[0].notes
+    notes = main(params, runs).notes
     (note,) = (note for note in notes if note.startswith("SFT imitates"))
     assert note.endswith("Here its Pass@1 less PG's, in points, is +60.0 on MBPP+.")
     assert (
         "SFT imitates demonstrations, whose making is not in its runtime."
-        in build(params, Runs(runs.root / "none"))[0].notes
+        in main(params, Runs(runs.root / "none")).notes
     )
 
 
 def test_means_that_print_the_same_share_a_mark(params, runs):
     for name, score in {"grpo": 0.30001, "pg": 0.30002, "dapo": 0.1}.items():
         runs.at(run(name), score)
-    cells = column(build(params, runs)[0], "MBPP+", "Pass@1")
+    cells = column(main(params, runs), "MBPP+", "Pass@1")
     assert [cells[label].mark for label in ("GRPO", "PG", "DAPO")] == ["best", "best", ""]
 
 
@@ -131,14 +133,14 @@ def test_no_runs_at_all_still_gives_every_table(params, runs):
 
 def test_one_seed_of_two_is_a_value_with_a_footnote(params, runs):
     runs.at(run("pg", seed=1), 0.5)
-    cell = column(build(params, runs)[0], "MBPP+", "Pass@1")["PG"]
+    cell = column(main(params, runs), "MBPP+", "Pass@1")["PG"]
     assert (cell.text, cell.deviation) == ("50.0%", "")
     assert cell.reason == f"leaves out 1 of 2 runs: {REASON_EVALUATION}"
 
 
 def test_seeds_missing_for_two_reasons_name_both(params, runs):
     runs.evaluation(run("pg", seed=1), status="unavailable", note="no Lean")
-    cell = column(build(params, runs)[0], "MBPP+", "Pass@1")["PG"]
+    cell = column(main(params, runs), "MBPP+", "Pass@1")["PG"]
     assert cell.reason == f"{REASON_EVALUATION}; not evaluated: no Lean"
 
 
@@ -180,7 +182,7 @@ def test_notes_say_n_hardware_and_commits(params, runs):
     runs.scored(run("pg"), [8, 8] + 18 * [0], temperature=0.6, top_p=0.95)
     runs.summary(run("pg"), hardware="machine A", commit="a" * 40)
     runs.summary(run("dapo"), hardware="machine B", commit="b" * 40 + "+dirty")
-    notes = " ".join(build(params, runs)[0].notes)
+    notes = " ".join(main(params, runs).notes)
     assert "n = 2 runs (seeds 0 and 1)" in notes
     assert "8 completions per problem (temperature 0.6, top-p 0.95)" in notes
     assert "20 of MBPP+." in notes
@@ -239,11 +241,11 @@ def test_names_of_algorithms(label):
 def test_a_note_names_the_runs_with_completions_that_were_not_graded(params, runs):
     runs.summary(run("pg", seed=1), reasons={"passed": 90, "infrastructure": 2})
     runs.scored(run("base"), 20 * [0], reasons={"wrong_answer": 159, "infrastructure": 1})
-    (note,) = (n for n in build(params, runs)[0].notes if "without a verdict" in n)
+    (note,) = (n for n in main(params, runs).notes if "without a verdict" in n)
     assert "1 of 160 in the evaluation of Base on MBPP+ (tiny_qwen, seed 0)" in note
     assert "2 of 92 in training of PG on MBPP+ (tiny_qwen, seed 1)" in note
 
 
 def test_where_all_was_graded_no_note_says_so(params, runs):
     runs.summary(run("pg"), reasons={"passed": 92})
-    assert not any("without a verdict" in n for n in build(params, runs)[0].notes)
+    assert not any("without a verdict" in n for n in main(params, runs).notes)

@@ -10,20 +10,16 @@ from trl.trainer.utils import add_fused_lm_head
 from rapid import RapidTrainer
 from rapid.training.forward import completion_logp
 from tests.training.conformance.adapters import FAMILY, KINDS, TARGETS, config_of
-from tests.training.conformance.conftest import GROUP
 from tests.training.conformance.families import untrained
-from tests.training.conformance.runs import train
-from tests.training.conformance.test_families import (
-    ScriptedGrpo,
-    ScriptedRapid,
-    one_by_one,
-    quiet,
-)
-from tests.training.loops import logged
+from tests.training.conformance.test_families import one_by_one, quiet
+from tests.training.conftest import GROUP
+from tests.training.loops import ScriptedGrpo, ScriptedRapid, logged
 
 QUICK = ("adaption", "alora", "lora", "prefix")
 EACH = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 SIZES = {"n_step": 16, "micro_batch_size": 8}
+OURS = {"objective": "grpo", "H": 1, **SIZES}
+THEIRS = {"loss_type": "grpo", "per_device_train_batch_size": 16, "use_bias_correction_kl": False}
 
 
 class Moved(TrainerCallback):
@@ -47,40 +43,26 @@ def arguments(kind, toy_model, moved) -> dict:
 
 
 @pytest.mark.parametrize("kind", EACH)
-def test_log_pi_is_log_mu_while_an_adapter_stays_as_it_is(kind, toy_model, tmp_path):
-    trainer = train(
-        RapidTrainer,
-        untrained(FAMILY.get(kind, "Llama")),
-        toy_model,
-        tmp_path,
-        arguments=arguments(kind, toy_model, Moved()),
-        H=2,
-        max_steps=2,
-        learning_rate=0.0,
-        **SIZES,
-    )
+def test_log_pi_is_log_mu_while_an_adapter_stays_as_it_is(kind, toy_model, train):
+    model, given = untrained(FAMILY.get(kind, "Llama")), arguments(kind, toy_model, Moved())
+    settings = SIZES | {"H": 2, "max_steps": 2, "learning_rate": 0.0}
+    trainer = train(RapidTrainer, model, arguments=given, **settings)
     assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=2e-5)
     assert all(off < 2e-6 for off in logged(trainer, "rapid/sampler_mismatch"))
 
 
 @pytest.mark.parametrize("kind", EACH)
-def test_the_gradient_of_grpo_is_trls_and_the_reference_has_no_adapter(kind, toy_model, tmp_path):
+def test_the_gradient_of_grpo_is_trls_and_the_reference_has_no_adapter(kind, toy_model, train):
     plain = {"learning_rate": 1.0, "beta": 0.5}  # the step of SGD is the gradient
     if family := FAMILY.get(kind):
         plain["router_aux_loss_coef"] = 0.0
-    given = {"loss_type": "grpo", "per_device_train_batch_size": 16}
     runs, moved = [], Moved()
-    for trainer, settings in (
-        (ScriptedGrpo, given | {"use_bias_correction_kl": False}),
-        (ScriptedRapid, {"objective": "grpo", "H": 1, **SIZES}),
-    ):
+    for trainer, settings in ((ScriptedGrpo, THEIRS), (ScriptedRapid, OURS)):
         if kind == "adaption" and trainer is ScriptedGrpo:
             continue  # TRL's stops: the adapter keeps the forward from before TRL's
         model = quiet(family or "Llama")
         given = arguments(kind, toy_model, moved)
-        runs.append(
-            train(trainer, model, toy_model, tmp_path, arguments=given, **plain, **settings)
-        )
+        runs.append(train(trainer, model, arguments=given, **plain, **settings))
     assert logged(runs[-1], "kl")[0] > 1e-8  # the policy is not the reference
     steps = [learned(run.model) - moved.start for run in runs]
     assert steps[-1].abs().max() > 1e-4
@@ -104,7 +86,7 @@ def test_virtual_tokens_do_not_see_the_padding_of_shorter_prompts(kind, toy_mode
     torch.testing.assert_close(found, one_by_one(model, piece), rtol=0, atol=2e-5)
 
 
-def test_virtual_tokens_are_sampled_from_without_padding(toy_model, tmp_path):
+def test_virtual_tokens_are_sampled_from_without_padding(toy_model, train):
     rows = Dataset.from_list([{"prompt": "long " * (number % 3) + "prompt"} for number in range(8)])
     given = arguments("prefix", toy_model, Moved()) | {"train_dataset": rows}
     padded = []
@@ -114,23 +96,20 @@ def test_virtual_tokens_are_sampled_from_without_padding(toy_model, tmp_path):
             padded.append(start)
             return super()._decoding(start)
 
-    train(Watched, untrained("Llama"), toy_model, tmp_path, arguments=given, H=1, **SIZES)
+    train(Watched, untrained("Llama"), arguments=given, H=1, **SIZES)
     assert len(padded) > 1  # lengths differ between neighbours, in any order of the four prompts
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])
-def test_an_adapter_that_was_trained_before_is_its_own_reference(beta, toy_model, tmp_path):
+def test_an_adapter_that_was_trained_before_is_its_own_reference(beta, train):
     def build():
         torch.manual_seed(1)
         given = peft.LoraConfig(init_lora_weights=False, **TARGETS)
         return peft.get_peft_model(quiet("Llama"), given)
 
     plain = {"learning_rate": 1.0, "beta": beta}
-    theirs = {"loss_type": "grpo", "per_device_train_batch_size": 16}
-    theirs["use_bias_correction_kl"] = False
-    theirs = train(ScriptedGrpo, build(), toy_model, tmp_path, **theirs, **plain)
-    ours = {"objective": "grpo", "H": 1, **SIZES}
-    ours = train(ScriptedRapid, build(), toy_model, tmp_path, **ours, **plain)
+    theirs = train(ScriptedGrpo, build(), **THEIRS, **plain)
+    ours = train(ScriptedRapid, build(), **OURS, **plain)
     start = learned(build())
     step = learned(theirs.model) - start
     assert step.abs().max() > 1e-3
@@ -139,10 +118,10 @@ def test_an_adapter_that_was_trained_before_is_its_own_reference(beta, toy_model
 
 
 @pytest.mark.parametrize("kind", ["LilyConfig", "PveraConfig"])
-def test_adapters_with_which_no_token_has_a_probability_are_refused(kind, toy_model, tmp_path):
+def test_adapters_with_which_no_token_has_a_probability_are_refused(kind, train):
     given = {"peft_config": getattr(peft, kind)(**TARGETS)}
     with pytest.raises(ValueError, match="depends on more than the tokens before it"):
-        train(RapidTrainer, untrained("Llama"), toy_model, tmp_path, arguments=given)
+        train(RapidTrainer, untrained("Llama"), arguments=given)
     model = peft.get_peft_model(untrained("Llama"), given["peft_config"])
     with pytest.raises(ValueError, match="choose another"):
-        train(RapidTrainer, model, toy_model, tmp_path)
+        train(RapidTrainer, model)

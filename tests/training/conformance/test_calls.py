@@ -16,9 +16,8 @@ from trl import GRPOTrainer
 
 from rapid import RapidTrainer
 from tests.training.conformance.families import SHAPE
-from tests.training.conformance.runs import train
-from tests.training.conformance.test_families import ScriptedGrpo, ScriptedRapid, quiet
-from tests.training.loops import ScriptedTrainer, digits_sum, logged, weights
+from tests.training.conformance.test_families import quiet
+from tests.training.loops import ScriptedGrpo, ScriptedRapid, ScriptedTrainer, logged, weights
 
 CHAT = "{% for m in messages %}{{ m['role'][0] + ':' + m['content'] + ';' }}{% endfor %}"
 CHAT += "{% if add_generation_prompt %}a:{% endif %}"
@@ -87,7 +86,7 @@ def cases():
 
 @pytest.mark.parametrize(("name", "chat", "workers"), cases())
 def test_prompts_and_rewards_of_every_kind_have_trls_gradient(
-    name, chat, workers, toy_model, tmp_path
+    name, chat, workers, toy_model, train
 ):
     runs = []
     for kind, sizes in ((ScriptedGrpo, THEIRS), (ScriptedRapid, OURS)):
@@ -100,7 +99,7 @@ def test_prompts_and_rewards_of_every_kind_have_trls_gradient(
             sizes = sizes | {"reward_weights": [0.5, -1.0, 2.0]}
         if kind is ScriptedRapid:
             sizes = sizes | {"grading_workers": workers}
-        runs.append(train(kind, quiet("Llama"), toy_model, tmp_path, functions, given, **sizes))
+        runs.append(train(kind, quiet("Llama"), functions, given, **sizes))
     start = torch.cat([p.detach().flatten() for p in quiet("Llama").parameters()])
     theirs, ours = (weights(run) - start for run in runs)
     assert theirs.abs().max() > 1e-4
@@ -141,9 +140,9 @@ class Notes(TrainerCallback):
         return note
 
 
-def looped(kind, toy_model, folder, notes, settings, **arguments):
+def looped(train, kind, notes, settings, **arguments):
     given = {"eval_dataset": Dataset.from_list(PLAIN[:2]), "callbacks": [notes], **arguments}
-    return train(kind, quiet("Llama"), toy_model, folder, digits_sum, given, **settings)
+    return train(kind, quiet("Llama"), arguments=given, **settings)
 
 
 @pytest.mark.parametrize(
@@ -155,66 +154,61 @@ def looped(kind, toy_model, folder, notes, settings, **arguments):
         ({"step": 3, "should_save": True, "should_evaluate": True, "should_log": True}, {}),
     ],
 )
-def test_callbacks_are_called_as_by_trl_and_get_what_they_ask_for(
-    notes, settings, toy_model, tmp_path
-):
+def test_callbacks_are_called_as_by_trl_and_get_what_they_ask_for(notes, settings, train, tmp_path):
     called = []
     for kind in (GRPOTrainer, RapidTrainer):
-        given = {"logging_steps": 6, "per_device_eval_batch_size": 4}
         callback, folder = Notes(**notes), tmp_path / kind.__name__
-        looped(kind, toy_model, folder, callback, LOOP | given | settings)
+        given = {"logging_steps": 6, "per_device_eval_batch_size": 4, "folder": folder}
+        looped(train, kind, callback, LOOP | given | settings)
         saved = sorted(path.name for path in folder.glob("checkpoint-*"))
         called.append((callback.called, saved))
     assert called[0] == called[1]
     assert called[0][0][-1][0] == "on_train_end"
 
 
-def test_an_evaluation_leaves_training_as_it_was(toy_model, tmp_path):
+def test_an_evaluation_leaves_training_as_it_was(train):
     """Scripted samples are not drawn, so that weights are those without an evaluation."""
     plain, evaluated = (
-        looped(ScriptedTrainer, toy_model, tmp_path, Notes(), LOOP | settings)
-        for settings in ({}, EVALUATED)
+        looped(train, ScriptedTrainer, Notes(), LOOP | settings) for settings in ({}, EVALUATED)
     )
     assert torch.equal(weights(plain), weights(evaluated))
     assert len(logged(evaluated, "eval_reward")) == 3
 
 
-@pytest.mark.parametrize("kind", [GRPOTrainer, RapidTrainer])
-def test_evaluation_and_prediction_of_datasets_and_streams(kind, toy_model, tmp_path):
+def test_evaluation_and_prediction_of_datasets_and_streams(train):
     rows = Dataset.from_list(PLAIN)
     evaluated = {"one": rows.select(range(2)), "stream": STREAM}
     settings = LOOP | EVALUATED | {"max_steps": 2, "num_generations_eval": 4}
-    trainer = looped(kind, toy_model, tmp_path, Notes(), settings, eval_dataset=evaluated)
+    trainer = looped(train, RapidTrainer, Notes(), settings, eval_dataset=evaluated)
     assert logged(trainer, "eval_one_loss") and logged(trainer, "eval_stream_loss")
     assert len(logged(trainer, "eval_reward")) == 2
     assert 0 <= trainer.evaluate(rows.select(range(3)))["eval_reward"] <= 1
     assert isfinite(trainer.predict(rows.select(range(4))).metrics["test_loss"])
 
 
-def test_prediction_samples_groups_as_evaluation_does(toy_model, tmp_path):
+def test_prediction_samples_groups_as_evaluation_does(train):
     """TRL's takes a completion of each prompt, and compares these."""
-    trainer = looped(ScriptedTrainer, toy_model, tmp_path, Notes(), LOOP)
+    trainer = looped(train, ScriptedTrainer, Notes(), LOOP)
     rows = Dataset.from_list(PLAIN).select(range(3))
     found = trainer.predict(rows).metrics["test_loss"]
     assert found == trainer.evaluate(rows)["eval_loss"]
 
 
 @pytest.mark.parametrize("steps", [2, 6])
-def test_a_stream_trains_on_what_a_dataset_does(steps, toy_model, tmp_path):
+def test_a_stream_trains_on_what_a_dataset_does(steps, train):
     """Without shuffling, whose order is a stream's own."""
     settings = LOOP | {"shuffle_dataset": False, "max_steps": steps}
     runs = [
-        looped(ScriptedTrainer, toy_model, tmp_path, Notes(), settings, train_dataset=rows)
+        looped(train, ScriptedTrainer, Notes(), settings, train_dataset=rows)
         for rows in (Dataset.from_list(PLAIN), STREAM)
     ]
     assert torch.equal(*map(weights, runs))
 
 
-def test_the_best_model_is_loaded_and_training_stops_early(toy_model, tmp_path):
+def test_the_best_model_is_loaded_and_training_stops_early(train):
     settings = EVALUATED | {"eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
     best = {"metric_for_best_model": "eval_reward", "load_best_model_at_end": True}
     best |= {"greater_is_better": False, "learning_rate": 0.0}  # which no later one is below
-    stop = EarlyStoppingCallback(2)
-    trainer = looped(ScriptedTrainer, toy_model, tmp_path, stop, LOOP | settings | best)
+    trainer = looped(train, ScriptedTrainer, EarlyStoppingCallback(2), LOOP | settings | best)
     assert trainer.state.best_model_checkpoint
     assert trainer.state.global_step < LOOP["max_steps"]

@@ -3,21 +3,18 @@
 The oracle of log-probabilities is one plain forward pass for each completion, without padding.
 """
 
-import random
 from itertools import product
 
 import pytest
 import torch
-from trl import GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
 from rapid import RapidTrainer
 from rapid.training.caches import can_share_prompts
 from rapid.training.forward import completion_logp, without_dropout
-from tests.training.conformance.conftest import GROUP
 from tests.training.conformance.families import ATTENTION, FAMILIES, STATES, untrained
-from tests.training.conformance.runs import train
-from tests.training.loops import logged, weights
+from tests.training.conftest import GROUP
+from tests.training.loops import ScriptedGrpo, ScriptedRapid, logged, weights
 
 
 def sharp(family: str):
@@ -78,22 +75,6 @@ def test_prompts_are_shared_where_a_cache_is_keys_and_values():
 # Training -----------------------------------------------------------------------------------------
 
 
-class Scripted:
-    """Sample what the prompt and the place in its group say."""
-
-    def _generate_single_turn(self, prompt_ids, *_):
-        drawn = [random.Random(repr((ids, row))) for row, ids in enumerate(map(tuple, prompt_ids))]
-        return [[one.randrange(2, 258) for _ in range(one.randint(1, 8))] for one in drawn], None
-
-
-class ScriptedRapid(Scripted, RapidTrainer):
-    pass
-
-
-class ScriptedGrpo(Scripted, GRPOTrainer):
-    pass
-
-
 def quiet(family: str):
     """An untrained model without dropout: TRL's disable_dropout would leave OPT's as it is."""
     without_dropout(model := untrained(family))
@@ -102,10 +83,10 @@ def quiet(family: str):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_trains_with_the_defaults(family, toy_model, tmp_path):
+def test_it_trains_with_the_defaults(family, train):
     """Sampled, not scripted: what is sampled is of the policy that learns from it."""
     sizes = {"H": 2, "n_step": 16, "micro_batch_size": 8, "max_steps": 2, "learning_rate": 0.01}
-    trainer = train(RapidTrainer, untrained(family), toy_model, tmp_path, **sizes)
+    trainer = train(RapidTrainer, untrained(family), **sizes)
     start = torch.cat([p.flatten() for p in untrained(family).parameters()])
     assert (weights(trainer) - start).abs().max() > 1e-6
     # A family whose sampling notes no log mu learns from a forward pass's: nothing can differ.
@@ -116,21 +97,14 @@ def test_it_trains_with_the_defaults(family, toy_model, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_gradient_of_grpo_is_trls(family, toy_model, tmp_path):
+def test_the_gradient_of_grpo_is_trls(family, train):
     plain = {"learning_rate": 1.0}  # the step of SGD is the gradient
     if hasattr(untrained(family).config, "router_aux_loss_coef"):
         plain["router_aux_loss_coef"] = 0.0
-    theirs = train(
-        ScriptedGrpo,
-        quiet(family),
-        toy_model,
-        tmp_path,
-        loss_type="grpo",
-        per_device_train_batch_size=16,
-        **plain,
-    )
+    given = {"loss_type": "grpo", "per_device_train_batch_size": 16}
+    theirs = train(ScriptedGrpo, quiet(family), **given, **plain)
     sizes = {"objective": "grpo", "H": 1, "n_step": 16, "micro_batch_size": 8}
-    ours = train(ScriptedRapid, quiet(family), toy_model, tmp_path, **sizes, **plain)
+    ours = train(ScriptedRapid, quiet(family), **sizes, **plain)
     start = torch.cat([p.detach().flatten() for p in untrained(family).parameters()])
     theirs, ours = weights(theirs) - start, weights(ours) - start
     assert theirs.abs().max() > 1e-4

@@ -1,12 +1,10 @@
 """Memory grows neither with steps nor with the rows of a dataset."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.processes import python
 
 STEPS = 1000
 KILOBYTES = 2  # a step: rows of 20 kB that are kept take 40, a log of every step would take 2
@@ -14,9 +12,7 @@ KILOBYTES = 2  # a step: rows of 20 kB that are kept take 40, a log of every ste
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_steps_or_rows(toy_model):
-    command = [sys.executable, "-m", "tests.training.conformance.long_run", toy_model, str(STEPS)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = python("-m", "tests.training.conformance.long_run", toy_model, STEPS)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"step"')]
     warm, *_, last = lines[2:]  # allocators fill their pools first
     assert last["step"] == STEPS

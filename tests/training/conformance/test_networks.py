@@ -13,7 +13,6 @@ from transformers import GenerationConfig
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.forward import completion_logp, without_dropout
 from tests.training.conformance.families import untrained
-from tests.training.conformance.runs import train
 from tests.training.loops import logged, weights
 
 OFF_POLICY = {"H": 2, "n_step": 16, "micro_batch_size": 8, "max_steps": 2}
@@ -34,11 +33,11 @@ VIRTUAL = {
 
 
 @pytest.mark.parametrize("family", ["Falcon", "GPT2", "OPT"])
-def test_a_model_with_dropout_has_weights_of_1_while_it_stays_as_it_is(family, toy_model, tmp_path):
+def test_a_model_with_dropout_has_weights_of_1_while_it_stays_as_it_is(family, train, tmp_path):
     model = untrained(family)
     if family == "Falcon":  # reads it from its configuration, where it is 0 by default
         model.config.attention_dropout = model.config.hidden_dropout = 0.1
-    trainer = train(RapidTrainer, model, toy_model, tmp_path, learning_rate=0.0, **OFF_POLICY)
+    trainer = train(RapidTrainer, model, learning_rate=0.0, **OFF_POLICY)
     assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
     assert max(logged(trainer, "rapid/staleness")) < 1e-4
     names = {"Falcon": "attention_dropout", "GPT2": "attn_pdrop", "OPT": "dropout"}
@@ -62,18 +61,10 @@ def test_an_adapter_with_dropout_computes_the_same_while_it_is_trained(adapter):
     torch.testing.assert_close(model(ids).logits, expected, rtol=0, atol=1e-6)
 
 
-def test_an_adapter_with_dropout_has_weights_of_1_too(toy_model, tmp_path):
-    trainer = train(
-        RapidTrainer,
-        untrained("Llama"),
-        toy_model,
-        tmp_path,
-        arguments={
-            "peft_config": peft.LoraConfig(init_lora_weights=False, lora_dropout=0.5, **TARGETS)
-        },
-        learning_rate=0.0,
-        **OFF_POLICY,
-    )
+def test_an_adapter_with_dropout_has_weights_of_1_too(train):
+    adapter = peft.LoraConfig(init_lora_weights=False, lora_dropout=0.5, **TARGETS)
+    settings = {"arguments": {"peft_config": adapter}, "learning_rate": 0.0, **OFF_POLICY}
+    trainer = train(RapidTrainer, untrained("Llama"), **settings)
     assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
 
 
@@ -84,38 +75,27 @@ def test_dropout_can_be_left_on_where_nothing_is_weighed(tmp_path):
         RapidConfig(str(tmp_path), H=2, **settings)
 
 
-def both(build, toy_model, folder, **others):
+def both(train, build, **others):
     """Trainers after two steps, with prompts shared and not."""
-    return [
-        train(
-            RapidTrainer,
-            build(),
-            toy_model,
-            folder,
-            learning_rate=0.1,
-            share_prefill=share,
-            **OFF_POLICY,
-            **others,
-        )
-        for share in (True, False)
-    ]
+    settings = {"learning_rate": 0.1, **OFF_POLICY, **others}
+    return [train(RapidTrainer, build(), share_prefill=on, **settings) for on in (True, False)]
 
 
-def test_checkpointing_that_was_enabled_on_the_model_is_seen(toy_model, tmp_path):
+def test_checkpointing_that_was_enabled_on_the_model_is_seen(train):
     def build():
         model = untrained("Llama", torch.float64)
         model.gradient_checkpointing_enable({"use_reentrant": False})
         return model
 
-    trainers = both(build, toy_model, tmp_path)
+    trainers = both(train, build)
     torch.testing.assert_close(*map(weights, trainers), rtol=0, atol=1e-6)
     assert max(logged(trainer, "rapid/sampler_mismatch")[0] for trainer in trainers) < 1e-5
 
 
 @pytest.mark.parametrize("kind", VIRTUAL)
-def test_virtual_tokens_are_before_every_prompt(kind, toy_model, tmp_path):
+def test_virtual_tokens_are_before_every_prompt(kind, train):
     adapter = {"peft_config": VIRTUAL[kind]()}
-    trainers = both(lambda: untrained("Llama"), toy_model, tmp_path, arguments=adapter)
+    trainers = both(train, lambda: untrained("Llama"), arguments=adapter)
     torch.testing.assert_close(*map(weights, trainers), rtol=0, atol=1e-5)
     # What is trained on is what is sampled: a forward pass has the sampler's log-probabilities.
     model = trainers[0].model
@@ -140,37 +120,33 @@ OWN = {
 }
 
 
-def sampled_with(name, toy_model, folder, **sizes):
+def sampled_with(train, name, **sizes):
     model = untrained("Llama")
     setattr(model.generation_config, name, OWN[name])
-    trainer = train(RapidTrainer, model, toy_model, folder, learning_rate=0.0, **sizes)
+    trainer = train(RapidTrainer, model, learning_rate=0.0, **sizes)
     assert getattr(trainer.model.generation_config, name) == OWN[name]
     return trainer
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_what_a_model_says_of_generation_does_not_change_what_is_weighed(name, toy_model, tmp_path):
-    trainer = sampled_with(name, toy_model, tmp_path, **OFF_POLICY)
-    plain = train(
-        RapidTrainer, untrained("Llama"), toy_model, tmp_path, learning_rate=0.0, **OFF_POLICY
-    )
-    assert trainer._logs["completion"] == plain._logs["completion"]
-    assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
+def test_what_a_model_says_of_generation_does_not_change_what_is_weighed(train):
+    plain = train(RapidTrainer, untrained("Llama"), learning_rate=0.0, **OFF_POLICY)
+    for name in OWN:
+        trainer = sampled_with(train, name, **OFF_POLICY)
+        assert trainer._logs["completion"] == plain._logs["completion"], name
+        assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4), name
 
 
 @pytest.mark.parametrize("name", ["num_beams", "use_cache", "cache_implementation"])
-def test_what_a_model_says_of_generation_is_heard_on_policy(name, toy_model, tmp_path):
-    trainer = sampled_with(name, toy_model, tmp_path, n_step=16, micro_batch_size=8, H=1)
+def test_what_a_model_says_of_generation_is_heard_on_policy(name, train):
+    trainer = sampled_with(train, name, n_step=16, micro_batch_size=8, H=1)
     assert trainer.state.global_step == 1
 
 
-def test_an_adapters_model_is_sampled_as_itself_too(toy_model, tmp_path):
+def test_an_adapters_model_is_sampled_as_itself_too(train):
     model = untrained("Llama")
     model.generation_config.suppress_tokens = OWN["suppress_tokens"]
     given = {"peft_config": peft.LoraConfig(init_lora_weights=False, **TARGETS)}
-    trainer = train(
-        RapidTrainer, model, toy_model, tmp_path, arguments=given, learning_rate=0.0, **OFF_POLICY
-    )
+    trainer = train(RapidTrainer, model, arguments=given, learning_rate=0.0, **OFF_POLICY)
     assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
     assert model.generation_config.suppress_tokens
 

@@ -4,7 +4,6 @@ import pytest
 
 from rapid import RapidTrainer
 from tests.training.conformance.families import untrained
-from tests.training.conformance.runs import train
 from tests.training.loops import logged
 
 SIZES = {"n_step": 8, "micro_batch_size": 8}
@@ -38,39 +37,29 @@ class Reward:
         return [float(one >= self.dead and one % 2) for one in number]
 
 
-def rolled(toy_model, folder, reward, **settings):
-    rollouts = Rollouts()
-    trainer = train(
-        RapidTrainer,
-        untrained("Llama"),
-        toy_model,
-        folder,
-        reward,
-        {"rollout_func": rollouts},
-        **SIZES | settings,
-    )
-    return trainer, rollouts
+def rolled(train, reward, **settings):
+    given = {"rollout_func": (rollouts := Rollouts())}
+    return train(RapidTrainer, untrained("Llama"), reward, given, **SIZES | settings), rollouts
 
 
-def test_placeholders_are_not_taken_for_log_mu(toy_model, tmp_path):
+def test_placeholders_are_not_taken_for_log_mu(train):
     """The learning rate is 0: the policy stays mu, which is far from 0."""
-    trainer, _ = rolled(toy_model, tmp_path, Reward(), H=2, max_steps=2, learning_rate=0.0)
+    trainer, _ = rolled(train, Reward(), H=2, max_steps=2, learning_rate=0.0)
     assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
     assert not logged(trainer, "rapid/sampler_mismatch")
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_each_completion_has_its_own_extras(toy_model, tmp_path, workers):
+def test_each_completion_has_its_own_extras(train, workers):
     reward = Reward()
-    _, rollouts = rolled(toy_model, tmp_path, reward, H=2, max_steps=4, grading_workers=workers)
+    _, rollouts = rolled(train, reward, H=2, max_steps=4, grading_workers=workers)
     assert sorted(reward.got) == rollouts.given
     assert len(rollouts.given) == 2 * 2 * 8
 
 
-def test_each_resampled_completion_has_its_own_extras(toy_model, tmp_path):
+def test_each_resampled_completion_has_its_own_extras(train):
     reward = Reward(dead=8)
-    trainer, rollouts = rolled(
-        toy_model, tmp_path, reward, objective="dapo", H=1, dynamic_sampling_rounds=3
-    )
+    settings = {"objective": "dapo", "H": 1, "dynamic_sampling_rounds": 3}
+    trainer, rollouts = rolled(train, reward, **settings)
     assert reward.got == rollouts.given == list(range(16))
     assert logged(trainer, "rapid/signal") == [1]

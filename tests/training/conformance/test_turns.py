@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 from rapid import RapidConfig, RapidTrainer
 from rapid.algorithms import rapid_loss
 from tests.training.conformance.families import untrained
-from tests.training.loops import COMMON, weights
+from tests.training.loops import COMMON, descend, log_pi, weights
 
 GROUP, N_STEP, RATE = 4, 8, 0.5
 CALL = '<tool_call>{"name": "double", "arguments": {"number": 3}}</tool_call>'
@@ -91,16 +91,6 @@ def rollouts(prompts, trainer):
     }
 
 
-def log_pi(model, batch) -> torch.Tensor:
-    """(N, T), from one forward pass of prompts and completions together."""
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
-    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-    logits = model(input_ids=ids, attention_mask=mask).logits
-    width = batch["completion_ids"].size(1)
-    logp = logits[:, -width - 1 : -1].log_softmax(-1)
-    return logp.gather(2, batch["completion_ids"][..., None])[..., 0]
-
-
 def test_only_what_the_policy_sampled_counts(toy_model, tmp_path, monkeypatch):
     """Of prompts that differ within a group; two steps of plain SGD by hand are the trainer's."""
     sampled = []
@@ -123,11 +113,7 @@ def test_only_what_the_policy_sampled_counts(toy_model, tmp_path, monkeypatch):
     for rows in (slice(0, N_STEP), slice(N_STEP, 2 * N_STEP)):
         part = {name: value[rows] for name, value in batch.items()}
         loss, _ = rapid_loss(log_pi(model, part), mu[rows], part["mask"], part["rewards"], GROUP, 2)
-        model.zero_grad()
-        loss.backward()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter -= RATE * parameter.grad
+        descend(model, loss, RATE)
     expected = torch.cat([p.detach().flatten() for p in model.parameters()])
     assert (expected - start).abs().max() > 1e-2
     torch.testing.assert_close(weights(trainer), expected, rtol=0, atol=2e-5)

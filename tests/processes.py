@@ -1,0 +1,100 @@
+"""Commands that tests run, what became of processes, and an end for those that go on."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+from tests.checkout import ROOT
+
+# Programs of this environment are found, as where it is activated.
+ACTIVATED = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this one
+
+
+def python(*arguments: object, folder: Path = ROOT, status: int | None = 0, **variables: str):
+    """Run Python in a folder to its end, with further variables; where asked, with that status."""
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder, env=os.environ | variables, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert status in (None, done.returncode), done.stdout[-4000:] + done.stderr[-8000:]
+    return done
+
+
+def living(*pids: int) -> list[int]:
+    """Return those that run; one that has ended, and is not yet taken notice of, does not."""
+    found = []
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(pid)
+    return found
+
+
+def naming(marker: object) -> dict[int, str]:
+    """Return the processes with a text in their command lines, also those of other namespaces."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if str(marker) in (line := (process / "cmdline").read_text(errors="replace")):
+                found[int(process.name)] = line
+    return found
+
+
+def wait_for(holds: Callable[[], object], seconds: float = 60, every: float = 0.02) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(every)
+
+
+def assert_gone(*pids: int) -> None:
+    """Wait until none of the processes runs."""
+    wait_for(lambda: not living(*pids))
+
+
+def adopt_orphans(wanted: bool = True) -> None:
+    """Make this process the parent of what the processes that it starts leave behind."""
+    ctypes.CDLL(None).prctl(SUBREAPER, int(wanted))
+
+
+def left_behind(*others: int, seconds: float = 300) -> list[psutil.Process]:
+    """Return this process's descendants but for some children, once they had time to end."""
+    until = time.monotonic() + seconds
+    while True:
+        found = [p for p in psutil.Process().children(recursive=True) if p.pid not in others]
+        for process in found:
+            with suppress(psutil.NoSuchProcess, ChildProcessError):
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    os.waitpid(process.pid, os.WNOHANG)
+        if not found or time.monotonic() > until:
+            return found
+        time.sleep(0.02)
+
+
+def interruptible(command: list[str], **settings) -> subprocess.Popen:
+    """Start a command that SIGINT ends: a shell's background job, and what it starts, ignore it."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    reset = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, preexec_fn=reset, **pipes, **settings)
+
+
+@contextmanager
+def ending(*started: subprocess.Popen) -> Iterator[None]:
+    """Kill processes at the end."""
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+        for process in started:
+            process.wait()
