@@ -196,8 +196,8 @@ def check_model(folder: Path) -> None:
         return
     rooms = {folder.parent, Path("models")}
     known = sorted(str(file.parent) for room in rooms for file in room.glob("*/config.json"))
-    known = ", ".join(known) or "none here"
-    raise BadInput(f"--model {folder}: there is no such folder; known models: {known}")
+    listed = ", ".join(known) or "none here"
+    raise BadInput(f"--model {folder}: there is no such folder; known models: {listed}")
 
 
 def read_result(path: Path, record: type[R]) -> R | None:

@@ -30,32 +30,11 @@ def orphans():
 
     Whoever loses its parent becomes this process's child.
     """
-<<<<<<< HEAD
-    before = set(psutil.Process().children(recursive=True))
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-    def left(seconds: float = 120.0) -> list[psutil.Process]:
-        deadline = time.monotonic() + seconds
-        while True:
-            alive = [p for p in psutil.Process().children(recursive=True) if p not in before]
-            for process in alive:
-                with suppress(psutil.NoSuchProcess, ChildProcessError):
-                    if process.status() == psutil.STATUS_ZOMBIE:
-                        os.waitpid(process.pid, os.WNOHANG)
-            if not alive or time.monotonic() > deadline:
-                return alive
-            time.sleep(0.05)
-
-    yield left
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-    for process in left(0.0):
-=======
     before = [process.pid for process in psutil.Process().children(recursive=True)]
     adopt_orphans()
     yield partial(left_behind, *before)
     adopt_orphans(False)
     for process in left_behind(*before, seconds=0):
->>>>>>> work-r3
         with suppress(psutil.NoSuchProcess):
             process.kill()
 
@@ -134,13 +113,8 @@ def test_a_stopped_batch_leaves_no_process(start, orphans, number):
     def busy() -> int:
         return sum(map(is_busy, psutil.Process(process.pid).children(recursive=True)))
 
-<<<<<<< HEAD
-    while busy() < WORKERS:
-        assert process.poll() is None
-        time.sleep(0.2)
-=======
-    wait_for(lambda: busy() >= WORKERS, every=0.2)
->>>>>>> work-r3
+    wait_for(lambda: busy() >= WORKERS or process.poll() is not None, seconds=600, every=0.2)
+    assert process.poll() is None
     process.send_signal(number)
     process.communicate(timeout=1800.0)
     assert orphans() == []
