@@ -102,8 +102,8 @@ def test_a_hostile_batch_is_graded_and_leaves_nothing(start, orphans, tmp_path, 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_batch_leaves_no_process(start, orphans, number):
-    """Stopped while completions run that would run on for long, and others wait."""
-    process = start([f"while True: pass\n# {n}" for n in range(2 * WORKERS)], timeout=300.0)
+    """Stopped while completions run, and others wait. SIGINT lets those that run come to an end."""
+    process = start([f"while True: pass\n# {n}" for n in range(100)], timeout=10.0)
 
     def is_busy(child: psutil.Process) -> bool:
         with suppress(psutil.NoSuchProcess):
