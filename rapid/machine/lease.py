@@ -128,15 +128,20 @@ def lease_folder(folder: Path) -> Iterator[None]:
     Raises:
         InUse: another process has it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     owner = folder / "lock"
-    try:
-        lock = FileLock(owner).acquire(timeout=REFUSED_AFTER)
-    except Timeout:
-        raise InUse(
-            f"{folder.parent}: process {owner.read_text() or 'of another user'} works on it. Wait "
-            "until it ends, or end it"
-        ) from None
+    until = time.monotonic() + REFUSED_AFTER
+    lock = None
+    while lock is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = FileLock(owner).acquire(timeout=max(0.0, until - time.monotonic()))
+        except FileNotFoundError:
+            continue  # a run that has ended takes the folder with it
+        except Timeout:
+            raise InUse(
+                f"{folder.parent}: process {owner.read_text() or 'of another user'} works on it. "
+                "Wait until it ends, or end it"
+            ) from None
     with lock:
         owner.write_text(f"{os.getpid()} of {platform.node()}")
         yield

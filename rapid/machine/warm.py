@@ -184,8 +184,10 @@ def _fork(
     request = json.loads(message)
     take_back = lend(request["arguments"])
     parent = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # none is lost before the child has handlers
     child = os.fork()
     if child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         for stream in streams:
             os.close(stream)
         return child, take_back
@@ -194,6 +196,7 @@ def _fork(
         end_with_parent()
         for number, handler in handlers.items():
             signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         if os.getppid() != parent:  # it ended just before
             os._exit(status)
         for number, stream in enumerate(streams):

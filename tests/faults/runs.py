@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import sha256_file, write_jsonl
-from rapid.artifacts.runs import CHECKPOINTS, RunSummary
+from rapid.artifacts.runs import CHECKPOINTS, PROGRESS, RunSummary, shown
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.prompts import render
 from rapid.config.params import CHECKPOINT_VARIABLE, load
@@ -173,7 +173,7 @@ class Workshop:
     def _trains(self, out: str, attempt: int, steps: bool) -> Iterator[bool]:
         for file in (self.folder / out / CHECKPOINTS).glob(f"*/{ATTEMPT}"):
             begun = Attempt.model_validate_json(file.read_bytes()).interrupted == attempt
-            yield begun and (not steps or 0 < file.stat().st_mtime < 1e6)
+            yield begun and (not steps or bool(shown(file.with_name(PROGRESS))))
 
     def summary(self, out: str) -> RunSummary:
         return RunSummary.model_validate_json((self.folder / out / "summary.json").read_bytes())

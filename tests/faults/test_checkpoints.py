@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import time
 
 import pytest
 
@@ -119,6 +120,24 @@ def test_a_second_process_is_refused_and_a_dead_one_is_not_minded(tmp_path, monk
         assert not is_held(folder / "lock")
         os.close(reading)
         os.close(writing)
+
+
+def test_a_run_that_ends_leaves_its_folder_to_who_waits_for_it(tmp_path):
+    folder = tmp_path / "run/checkpoints"
+    reading, writing = os.pipe()
+    if not (owner := os.fork()):
+        with lease_folder(folder):
+            os.write(writing, b".")
+            time.sleep(0.3)
+            shutil.rmtree(folder)
+            time.sleep(0.3)
+        os._exit(0)
+    assert os.read(reading, 1)
+    with lease_folder(folder):
+        assert is_held(folder / "lock")
+    assert os.waitpid(owner, 0)[1] == 0
+    os.close(reading)
+    os.close(writing)
 
 
 def test_what_was_lost_is_what_the_file_tells(tmp_path):

@@ -288,7 +288,7 @@ def test_a_killed_snakemake_leaves_nothing_and_goes_on(checkout, tmp_path):
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.parent.name for path in files} == {f"rapid-cores-{os.geteuid()}"}
     wait_for(lambda: not working_in(checkout))
-    assert not [*(checkout / ".snakemake" / locks.SOCKETS).iterdir()]
+    assert not [*(checkout / ".snakemake" / locks.SOCKETS).glob("*")]
 
 
 @pytest.mark.slow

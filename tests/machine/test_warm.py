@@ -50,6 +50,14 @@ def run(arguments):
     Path(arguments[0]).write_text(str(len(told)))
 serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
 """
+# Its jobs are told to end before they have handlers of their own.
+TOLD_EARLY = """
+import os, signal, sys
+from pathlib import Path
+from rapid.machine import warm
+warm.end_with_parent = lambda number=signal.SIGKILL: number and os.kill(os.getpid(), signal.SIGTERM)
+warm.serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, lambda arguments: 0)
+"""
 # Its jobs say what was lent to them and end as they are told; it says what it takes back.
 LENDING = """
 import os, signal, sys
@@ -127,6 +135,12 @@ def test_it_works_in_the_caller_s_folder_and_gives_the_same_files(socket, tmp_pa
         assert result.returncode == 0, result.stderr
     for file in ("train.jsonl", "test.jsonl", "pretrain.jsonl"):
         assert (tmp_path / "warm" / file).read_bytes() == (tmp_path / "cold" / file).read_bytes()
+
+
+def test_a_job_that_is_told_to_end_as_it_begins_ends(tmp_path):
+    with serving(tmp_path / "socket", TOLD_EARLY):
+        done = rapid(tmp_path / "socket", "whatever")
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, ""), done.stderr
 
 
 def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
