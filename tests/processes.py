@@ -62,11 +62,6 @@ def assert_gone(*pids: int) -> None:
     wait_for(lambda: not living(*pids))
 
 
-def adopt_orphans(wanted: bool = True) -> None:
-    """Make this process the parent of what the processes that it starts leave behind."""
-    ctypes.CDLL(None).prctl(SUBREAPER, int(wanted))
-
-
 def left_behind(*others: int, seconds: float = 300) -> list[psutil.Process]:
     """Return this process's descendants but for some children, once they had time to end."""
     until = time.monotonic() + seconds
@@ -79,6 +74,20 @@ def left_behind(*others: int, seconds: float = 300) -> list[psutil.Process]:
         if not found or time.monotonic() > until:
             return found
         time.sleep(0.02)
+
+
+@contextmanager
+def adopting() -> Iterator[Callable]:
+    """Make this process the parent of what the processes that it starts leave behind.
+
+    Yields `left_behind`, for which the children that there already are do not count.
+    """
+    others = [process.pid for process in psutil.Process().children(recursive=True)]
+    ctypes.CDLL(None).prctl(SUBREAPER, 1)
+    try:
+        yield partial(left_behind, *others)
+    finally:
+        ctypes.CDLL(None).prctl(SUBREAPER, 0)
 
 
 def interruptible(command: list[str], **settings) -> subprocess.Popen:

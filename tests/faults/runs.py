@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -22,7 +22,6 @@ from rapid.config.params import CHECKPOINT_VARIABLE, load
 from rapid.config.specs import Run, evaluate_spec, train_spec
 from rapid.training.resume import ATTEMPT, Attempt
 from tests.conftest import default_values
-from tests.processes import left_behind
 
 ANSWER = "\\boxed{7}"
 PROBLEMS, TESTS = 16, 4
@@ -100,8 +99,9 @@ def small(**sources: str) -> dict:
 class Workshop:
     """A folder with jobs in it, and a warm process that runs them."""
 
-    def __init__(self, folder: Path, toy_model: Path, seconds: float = 0):
+    def __init__(self, folder: Path, toy_model: Path, left_behind: Callable, seconds: float = 0):
         self.folder, self.params = folder, load(small(toy="toy"))
+        self._left_behind = left_behind
         known = problems()
         write_jsonl(folder / "train.jsonl", known[:PROBLEMS])
         write_jsonl(folder / "test.jsonl", known[PROBLEMS:])
@@ -185,7 +185,7 @@ class Workshop:
 
     def left_behind(self) -> list[psutil.Process]:
         """Return what jobs have left running, beside the warm process and within it."""
-        return left_behind(self.warm.pid)
+        return self._left_behind(self.warm.pid)
 
     def result(self, out: str) -> dict:
         """Return all that a job left, but for what differs from run to run."""

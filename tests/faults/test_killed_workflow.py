@@ -17,7 +17,7 @@ import yaml
 from rapid.artifacts.files import sha256_file, write_jsonl
 from tests.checkout import copy_checkout
 from tests.faults.runs import PATIENCE, Workshop, problems, result, small
-from tests.processes import adopt_orphans, left_behind
+from tests.processes import adopting
 
 KILLS = 4
 COMMAND = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", "reports/tables.tex"]
@@ -34,10 +34,15 @@ MADE = ("data", "models", "distilled", "runs", "evaluations")
 
 
 @pytest.fixture(scope="module")
-def fresh(toy_model, tmp_path_factory) -> Path:
+def left_behind():
+    with adopting() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def fresh(toy_model, tmp_path_factory, left_behind) -> Path:
     """A copy of the tree with small parameters, in which nothing was run."""
-    adopt_orphans()
-    shop = Workshop(tmp_path_factory.mktemp("workshop"), toy_model)
+    shop = Workshop(tmp_path_factory.mktemp("workshop"), toy_model, left_behind)
     shop.finish(shop.train("sft"), "sft")  # a model that solves some problems
     shop.end()
     folder = tmp_path_factory.mktemp("checkout")
@@ -139,7 +144,7 @@ ENDS = {
 @pytest.mark.parametrize(
     "end", [pytest.param(end, marks=pytest.mark.fault(name, times=KILLS)) for name, end in ENDS.items()]
 )  # fmt: skip
-def test_a_killed_workflow_goes_on_by_the_same_command(fresh, whole, tmp_path, end):
+def test_a_killed_workflow_goes_on_by_the_same_command(fresh, whole, left_behind, tmp_path, end):
     undisturbed, seconds = whole
     expected, moments, kills = made(undisturbed), random.Random(6), 0
     folder = tmp_path / "checkout"

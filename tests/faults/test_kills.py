@@ -17,7 +17,7 @@ from rapid.artifacts.runs import CHECKPOINTS, StepRecord
 from rapid.config.params import CHECKPOINT_VARIABLE
 from rapid.machine.lease import usable_cores
 from tests.faults.runs import PATIENCE, Workshop, is_held
-from tests.processes import adopt_orphans, left_behind
+from tests.processes import adopting
 
 KILLS = 8
 RAPID, DAPO, SFT, EVALUATION = "rapid-H4,snapshots=2", "dapo-H2", "sft", "evaluation"
@@ -27,14 +27,14 @@ GROUP = Path("/sys/fs/cgroup/memory/rapid-faults")  # a control group, version 1
 @pytest.fixture(scope="module")
 def workshop(toy_model, tmp_path_factory):
     """A workshop where each job was done once, undisturbed."""
-    adopt_orphans()
-    made = Workshop(tmp_path_factory.mktemp("workshop"), toy_model)
-    made.commands = {name: made.train(name) for name in (SFT, RAPID, DAPO)}
-    made.commands[EVALUATION] = made.evaluate("sft/model")
-    made.seconds = {name: made.finish(made.commands[name], name) for name in made.commands}
-    yield made
-    made.end()
-    assert not left_behind()
+    with adopting() as left_behind:
+        made = Workshop(tmp_path_factory.mktemp("workshop"), toy_model, left_behind)
+        made.commands = {name: made.train(name) for name in (SFT, RAPID, DAPO)}
+        made.commands[EVALUATION] = made.evaluate("sft/model")
+        made.seconds = {name: made.finish(made.commands[name], name) for name in made.commands}
+        yield made
+        made.end()
+        assert not left_behind()
 
 
 def limit_memory(job: psutil.Process) -> None:

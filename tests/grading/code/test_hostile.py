@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -16,7 +15,7 @@ import pytest
 
 from rapid.grading import verdicts
 from tests.grading.code.attacks import ATTACKS, LEFT, RIGHT
-from tests.processes import adopt_orphans, interruptible, left_behind, wait_for
+from tests.processes import adopting, interruptible, wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as Linux does")
 
@@ -30,11 +29,9 @@ def orphans():
 
     Whoever loses its parent becomes this process's child.
     """
-    before = [process.pid for process in psutil.Process().children(recursive=True)]
-    adopt_orphans()
-    yield partial(left_behind, *before)
-    adopt_orphans(False)
-    for process in left_behind(*before, seconds=0):
+    with adopting() as left_behind:
+        yield left_behind
+    for process in left_behind(seconds=0):
         with suppress(psutil.NoSuchProcess):
             process.kill()
 
