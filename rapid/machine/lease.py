@@ -135,8 +135,9 @@ def lease_folder(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             lock = FileLock(owner).acquire(timeout=max(0.0, until - time.monotonic()))
-        except FileNotFoundError:
-            continue  # a run that has ended takes the folder with it
+        except FileNotFoundError:  # a run that has ended takes the folder with it
+            if time.monotonic() > until:
+                raise
         except Timeout:
             raise InUse(
                 f"{folder.parent}: process {owner.read_text() or 'of another user'} works on it. "
