@@ -19,6 +19,7 @@ include: "workflow/rules/preflight.smk"
 
 onstart:
     refuse_to_start_in_vain()
+    look_when_a_job_ends()
     start_warm_process()
 
 

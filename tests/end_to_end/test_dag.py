@@ -49,7 +49,7 @@ def checkout(tmp_path_factory) -> Path:
     copy_checkout(folder)
     (folder / "params.yaml").write_text(yaml.safe_dump(values(), sort_keys=False))
     (folder / "experiments/eta.yaml").write_text(yaml.safe_dump(ETA))
-    succeed(snakemake(folder, TABLES))
+    folder.with_suffix(".log").write_text(succeed(snakemake(folder, TABLES, options=("--verbose",))))
     return folder
 
 
@@ -193,6 +193,11 @@ def test_snakemake_s_report_shows_every_table_and_figure(checkout):
 def test_the_process_that_forks_jobs_was_ready(checkout):
     """Without it every job starts by itself, and none fails."""
     assert "Traceback" not in (checkout / "logs/warm.log").read_text()
+
+
+def test_snakemake_looks_for_a_job_to_start_when_one_has_ended_and_not_every_second(checkout):
+    said = checkout.with_suffix(".log").read_text()
+    assert 0 < said.count("Ready jobs: ") <= 2 * said.count("Finished jobid: ")
 
 
 def test_a_changed_eta_and_a_lost_evaluation_plan_what_they_reach(checkout):

@@ -145,6 +145,15 @@ def start_warm_process():
     os.environ[warm.VARIABLE] = str(path)
 
 
+def look_when_a_job_ends():
+    """Have no limit of jobs started in a second, which by default is 100.
+
+    For it, Snakemake looks at all that could start once more a second after each look, for ever:
+    after n jobs it looks n times a second, and takes that time from the jobs.
+    """
+    workflow.scheduler.job_rate_limiter = None
+
+
 def refuse_to_start_in_vain():
     """End before the first job if something is missing: where jobs take hours, anything of theirs.
 
