@@ -49,7 +49,9 @@ def checkout(tmp_path_factory) -> Path:
     copy_checkout(folder)
     (folder / "params.yaml").write_text(yaml.safe_dump(values(), sort_keys=False))
     (folder / "experiments/eta.yaml").write_text(yaml.safe_dump(ETA))
-    folder.with_suffix(".log").write_text(succeed(snakemake(folder, TABLES, options=("--verbose",))))
+    folder.with_suffix(".log").write_text(
+        succeed(snakemake(folder, TABLES, options=("--verbose",)))
+    )
     return folder
 
 
