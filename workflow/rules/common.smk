@@ -146,12 +146,14 @@ def start_warm_process():
 
 
 def look_when_a_job_ends():
-    """Have no limit of jobs started in a second, which by default is 100.
+    """Drop Snakemake's default limit of 100 jobs started in a second; another one stays.
 
-    For it, Snakemake looks at all that could start once more a second after each look, for ever:
-    after n jobs it looks n times a second, and takes that time from the jobs.
+    For a limit, Snakemake looks at all that could start once more a second after each look, for
+    ever: after n jobs it looks n times a second, and takes that time from the jobs.
     """
-    workflow.scheduler.job_rate_limiter = None
+    limit = workflow.scheduler.job_rate_limiter
+    if limit and (limit.max_jobs, limit.timespan) == (100, 1):
+        workflow.scheduler.job_rate_limiter = None
 
 
 def refuse_to_start_in_vain():
