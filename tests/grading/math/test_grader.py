@@ -189,6 +189,15 @@ def test_intervals(grader):
     fails(grader, "(1,2]", "[1,2]", "(1,2)", "[1,2)", "(1,3]")
 
 
+def test_a_union_is_of_no_more_intervals_than_it_takes(grader):
+    passes(grader, "[0,1]\\cup[2,3]\\cup[4,5]", "[4,5]\\cup[2,3]\\cup[0,1]")
+    passes(grader, "\\mathbb{R}\\setminus\\{1\\}", "(-\\infty,1)\\cup(1,\\infty)")
+    passes(grader, "[0,1]\\cup[1,2]", "[1,2]\\cup[0,1]", "[0,2]")
+    fails(grader, "[0,7]", "[0,5]\\cup[3,7]", "[0,7]\\cup[0,7]", "x\\in[0,5]\\cup[3,7]")
+    fails(grader, "x\\ge 5", "[5,6]\\cup[6,\\infty)")
+    fails(grader, "[0,1]\\cup[2,3]", "[0,1]\\cup[2,3]\\cup[0,1]", "[0,1]\\cup([2,3]\\cup[3,3])")
+
+
 def test_tuples_have_an_order(grader):
     passes(grader, "(3,1,2)", "(3, 1, 2)", "\\left(3,1,2\\right)", "3,1,2")
     fails(grader, "(3,1,2)", "(1,2,3)", "1,2,3", "\\{3,1,2\\}")

@@ -71,7 +71,7 @@ def preload_all() -> None:
     """Import the whole library, for children that cannot read it: root has a Python of its own."""
     for name in sys.stdlib_module_names - {"antigravity"}:  # that one opens a browser
         if not name.startswith("_"):
-            with contextlib.suppress(Exception):  # of other systems, or not built
+            with contextlib.suppress(Exception):  # not built, or of Windows
                 __import__(name)
 
 
