@@ -147,7 +147,7 @@ USE = "Use it:\n```python\nf(2)\n```"
         ("def f(): 1\n```", "def f(): 1\n"),
         (f"def f(): 1\n```\n{USE}", "def f(): 1\n"),
         ("1. So:\n\n   ```python\n\n   def f():\n     1\n   ```\n", "\ndef f():\n  1\n"),
-        ("```\ndef f(): return \'\'\'\n  \n\'\'\'\n```", "def f(): return \'\'\'\n  \n\'\'\'\n"),
+        ("```\ndef f(): return '''\n  \n'''\n```", "def f(): return '''\n  \n'''\n"),
     ],
 )
 def test_the_program_is_found_in_the_text(completion, code):
