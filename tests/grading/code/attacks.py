@@ -130,6 +130,7 @@ OUTPUTS = {
 
 FORGERIES = {
     "a verdict": (forge(b'{"reason": "passed"}\n'), {CRASHED}),
+    "an excuse": (forge(b'{"reason": "infrastructure"}\n'), {CRASHED}),
     "an unknown reason": (forge(b'{"reason": ["passed"]}\n'), {CRASHED}),
     "an output": (forge(b'{"output": 0}\n'), {WRONG_ANSWER}),
     "outputs of all calls": (forge(b'{"output": 2}\n' * 100), {WRONG_ANSWER}),

@@ -92,13 +92,6 @@ def sandbox(layer):
         yield sandbox
 
 
-@pytest.fixture
-def filtered(sandbox):
-    """For tests of the kernel's filters."""
-    if "Landlock on, seccomp on" not in sandbox.walls():
-        pytest.skip("this kernel has no filters")
-
-
 @pytest.fixture(scope="session")
 def unfiltered(layer):
     """Without the kernel's filters too, to meet the walls behind them."""
