@@ -101,7 +101,8 @@ class CodeGrader:
             return verdicts.verdict(verdicts.NO_ANSWER)
         reference = self._references.find(problem, self._sandbox)
         answers = _Comparison(reference)
-        job = encode_job(code, problem.entry_point, reference.calls)
+        name = problem.entry_point
+        job = encode_job(code, name, reference.calls, oracle.is_set(name))
         seconds = reference.time_limit(self.timeout)
         ending = self._sandbox.run(job, seconds, answers.receive, reference.line_limit)
         return verdicts.verdict(answers.reason(ending))

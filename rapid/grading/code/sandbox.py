@@ -79,11 +79,16 @@ class SandboxError(GraderDied):
     """No layer of walls can be put up here."""
 
 
-def encode_job(code: str, entry_point: str, calls: str) -> bytes:
-    """Return a job for `Sandbox.run`. `calls` is JSON: a list of encoded argument lists."""
+def encode_job(code: str, entry_point: str, calls: str, as_sets: bool = False) -> bytes:
+    """Return a job for `Sandbox.run`.
+
+    Args:
+        calls: JSON, a list of encoded argument lists.
+        as_sets: whether to answer with the set of what each output holds, an iterator too.
+    """
     # Put together as text, since `calls` is the same, and long, for all completions of a problem.
-    names = f'"code": {json.dumps(code)}, "entry_point": {json.dumps(entry_point)}'
-    return f'{{{names}, "calls": {calls}}}'.encode()
+    job = json.dumps({"code": code, "entry_point": entry_point, "as_sets": as_sets})
+    return f'{job[:-1]}, "calls": {calls}}}'.encode()
 
 
 class Sandbox:

@@ -65,19 +65,8 @@ def test_the_raids_are_real(double, hunted):
             assert verdict.reason == verdicts.PASSED, raid
 
 
-def large(entry_point: str, solution: str) -> CodeProblem:
-    return CodeProblem(
-        task_id=entry_point,
-        prompt="",
-        entry_point=entry_point,
-        canonical_solution=solution,
-        base_input=[[]],
-        plus_input=[],
-    )
-
-
-FLOATS = large("f", "def f(): return [i / 2 for i in range(20_000)]")
-UNORDERED = large("Diff", "def Diff(): return list(range(20_000))")  # compared as sets
+FLOATS = "f", "def f(): return [i / 2 for i in range(20_000)]"
+UNORDERED = "Diff", "def Diff(): return list(range(20_000))"  # compared as sets
 
 # Outputs as large as they may be, each the slowest or largest to read or compare in its own way.
 COSTLY = {
@@ -91,11 +80,13 @@ COSTLY = {
 
 
 @pytest.mark.parametrize("attack", COSTLY)
-def test_a_costly_output_costs_the_grader_little(grader, attack):
-    problem, value = COSTLY[attack]
-    grader.grade(problem, problem.canonical_solution)
+def test_a_costly_output_costs_the_grader_little(grader, double, attack):
+    (name, solution), value = COSTLY[attack]
+    changes = {"entry_point": name, "canonical_solution": solution, "base_input": [[]]}
+    problem = double.model_copy(update=changes | {"plus_input": []})
+    grader.prepare(problem)
     start = time.process_time()
-    verdict = grader.grade(problem, f"def {problem.entry_point}(): return {value}")
+    verdict = grader.grade(problem, f"def {name}(): return {value}")
     assert time.process_time() - start < SPARE
     assert verdict.reason in (verdicts.WRONG_ANSWER, verdicts.CRASHED, verdicts.TIMEOUT)
 

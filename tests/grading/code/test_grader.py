@@ -83,11 +83,30 @@ def test_the_standard_library_can_be_imported(grader, enclosed):
         ("9 ** 9_999", "9 ** 9_999", verdicts.PASSED),
         ("'\\udcff'", "'\\udcff'", verdicts.PASSED),
         ("2", "2.0", verdicts.PASSED),
+        ("[0.5]", "[__import__('fractions').Fraction(1, 2)]", verdicts.PASSED),
+        ("0.5", "__import__('decimal').Decimal('0.5')", verdicts.PASSED),
+        ("0.1", "__import__('decimal').Decimal('0.1')", verdicts.WRONG_ANSWER),
+        ("[1]", "filter(None, [0, 1])", verdicts.WRONG_ANSWER),
     ],
 )
 def test_values_are_compared_as_evalplus_does(grader, expected, returned, reason):
     asked = problem(f"def f(): return {expected}", [])
     assert grader.grade(asked, f"def f(): return {returned}").reason == reason
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        ("filter(None, [0, 2, 1, 2])", verdicts.PASSED),
+        ("{1: 'a', 2: 'b'}.keys()", verdicts.PASSED),
+        ("filter(None, [0, 1])", verdicts.WRONG_ANSWER),
+        ("[[1], [2]]", verdicts.CRASHED),
+        ("12", verdicts.CRASHED),
+    ],
+)
+def test_some_tasks_of_evalplus_take_any_iterable_for_a_set(grader, returned, reason):
+    asked = problem("def Diff(): return [1, 2]", [], entry_point="Diff")
+    assert grader.grade(asked, f"def Diff(): return {returned}").reason == reason
 
 
 def test_a_problem_without_inputs_is_an_error(grader):

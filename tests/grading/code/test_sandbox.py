@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import socket
 from pathlib import Path
 
 import pytest
@@ -55,13 +54,6 @@ def f():
     return made
 """
     assert call(unfiltered, program, timeout=20.0) == []
-
-
-def test_a_server_of_the_host_is_out_of_reach(unfiltered, enclosed):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = server.getsockname()
-        error = call(unfiltered, error_of(f"socket.create_connection({address}, 1)"))
-    assert error in ("OSError", "ConnectionRefusedError")  # without and with a loopback device
 
 
 @pytest.mark.parametrize(
@@ -155,9 +147,8 @@ def test_the_filter_knows_the_kernels_numbers(monkeypatch):
         if not path.exists():
             pytest.skip("no kernel headers")
         found = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", path.read_text())
-        numbers = dict(found) | {
-            "newfstatat": dict(found).get("fstatat", dict(found).get("newfstatat"))
-        }
+        numbers = dict(found)
+        numbers.setdefault("newfstatat", numbers.get("fstatat"))
         for name, *ours in allowed:
             if str(ours[column - 1]) != "-":
                 assert numbers[name] == str(ours[column - 1]), name

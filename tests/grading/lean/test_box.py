@@ -4,15 +4,17 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from rapid.grading.lean import LeanUnavailable, box, install
 from rapid.grading.lean.install import Backend
-from rapid.grading.lean.launch import Launch, launch
+from rapid.grading.lean.launch import Launch, launch, native
 from tests.processes import naming, wait_for
 
 STAND_IN = """#!{python} -S
@@ -111,8 +113,6 @@ class TestBox:
         ],
     )
     def test_it_refuses(self, backend, code):
-        import socket
-
         known = {"HOME": os.environ["HOME"], "OUTSIDE": os.getpid()}
         with socket.create_server(("127.0.0.1", 0)) as server:
             known["PORT"] = server.getsockname()[1]
@@ -135,10 +135,8 @@ class TestBox:
         assert set(names) - {"OLDPWD", "SHLVL", "_"} <= allowed
         assert "HF_TOKEN" not in names
 
-    def test_its_memory_is_limited(self, backend, monkeypatch):
-        from rapid.grading.lean import launch as module
-
-        how = module.native(backend, "author", unsafe=False, memory_mb=1000)
+    def test_its_memory_is_limited(self, backend):
+        how = native(backend, "author", unsafe=False, memory_mb=1000)
         code = "print('start', flush=True); x = bytearray(2 * 10**9); print('end')"
         assert said(how, code) == "start\n"
 
@@ -157,21 +155,11 @@ class TestBox:
         wait_for(lambda: not naming(tmp_path))
 
     def test_it_outlives_the_thread_that_started_it(self, backend):
-        import threading
-
-        made = []
-        how = launch(backend, "", "author")
         code = "print('ready', flush=True); print(sys.stdin.readline().strip())"
-
-        def start():
-            made.extend(started(how, code))
-            made[0].stdout.readline()
-
-        thread = threading.Thread(target=start)
-        thread.start()
-        thread.join()
+        with ThreadPoolExecutor(1) as thread:
+            process, lifeline = thread.submit(started, launch(backend, "", "author"), code).result()
+        assert process.stdout.readline() == b"ready\n"
         time.sleep(0.5)  # for a signal that should not come
-        process, lifeline = made
         output, _ = process.communicate(b"hello\n", timeout=30)
         os.close(lifeline)
         assert output == b"hello\n"
