@@ -212,7 +212,8 @@ class Sandbox:
     def _start(self) -> None:
         """Start a runner behind `layer`, or behind the first layer that works."""
         failures = []
-        for layer in self._allowed():
+        known = (*LAYERS, UNSAFE_LAYER) if self.unsafe else LAYERS
+        for layer in (each for each in known if self.layer in (None, each)):
             try:
                 self._launch(layer)
                 self._try_walls(layer)
@@ -225,12 +226,6 @@ class Sandbox:
         raise SandboxError(
             f"nothing can be walled off from completions here ({'; '.join(failures)}). {ADVICE}"
         )
-
-    def _allowed(self) -> tuple[str, ...]:
-        unsafe = (UNSAFE_LAYER,) if self.unsafe else ()
-        if self.layer is None:
-            return (*LAYERS, *unsafe)
-        return (self.layer,) if self.layer in (*LAYERS, *unsafe) else ()
 
     def _launch(self, layer: str) -> None:
         """Start a runner behind this layer, or raise SandboxError with the last line it printed."""

@@ -41,18 +41,6 @@ def test_a_program_that_does_not_run_says_why(grader, double, program, reason):
     assert grader.grade(double, program).reason == reason
 
 
-def test_a_call_cannot_change_the_input_of_the_next(grader):
-    same = [[3, 1, 2]]
-    sorts = problem("def f(x): return sorted(x)", same, same)
-    assert grader.grade(sorts, "def f(x):\n    x.sort()\n    return x").reason == verdicts.PASSED
-
-
-def test_nothing_is_left_for_the_next_completion(grader, double):
-    grader.grade(double, "import math\nmath.left = 1\ndef f(x): return 2 * x")
-    program = "import math\ndef f(x): return 2 * x * (1 + hasattr(math, 'left'))"
-    assert grader.grade(double, program).reason == verdicts.PASSED
-
-
 def test_chance_repeats_itself(layer):
     """Also in another runner, so that a verdict can be reproduced."""
     program = "import random\ndef f(): return random.random(), str({'a', 'b', 'c', 'd'})"

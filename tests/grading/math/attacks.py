@@ -120,32 +120,24 @@ def answers(text: str) -> list[str]:
 
 
 OPERATORS = ("+", "-", "*", "/", r"\times ", r"\cdot ", r"\div ", ":", " + ", " ")
+OPERATIONS = (
+    r"{a}{o}{b} | ({a}){o}({b}) | ({a}{o}{b}) | x={a}{o}{b} | {a}{o}{b}+0 | 1\cdot {a}{o}{b}"
+)
+OF_TWO = r"""
+    \frac{{{a}}}{{{a}+{b}}} | {a}/({b}+{a}) | 1-\frac{{{b}}}{{{a}+{b}}} | {a}-(-{b}) | -(-{a}-{b})
+    |{a}-{b}| | {a}\frac{{{b}}}{{1}} | \sqrt{{({a}+{b})^2}} | ({a}+{b})^1 | ({a})({b}) | \binom{{{a}}}{{{b}}}
+"""
 
 
 def transcriptions(question: str) -> Iterator[str]:
     """Yield the numbers of a question with every operation between them, and nothing worked out."""
     numbers = list(dict.fromkeys(re.findall(r"\d+", question)))
     for a, b in permutations(numbers, 2):
-        for operator in OPERATORS:
-            for shape in (
-                "{}{}{}",
-                "({}){}({})",
-                "({}{}{})",
-                "x={}{}{}",
-                "{}{}{}+0",
-                "1\\cdot {}{}{}",
-            ):
-                yield shape.format(a, operator, b)
-        yield from (rf"\frac{{{a}}}{{{a}+{b}}}", rf"{a}/({b}+{a})", rf"1-\frac{{{b}}}{{{a}+{b}}}")
-        yield from (f"{a}-(-{b})", f"-(-{a}-{b})", f"|{a}-{b}|", rf"{a}\frac{{{b}}}{{1}}")
-        yield from (
-            rf"\sqrt{{({a}+{b})^2}}",
-            f"({a}+{b})^1",
-            f"({a})({b})",
-            rf"\binom{{{a}}}{{{b}}}",
-        )
+        yield from (each.format(a=a, b=b) for each in answers(OF_TWO))
+        for o, each in product(OPERATORS, answers(OPERATIONS)):
+            yield each.format(a=a, b=b, o=o)
     for a, b, c in permutations(numbers, 3):
-        for one, other in product(("+", "-", "*", "/"), repeat=2):
-            yield from (f"{a}{one}{b}{other}{c}", f"({a}{one}{b}){other}{c}")
         yield rf"\frac{{{a}-{b}}}{{{c}}}"
+        for one, other in product("+-*/", repeat=2):
+            yield from (f"{a}{one}{b}{other}{c}", f"({a}{one}{b}){other}{c}")
     yield from re.findall(r"\$(.*?)\$", question)

@@ -17,18 +17,7 @@ from forms import is_worked_out
 from math_verify import verify
 from math_verify.grader import should_treat_as_complex
 from reading import Unreadable, normalize, read
-from sympy import (
-    Basic,
-    Eq,
-    FiniteSet,
-    Interval,
-    MatrixBase,
-    Tuple,
-    Union,
-    ordered,
-    preorder_traversal,
-    solve,
-)
+from sympy import Basic, Eq, FiniteSet, Interval, MatrixBase, Tuple, Union, ordered, solve
 from sympy.core.function import AppliedUndef
 
 
@@ -212,11 +201,10 @@ def is_false(tree: Basic | MatrixBase) -> bool:
 def is_merged(tree: Basic | MatrixBase) -> bool:
     """Return whether no union is of more sets than it takes: [0,5] and [3,7] are [0,7]."""
 
-    def joints(whole: Basic) -> int:
-        unions = (part for part in preorder_traversal(whole) if isinstance(part, Union))
-        return sum(len(union.args) - 1 for union in unions)
+    def count(sets: Basic) -> int:
+        return sum(map(count, sets.args)) if isinstance(sets, Union) else 1
 
-    return all(joints(union) == joints(Union(*union.args)) for union in tree.atoms(Union))
+    return all(count(union) == count(Union(*union.args)) for union in tree.atoms(Union))
 
 
 def is_same_tree(gold: Basic, given: Basic, gold_braces: bool, braces: bool) -> bool:
