@@ -155,11 +155,6 @@ class LeanProcess(subprocess.Popen):
             for task in Path(f"/proc/{self.pid}/task").iterdir():
                 os.sched_setaffinity(int(task.name), os.sched_getaffinity(0))
 
-    def let_go(self) -> None:
-        """End the process, or leave it to its owner."""
-        if not self.is_borrowed:
-            self.kill()
-
     def wait_ready(self) -> None:
         """Wait until the header is imported.
 

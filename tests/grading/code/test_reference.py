@@ -27,23 +27,17 @@ def runs(monkeypatch):
     return found
 
 
-def test_graders_of_a_pool_share_references(double, runs):
+def test_graders_of_a_pool_share_references_and_what_is_prepared_is_not_run_again(double, runs):
     shared = References()
     with (
         SteadyGrader("mbpp_plus", lambda: CodeGrader(5.0, references=shared), 2) as pool,
         ThreadPoolExecutor(2) as threads,
     ):
+        pool.prepare(double)
+        assert runs == ["double"]
         programs = [f"{double.canonical_solution}# {n}" for n in range(8)]
         graded = list(threads.map(pool.grade, [double] * 8, programs))
     assert {verdict.reason for verdict in graded} == {verdicts.PASSED}
-    assert runs == ["double"]
-
-
-def test_what_is_prepared_is_not_run_again(double, runs):
-    with CodeGrader(5.0) as grader:
-        grader.prepare(double)
-        assert runs == ["double"]
-        assert grader.grade(double, double.canonical_solution).reward == 1
     assert runs == ["double"]
 
 

@@ -15,20 +15,8 @@ import pytest
 from rapid.grading.lean import LeanUnavailable, box, install
 from rapid.grading.lean.install import Backend
 from rapid.grading.lean.launch import Launch, launch, native
+from tests.grading.lean.stand_in import PROGRAM, stand_in
 from tests.processes import naming, wait_for
-
-STAND_IN = """#!{python} -S
-import json, os, sys
-
-if sys.argv[1] == "--version":
-    print("Lean (version 4.99.0, x86_64-unknown-linux-gnu, commit 0, Release)")
-elif sys.argv[1] == "--print-prefix":
-    print({prefix!r})
-else:
-    assert sys.argv[1] == "--run" and sys.argv[2].endswith("Checker.lean")
-    role = sys.argv[3]
-    exec(json.loads(sys.stdin.readline())["header"])
-"""
 
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap is not installed"
@@ -39,14 +27,10 @@ needs_bubblewrap = pytest.mark.skipif(
 def backend(tmp_path, monkeypatch) -> Backend:
     """The stand-in, found through a link as elan's is, in a home of its own."""
     home = tmp_path / "home"
-    (home / "toolchain" / "bin").mkdir(parents=True)
+    toolchain = stand_in(home / "toolchain").folder
     (home / "secret").write_text("secret")
-    program = home / "toolchain" / "bin" / "lean"
-    python = os.path.realpath(sys.executable)
-    program.write_text(STAND_IN.format(python=python, prefix=str(home / "toolchain")))
-    program.chmod(0o755)
     (home / "bin").mkdir()
-    (home / "bin" / "lean").symlink_to(program)
+    (home / "bin" / "lean").symlink_to(toolchain / "lean")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("RAPID_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_TOKEN", "token")
@@ -68,7 +52,7 @@ def started(how: Launch, code: str) -> tuple[subprocess.Popen, int]:
         start_new_session=True,
     )
     os.close(guarded)
-    process.stdin.write(json.dumps({"header": code}).encode() + b"\n")
+    process.stdin.write(json.dumps({"header": f"{PROGRAM}\n{code}"}).encode() + b"\n")
     process.stdin.flush()
     return process, lifeline
 
@@ -166,14 +150,13 @@ class TestBox:
 
 
 class TestWithout:
-    def test_without_bubblewrap_it_refuses(self, backend, monkeypatch):
-        monkeypatch.setattr(box.shutil, "which", lambda _: None)
-        with pytest.raises(LeanUnavailable, match=r"bwrap.*Install bubblewrap.*--unsafe-lean"):
-            launch(backend, "", "judge", unsafe=False)
-
-    def test_where_bubblewrap_does_not_work_it_refuses(self, backend, monkeypatch):
-        monkeypatch.setattr(box.shutil, "which", lambda _: "/bin/false")
-        with pytest.raises(LeanUnavailable, match="does not work here"):
+    @pytest.mark.parametrize(
+        ("found", "said"),
+        [(None, r"bwrap.*Install bubblewrap.*--unsafe-lean"), ("/bin/false", "does not work here")],
+    )
+    def test_without_a_bubblewrap_that_works_it_refuses(self, backend, monkeypatch, found, said):
+        monkeypatch.setattr(box.shutil, "which", lambda _: found)
+        with pytest.raises(LeanUnavailable, match=said):
             launch(backend, "", "judge", unsafe=False)
 
     def test_unsafe_runs_without_and_says_so(self, backend, monkeypatch):
