@@ -65,10 +65,7 @@ TIME = {
         {TIMEOUT},
     ),
     "output to stdout": ("while True: print('x' * 1000)", {TIMEOUT}),
-    "a finaliser": (
-        "class A:\n    def __del__(self):\n        while True: pass\ndef f(x):\n    A()",
-        {TIMEOUT},
-    ),
+    "a finaliser": ("class A:\n def __del__(self):\n  while True: pass\ndef f(x): A()", {TIMEOUT}),
     "an endless iterable": (
         "import itertools\n"
         "class A(list):\n    def __iter__(self): return itertools.repeat(0)\n"
@@ -104,8 +101,7 @@ OUTPUTS = {
     "not a number": ("def f(x): return float('nan')", {WRONG_ANSWER}),
     "half a character": ("def f(x): return '\\udcff' * 10", {WRONG_ANSWER}),
     "equal to everything": (
-        "class A:\n    def __eq__(self, other): return True\n    def __hash__(self): return 0\n"
-        "def f(x): return A()",
+        "class A: __eq__, __hash__ = lambda *_: True, lambda _: 0\ndef f(x): return A()",
         {WRONG_ANSWER},
     ),
     "a number equal to everything": (
@@ -122,10 +118,7 @@ OUTPUTS = {
         "class A(dict):\n    def items(self): return [(self, 1)]\ndef f(x): return A()",
         {CRASHED, WRONG_ANSWER},
     ),
-    "keys that cannot be hashed": (
-        forge(b'{"output": {"dict": [[[1], 2]]}}\n'),
-        {CRASHED},
-    ),
+    "keys that cannot be hashed": (forge(b'{"output": {"dict": [[[1], 2]]}}\n'), {CRASHED}),
 }
 
 FORGERIES = {
@@ -153,10 +146,6 @@ FORGERIES = {
     "a silent end": ("import os\ndef f(x): os._exit(0)", {CRASHED}),
     "sys.exit(0)": ("import sys\ndef f(x): sys.exit(0)", {CRASHED}),
     "an interrupt": ("raise KeyboardInterrupt", {CRASHED}),
-    "an exit handler": (
-        "import atexit, os\natexit.register(os._exit, 0)\ndef f(x): raise SystemExit",
-        {CRASHED},
-    ),
     "patched builtins": (
         "import builtins\nbuiltins.len = lambda x: 0\nbuiltins.isinstance = lambda *a: True\n"
         "builtins.all = builtins.any = builtins.sorted = lambda *a: True\ndef f(x): return 0",
@@ -205,8 +194,7 @@ FORBIDDEN_ACTIONS = {
     "the C library": ("import ctypes\nctypes.CDLL(None)", {FORBIDDEN}),
     "limits": ("import resource\nresource.setrlimit(0, (-1, -1))", {FORBIDDEN}),
     "a thread": (
-        "import _thread, time\n"
-        "def f(x):\n    _thread.start_new_thread(time.sleep, (60,))\n    return 2 * x",
+        "import _thread, time\n_thread.start_new_thread(time.sleep, (60,))\n" + RIGHT,
         {CRASHED},
     ),
 }
@@ -242,10 +230,7 @@ SOURCES = {
     "megabytes": ("x = 1\n" * 10**6 + "def g(x): 1", {NO_ANSWER, TIMEOUT, MEMORY, UNPARSABLE}),
     "a folded constant": ("def f(x): return ('x' * 4096) * 4096 * 4096 * 4096", {MEMORY}),
     "an unfinished string": ('"""\n' + RIGHT, {UNPARSABLE}),
-    "an unclosed fence in a string": (
-        'x = """\n```\ndef g(x): 1\n```\n"""\n' + RIGHT,
-        {UNPARSABLE},
-    ),
+    "a fence in a string": ('x = """\n```\ndef g(x): 1\n```\n"""\n' + RIGHT, {UNPARSABLE}),
     "a fence of nothing": ("```python\n```", {NO_ANSWER}),
     "fences": ("```\n" * 10_000, {NO_ANSWER, UNPARSABLE}),
     "an encoding": ("# coding: rot13\n" + RIGHT, {PASSED, UNPARSABLE}),
