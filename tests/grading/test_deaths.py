@@ -2,7 +2,6 @@
 
 import json
 from contextlib import suppress
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +10,6 @@ from rapid.benchmarks.math.record import MathProblem
 from rapid.cli import run
 from rapid.grading import verdicts
 from rapid.grading.grader import GraderDied, GradingFailed
-from rapid.grading.lean.grader import LeanGrader
 from rapid.grading.math.grader import MathGrader
 from rapid.grading.pool import SteadyGrader
 
@@ -43,35 +41,25 @@ def grade(grader: SteadyGrader, *completions: str) -> list[str]:
 
 
 class TestSteadyGrader:
-    def test_one_death_costs_nothing(self):
-        mortal = Mortal({"a": 1})
-        grader = SteadyGrader("math", lambda: mortal)
-        assert grade(grader, "a", "b") == ["passed", "passed"]
-        assert mortal.graded == ["a", "a", "b"]
-
     def test_a_second_death_is_a_verdict_without_reward(self):
         mortal = Mortal({"a": 2})
         verdict = SteadyGrader("math", lambda: mortal).grade(PROBLEM, "a")
         assert (verdict.reward, verdict.reason) == (None, "infrastructure")
         assert len(mortal.graded) == 2
 
-    def test_verdicts_are_counted_by_reason(self):
-        grader = SteadyGrader("math", lambda: Mortal({"a": 2, "b": 1}))
-        grade(grader, "a", "b", "c", "c")
+    def test_verdicts_are_counted_by_reason_and_deaths_not_remembered(self):
+        mortal = Mortal({"a": 2, "b": 1})
+        grader = SteadyGrader("math", lambda: mortal)
+        assert grade(grader, "a", "b", "c", "a") == ["infrastructure", *["passed"] * 3]
         assert grader.reasons == {"infrastructure": 1, "passed": 3}
-
-    def test_a_death_is_not_remembered(self):
-        grader = SteadyGrader("math", lambda: Mortal({"a": 2}))
-        assert grade(grader, "a", "a") == ["infrastructure", "passed"]
+        assert mortal.graded == ["a", "a", "b", "b", "c", "a"]
 
     def test_a_death_while_a_problem_is_prepared_costs_nothing(self):
         mortal = Mortal()
         SteadyGrader("math", lambda: mortal).prepare(PROBLEM)
         assert mortal.prepared == 2
 
-    @pytest.mark.parametrize(
-        ("graded", "most"), [(0, 1), (99, 1), (198, 2), (296, 2), (297, 3)], ids=lambda n: str(n)
-    )
+    @pytest.mark.parametrize(("graded", "most"), [(0, 1), (198, 2), (296, 2), (297, 3)])
     def test_more_than_one_and_one_percent_end_the_job(self, graded, most):
         doomed = {f"dead {i}": 2 for i in range(most + 1)}
         grader = SteadyGrader("math", lambda: Mortal(doomed))
@@ -113,37 +101,13 @@ def doomed(tmp_path, monkeypatch):
     return command
 
 
-def test_rapid_grade_ends_with_the_message(doomed, capsys):
+def test_rapid_grade_says_what_was_not_graded_until_it_is_too_much(doomed, capsys):
     assert run(doomed(2)) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "died twice over each of 2 of 2 completions" in printed.err
     assert "killed in a test" in printed.err
-
-
-def test_rapid_grade_says_what_was_not_graded(doomed, capsys):
     assert run(doomed(1)) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {"id": "1", "reward": None, "reason": "infrastructure"}
     assert "1 of 1 not graded" in printed.err
-
-
-def test_lean_that_died_is_asked_again(monkeypatch):
-    died = []
-
-    class Checker:
-        def wait_ready(self):
-            pass
-
-        def check(self, *_):
-            if not died:
-                died.append(True)
-                raise GraderDied("Lean ended")
-            return verdicts.verdict(verdicts.PASSED)
-
-    monkeypatch.setattr(LeanGrader, "_checker", lambda self, header: Checker())
-    theorem = SimpleNamespace(
-        digest="", header="", formal_statement="theorem p : True := by", name="p"
-    )
-    grader = SteadyGrader("minif2f", lambda: LeanGrader(5.0))
-    assert grader.grade(theorem, "trivial").reward == 1

@@ -7,6 +7,7 @@ the time it is compared. Knowing no expected output, it can forge nothing but a 
 
 import json
 import re
+import textwrap
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,21 +20,31 @@ from rapid.grading.verdicts import Verdict
 
 MEMORY_MB = 4295  # EvalPlus's 4 GiB, in 1e6 bytes: some of MBPP+'s references need gigabytes
 
-_FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*```[^\n`]*(?:\n|\Z)", re.MULTILINE)
 _DEFINITION = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]|\blambda\b", re.MULTILINE)
 
 
-def extract_code(completion: str) -> str:
+def extract_code(completion: str, name: str) -> str:
     """Return the program in a completion.
 
-    With fenced blocks: the last one that defines something, for what follows it is usually an
-    example of its use; without a definition in any, the last one. A block that is never closed
-    reaches to the end. Without a fence: the whole text. Extracting twice changes nothing.
+    Without a fence: the whole text. Else the last fenced block that defines the function of this
+    name, for what follows it is usually a test or an example of its use; a block that is never
+    closed reaches to the end. Where no block does: a text before or between blocks that does, for
+    the first fence may only close; then the last block that defines anything; then the last.
+    A block that is indented, as in a list, is moved to the margin.
     """
-    blocks = _FENCE.findall(completion)
+    pieces = _FENCE.split(completion)
+    blocks = pieces[1::2]
     if not blocks:
         return completion
-    return next((block for block in reversed(blocks) if _DEFINITION.search(block)), blocks[-1])
+    named = re.escape(name)
+    asked = re.compile(
+        rf"^[ \t]*(?:(?:async[ \t]+)?def[ \t]+{named}\b|{named}[ \t]*=[^=])", re.MULTILINE
+    )
+    searches = ((asked, blocks), (asked, pieces), (_DEFINITION, blocks))
+    found = (piece for what, among in searches for piece in reversed(among) if what.search(piece))
+    program = next(found, blocks[-1])
+    return textwrap.dedent(program) if re.match(r"\n*[ \t]", program) else program
 
 
 class CodeGrader:
@@ -85,12 +96,13 @@ class CodeGrader:
             BadProblem: the problem has no inputs or its reference solution fails.
             GraderDied: the sandbox's runner died.
         """
-        code = extract_code(completion)
+        code = extract_code(completion, problem.entry_point)
         if not code.strip():
             return verdicts.verdict(verdicts.NO_ANSWER)
         reference = self._references.find(problem, self._sandbox)
         answers = _Comparison(reference)
-        job = encode_job(code, problem.entry_point, reference.calls)
+        name = problem.entry_point
+        job = encode_job(code, name, reference.calls, oracle.is_set(name))
         seconds = reference.time_limit(self.timeout)
         ending = self._sandbox.run(job, seconds, answers.receive, reference.line_limit)
         return verdicts.verdict(answers.reason(ending))

@@ -41,6 +41,11 @@ def expectation(entry_point: str, output: Any) -> Any:
     return output
 
 
+def is_set(entry_point: str) -> bool:
+    """Return whether outputs are compared as sets, whatever iterable holds their items."""
+    return entry_point in special.MBPP_OUTPUT_SET_EQ_TASKS
+
+
 def tolerances(expected: Sequence[Any], atol: float) -> list[float]:
     """Return the absolute tolerance of each comparison.
 
@@ -87,7 +92,7 @@ def _is_exact(entry_point: str, inputs: list, output: Any, expected: Any, atol: 
     """Return whether an output is the expected one, or right by the rule of its problem."""
     if isinstance(expected, encoding.Digest):
         return output == expected
-    if entry_point in special.MBPP_OUTPUT_SET_EQ_TASKS:
+    if is_set(entry_point):
         return set(encoding.hashable(output)) == set(expected)
     if entry_point in special.MBPP_OUTPUT_NOT_NONE_TASKS:
         return expected == (output if isinstance(output, bool) else output is not None)

@@ -86,7 +86,9 @@ def run_reference(problem: Function, sandbox: Sandbox) -> Reference:
         lines.append(line)
         return len(lines) < len(inputs)
 
-    job = encode_job(problem.canonical_solution, problem.entry_point, calls)
+    job = encode_job(
+        problem.canonical_solution, problem.entry_point, calls, oracle.is_set(problem.entry_point)
+    )
     began = time.monotonic()
     ending = sandbox.run(job, REFERENCE_SECONDS, collect, REFERENCE_LINE_LIMIT)
     seconds = time.monotonic() - began

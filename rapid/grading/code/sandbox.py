@@ -79,11 +79,16 @@ class SandboxError(GraderDied):
     """No layer of walls can be put up here."""
 
 
-def encode_job(code: str, entry_point: str, calls: str) -> bytes:
-    """Return a job for `Sandbox.run`. `calls` is JSON: a list of encoded argument lists."""
+def encode_job(code: str, entry_point: str, calls: str, as_sets: bool = False) -> bytes:
+    """Return a job for `Sandbox.run`.
+
+    Args:
+        calls: JSON, a list of encoded argument lists.
+        as_sets: whether to answer with the set of what each output holds, an iterator too.
+    """
     # Put together as text, since `calls` is the same, and long, for all completions of a problem.
-    names = f'"code": {json.dumps(code)}, "entry_point": {json.dumps(entry_point)}'
-    return f'{{{names}, "calls": {calls}}}'.encode()
+    job = json.dumps({"code": code, "entry_point": entry_point, "as_sets": as_sets})
+    return f'{job[:-1]}, "calls": {calls}}}'.encode()
 
 
 class Sandbox:
@@ -207,7 +212,8 @@ class Sandbox:
     def _start(self) -> None:
         """Start a runner behind `layer`, or behind the first layer that works."""
         failures = []
-        for layer in self._allowed():
+        known = (*LAYERS, UNSAFE_LAYER) if self.unsafe else LAYERS
+        for layer in (each for each in known if self.layer in (None, each)):
             try:
                 self._launch(layer)
                 self._try_walls(layer)
@@ -220,12 +226,6 @@ class Sandbox:
         raise SandboxError(
             f"nothing can be walled off from completions here ({'; '.join(failures)}). {ADVICE}"
         )
-
-    def _allowed(self) -> tuple[str, ...]:
-        unsafe = (UNSAFE_LAYER,) if self.unsafe else ()
-        if self.layer is None:
-            return (*LAYERS, *unsafe)
-        return (self.layer,) if self.layer in (*LAYERS, *unsafe) else ()
 
     def _launch(self, layer: str) -> None:
         """Start a runner behind this layer, or raise SandboxError with the last line it printed."""

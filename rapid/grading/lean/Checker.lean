@@ -27,10 +27,9 @@ namespace RapidChecker
 def codeWords : List String :=
   ["native_decide", "native", "run_tac", "by_elab", "unsafe", "include_str", "@["]
 
-/-- Of these an option's value may consist, besides words and numbers. -/
-def literalKinds : List Name := [nullKind, numLitKind, strLitKind, charLitKind, scientificLitKind,
-  ``Parser.Term.structInst, ``Parser.Term.structInstFields, ``Parser.Term.structInstField,
-  ``Parser.Term.structInstFieldDef, ``Parser.Term.optEllipsis,
+/-- Of these an option's value may consist, besides words and literals. -/
+def literalKinds : List Name := [nullKind, ``Parser.Term.structInst, ``Parser.Term.structInstFields,
+  ``Parser.Term.structInstField, ``Parser.Term.structInstFieldDef, ``Parser.Term.optEllipsis,
   ``Parser.Term.anonymousCtor, ``Parser.Term.app, ``Parser.Term.paren, ``«term[_]»]
 
 /-- Whether nothing has to be computed for a term: numbers, texts, structures and lists of them, and
@@ -40,8 +39,8 @@ partial def isLiteral : Syntax → Bool
   | .atom .. => true
   | .ident _ _ name _ => name == `true || name == `false
   | .node _ kind parts =>
-    if kind == ``Parser.Term.dotIdent || kind == ``Parser.Term.structInstLVal then true
-    else literalKinds.contains kind && parts.toList.all isLiteral
+    kind == ``Parser.Term.dotIdent || kind == ``Parser.Term.structInstLVal
+      || (isLitKind kind || literalKinds.contains kind) && parts.toList.all isLiteral
 
 /-- Why a command may not be elaborated, if it has a code word or computes a tactic's option. -/
 partial def refusal? (stx : Syntax) : Option String := match stx with

@@ -131,7 +131,8 @@ class LeanChecker:
         """End the processes, if there are any; a borrowed one goes back to its owner."""
         with self._turn:
             for process in self._processes.values():
-                process.let_go()
+                if not process.is_borrowed:
+                    process.kill()
             self._processes.clear()
 
     def _check(self, name: str, statement: str, proof: str, timeout: float) -> str:

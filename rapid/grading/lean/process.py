@@ -151,16 +151,9 @@ class LeanProcess(subprocess.Popen):
 
     def follow(self) -> None:
         """Bind it to the cores of the thread that calls."""
-        if not hasattr(os, "sched_setaffinity"):
-            return
         with contextlib.suppress(OSError):  # it has ended, which the next question finds out
             for task in Path(f"/proc/{self.pid}/task").iterdir():
                 os.sched_setaffinity(int(task.name), os.sched_getaffinity(0))
-
-    def let_go(self) -> None:
-        """End the process, or leave it to its owner."""
-        if not self.is_borrowed:
-            self.kill()
 
     def wait_ready(self) -> None:
         """Wait until the header is imported.

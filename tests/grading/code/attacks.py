@@ -50,7 +50,6 @@ def deep(kind: str) -> str:
 
 TIME = {
     "an endless loop": ("def f(x):\n    while True: pass", {TIMEOUT}),
-    "an endless loop at import": ("while True: pass", {TIMEOUT}),
     "sleep": ("import time\ndef f(x): time.sleep(60)", {TIMEOUT}),
     "arithmetic in C": ("def f(x): return 3 ** 10 ** 9", {TIMEOUT}),
     "catching everything": (
@@ -66,14 +65,7 @@ TIME = {
         {TIMEOUT},
     ),
     "output to stdout": ("while True: print('x' * 1000)", {TIMEOUT}),
-    "output to stderr": (
-        "import sys\nwhile True: print('x' * 1000, file=sys.stderr)",
-        {TIMEOUT},
-    ),
-    "a finaliser": (
-        "class A:\n    def __del__(self):\n        while True: pass\ndef f(x):\n    A()",
-        {TIMEOUT},
-    ),
+    "a finaliser": ("class A:\n def __del__(self):\n  while True: pass\ndef f(x): A()", {TIMEOUT}),
     "an endless iterable": (
         "import itertools\n"
         "class A(list):\n    def __iter__(self): return itertools.repeat(0)\n"
@@ -83,54 +75,33 @@ TIME = {
 }
 
 MEMORY_AND_DEPTH = {
-    "memory, bit by bit": (
-        "def f(x):\n    a = []\n    while True: a.append('x' * 10**7)",
-        {MEMORY, TIMEOUT},
-    ),
     "memory, at once": ("def f(x): return bytearray(10**11)", {MEMORY}),
-    "memory at import": ("a = [0] * 10**11", {MEMORY}),
     "memory without objects": (
         unguarded("a = [ctypes.create_string_buffer(10**8) for _ in range(1000)]"),
         {MEMORY, TIMEOUT, CRASHED},
     ),
     "recursion": ("def f(x): return f(x)", {CRASHED}),
-    "recursion in repr": (
-        "class A(Exception):\n    def __repr__(self): return repr(self)\n    __str__ = __repr__\n"
-        "def f(x): raise A",
-        {CRASHED},
-    ),
     "recursion without its limit": (
         "import sys\nsys.setrecursionlimit(10**9)\nf = lambda x: f(x)",
         {CRASHED, MEMORY, TIMEOUT},
     ),
     "a list in itself": ("def f(x):\n    a = []\n    a.append(a)\n    return a", {CRASHED}),
     "deep lists": (deep("[]"), {CRASHED}),
-    "deep lists, many": (deep("list(range(200_000))"), {CRASHED}),
     "a null pointer": (unguarded("ctypes.string_at(0)"), {CRASHED}),
 }
 
 OUTPUTS = {
     "a long string": ("def f(x): return 'x' * 30_000_000", {WRONG_ANSWER}),
-    "a string of a gigabyte": ("def f(x): return 'x' * 10**9", {WRONG_ANSWER, MEMORY, TIMEOUT}),
     "a long list": ("def f(x): return list(range(10**6))", {WRONG_ANSWER}),
-    "a list of 10^8": ("def f(x): return [0] * 10**8", {WRONG_ANSWER, MEMORY, TIMEOUT}),
     "a list of objects": ("def f(x): return [f] * 10**6", {WRONG_ANSWER, TIMEOUT, MEMORY}),
-    "a range": ("def f(x): return range(10**18)", {WRONG_ANSWER}),
     "a generator": ("import itertools\ndef f(x): return itertools.count()", {WRONG_ANSWER}),
     "a coroutine": ("async def f(x): return 2 * x", {WRONG_ANSWER}),
     "a huge integer": ("def f(x): return 1 << 10**7", {WRONG_ANSWER}),
     "a huge integer in full": (forge(b'{"output": ' + b"7" * 5_000 + b"}\n"), {CRASHED}),
     "not a number": ("def f(x): return float('nan')", {WRONG_ANSWER}),
-    "infinity": ("def f(x): return float('inf')", {WRONG_ANSWER}),
     "half a character": ("def f(x): return '\\udcff' * 10", {WRONG_ANSWER}),
-    "NUL": ("def f(x): return '\\0'", {WRONG_ANSWER}),
-    "a pickle": (
-        "class A:\n    def __reduce__(self): return (print, ('unpickled',))\ndef f(x): return A()",
-        {WRONG_ANSWER},
-    ),
     "equal to everything": (
-        "class A:\n    def __eq__(self, other): return True\n    def __hash__(self): return 0\n"
-        "def f(x): return A()",
+        "class A: __eq__, __hash__ = lambda *_: True, lambda _: 0\ndef f(x): return A()",
         {WRONG_ANSWER},
     ),
     "a number equal to everything": (
@@ -143,29 +114,16 @@ OUTPUTS = {
         "class A:\n    __class__ = property(lambda self: int)\ndef f(x): return A()",
         {WRONG_ANSWER, CRASHED},
     ),
-    "an instance of everything": (
-        "class M(type):\n    def __instancecheck__(self, other): return True\n"
-        "class A(metaclass=M): pass\ndef f(x): return A",
-        {WRONG_ANSWER},
-    ),
-    "a number that lies about itself": (
-        "class A(int):\n    def __repr__(self): return '2'\n    __str__ = __repr__\n"
-        "def f(x): return A(0)",
-        {WRONG_ANSWER},
-    ),
     "a mapping with hostile keys": (
         "class A(dict):\n    def items(self): return [(self, 1)]\ndef f(x): return A()",
         {CRASHED, WRONG_ANSWER},
     ),
-    "keys that cannot be hashed": (
-        forge(b'{"output": {"dict": [[[1], 2]]}}\n'),
-        {CRASHED},
-    ),
+    "keys that cannot be hashed": (forge(b'{"output": {"dict": [[[1], 2]]}}\n'), {CRASHED}),
 }
 
 FORGERIES = {
     "a verdict": (forge(b'{"reason": "passed"}\n'), {CRASHED}),
-    "a reward": (forge(b'{"reward": 1.0, "reason": "passed"}\n'), {CRASHED}),
+    "an excuse": (forge(b'{"reason": "infrastructure"}\n'), {CRASHED}),
     "an unknown reason": (forge(b'{"reason": ["passed"]}\n'), {CRASHED}),
     "an output": (forge(b'{"output": 0}\n'), {WRONG_ANSWER}),
     "outputs of all calls": (forge(b'{"output": 2}\n' * 100), {WRONG_ANSWER}),
@@ -177,7 +135,6 @@ FORGERIES = {
     "empty lines": (forge(b"\n" * 100_000), {CRASHED}),
     "no end of line": (forge(b"[" * 10**6), {CRASHED, WRONG_ANSWER}),
     "another shape": (forge(b"[1]\n"), {CRASHED}),
-    "a string": (forge(b'"output"\n'), {CRASHED}),
     "too deep": (forge(b"[" * 9_000 + b"\n"), {CRASHED}),
     "too deep, encoded": (
         forge(b'{"output": ' + b'{"tuple": [' * 3_000 + b"]}" * 3_000 + b"}\n"),
@@ -188,12 +145,7 @@ FORGERIES = {
     "a closed socket": ("import os\nos.closerange(0, 64)\n" + RIGHT, {CRASHED}),
     "a silent end": ("import os\ndef f(x): os._exit(0)", {CRASHED}),
     "sys.exit(0)": ("import sys\ndef f(x): sys.exit(0)", {CRASHED}),
-    "sys.exit(0) at import": ("raise SystemExit(0)", {CRASHED}),
     "an interrupt": ("raise KeyboardInterrupt", {CRASHED}),
-    "an exit handler": (
-        "import atexit, os\natexit.register(os._exit, 0)\ndef f(x): raise SystemExit",
-        {CRASHED},
-    ),
     "patched builtins": (
         "import builtins\nbuiltins.len = lambda x: 0\nbuiltins.isinstance = lambda *a: True\n"
         "builtins.all = builtins.any = builtins.sorted = lambda *a: True\ndef f(x): return 0",
@@ -228,15 +180,6 @@ FORGERIES = {
         "import sys\nsys._getframe(1).f_locals['work']['calls'].clear()\ndef f(x): return 2 * x",
         {CRASHED},
     ),
-    "patched import": (
-        "import builtins\nbuiltins.__import__ = lambda *a, **k: None\n"
-        "import encoding\ndef f(x): return encoding",
-        {WRONG_ANSWER},
-    ),
-    "an assertion that always holds": (
-        "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\ndef f(x): assert 0",
-        {CRASHED},
-    ),
 }
 
 FORBIDDEN_ACTIONS = {
@@ -244,22 +187,14 @@ FORBIDDEN_ACTIONS = {
     "killing its parent": ("import os\nos.kill(os.getppid(), 0)", {FORBIDDEN}),
     "reading a file": ("def f(x): return open('/etc/passwd').read()", {FORBIDDEN}),
     "reading a folder": ("import os\ndef f(x): return os.listdir('/')", {FORBIDDEN}),
-    "reading its memory": ("open('/proc/self/mem', 'r+b')", {FORBIDDEN}),
     "reading its descriptors": ("import os\nos.listdir('/proc/self/fd')", {FORBIDDEN}),
     "writing a file": (f"open('/tmp/{LEFT}', 'w')", {FORBIDDEN}),
     "a socket": ("import socket\ndef f(x): return socket.socket()", {FORBIDDEN}),
-    "a shell": ("import os\ndef f(x): return os.system('true')", {FORBIDDEN}),
     "a process": ("import subprocess\nsubprocess.run(['true'])", {FORBIDDEN, CRASHED}),
     "the C library": ("import ctypes\nctypes.CDLL(None)", {FORBIDDEN}),
     "limits": ("import resource\nresource.setrlimit(0, (-1, -1))", {FORBIDDEN}),
     "a thread": (
-        "import _thread, time\n"
-        "def f(x):\n    _thread.start_new_thread(time.sleep, (60,))\n    return 2 * x",
-        {CRASHED},
-    ),
-    "a thread that outlives the call": (
-        "import threading, time\n"
-        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n" + RIGHT,
+        "import _thread, time\n_thread.start_new_thread(time.sleep, (60,))\n" + RIGHT,
         {CRASHED},
     ),
 }
@@ -268,52 +203,36 @@ EVASIONS = {
     name: (unguarded(action), {CRASHED, FORBIDDEN})
     for name, action in {
         "fork bomb": "while True: os.fork()",
-        "fork and leave": "os.fork() or os.setsid() or os.fork()",
         "kill self": "os.kill(os.getpid(), 9)",
         "stop self": "os.kill(os.getpid(), signal.SIGSTOP)",
         "signal everyone": "os.kill(-1, 0)",
-        "signal the parent": "os.kill(os.getppid(), 0)",
-        "signal the group": "os.killpg(0, 0)",
         "a process": "subprocess.run(['/bin/true'])",
         "a program": "os.execv('/bin/sh', ['sh', '-c', 'sleep 60'])",
-        "TCP": "socket.create_connection(('127.0.0.1', 9))",
-        "UDP": "socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('127.0.0.1', 9))",
         "a unix socket": f"socket.socket(socket.AF_UNIX).bind('/tmp/{LEFT}')",
-        "an abstract socket": f"socket.socket(socket.AF_UNIX).bind('\\0{LEFT}')",
         "a file in /tmp": f"os.open('/tmp/{LEFT}', os.O_CREAT | os.O_WRONLY)",
         "a file in /dev/shm": f"os.open('/dev/shm/{LEFT}', os.O_CREAT | os.O_WRONLY)",
-        "a folder": f"os.mkdir('/tmp/{LEFT}')",
-        "a link": f"os.symlink('/', '/tmp/{LEFT}')",
-        "a fifo": f"os.mkfifo('/tmp/{LEFT}')",
-        "reading": "os.open('/etc/passwd', os.O_RDONLY)",
         "shared memory": "ctypes.CDLL(None).shmget(0, 4096, 0o1600) < 0 and 1 / 0",
         "a mount": "ctypes.CDLL(None).mount(b'a', b'/tmp', b'tmpfs', 0, None) and 1 / 0",
         "priority": "os.nice(-5)",
-        "tracing": "ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) and 1 / 0",
     }.items()
 }
 
 SOURCES = {
     "nothing": ("", {NO_ANSWER}),
-    "blanks": (" \n\t\n", {NO_ANSWER}),
     "another function": ("def g(x): return 2 * x", {NO_ANSWER}),
     "no function": ("f = 3", {CRASHED}),
-    "NUL": (RIGHT + "\n\0", {UNPARSABLE}),
     "half a character in the source": (RIGHT + "\n# \ud800", {UNPARSABLE}),
+    "NUL": (RIGHT + "\n\0", {UNPARSABLE}),
     "parentheses": ("(" * 20_000, {UNPARSABLE}),
-    "closed parentheses": ("(" * 5_000 + ")" * 5_000, {UNPARSABLE}),
     "signs": ("-" * 100_000 + "1", {UNPARSABLE, CRASHED}),
     "a long sum": ("1" + "+1" * 20_000, {UNPARSABLE, CRASHED}),
-    "attributes": ("f" + ".f" * 20_000, {UNPARSABLE, CRASHED}),
-    "brackets": ("f" + "[0]" * 20_000, {UNPARSABLE, CRASHED}),
     "indentation": ("".join(" " * i + "if 1:\n" for i in range(200)), {UNPARSABLE}),
     "megabytes": ("x = 1\n" * 10**6 + "def g(x): 1", {NO_ANSWER, TIMEOUT, MEMORY, UNPARSABLE}),
     "a folded constant": ("def f(x): return ('x' * 4096) * 4096 * 4096 * 4096", {MEMORY}),
     "an unfinished string": ('"""\n' + RIGHT, {UNPARSABLE}),
-    "an unclosed fence in a string": ('x = """\n```\ndef g(x): 1\n```\n"""\n' + RIGHT, {NO_ANSWER}),
+    "a fence in a string": ('x = """\n```\ndef g(x): 1\n```\n"""\n' + RIGHT, {UNPARSABLE}),
     "a fence of nothing": ("```python\n```", {NO_ANSWER}),
     "fences": ("```\n" * 10_000, {NO_ANSWER, UNPARSABLE}),
-    "a byte order mark": ("\ufeff" + RIGHT, {UNPARSABLE, PASSED}),
     "an encoding": ("# coding: rot13\n" + RIGHT, {PASSED, UNPARSABLE}),
 }
 

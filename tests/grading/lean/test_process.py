@@ -64,15 +64,6 @@ def test_a_process_from_the_image_judges_like_one_that_imports(monkeypatch, tmp_
     assert reasons[0][2:] == [verdicts.PASSED, verdicts.FORBIDDEN]
 
 
-@pytest.mark.slow
-def test_a_damaged_image_is_made_again(monkeypatch, tmp_path):
-    image = tmp_path / "image"
-    image.write_bytes(b"{}\nhalf of it")
-    monkeypatch.setattr(launch, "image_path", lambda *_: image)
-    with LeanChecker(timeout=20) as checker:
-        assert checker.check(*TRUE).reason == verdicts.PASSED
-
-
 def test_an_author_may_write_no_image(monkeypatch, tmp_path):
     """A judge starts from the image: what is in it is believed."""
     monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")

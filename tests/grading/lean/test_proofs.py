@@ -17,8 +17,6 @@ def lean():
 
 
 PROOFS = {
-    "arithmetic": ("theorem p1 (a b : Nat) (h : a < b) : a + 1 ≤ b := by\n  ", "omega"),
-    "evaluation": ("theorem p1 : 17 * 23 = 391 := by\n  ", "decide"),
     "kernel evaluation": ("theorem p1 : 2 ^ 100 % 7 = 2 := by\n  ", "decide +kernel"),
     "ring": ("theorem p1 (a b : Int) : (a + b) * (a - b) = a * a - b * b := by\n  ", "grind"),
     "witness": ("theorem p1 : ∃ x : Nat, 3 * x + 2 = 17 := by\n  ", "exact ⟨5, by omega⟩"),
@@ -45,32 +43,14 @@ PROOFS = {
         "theorem p1 (α : Type) (𝒮 : α → Prop) (x₁ : α) (hé : 𝒮 x₁) : 𝒮 x₁ := by\n  ",
         "exact ‹𝒮 x₁› -- ✓ 証明",
     ),
-    "lines ended by CR LF": (
-        "theorem p1 : (1 : Nat) = 1 ∧ True := by\n  ",
-        "constructor\r\n  · rfl\r\n  · trivial",
-    ),
     "no space between": ("theorem p1 : (1 : Nat) = 1 := by", "rfl"),
-    "a comment after it": (TRUE, "rfl -- and that is all"),
-}
-
-
-@pytest.mark.parametrize("label", PROOFS)
-def test_a_proof_is_accepted(lean, label):
-    verdict = lean.check("p1", *PROOFS[label])
-    assert (verdict.reward, verdict.reason) == (1.0, verdicts.PASSED)
-
-
-# An author leaves the kernel to the judge at first. What it then does in the kernel's place must not
-# show: here a way that the kernel closes is taken at first.
-OTHER_WAYS = {
+    # An author leaves the kernel to the judge at first, which must not show: here a way that the
+    # kernel closes is taken at first.
     "after a refusal": (
         TRUE,
         "first\n    | exact absurd (by decide +kernel : (1 : Nat) = 2) (by decide)\n    | rfl",
     ),
-    "after an error": (
-        TRUE,
-        "fail_if_success (have : (1 : Nat) = 2 := by decide +kernel)\n  rfl",
-    ),
+    "at an error": (TRUE, "fail_if_success (have : (1 : Nat) = 2 := by decide +kernel)\n  rfl"),
     "after an error that ends it": (
         TRUE,
         "exact ((by first\n    | (have : (1 : Nat) = 2 := by decide +kernel); exact no_such\n"
@@ -80,9 +60,10 @@ OTHER_WAYS = {
 }
 
 
-@pytest.mark.parametrize("label", OTHER_WAYS)
-def test_a_proof_goes_the_way_that_the_kernel_leaves_it(lean, label):
-    assert lean.check("p1", *OTHER_WAYS[label]).reason == verdicts.PASSED
+@pytest.mark.parametrize("label", PROOFS)
+def test_a_proof_is_accepted(lean, label):
+    verdict = lean.check("p1", *PROOFS[label])
+    assert (verdict.reward, verdict.reason) == (1.0, verdicts.PASSED)
 
 
 NOT_PROVED = {
@@ -94,11 +75,6 @@ NOT_PROVED = {
     "circular": (FALSE, "exact p1"),
     "endless recursion": (FALSE, "exact f 0\nwhere f (n : Nat) : (1 : Nat) = 2 := f (n + 1)"),
     "a constant of the compiler": (FALSE, "exact lcProof"),
-    "partial": (
-        "theorem p1 : False := by\n  ",
-        "exact f ()\nwhere f : Unit → False := fun u => f u",
-    ),
-    "a tactic of Mathlib": ("theorem p1 (a b : Int) : a + b = b + a := by\n  ", "skip; linarith"),
 }
 
 
@@ -114,8 +90,6 @@ FORBIDDEN = {
     "admit": (FALSE, "admit"),
     "stop": (FALSE, "stop\n  rfl"),
     "sorry as a last resort": (FALSE, "first | done | sorry"),
-    "sorry without its warning": (FALSE, "set_option warn.sorry false in sorry"),
-    "synthetic sorry": (FALSE, "exact sorryAx _ true"),
     "sorry in a lemma": (FALSE, "exact x\nwhere x : (1 : Nat) = 2 := sorry"),
     "sorry as an instance": (FALSE, "letI : Decidable ((1 : Nat) = 2) := .isTrue sorry; decide"),
     "the kernel turned off": (FALSE, "set_option debug.skipKernelTC true in decide +kernel"),
@@ -126,12 +100,11 @@ FORBIDDEN = {
     "an unsafe cast": (FALSE, "exact unsafe (unsafeCast ())"),
     "code of a tactic": (FALSE, "run_tac Lean.Elab.Tactic.done"),
     "code of a term": (FALSE, "exact by_elab return Lean.mkConst ``True"),
+    "sorry without its warning": (FALSE, "set_option warn.sorry false in sorry"),
     "a file": (FALSE, 'exact absurd (include_str "/etc/hostname") id'),
     "an attribute": (TRUE, "exact x\nwhere @[simp] x : (1 : Nat) = 1 := rfl"),
     "another implementation": (FALSE, "exact x\nwhere @[implemented_by y] x : 1 = 2 := x"),
     "tactics that are `sorry`": (TRUE, "set_option debug.terminalTacticsAsSorry true in omega"),
-    "NUL": (TRUE, "rfl\0"),
-    "oversize": (TRUE, "rfl" + " " * 9000),
 }
 
 
@@ -144,39 +117,26 @@ def test_a_forbidden_means_is_named(lean, label):
 SECOND_COMMANDS = {
     "axiom": "axiom cheat : False",
     "exit of the process": "#eval IO.Process.exit 0",
-    "exit of the file": "#exit",
     "theorem": "theorem q : (1 : Nat) = 2 := p1",
     "local instance": "local instance : Add Nat := ⟨fun _ _ => 3⟩",
     "infix": 'local infix:50 " = " => fun _ _ => True',
     "macro_rules": "macro_rules | `($a = $b) => `(True)",
-    "variable": "variable (h : False)",
-    "namespace": "namespace X\ntheorem p1 : True := trivial",
-    "end": "end",
-    "open": "open Classical",
     "option": "set_option debug.skipKernelTC true",
-    "half a comment": "/- ",
     "prose": "Thus the proof is complete.",
 }
 
 
-@pytest.mark.parametrize("label", SECOND_COMMANDS)
-def test_a_second_command_makes_it_unparsable(lean, label):
-    verdict = lean.check("p1", TRUE, f"rfl\n{SECOND_COMMANDS[label]}")
-    assert (verdict.reward, verdict.reason) == (0.0, verdicts.UNPARSABLE)
-
-
-UNPARSABLE = {
-    "nothing": "",
-    "only a comment": "-- omega",
-    "open bracket": "exact (",
-    "prose": "We show that one is two.",
-    "a macro inside": "(macro_rules | `(tactic| rfl) => `(tactic| sorry)); rfl",
+UNPARSABLE = {label: (TRUE, f"rfl\n{text}") for label, text in SECOND_COMMANDS.items()} | {
+    "nothing": (FALSE, ""),
+    "open bracket": (FALSE, "exact ("),
+    "prose alone": (FALSE, "We show that one is two."),
+    "a macro inside": (FALSE, "(macro_rules | `(tactic| rfl) => `(tactic| sorry)); rfl"),
 }
 
 
 @pytest.mark.parametrize("label", UNPARSABLE)
-def test_what_is_no_proof_text_is_unparsable(lean, label):
-    verdict = lean.check("p1", FALSE, UNPARSABLE[label])
+def test_what_is_not_one_theorem_is_unparsable(lean, label):
+    verdict = lean.check("p1", *UNPARSABLE[label])
     assert (verdict.reward, verdict.reason) == (0.0, verdicts.UNPARSABLE)
 
 

@@ -99,6 +99,17 @@ ATTACKS = {
     (AREA, "12\\text{ cm}^2"): r"12\text{ parsecs} | 12\text{ cm} | 12\text{ m}^2 | 12\text{ cm}^3 | 12\text{ apples} | 12\text{ cm by cm} | 3\cdot4\text{ cm}^2 | 3\times4 | 12\text{ hours} | \$12 | 12^\circ | 12\% | 12\text{ rectangles} | 12\,\mathrm{furlongs}",
     (COST, "\\$12"): r"3\cdot4 | \$3\cdot4 | 4\times\$3 | 12\text{ cents} | 12\% | 12\text{ euros} | 12\text{ cm} | \$3+\$3+\$3+\$3 | \$12+0",
     (COSINE, "\\frac{1}{2}"): r"\cos 60^\circ | \cos(60) | \cos\frac{\pi}{3} | \sin 30^\circ | \cos 60 | 2^{-1} | \frac{\sqrt{1}}{2} | \frac{\sqrt{4}}{4} | 1-0.5 | \frac{1}{1+1} | \sqrt{\frac14} | 0.5^1",
+    ("", "5"): r"""
+        6 | 5 or 6 | \{5, 6\} | 1,2,3,4,5 | \{4,5\} | [4,6] | (-\infty,\infty) | \mathbb{R} | 5 \in \mathbb{R}
+        x \in \mathbb{R} | x | x=x | x > 4 | 4 < 5 | 5 \pm 1 | \pm 5 | \{5\} \cup \{6\} | x=5 \text{ or } 6
+        5\text{ or 6} | 5\text{ or six} | 5\text{ and perhaps }6\text{ cm} | 5;6 | 5:6 | \min(5,6)
+        \phantom{6}5 | \frac{0}{0} | print | lambda | None | True | __import__ | S | pi | nan | oo
+        \text{print} | \text{None} | \text{S} | \text{oo}
+        """,
+    ("", "\\infty"): r"\frac{1}{0} | \infty-\infty",
+    ("", "\\frac{1}{2}"): r"anything \frac{1}{2} anything",
+    ("", "\\text{A}"): r"\text{A}, \text{B}, \text{C} | \text{B}",
+    ("", "\\text{yes}"): r"\text{yes or no} | \text{no}",
     (RANGE, "(-3,3)"): r"(-3,3)\cap(-3,3+0) | (-3,1+2) | (-\sqrt9,\sqrt9) | (-\frac62,3) | x^2<9 | [-3,3] | (-3,3] | (0-3,3)",
 }  # fmt: skip
 
@@ -109,32 +120,24 @@ def answers(text: str) -> list[str]:
 
 
 OPERATORS = ("+", "-", "*", "/", r"\times ", r"\cdot ", r"\div ", ":", " + ", " ")
+OPERATIONS = (
+    r"{a}{o}{b} | ({a}){o}({b}) | ({a}{o}{b}) | x={a}{o}{b} | {a}{o}{b}+0 | 1\cdot {a}{o}{b}"
+)
+OF_TWO = r"""
+    \frac{{{a}}}{{{a}+{b}}} | {a}/({b}+{a}) | 1-\frac{{{b}}}{{{a}+{b}}} | {a}-(-{b}) | -(-{a}-{b})
+    |{a}-{b}| | {a}\frac{{{b}}}{{1}} | \sqrt{{({a}+{b})^2}} | ({a}+{b})^1 | ({a})({b}) | \binom{{{a}}}{{{b}}}
+"""
 
 
 def transcriptions(question: str) -> Iterator[str]:
     """Yield the numbers of a question with every operation between them, and nothing worked out."""
     numbers = list(dict.fromkeys(re.findall(r"\d+", question)))
     for a, b in permutations(numbers, 2):
-        for operator in OPERATORS:
-            for shape in (
-                "{}{}{}",
-                "({}){}({})",
-                "({}{}{})",
-                "x={}{}{}",
-                "{}{}{}+0",
-                "1\\cdot {}{}{}",
-            ):
-                yield shape.format(a, operator, b)
-        yield from (rf"\frac{{{a}}}{{{a}+{b}}}", rf"{a}/({b}+{a})", rf"1-\frac{{{b}}}{{{a}+{b}}}")
-        yield from (f"{a}-(-{b})", f"-(-{a}-{b})", f"|{a}-{b}|", rf"{a}\frac{{{b}}}{{1}}")
-        yield from (
-            rf"\sqrt{{({a}+{b})^2}}",
-            f"({a}+{b})^1",
-            f"({a})({b})",
-            rf"\binom{{{a}}}{{{b}}}",
-        )
+        yield from (each.format(a=a, b=b) for each in answers(OF_TWO))
+        for o, each in product(OPERATORS, answers(OPERATIONS)):
+            yield each.format(a=a, b=b, o=o)
     for a, b, c in permutations(numbers, 3):
-        for one, other in product(("+", "-", "*", "/"), repeat=2):
-            yield from (f"{a}{one}{b}{other}{c}", f"({a}{one}{b}){other}{c}")
         yield rf"\frac{{{a}-{b}}}{{{c}}}"
+        for one, other in product("+-*/", repeat=2):
+            yield from (f"{a}{one}{b}{other}{c}", f"({a}{one}{b}){other}{c}")
     yield from re.findall(r"\$(.*?)\$", question)

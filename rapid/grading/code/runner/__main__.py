@@ -7,8 +7,8 @@ of another socket, over which the grader sends the job straight to the child and
 straight back. So nothing of an earlier job, the reference solution least of all, is in the memory
 that a later child inherits. When the child is gone, an `encoding.REPLY` follows.
 
-A job is its length and a JSON object: `code`, `entry_point` and `calls`, a list of encoded argument
-lists. The child answers a line per call, {"output": ...}, or one {"reason": ...} and no more.
+A job is its length and a JSON object, which `sandbox.encode_job` makes. The child answers a line
+per call, {"output": ...}, or one {"reason": ...} and no more.
 
 PATHS stay readable, but for what is below HIDDEN; both are joined by colons. LAYER "namespaces"
 puts up walls around the runner. In the others they stand already, or there are none.
@@ -71,7 +71,7 @@ def preload_all() -> None:
     """Import the whole library, for children that cannot read it: root has a Python of its own."""
     for name in sys.stdlib_module_names - {"antigravity"}:  # that one opens a browser
         if not name.startswith("_"):
-            with contextlib.suppress(Exception):  # of other systems, or not built
+            with contextlib.suppress(Exception):  # not built, or of Windows
                 __import__(name)
 
 
@@ -148,7 +148,9 @@ def run(job: socket.socket, guarded: bool) -> str | None:
         if function is None:
             return "no_answer"
         for call in work["calls"]:
-            write(job, {"output": encoding.encode_output(function(*encoding.decode(call)))})
+            output = function(*encoding.decode(call))
+            output = set(output) if work["as_sets"] else output
+            write(job, {"output": encoding.encode_output(output)})
     except isolation.Forbidden:
         return "forbidden"
     except MemoryError:

@@ -2,8 +2,9 @@
 
 JSON's own types stand for themselves (integers within 64 bits, floats with NaN and infinities);
 every other type is an object with one key, the type's name. A subclass is sent as the plain type
-it extends, so an object with an `__eq__` of its own arrives as data. What is no plain data arrives
-as an `Opaque`. Nothing here is pickle: reading what hostile code sent runs none of it.
+it extends, so an object with an `__eq__` of its own arrives as data, and a fraction or a decimal as
+the float that it equals, if any. What is no plain data arrives as an `Opaque`. Nothing here is
+pickle: reading what hostile code sent runs none of it.
 
 A list or tuple of over `MANY` items, with those of its items, is sent as a `Digest`: encoded one by
 one they would take a minute and gigabytes.
@@ -14,6 +15,8 @@ import marshal
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 REQUEST = struct.Struct("!dQ??")  # seconds, bytes of address space, guarded, filtered
@@ -96,6 +99,8 @@ def encode(value: Any) -> Any:
     for name, container in _CONTAINERS.items():
         if isinstance(value, container):
             return {name: [encode(item) for item in value]}
+    if isinstance(value, Fraction | Decimal) and value == (plain := float(value)):
+        return plain
     return {"object": type(value).__name__}
 
 

@@ -15,7 +15,7 @@ import struct
 from typing import Self
 
 import bpf
-from libc import LINUX, call, succeeds
+from libc import call, succeeds
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -47,7 +47,7 @@ class SystemCalls:
 
     def __init__(self) -> None:
         machine = os.uname().machine
-        self._program = program(machine) if LINUX and machine in bpf.MACHINES else b""
+        self._program = program(machine) if machine in bpf.MACHINES else b""
         self.works = bool(self._program) and succeeds(self.restrict)
 
     def restrict(self) -> None:
@@ -85,7 +85,7 @@ class Files:
 
     def __init__(self, paths: list[str], hidden: list[str]) -> None:
         self._ruleset = -1
-        self.works = LINUX and succeeds(lambda: self._prepare(paths, hidden).restrict())
+        self.works = succeeds(lambda: self._prepare(paths, hidden).restrict())
         if self.works:
             self._prepare(paths, hidden)
 

@@ -16,7 +16,7 @@ import resource
 import signal
 import sys
 
-from libc import LINUX, call, succeeds
+from libc import call, succeeds
 
 # From linux/sched.h, sys/mount.h, linux/mount.h, linux/prctl.h and linux/capability.h.
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
@@ -98,8 +98,7 @@ def _enter_process_namespace() -> None:
 
 def hide_runner() -> None:
     """Keep a completion that runs as the same user from tracing the runner."""
-    if LINUX:
-        call("prctl", PR_SET_DUMPABLE, 0)
+    call("prctl", PR_SET_DUMPABLE, 0)
 
 
 class Divider:
@@ -108,8 +107,8 @@ class Divider:
     FLAGS = CLONE_NEWPID | CLONE_NEWIPC
 
     def __init__(self) -> None:
-        self._home = os.pidfd_open(os.getpid()) if LINUX else -1
-        self.works = LINUX and succeeds(self._there_and_back)
+        self._home = os.pidfd_open(os.getpid())
+        self.works = succeeds(self._there_and_back)
 
     def fork(self) -> int:
         """Fork as `os.fork` does. The child is its namespace's first: all in it end with it."""
@@ -155,11 +154,10 @@ def drop_rights(user: int | None) -> None:
         os.setgroups([])
         os.setgid(user)
         os.setuid(user)
-    if LINUX:
-        header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-        call("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
-        call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)  # after setuid, which clears it
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    call("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+    call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)  # after setuid, which clears it
 
 
 def limit(memory: int, cpu_seconds: int) -> None:
@@ -168,21 +166,16 @@ def limit(memory: int, cpu_seconds: int) -> None:
     Raises:
         OSError, ValueError: not permitted.
     """
+    _, allowed = resource.getrlimit(resource.RLIMIT_AS)  # by whoever started this job
     for what, value in [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, cpu_seconds),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, 32),
         (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_AS, memory if allowed == resource.RLIM_INFINITY else min(memory, allowed)),
     ]:
         resource.setrlimit(what, (value, value))
-    _, allowed = resource.getrlimit(resource.RLIMIT_AS)  # by whoever started this job
-    memory = memory if allowed == resource.RLIM_INFINITY else min(memory, allowed)
-    try:
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    except ValueError:
-        if LINUX:  # macOS refuses any limit on the address space
-            raise
 
 
 class Forbidden(PermissionError):

@@ -2,10 +2,8 @@
 
 import ctypes
 import os
-import sys
 from collections.abc import Callable
 
-LINUX = sys.platform == "linux"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

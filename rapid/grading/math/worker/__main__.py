@@ -97,7 +97,7 @@ def shed(memory: int) -> None:
     """Give up what comparing does not need, in case an answer is ever run, which none is."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it would be inherited, if ignored
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
-    with contextlib.suppress(ValueError):  # macOS does not limit the address space
+    with contextlib.suppress(ValueError):  # whoever started this allows less
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     for nothing in (resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC, resource.RLIMIT_CORE):
         resource.setrlimit(nothing, (0, 0))

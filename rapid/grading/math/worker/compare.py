@@ -17,7 +17,7 @@ from forms import is_worked_out
 from math_verify import verify
 from math_verify.grader import should_treat_as_complex
 from reading import Unreadable, normalize, read
-from sympy import Basic, Eq, FiniteSet, Interval, MatrixBase, Tuple, ordered, solve
+from sympy import Basic, Eq, FiniteSet, Interval, MatrixBase, Tuple, Union, ordered, solve
 from sympy.core.function import AppliedUndef
 
 
@@ -182,7 +182,9 @@ def is_equal(gold: str, answer: str) -> bool:
         return False
     if given is None:
         raise Unreadable(answer)
-    return not is_false(given) and is_same_tree(expected, given, "\\{" in gold, "\\{" in answer)
+    if is_false(given) or (not is_merged(given) and is_merged(expected)):
+        return False
+    return is_same_tree(expected, given, "\\{" in gold, "\\{" in answer)
 
 
 def mixes_cases(formula: str) -> bool:
@@ -194,6 +196,15 @@ def is_false(tree: Basic | MatrixBase) -> bool:
     """Return whether it says that 7 = 5: `verify` looks at the right side alone."""
     numeric = (e for e in tree.atoms(Eq) if not (e.free_symbols or e.atoms(AppliedUndef)))
     return not all(same(equation.lhs, equation.rhs) for equation in numeric)
+
+
+def is_merged(tree: Basic | MatrixBase) -> bool:
+    """Return whether no union is of more sets than it takes: [0,5] and [3,7] are [0,7]."""
+
+    def count(sets: Basic) -> int:
+        return sum(map(count, sets.args)) if isinstance(sets, Union) else 1
+
+    return all(count(union) == count(Union(*union.args)) for union in tree.atoms(Union))
 
 
 def is_same_tree(gold: Basic, given: Basic, gold_braces: bool, braces: bool) -> bool:
