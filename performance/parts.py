@@ -15,7 +15,7 @@ from typing import NamedTuple
 from performance import floor, graders, memory, operators, summary
 from performance.beside_trl import LEARNING, Float64, compare
 from performance.loops import CORES, Loop
-from performance.models import UNTRAINED, Workload
+from performance.models import UNTRAINED, Workload, exercises
 from performance.rewards import TIMEOUT, Counted, Graded, SolveRate
 from performance.trainers import SIDES, PaddedPerPass, Setting, rapid, stock
 from rapid.artifacts.code import ROOT
@@ -198,8 +198,8 @@ def peaks(plan: Plan, workload: Workload) -> Rows:
 
 def verdicts(plan: Plan, name: str) -> Rows:
     """Yield part (g): how long a verdict of a benchmark's grader takes."""
-    exercises = graders.exercises(name, 10 if plan.quick else 100)
-    samples = [graders.sample(name, exercises) for _ in range(plan.repeats)]
+    some = exercises(name, 10 if plan.quick else 100)
+    samples = [graders.sample(name, some) for _ in range(plan.repeats)]
     for kind in samples[0]:
         verdicts = [sample[kind] for sample in samples]
         labels = {"benchmark": name, "graded": BENCHMARKS[name].graded, "kind": kind}
