@@ -116,8 +116,7 @@ def bench(text: str, root: Path, part: str) -> str:
     """Return the table of a part of the benchmark, and where it was measured."""
     measured = results.read(ROOT / results.FOLDER)[part]
     _, _, table = report.section(part, measured["rows"]).split("\n\n", 2)
-    where = f"{measured['date'][:10]}, {measured['commit'][:7]}, {measured['hardware']}"
-    return f"\n{table}\nMeasured on: {where}.\n"
+    return f"\n{table}\nMeasured on: {when(measured)}, {measured['hardware']}.\n"
 
 
 def times(text: str, root: Path) -> str:
@@ -127,9 +126,9 @@ def times(text: str, root: Path) -> str:
         if not (last := timed().get(row[2])):
             return row[0]
         machines.append(last["hardware"])
-        took, when = f"{last['seconds'] / 60:.0f} minutes", f"{last['date'][:10]}, "
-        took = "1 minute" if took == "1 minutes" else took
-        return f"{row[1]} {took:10} | {when + last['commit'][:7]:19} |"
+        minutes = round(last["seconds"] / 60)
+        took = f"{minutes} minute{'s' * (minutes != 1)}"
+        return f"{row[1]} {took:10} | {when(last):19} |"
 
     machines: list[str] = []
     table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|", measured, text, flags=re.MULTILINE)
@@ -144,8 +143,7 @@ def faults(text: str, root: Path) -> str:
     lines = (root / FAULTS).read_text(encoding="utf-8").splitlines()
     made, *rows = map(json.loads, lines)
     cells = [[str(row[column]) for column in COLUMNS] for row in rows]
-    where = f"{made['date'][:10]}, {made['commit'][:7]}, {made['hardware']}"
-    return f"\n{markdown(COLUMNS, cells)}\nInjected on: {where}.\n"
+    return f"\n{markdown(COLUMNS, cells)}\nInjected on: {when(made)}, {made['hardware']}.\n"
 
 
 def within(text: str, root: Path, file: str) -> str:
@@ -170,6 +168,11 @@ MAKERS = {one.__name__: one for one in (table1, sweep, plan_check, plan_paper, j
 MAKERS |= {one.__name__: one for one in (times, faults, within, picture, bench)}
 
 
+def when(measured: dict) -> str:
+    """Return the day, and the code that was measured: 2026-01-02, 0123456+dirty."""
+    return f"{measured['date'][:10]}, {report.short(measured['commit'], 7)}"
+
+
 def params(*overlays: str) -> Params:
     """Return the default's parameters, with overlays on them."""
     return load(read(ROOT / "params.yaml", *(ROOT / path for path in overlays)))
@@ -182,8 +185,8 @@ def indented(lines: list[str]) -> str:
 
 def marks(page: Path) -> list[tuple[str, str, str]]:
     """Return the marks of a page: what makes the figures, the command behind it, the text."""
-    found = [one.group(2, 3) for one in MARK.finditer(page.read_text(encoding="utf-8"))]
-    return [(*split(mark), text) for mark, text in found]
+    found = MARK.finditer(page.read_text(encoding="utf-8"))
+    return [(*split(one[2]), one[3]) for one in found]
 
 
 def split(mark: str) -> tuple[str, str]:
