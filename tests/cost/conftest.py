@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.config.params import Params, load
 from rapid.config.specs import Run, TrainSpec, train_spec
 from rapid.cost.expected import Expected
-from rapid.cost.work import run_share, train_work
+from rapid.cost.work import job_work, run_share
 
 EXPECTED = Expected(
     limit=2048, length=30, spread=0.0, prompt=40, signal=0.6, rewarded=0.9, kept=1.0
@@ -56,11 +55,6 @@ def paper(paper_values) -> Params:
     return load(paper_values)
 
 
-def optimizer_steps(spec: TrainSpec, problems: int) -> int:
-    """Optimizer steps of an RL run."""
-    return problems * spec.training.group_size * spec.training.epochs // spec.n_step
-
-
 def spec_of(
     params: Params, algorithm: str, benchmark: str = "math", seed: int = 1, model: str = ""
 ) -> TrainSpec:
@@ -89,18 +83,15 @@ def write_run(
     law: Law,
     noise: np.random.Generator | None = None,
     **changes,
-) -> SimpleNamespace:
-    """A run's folder with times by the law; `noise` makes this run up to 10 % faster or slower."""
-    run, expected = spec.run, EXPECTED
-    problems = params.benchmarks[run.benchmark].train
+) -> RunSummary:
+    """Write a run's folder with times by the law; `noise` makes this run up to 10 % faster or slower."""
+    run, work = spec.run, job_work(spec, params, lambda *pair: EXPECTED)
     factor = 1 if noise is None else noise.uniform(0.9, 1.1)
-    if spec.training is None:
-        steps = spec.objective.epochs * problems * spec.objective.samples // spec.objective.batch
-        work = train_work(spec, steps, expected)
+    seen = {}
+    if work.imitates:
         phases = {"backpropagation": factor * 2 * law.token * work.tokens}
     else:
-        steps = optimizer_steps(spec, problems)
-        work = train_work(spec, steps, expected)
+        seen["completion_length"] = EXPECTED.length
         phases = {
             "sampling": factor * (work.decoding_steps * law.decoding + work.rows * law.row),
             "grading": factor * work.completions * law.verdict,
@@ -111,19 +102,17 @@ def write_run(
     summary = RunSummary(
         **run.model_dump(),
         runtime=runtime,
-        optimizer_steps=steps,
+        **seen,
+        run=None if work.imitates else run_share(spec, EXPECTED),
+        optimizer_steps=work.steps,
         completions=round(work.completions),
-        run=None if spec.training is None else run_share(spec, expected),
-        completion_length=None if spec.training is None else expected.length,
         hardware="a machine",
     ).model_copy(update=changes)
     folder = root / run.folder
     write_json(folder / "summary.json", summary)
-    lengths = {} if spec.training is None else {"completion_length": expected.length, "signal": 0.6}
-    write_jsonl(
-        folder / "steps.jsonl",
-        [StepRecord(step=n, seconds=n, loss=0, gradient_norm=1, **lengths) for n in (1, 2, 3)],
-    )
+    seen |= {"signal": EXPECTED.signal} if seen else {}
+    rows = [StepRecord(step=n, seconds=n, loss=0, gradient_norm=1, **seen) for n in (1, 2, 3)]
+    write_jsonl(folder / "steps.jsonl", rows)
     manifest = {"spec": spec.model_dump(mode="json"), "inputs": {}, "outputs": digests(folder)}
     write_json(folder / "manifest.json", manifest)
-    return SimpleNamespace(folder=folder, summary=summary, work=work)
+    return summary

@@ -7,14 +7,13 @@ import pytest
 from rapid.config.params import load
 from rapid.config.specs import Run, evaluate_spec
 from rapid.cost.work import job_work, train_work
-from tests.cost.conftest import EXPECTED, optimizer_steps, spec_of
+from tests.cost.conftest import EXPECTED, spec_of
 
 SPREAD = replace(EXPECTED, spread=1.0)
 
 
 def counted(params, name, expected=SPREAD, benchmark="math"):
-    spec = spec_of(params, name, benchmark)
-    return train_work(spec, optimizer_steps(spec, params.benchmarks[benchmark].train), expected)
+    return job_work(spec_of(params, name, benchmark), params, lambda *pair: expected)
 
 
 @pytest.mark.parametrize("name", ["pg", "grpo", "naive-grpo", "rapid-H2", "rapid-H16"])
