@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -99,7 +99,7 @@ def small(**sources: str) -> dict:
 class Workshop:
     """A folder with jobs in it, and a warm process that runs them."""
 
-    def __init__(self, folder: Path, toy_model: Path, left_behind: Callable, seconds: float = 0):
+    def __init__(self, folder: Path, toy_model: Path, left_behind: Callable):
         self.folder, self.params = folder, load(small(toy="toy"))
         self._left_behind = left_behind
         known = problems()
@@ -109,13 +109,11 @@ class Workshop:
         lessons = [Demonstration(id=i, prompt=t, message=t, completion=ANSWER) for i, t in texts]
         write_jsonl(folder / "samples.jsonl", lessons[:PROBLEMS])
         shutil.copytree(toy_model, folder / "toy")
-        self.environment = os.environ | {
-            "RAPID_WARM": str(folder / "socket"),
-            CHECKPOINT_VARIABLE: str(seconds),
-        }
-        command = [sys.executable, "-m", "rapid", "warm", str(folder / "socket"), str(os.getpid())]
+        socket = folder / "socket"
+        self.environment = os.environ | {"RAPID_WARM": str(socket), CHECKPOINT_VARIABLE: "0"}
+        command = [sys.executable, "-m", "rapid", "warm", str(socket), str(os.getpid())]
         self.warm = subprocess.Popen(command)
-        while not (folder / "socket").exists():
+        while not socket.exists():
             assert self.warm.poll() is None
             time.sleep(0.05)
 
@@ -144,13 +142,9 @@ class Workshop:
         environment = self.environment if warm else self.environment | {"RAPID_WARM": ""}
         with open(self.folder / f"{out}.log", "a") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "rapid", *command, "--out", out],
-                cwd=self.folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+                [sys.executable, "-m", "rapid", *command, "--out", out], cwd=self.folder,
+                env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
 
     def finish(self, command: list[str], out: str, warm: bool = True) -> float:
         """Run a command to its end; return the seconds that it took."""
@@ -165,15 +159,14 @@ class Workshop:
 
     def wait_for_training(self, out: str, attempt: int = 0, steps: bool = False) -> None:
         """Wait until an attempt at a run has begun to train, or until it has taken a step."""
-        until = time.monotonic() + PATIENCE
-        while not any(self._trains(out, attempt, steps)):
+        until, checkpoints = time.monotonic() + PATIENCE, self.folder / out / CHECKPOINTS
+        while not any(
+            Attempt.model_validate_json(file.read_bytes()).interrupted == attempt
+            and (not steps or shown(file.with_name(PROGRESS)))
+            for file in checkpoints.glob(f"*/{ATTEMPT}")
+        ):
             assert time.monotonic() < until, self.said(out)[-4000:]
             time.sleep(0.01)
-
-    def _trains(self, out: str, attempt: int, steps: bool) -> Iterator[bool]:
-        for file in (self.folder / out / CHECKPOINTS).glob(f"*/{ATTEMPT}"):
-            begun = Attempt.model_validate_json(file.read_bytes()).interrupted == attempt
-            yield begun and (not steps or bool(shown(file.with_name(PROGRESS))))
 
     def summary(self, out: str) -> RunSummary:
         return RunSummary.model_validate_json((self.folder / out / "summary.json").read_bytes())
