@@ -48,10 +48,6 @@ class Plan:
     repeats: int
     quick: bool
 
-    def repeats_of(self, workload: Workload) -> int:
-        """Return the samples of each side: at most three of a real model, which takes minutes."""
-        return self.repeats if workload.name == "tiny" else min(3, self.repeats)
-
     def usual(self, workload: Workload) -> Setting:
         """Return the setting of a model where it is not what is varied."""
         if workload.name == "tiny":
@@ -84,12 +80,10 @@ def timing(
         more: of a trainer and a setting: measures more of what was sampled last.
         labels: of all rows.
     """
-    repeats, steps = plan.repeats_of(workload), plan.batches(workload, setting) * setting.H
+    # Of a real model at most three samples, each of which takes minutes.
+    repeats = plan.repeats if workload.name == "tiny" else min(3, plan.repeats)
+    steps = plan.batches(workload, setting) * setting.H
     labels |= _labels(workload, setting)
-
-    def measure(loop: Loop) -> dict:
-        sample = loop.run(steps)
-        return sample | (loop.call(more, setting) if more else {})
 
     def run() -> Rows:
         with ExitStack() as stack:
@@ -105,7 +99,8 @@ def timing(
                     loop.call(_set_rate, rate)
                 for _ in range(repeats):
                     for side, loop in loops.items():
-                        samples[side].append(measure(loop))
+                        sample = loop.run(steps)
+                        samples[side].append(sample | (loop.call(more, setting) if more else {}))
                 yield labels | {"rate": rate} | summary.timing(samples) | {"samples": samples}
 
     return Experiment(f"{workload.name}, {name}", run)
