@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def download(more: list[str]) -> int:
-    """Download wheels into `WHEELS`, say how large they are, and return an exit status."""
+    """Download wheels into `WHEELS`, say how large they are together; return an exit status."""
     lock = (ROOT / "requirements" / "gpu.txt").read_text(encoding="utf-8")
     versions = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
     shutil.rmtree(WHEELS, ignore_errors=True)
@@ -80,11 +80,8 @@ def download(more: list[str]) -> int:
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", f"--dest={WHEELS}"]
     if status := subprocess.run([*pip, *FOR, *pins], check=False).returncode:
         return status
-    sizes = {wheel.name: wheel.stat().st_size / 1e6 for wheel in WHEELS.glob("*.whl")}
-    for name, size in sorted(sizes.items(), key=lambda item: item[1]):
-        print(f"{size:6.1f} MB  {name}")
-    total = sum(sizes.values())
-    print(f"{total:6.1f} MB in {WHEELS}, of {LIMIT} MB at most")
+    total = sum(wheel.stat().st_size for wheel in WHEELS.glob("*.whl")) / 1e6
+    print(f"{total:.1f} MB in {WHEELS}, of {LIMIT} MB at most")
     return int(total > LIMIT)
 
 

@@ -21,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from io import StringIO
@@ -54,9 +55,9 @@ FIGURES = "reports/figures"  # where a report's lie, and docs/figures those of t
 def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
     """Return a benchmark's part of Table 1, and what it was made with."""
     measured = Measured.read(params(*overlays), root)
-    printed = as_text.render([tables.main(measured)])
+    rendered = as_text.render([tables.main(measured)])
     label = labels.benchmark(benchmark)
-    block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", printed, re.MULTILINE)[0]
+    block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", rendered, re.MULTILINE)[0]
     trained = measured.frame[(measured.frame.no_summary == "") & (measured.frame.algorithm != BASE)]
     made = [*notes.machines(list(trained.hardware)), *notes.commits(list(trained.commit))]
     return indented([*block.splitlines(), "", *made])
@@ -77,23 +78,19 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
 
 def plan_check(text: str, root: Path, *place: str) -> str:
     """Return what `rapid plan --check` says of a benchmark and a model, and of all runs."""
-    runs, said = root / "runs", StringIO()
+    runs, config = root / "runs", str(ROOT / "params.yaml")
     if not runs.is_dir():
         return MISSING
-    with redirect_stdout(said):
-        config = str(ROOT / "params.yaml")
-        cli.run(["plan", "--configfile", config, "--calibrate", str(runs), "--check"])
-    _, head, *rows, total = said.getvalue().splitlines()
+    asked = ["plan", "--configfile", config, "--calibrate", str(runs), "--check"]
+    _, head, *rows, total = printed(cli.run, asked)
     return indented([head, *(row for row in rows if row.split()[: len(place)] == [*place]), total])
 
 
 def plan_paper(text: str, root: Path, length: str) -> str:
     """Return planned runtimes beside the paper's, at a mean length as a share of the limit."""
-    said = StringIO()
-    with redirect_stdout(said):
-        files = [str(ROOT / name) for name in ("params.yaml", "experiments/paper.yaml")]
-        plan_versus_paper.main(["--configfile", *files, "--completion-length", length])
-    return indented(said.getvalue().splitlines())
+    files = [str(ROOT / name) for name in ("params.yaml", "experiments/paper.yaml")]
+    asked = ["--configfile", *files, "--completion-length", length]
+    return indented(printed(plan_versus_paper.main, asked))
 
 
 def jobs_of(text: str, root: Path, overlay: str) -> str:
@@ -168,6 +165,13 @@ MAKERS = {one.__name__: one for one in (table1, sweep, plan_check, plan_paper, j
 MAKERS |= {one.__name__: one for one in (times, faults, within, picture, bench)}
 
 
+def printed(command: Callable, arguments: list[str]) -> list[str]:
+    """Return the lines that a command prints."""
+    with redirect_stdout(StringIO()) as said:
+        command(arguments)
+    return said.getvalue().splitlines()
+
+
 def when(measured: dict) -> str:
     """Return the day, and the code that was measured: 2026-01-02, 0123456+dirty."""
     return f"{measured['date'][:10]}, {report.short(measured['commit'], 7)}"
@@ -221,8 +225,8 @@ def note_time(command: str) -> None:
     subprocess.run(command, shell=True, cwd=ROOT, check=True)
     seconds = round(time.monotonic() - since, 1)
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    row = {"command": command, "seconds": seconds, "date": date}
-    rows = timed() | {command: row | {"commit": code, "hardware": hardware()}}
+    place = {"date": date, "commit": code, "hardware": hardware()}
+    rows = timed() | {command: {"command": command, "seconds": seconds} | place}
     write_text(ROOT / TIMES, "".join(json.dumps(one) + "\n" for _, one in sorted(rows.items())))
 
 

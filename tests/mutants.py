@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 
 from tests.checkout import ROOT, copy_checkout, listed
@@ -110,11 +111,9 @@ def looked_at(tree: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.JoinedStr | ast.Raise | ast.arg | ast.ImportFrom | ast.Import):
             continue
-        if isinstance(tree, ast.AnnAssign) and child is tree.annotation:
+        if child in (getattr(tree, "annotation", None), getattr(tree, "returns", None)):
             continue
         if isinstance(tree, ast.keyword) and tree.arg == "strict":
-            continue
-        if isinstance(tree, ast.FunctionDef) and child is tree.returns:
             continue
         if hasattr(child, "lineno"):
             yield child
@@ -241,32 +240,20 @@ def prepare() -> None:
     """Import what tests import of others."""
     os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    import datasets  # noqa: F401
-    import evalplus.eval  # noqa: F401
-    import matplotlib.pyplot  # noqa: F401
-    import pandas  # noqa: F401
-    import peft  # noqa: F401
-    import scipy.stats  # noqa: F401
+    for name in ("datasets", "evalplus.eval", "matplotlib.pyplot", "pandas", "peft", "scipy.stats"):
+        import_module(name)
     import torch
-    import transformers
-    import trl
+    from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer  # noqa: F401
+    from trl import GRPOConfig, GRPOTrainer, SFTTrainer  # noqa: F401
 
     torch.set_num_threads(1)
-    for module, names in (
-        (transformers, ("AutoModelForCausalLM", "AutoTokenizer", "Trainer")),
-        (trl, ("GRPOConfig", "GRPOTrainer", "SFTTrainer")),
-    ):
-        for name in names:  # imported when they are asked for
-            getattr(module, name)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200, help="mutants to have a line for")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--area", default="", help="the beginning of a path: only mutants of these files"
-    )
+    parser.add_argument("--area", default="", help="of files whose path begins so")
     asked = parser.parse_args()
     results = ROOT / RESULTS
     lines = results.read_text().splitlines() if results.exists() else []
