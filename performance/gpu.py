@@ -97,19 +97,21 @@ def install() -> None:
         subprocess.run([*pip, "--upgrade", f"--target={SITE}", *wheels], check=True)
 
 
+def needed() -> list[Requirement]:
+    """Return what is needed: `THERE`, `CARRIED`, and what those of it that are installed need."""
+    lines = [line for name in CARRIED if _installed(name) for line in requires(name) or []]
+    every = [Requirement(line) for line in (*THERE, *CARRIED, *lines)]
+    return [one for one in every if not one.marker or one.marker.evaluate({"extra": ""})]
+
+
 def lacking() -> list[str]:
     """Return what is needed and not installed, or in another version than what needs it allows."""
-    lines = [line for name in CARRIED if _installed(name) for line in requires(name) or []]
-    needed = [Requirement(line) for line in (*THERE, *CARRIED, *lines)]
-    needed = [one for one in needed if not one.marker or one.marker.evaluate({"extra": ""})]
-    versions = {one.name: _installed(one.name) for one in needed}
-    return sorted(
-        {
-            f"{one.name}{one.specifier}"
-            for one in needed
-            if versions[one.name] is None or not one.specifier.contains(versions[one.name])
-        }
-    )
+    found = set()
+    for one in needed():
+        installed = _installed(one.name)
+        if installed is None or not one.specifier.contains(installed):
+            found.add(f"{one.name}{one.specifier}")
+    return sorted(found)
 
 
 def _installed(name: str) -> Version | None:

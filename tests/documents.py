@@ -101,12 +101,12 @@ def jobs_of(text: str, root: Path, overlay: str) -> str:
 
 def speed(text: str, root: Path, *workloads: str) -> str:
     """Return the text with RapidTrainer's least and greatest speed over GRPOTrainer's at H=4."""
-    measured = results.read(ROOT / results.FOLDER)
-    rows = [row for part in "ad" for row in measured[part]["rows"] if row["H"] == 4]
-    for name in workloads:
-        found = [row["faster"][0] for row in rows if row["workload"] == name]
-        text = re.sub(r"[\d.]+ to [\d.]+", f"{min(found):.1f}  to  {max(found):.1f}", text, count=1)
-    return text.replace("  to  ", " to ")
+    measured, found = results.read(ROOT / results.FOLDER), {name: [] for name in workloads}
+    for row in (row for part in "ad" for row in measured[part]["rows"]):
+        if row["H"] == 4 and row["workload"] in found:
+            found[row["workload"]].append(row["faster"][0])
+    spans = iter([f"{min(ratios):.1f} to {max(ratios):.1f}" for ratios in found.values()])
+    return re.sub(r"[\d.]+ to [\d.]+", lambda _: next(spans), text)
 
 
 def bench(text: str, root: Path, part: str) -> str:

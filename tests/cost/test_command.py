@@ -30,13 +30,16 @@ def runs(params, tmp_path):
     return ["--calibrate", str(tmp_path / "runs")]
 
 
-def test_a_plan_from_runs_has_a_row_for_each_algorithm(config, runs, capsys):
-    assert run(["plan", *config, *runs, "--cores", "2"]) == 0
+def test_a_plan_from_runs_has_a_row_for_each_algorithm_and_what_is_set_counts(config, runs, capsys):
+    set = ["--cores", "2", "--signal", "0.2", "--verdict-seconds", "math=9"]
+    assert run(["plan", *config, *runs, *set]) == 0
     text = capsys.readouterr().out
     assert re.search(r"^math +tiny-qwen2 +rapid-H16 +3 ", text, re.MULTILINE)
     assert "251 jobs" in text
     assert "on 2 core(s)" in text
     assert "rates of 8 runs on a machine" in text
+    assert "20% of groups with a signal" in text  # the runs showed 60%
+    assert "math 9" in text
 
 
 def test_a_plan_for_a_gpu_says_its_assumptions(config, capsys):
@@ -47,13 +50,6 @@ def test_a_plan_for_a_gpu_says_its_assumptions(config, capsys):
     assert "30% of groups with a signal, 65% with a reward" in text
     assert "published 768 GB/s" in text
     assert "on 4 GPU(s)" in text
-
-
-def test_set_assumptions_count_more_than_what_runs_showed(config, runs, capsys):
-    assert run(["plan", *config, *runs, "--signal", "0.2", "--verdict-seconds", "math=9"]) == 0
-    text = capsys.readouterr().out
-    assert "20% of groups with a signal" in text
-    assert "math 9" in text
 
 
 def test_the_check_prints_predicted_measured_and_ratio(config, runs, capsys):

@@ -22,7 +22,8 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
 from rapid.config.specs import FetchSpec
 from tests.conftest import ROOT, save_qwen2
-from tests.machine.test_warm import RAPID, rapid
+from tests.machine.test_warm import rapid
+from tests.processes import ending, wait_for
 from tests.stages.test_ungraded import training
 
 # Root may write everywhere; without its capabilities the modes of files hold for it too.
@@ -54,18 +55,15 @@ serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run)
 @contextmanager
 def serving(folder: Path, *imports: str, prefix: list[str] = [], env: dict = {}):  # noqa: B006
     """Run a server of commands, and yield its socket."""
-    command = [*prefix, sys.executable, "-c", SERVER, str(folder / "socket"), str(os.getpid())]
+    socket, log = folder / "socket", folder / "log"
+    command = [*prefix, sys.executable, "-c", SERVER, str(socket), str(os.getpid()), *imports]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **env}
-    log = (folder / "log").open("w")
-    server = subprocess.Popen([*command, *imports], stdout=log, stderr=log, env=environment)
-    try:
-        while not (folder / "socket").exists():
-            assert server.poll() is None, (folder / "log").read_text()
-            time.sleep(0.05)
-        yield folder / "socket"
-    finally:
-        server.kill()
-        server.wait()
+    with log.open("w") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
+    with ending(server):
+        wait_for(lambda: socket.exists() or server.poll() is not None, PATIENCE)
+        assert socket.exists(), log.read_text()
+        yield socket
 
 
 def said(done: subprocess.CompletedProcess, command: str) -> str:
@@ -319,11 +317,9 @@ def hub(tmp_path_factory, toy_model):
         def fetch(name: str, out: Path, **env) -> subprocess.CompletedProcess:
             params = {"source": f"stand-in/{name}", "revision": "main"}
             spec = FetchSpec.model_validate({"model": "m", "params": params}).model_dump_json()
-            command = [*RAPID, "fetch", "--spec", spec, "--out", str(out)]
             env = {**os.environ, **settings, "RAPID_WARM": str(socket), **env}
-            return subprocess.run(
-                command, capture_output=True, text=True, env=env, timeout=PATIENCE, check=False
-            )
+            command = ["fetch", "--spec", spec, "--out", str(out)]
+            return rapid(socket, *command, env=env, timeout=PATIENCE)
 
         fetch.folder = folder
         yield fetch

@@ -4,7 +4,6 @@ import os
 import zipfile
 
 import pytest
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from performance import gpu, models, parts, report, results
@@ -58,14 +57,11 @@ def test_hardware_is_asked_for_in_a_child_so_that_loops_can_be_forked(monkeypatc
 
 def test_what_is_carried_needs_only_what_is_there():
     assert gpu.lacking() == []
-    lines = [line for name in gpu.CARRIED for line in gpu.requires(name) or []]
-    needed = [Requirement(line) for line in lines]
-    needed = [one for one in needed if not one.marker or one.marker.evaluate({"extra": ""})]
     of_torch_and_transformers = {
         "fsspec", "huggingface-hub", "numpy", "packaging", "pygments", "pyyaml", "tqdm",
     }  # fmt: skip
     known = {*gpu.CARRIED, *gpu.THERE, *of_torch_and_transformers}
-    assert {canonicalize_name(one.name) for one in needed} <= known
+    assert {canonicalize_name(one.name) for one in gpu.needed()} <= known
 
 
 def test_wheels_are_unpacked_where_a_package_is_missing_or_older(tmp_path, monkeypatch):
