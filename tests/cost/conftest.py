@@ -62,6 +62,11 @@ def spec_of(
     return train_spec(params, Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed))
 
 
+def computing(what: Params | TrainSpec, **settings) -> Params | TrainSpec:
+    """Return parameters or a run's spec with other settings of where it computes."""
+    return what.model_copy(update={"compute": what.compute.model_copy(update=settings)})
+
+
 @dataclass(frozen=True)
 class Law:
     """Seconds of the parts of a run: what the fit has to find."""
