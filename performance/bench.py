@@ -36,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     plan = parts.Plan(options.repeats or (2 if options.quick else 5), options.quick)
     problems = options.problems.name if options.problems else "embedded"
     settings = {"repeats": plan.repeats, "quick": plan.quick, "problems": problems}
+    if unknown := [part for part in options.part if part not in parts.PARTS]:
+        sys.exit(f"bench: --part {unknown[0]}: no such part; known: {', '.join(parts.PARTS)}")
     asked = {part: parts.PARTS[part] for part in options.part}
     needed = dict.fromkeys(name for one in asked.values() for name in one.subjects)
     subjects, missing = _subjects([*needed], options)

@@ -264,7 +264,8 @@ class Hub(BaseHTTPRequestHandler):
             self.wfile.flush()
 
     def do_GET(self) -> None:
-        how = self.path.partition("stand-in/")[2].split("/")[0]
+        how, name = self.path.partition("stand-in/")[2].split("/")[0], self.path.rsplit("/", 1)[-1]
+        files = self.server.files if how == "good" else FILES
         if how in STATUSES:
             self.say(int(how), b"{}")
         elif how in BODIES:
@@ -273,19 +274,15 @@ class Hub(BaseHTTPRequestHandler):
             time.sleep(2 * PATIENCE)
         elif how == "hangs-up":
             self.close_connection = True
-        elif how == "good" and "/resolve/" in self.path:
-            self.say(200, self.server.files[self.path.rsplit("/", 1)[-1]])
-        elif how == "good" and "/tree/" in self.path:
-            self.say(200, listed(self.server.files))
-        elif "/api/" in self.path and "/tree/" not in self.path:
-            self.say(200, json.dumps({"id": f"stand-in/{how}", "sha": "a" * 40}).encode())
         elif "/tree/" in self.path:
-            self.say(200, b"[1]" if how == "no-list" else listed(FILES))
+            self.say(200, b"[1]" if how == "no-list" else listed(files))
+        elif "/api/" in self.path:
+            self.say(200, json.dumps({"id": f"stand-in/{how}", "sha": "a" * 40}).encode())
         elif how == "files-503" and self.command == "GET":
             self.say(503, b"")
         else:
-            self.say(200, FILES[self.path.rsplit("/", 1)[-1]], missing=10)
-            self.close_connection = how == "short"
+            self.say(200, files[name], missing=0 if how == "good" else 10)
+            self.close_connection |= how == "short"
             if self.command == "GET" and how == "stops":
                 time.sleep(2 * PATIENCE)
 

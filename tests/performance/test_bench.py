@@ -271,6 +271,14 @@ def test_what_fails_or_is_missing_stops_nothing_else_and_is_taken_up_again(
     assert asked[3:] == ["first", "second"]
 
 
+@pytest.mark.parametrize("wrong", [["--part", "z"], ["--models", "z"]])
+def test_what_there_is_none_of_is_refused_with_what_there_is(unprepared, wrong):
+    with pytest.raises(
+        SystemExit, match=r"bench: --\w+ z: no such (part; known: a, b|model; known: t)"
+    ):
+        bench.main(wrong)
+
+
 @pytest.mark.parametrize(
     "name", ["mbpp_plus", "math", pytest.param("minif2f", marks=pytest.mark.slow)]
 )
