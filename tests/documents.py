@@ -205,14 +205,6 @@ def make(mark: str, text: str, root: Path) -> str:
     return MAKERS[name](text, root, *arguments)
 
 
-def copy_pictures(page: Path, root: Path) -> None:
-    """Copy the pictures that a page shows from a report, as far as it is there."""
-    for mark, _, _ in marks(page):
-        file = f"{mark.split()[-1]}.png"
-        if mark.startswith("picture ") and (root / FIGURES / file).exists():
-            shutil.copy(root / FIGURES / file, ROOT / "docs/figures" / file)
-
-
 def timed() -> dict[str, dict]:
     """Return when commands ran last, where and how long, by command."""
     lines = (ROOT / TIMES).read_text(encoding="utf-8").splitlines()
@@ -264,7 +256,9 @@ def main(arguments: list[str] | None = None) -> int:
         differing += said != found
         if options.write and said != found:
             write_text(page, found)
-            copy_pictures(page, options.root)
+            for name in re.findall(r"<!-- figures: picture ([\w-]+)", found):
+                if (drawn := options.root / FIGURES / f"{name}.png").exists():
+                    shutil.copy(drawn, ROOT / "docs/figures")
     return 1 if differing and not options.write else 0
 
 

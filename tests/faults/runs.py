@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -101,7 +102,6 @@ class Workshop:
 
     def __init__(self, folder: Path, toy_model: Path, left_behind: Callable):
         self.folder, self.params = folder, load(small(toy="toy"))
-        self._left_behind = left_behind
         known = problems()
         write_jsonl(folder / "train.jsonl", known[:PROBLEMS])
         write_jsonl(folder / "test.jsonl", known[PROBLEMS:])
@@ -116,6 +116,8 @@ class Workshop:
         while not socket.exists():
             assert self.warm.poll() is None
             time.sleep(0.05)
+        # Returns what jobs have left running, beside the warm process and within it.
+        self.left_behind = partial(left_behind, self.warm.pid)
 
     def end(self) -> None:
         self.warm.send_signal(signal.SIGTERM)
@@ -175,10 +177,6 @@ class Workshop:
         """Return the process that the warm one has forked for a command, if there is one."""
         children = psutil.Process(self.warm.pid).children()
         return children[0] if children else None
-
-    def left_behind(self) -> list[psutil.Process]:
-        """Return what jobs have left running, beside the warm process and within it."""
-        return self._left_behind(self.warm.pid)
 
     def result(self, out: str) -> dict:
         """Return all that a job left, but for what differs from run to run."""
