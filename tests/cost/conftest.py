@@ -9,19 +9,15 @@ import pytest
 from rapid.artifacts.files import write_json, write_jsonl
 from rapid.artifacts.manifests import digests
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
-from rapid.config.params import Params, load
+from rapid.config.params import Params, load, read
 from rapid.config.specs import Run, TrainSpec, train_spec
 from rapid.cost.expected import Expected
 from rapid.cost.work import job_work, run_share
+from tests.conftest import ROOT
 
 EXPECTED = Expected(
     limit=2048, length=30, spread=0.0, prompt=40, signal=0.6, rewarded=0.9, kept=1.0
 )
-PUBLISHED = {
-    "Qwen2.5-0.5B": {"source": "Qwen/Qwen2.5-0.5B"},
-    "Llama-3.2-1B": {"source": "meta-llama/Llama-3.2-1B"},
-    "Qwen2.5-32B-Instruct": {"source": "Qwen/Qwen2.5-32B-Instruct", "tensor_parallel": 4},
-}
 
 
 @pytest.fixture
@@ -31,23 +27,9 @@ def params(values) -> Params:
 
 
 @pytest.fixture
-def paper_values(values) -> dict:
-    """The paper's sizes on 4 GPUs, with one further model."""
-    values["compute"] = {"device": "gpu", "threads": 4, "processes": 4, "sampler": "vllm"}
-    sizes = {"mbpp_plus": (264, 114, 4), "math": (12000, 500, 32), "minif2f": (244, 244, 4)}
-    for name, (train, test, n_step) in sizes.items():
-        values["benchmarks"][name] |= {
-            "source": "hub", "train": train, "test": test, "n_step": n_step,
-            "max_completion_length": 2048,
-        }  # fmt: skip
-    values["naive_grpo"]["sampling_batch"] = 4
-    values["models"], values["teacher"] = dict(PUBLISHED), "Qwen2.5-32B-Instruct"
-    values["training"] |= {"epochs": 3, "precision": "bfloat16"}
-    values["sft"] |= {"teacher_precision": "bfloat16"}
-    values["evaluation"] |= {"precision": "bfloat16"}
-    values["tables"]["main"]["model"] = "Qwen2.5-0.5B"
-    values["tables"]["families"]["models"] = ["Llama-3.2-1B"]
-    return values
+def paper_values() -> dict:
+    """The paper's sizes on 4 GPUs."""
+    return read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml") | {"name": None}
 
 
 @pytest.fixture
