@@ -8,6 +8,7 @@ Parts (j) and (k), which `make gpu` asks for, take a GPU instead, where there is
 import argparse
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -35,23 +36,20 @@ def main(arguments: list[str] | None = None) -> int:
     plan = parts.Plan(options.repeats or (2 if options.quick else 5), options.quick)
     problems = options.problems.name if options.problems else "embedded"
     settings = {"repeats": plan.repeats, "quick": plan.quick, "problems": problems}
-    subjects, missing = _subjects(options)
-    todo = [
-        (part, experiment)
-        for part in options.part
-        for name in parts.PARTS[part].subjects
-        if name in subjects
-        for experiment in parts.PARTS[part].build(plan, subjects[name])
-    ]
-    rows = {part: [] for part in options.part}
-    if options.resume:
-        rows = {part: results.measured(folder, part, settings) for part in options.part}
-    done = {(part, row["experiment"]) for part in options.part for row in rows[part]}
-    todo = [(part, experiment) for part, experiment in todo if (part, experiment.name) not in done]
-    lacking = {
-        part: [f"{name}: {missing[name]}" for name in parts.PARTS[part].subjects if name in missing]
-        for part in options.part
-    }
+    if unknown := [part for part in options.part if part not in parts.PARTS]:
+        sys.exit(f"bench: --part {unknown[0]}: no such part; known: {', '.join(parts.PARTS)}")
+    asked = {part: parts.PARTS[part] for part in options.part}
+    needed = dict.fromkeys(name for one in asked.values() for name in one.subjects)
+    subjects, missing = _subjects([*needed], options)
+    rows, lacking, todo = {}, {}, []
+    for part, (names, build) in asked.items():
+        rows[part] = results.measured(folder, part, settings) if options.resume else []
+        lacking[part] = [f"{name}: {missing[name]}" for name in names if name in missing]
+        done = {row["experiment"] for row in rows[part]}
+        experiments = [
+            one for name in names if name in subjects for one in build(plan, subjects[name])
+        ]
+        todo += [(part, one) for one in experiments if one.name not in done]
     failed = False
     form = "bench: {desc} {percentage:3.0f}%, {remaining} left"
     with tqdm(todo, bar_format=form, mininterval=0.1 if sys.stderr.isatty() else 20) as bar:
@@ -66,8 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
             rows[part] += [{"experiment": experiment.name} | row for row in found]
             results.write(folder, part, rows[part], lacking[part], settings)
     report.main([str(folder)])
-    tests = [row for some in rows.values() for row in some if row.get("failed")]
-    return int(failed or bool(tests))
+    return int(failed or any(row.get("failed") for some in rows.values() for row in some))
 
 
 def _prepare(processes: int, gpu: bool) -> None:
@@ -94,23 +91,28 @@ def _prepare(processes: int, gpu: bool) -> None:
     transformers.logging.disable_progress_bar()
 
 
-def _subjects(options) -> tuple[dict, dict[str, str]]:
-    """Return the models and benchmarks that are asked for, and why others cannot be measured."""
-    from performance import graders, models, parts
+def _subjects(names: list[str], options) -> tuple[dict, dict[str, str]]:
+    """Return models, benchmarks and tests by name, and why others of them cannot be measured."""
+    from performance import models
     from rapid.artifacts.files import BadInput
     from rapid.benchmarks import BENCHMARKS
 
-    problems = models.read_problems(options.problems)
     chosen = options.models or (models.QUICK if options.quick else models.NAMES)
     if unknown := [name for name in chosen if name not in models.NAMES]:
         sys.exit(f"bench: --models {unknown[0]}: no such model; known: {', '.join(models.NAMES)}")
+    problems = models.read_problems(options.problems)
+    sizes, quick = models.UNTRAINED, options.quick
+    load = {size: partial(models.untrained, size, problems, quick) for size in sizes}
+    load["tiny"] = partial(models.tiny, options.model, problems)
+    load["smollm2"] = partial(models.smollm2, problems)
     subjects, missing = {}, {}
-    for name in {name: None for part in options.part for name in parts.PARTS[part].subjects}:
+    for name in names:
+        if name in models.NAMES and name not in chosen:
+            continue
         try:
-            if name in chosen:
-                subjects[name] = models.load(name, problems, options.model, options.quick)
-            elif name not in models.NAMES:
-                subjects[name] = graders.available(name) if name in BENCHMARKS else name
+            if name in BENCHMARKS and (reason := BENCHMARKS[name].unavailable()):
+                raise BadInput(reason)
+            subjects[name] = load[name]() if name in load else name
         except BadInput as error:
             _say(f"{name}: {error}")
             missing[name] = str(error)

@@ -72,13 +72,11 @@ def _near_the_floor(rows: list[dict]) -> tuple[str, bool]:
 
 
 def _little_else(rows: list[dict]) -> tuple[str, bool]:
-    row = max(rows, key=lambda row: row["other_share"][0])
-    share = row["other_share"][0]
-    within = sum(row["other_share"][0] <= OTHER for row in rows)
+    shares = [row["other_share"][0] for row in rows]
+    share, row = max(zip(shares, rows, strict=True), key=lambda pair: pair[0])
     where = f"H={row['H']}, N_step={row['n_step']}"
-    return f"at most {share:.1%} ({where}); within it in {within} of {len(rows)} settings", (
-        share <= OTHER
-    )
+    within = f"{sum(one <= OTHER for one in shares)} of {len(rows)} settings"
+    return f"at most {share:.1%} ({where}); within it in {within}", share <= OTHER
 
 
 def _no_more_memory(rows: list[dict]) -> tuple[str, bool]:

@@ -30,12 +30,8 @@ REPEATS = 5
 
 def measure(trainer, setting: Setting) -> dict:
     """Return what the floor is made of, for the completions that a loop has sampled last."""
-    parts = {
-        "sampler": sampler_seconds(trainer, setting),
-        "operations": work(trainer, setting),
-        "rate": multiply_rate(trainer, setting),
-    }
-    return {"floor": parts}
+    sampler, rate = sampler_seconds(trainer, setting), multiply_rate(trainer, setting)
+    return {"floor": {"sampler": sampler, "operations": work(trainer, setting), "rate": rate}}
 
 
 def use(trainer, setting: Setting) -> dict[str, float]:
@@ -84,10 +80,15 @@ def work(trainer, setting: Setting) -> dict[str, float]:
     """Return the operations of forward and backward passes on what was sampled last."""
     reward, group = trainer.reward_funcs[0], setting.group
     shape = from_values(trainer.model.config.to_dict(), "the model's config")
-    prompts = _prompt_lengths(trainer)
+    eta = getattr(trainer.args, "eta", torch.inf)
+    settings = SimpleNamespace(eta=eta, baseline="group", weighted=True)
+    alive = []  # of each group, whether it contributes to RAPID's gradient
+    for number, step in enumerate(torch.tensor(reward.verdicts).split(setting.n_step)):
+        on_policy = number % setting.H == 0
+        alive += RAPID.contributes(step, group, settings, on_policy=on_policy).tolist()
     amounts = {"all": 0.0, "least": 0.0}
-    alive = _alive(trainer, setting)
-    for row, (prompt, completion) in enumerate(zip(prompts, reward.lengths, strict=True)):
+    lengths = zip(_prompt_lengths(trainer), reward.lengths, strict=True)
+    for row, (prompt, completion) in enumerate(lengths):
         amounts["all"] += operations(shape, prompt, completion)
         if alive[row // group]:
             known = operations(shape, prompt, 0) if row % group else 0.0
@@ -99,19 +100,6 @@ def _prompt_lengths(trainer) -> list[int]:
     """Return the tokens of each prompt that was sampled from last."""
     prompts = trainer.reward_funcs[0].prompts
     return [len(ids) for ids in trainer.processing_class(prompts)["input_ids"]]
-
-
-def _alive(trainer, setting: Setting) -> list[bool]:
-    """Return which groups of those sampled last contribute to RAPID's gradient."""
-    verdicts, eta = trainer.reward_funcs[0].verdicts, getattr(trainer.args, "eta", torch.inf)
-    settings = SimpleNamespace(eta=eta, baseline="group", weighted=True)
-    alive = []
-    for number, start in enumerate(range(0, len(verdicts), setting.n_step)):
-        rewards = torch.tensor(verdicts[start : start + setting.n_step])
-        on_policy = number % setting.H == 0
-        contributes = RAPID.contributes(rewards, setting.group, settings, on_policy=on_policy)
-        alive += contributes.tolist()
-    return alive
 
 
 def operations(shape: Shape, prompt: int, completion: int) -> float:

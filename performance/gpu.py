@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def download(more: list[str]) -> int:
-    """Download wheels into `WHEELS`, say how large they are, and return an exit status."""
+    """Download wheels into `WHEELS`, say how large they are together; return an exit status."""
     lock = (ROOT / "requirements" / "gpu.txt").read_text(encoding="utf-8")
     versions = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
     shutil.rmtree(WHEELS, ignore_errors=True)
@@ -80,11 +80,8 @@ def download(more: list[str]) -> int:
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", f"--dest={WHEELS}"]
     if status := subprocess.run([*pip, *FOR, *pins], check=False).returncode:
         return status
-    sizes = {wheel.name: wheel.stat().st_size / 1e6 for wheel in WHEELS.glob("*.whl")}
-    for name, size in sorted(sizes.items(), key=lambda item: item[1]):
-        print(f"{size:6.1f} MB  {name}")
-    total = sum(sizes.values())
-    print(f"{total:6.1f} MB in {WHEELS}, of {LIMIT} MB at most")
+    total = sum(wheel.stat().st_size for wheel in WHEELS.glob("*.whl")) / 1e6
+    print(f"{total:.1f} MB in {WHEELS}, of {LIMIT} MB at most")
     return int(total > LIMIT)
 
 
@@ -100,19 +97,21 @@ def install() -> None:
         subprocess.run([*pip, "--upgrade", f"--target={SITE}", *wheels], check=True)
 
 
+def needed() -> list[Requirement]:
+    """Return what is needed: `THERE`, `CARRIED`, and what those of it that are installed need."""
+    lines = [line for name in CARRIED if _installed(name) for line in requires(name) or []]
+    every = [Requirement(line) for line in (*THERE, *CARRIED, *lines)]
+    return [one for one in every if not one.marker or one.marker.evaluate({"extra": ""})]
+
+
 def lacking() -> list[str]:
     """Return what is needed and not installed, or in another version than what needs it allows."""
-    lines = [line for name in CARRIED if _installed(name) for line in requires(name) or []]
-    needed = [Requirement(line) for line in (*THERE, *CARRIED, *lines)]
-    needed = [one for one in needed if not one.marker or one.marker.evaluate({"extra": ""})]
-    versions = {one.name: _installed(one.name) for one in needed}
-    return sorted(
-        {
-            f"{one.name}{one.specifier}"
-            for one in needed
-            if versions[one.name] is None or not one.specifier.contains(versions[one.name])
-        }
-    )
+    found = set()
+    for one in needed():
+        installed = _installed(one.name)
+        if installed is None or not one.specifier.contains(installed):
+            found.add(f"{one.name}{one.specifier}")
+    return sorted(found)
 
 
 def _installed(name: str) -> Version | None:

@@ -7,26 +7,8 @@ twice in a sample and every sample has a new grader, so that no verdict comes fr
 
 import time
 
-from performance.models import PROBLEM_SEED
-from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import Exercise, make
-
-
-def available(name: str) -> str:
-    """Return the name of a benchmark that can be graded here.
-
-    Raises:
-        BadInput: it cannot.
-    """
-    if reason := BENCHMARKS[name].unavailable():
-        raise BadInput(reason)
-    return name
-
-
-def exercises(name: str, count: int) -> list[Exercise]:
-    """Return problems of a benchmark, with completions."""
-    return make(BENCHMARKS[name], PROBLEM_SEED, {"bench": count})["bench"]
+from rapid.benchmarks.made import Exercise
 
 
 def sample(name: str, exercises: list[Exercise]) -> dict[str, dict]:

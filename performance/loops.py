@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Callable
 from statistics import fmean
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from transformers import TrainerCallback
@@ -180,7 +180,7 @@ class Loop:
             except EOFError:
                 raise RuntimeError("a training loop ended without a word") from None
             if isinstance(answers[-1], Failure):
-                raise RuntimeError(f"a training loop failed:\n{answers[-1].traceback}")
+                raise RuntimeError(f"a training loop failed:\n{answers[-1]}")
         return answers[0]
 
     def __enter__(self) -> Self:
@@ -199,17 +199,13 @@ def environments(processes: int) -> list[dict[str, str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    common = {"WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [
-        {name: str(value) for name, value in {**common, "RANK": rank, "LOCAL_RANK": rank}.items()}
-        for rank in range(processes)
-    ]
+    shared = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = map(str, range(processes))
+    return [shared | {"RANK": rank, "LOCAL_RANK": rank} for rank in ranks]
 
 
-class Failure(NamedTuple):
-    """The error that ended a loop's process, as text."""
-
-    traceback: str
+class Failure(str):
+    """The traceback of the error that ended a loop's process."""
 
 
 def _live(connection, others, environment, setting: Setting, build, reward) -> None:

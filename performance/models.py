@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rapid.artifacts.files import BadInput, read_jsonl
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import make
+from rapid.benchmarks.made import Exercise, make
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.prompts import render
 from rapid.config.sections import PublishedModel
@@ -32,23 +32,14 @@ WORDS = (64, 128)  # tokens of their prompts, at least and at most
 
 @dataclass(frozen=True)
 class Workload:
-    """A model and its prompts.
+    """A model and its prompts."""
 
-    Args:
-        name: "tiny", "smollm2", or a size of `UNTRAINED`.
-        model: its folder; of its tokenizer only, if it has a shape.
-        title: what tables call the model.
-        problems: in the order of the prompts.
-        prompts: texts that completions continue.
-        shape: of an untrained Qwen2, in the place of the model in `model`.
-    """
-
-    name: str
-    model: Path
-    title: str
-    problems: list[CodeProblem]
-    prompts: list[str]
-    shape: Shape | None = None
+    name: str  # one of `NAMES`
+    model: Path  # its folder; of its tokenizer only, if it has a shape
+    title: str  # what tables call the model
+    problems: list[CodeProblem]  # in the order of the prompts
+    prompts: list[str]  # texts that completions continue
+    shape: Shape | None = None  # of an untrained Qwen2, in the place of the model in `model`
 
     def load(self):
         """Return the model, in float32."""
@@ -87,33 +78,21 @@ class Workload:
 
     def rows(self, needed: int) -> list[dict]:
         """Return a training set of at least `needed` prompts, of repeated problems if need be."""
-        rows = [
-            {"prompt": prompt, "id": problem.id}
-            for problem, prompt in zip(self.problems, self.prompts, strict=True)
-        ]
+        pairs = zip(self.problems, self.prompts, strict=True)
+        rows = [{"prompt": prompt, "id": problem.id} for problem, prompt in pairs]
         return rows * -(-needed // len(rows))
 
 
-def load(name: str, problems: list[CodeProblem], model: Path, quick: bool) -> Workload:
-    """Return the workload of a name; `model` is the folder of the tiny one.
-
-    Raises:
-        BadInput: the model cannot be had.
-    """
-    match name:
-        case "tiny":
-            return tiny(model, problems)
-        case "smollm2":
-            return smollm2(problems)
-    return untrained(name, problems, quick)
+def exercises(benchmark: str, count: int) -> list[Exercise]:
+    """Return embedded problems of a benchmark, with completions."""
+    return make(BENCHMARKS[benchmark], PROBLEM_SEED, {"bench": count})["bench"]
 
 
 def read_problems(path: Path | None, count: int = PROBLEMS) -> list[CodeProblem]:
     """Return the MBPP+ rows of a file of JSON lines; embedded problems without a file."""
     if path is not None:
         return list(read_jsonl(path, CodeProblem))
-    exercises = make(BENCHMARKS["mbpp_plus"], PROBLEM_SEED, {"bench": count})["bench"]
-    return [exercise.problem for exercise in exercises]
+    return [exercise.problem for exercise in exercises("mbpp_plus", count)]
 
 
 def tiny(model: Path, problems: list[CodeProblem]) -> Workload:
@@ -140,14 +119,8 @@ def smollm2(problems: list[CodeProblem]) -> Workload:
     if not (model / "manifest.json").exists():
         fetch(FetchSpec(model="smollm2", params=SMOLLM2), model)
     tokenizer = AutoTokenizer.from_pretrained(model)
-    prompts = [
-        tokenizer.apply_chat_template(
-            [{"role": "user", "content": render("mbpp_plus", problem)}],
-            tokenize=False,
-            add_generation_prompt=True,
-        )
-        for problem in problems
-    ]
+    chats = [[{"role": "user", "content": render("mbpp_plus", problem)}] for problem in problems]
+    prompts = tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True)
     title = "SmolLM2-135M-Instruct, de-quantised from Q4_1"
     return Workload("smollm2", model, title, problems, prompts)
 

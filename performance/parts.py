@@ -15,7 +15,7 @@ from typing import NamedTuple
 from performance import floor, graders, memory, operators, summary
 from performance.beside_trl import LEARNING, Float64, compare
 from performance.loops import CORES, Loop
-from performance.models import UNTRAINED, Workload
+from performance.models import UNTRAINED, Workload, exercises
 from performance.rewards import TIMEOUT, Counted, Graded, SolveRate
 from performance.trainers import SIDES, PaddedPerPass, Setting, rapid, stock
 from rapid.artifacts.code import ROOT
@@ -47,10 +47,6 @@ class Plan:
 
     repeats: int
     quick: bool
-
-    def repeats_of(self, workload: Workload) -> int:
-        """Return the samples of each side: at most three of a real model, which takes minutes."""
-        return self.repeats if workload.name == "tiny" else min(3, self.repeats)
 
     def usual(self, workload: Workload) -> Setting:
         """Return the setting of a model where it is not what is varied."""
@@ -84,12 +80,10 @@ def timing(
         more: of a trainer and a setting: measures more of what was sampled last.
         labels: of all rows.
     """
-    repeats, steps = plan.repeats_of(workload), plan.batches(workload, setting) * setting.H
+    # Of a real model at most three samples, each of which takes minutes.
+    repeats = plan.repeats if workload.name == "tiny" else min(3, plan.repeats)
+    steps = plan.batches(workload, setting) * setting.H
     labels |= _labels(workload, setting)
-
-    def measure(loop: Loop) -> dict:
-        sample = loop.run(steps)
-        return sample | (loop.call(more, setting) if more else {})
 
     def run() -> Rows:
         with ExitStack() as stack:
@@ -105,7 +99,8 @@ def timing(
                     loop.call(_set_rate, rate)
                 for _ in range(repeats):
                     for side, loop in loops.items():
-                        samples[side].append(measure(loop))
+                        sample = loop.run(steps)
+                        samples[side].append(sample | (loop.call(more, setting) if more else {}))
                 yield labels | {"rate": rate} | summary.timing(samples) | {"samples": samples}
 
     return Experiment(f"{workload.name}, {name}", run)
@@ -198,8 +193,8 @@ def peaks(plan: Plan, workload: Workload) -> Rows:
 
 def verdicts(plan: Plan, name: str) -> Rows:
     """Yield part (g): how long a verdict of a benchmark's grader takes."""
-    exercises = graders.exercises(name, 10 if plan.quick else 100)
-    samples = [graders.sample(name, exercises) for _ in range(plan.repeats)]
+    some = exercises(name, 10 if plan.quick else 100)
+    samples = [graders.sample(name, some) for _ in range(plan.repeats)]
     for kind in samples[0]:
         verdicts = [sample[kind] for sample in samples]
         labels = {"benchmark": name, "graded": BENCHMARKS[name].graded, "kind": kind}

@@ -63,15 +63,14 @@ def section(part: str, rows: list[dict]) -> str:
 
 def _values(row: dict) -> dict:
     """Return what texts in braces stand for."""
-    values = {
-        name: Spread(value) if isinstance(value, list) else value for name, value in row.items()
-    }
+    values = {name: Spread(one) if isinstance(one, list) else one for name, one in row.items()}
     if "saving" in row:
         values["saving"] = row["saving"].replace("_", "\\_")
     if "rate" in row:
         real = row["rate"] is None
-        rate = f"real grader ({row['solved']:.0%})" if real else f"{row['rate']:.0%}"
-        values["solve_rate"] = rate
+        values["solve_rate"] = (
+            f"real grader ({row['solved']:.0%})" if real else f"{row['rate']:.0%}"
+        )
     return values
 
 
@@ -79,15 +78,22 @@ def _provenance(documents: dict[str, dict]) -> str:
     rows, packages = [], {}
     for part, document in documents.items():
         packages |= document["versions"]
-        options = ", ".join(f"{name} {value}" for name, value in document["options"].items())
-        commit, plus, dirty = document["commit"].partition("+")
         shares = [row["cpu_share"] for row in document["rows"] if "cpu_share" in row]
         share = f"{median(shares):.0%}" if shares else ""
-        source = [commit[:10] + plus + dirty, document["hardware"]]
-        rows.append([part, document["date"], *source, options, share])
+        source = [document["date"], short(document["commit"], 10), document["hardware"]]
+        rows.append([part, *source, _listed(document["options"]), share])
     head = ["Part", "Date", "Commit", "Hardware", "Options", "CPU time / time"]
-    versions = ", ".join(f"{name} {version}" for name, version in packages.items())
-    return f"{PROVENANCE}\n{markdown(head, rows)}\nVersions: {versions}.\n"
+    return f"{PROVENANCE}\n{markdown(head, rows)}\nVersions: {_listed(packages)}.\n"
+
+
+def short(commit: str, digits: int) -> str:
+    """Return the first digits of a commit, and what follows it (+dirty)."""
+    digest, plus, dirty = commit.partition("+")
+    return digest[:digits] + plus + dirty
+
+
+def _listed(values: dict) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -37,8 +37,17 @@ def timing(sides: dict[str, list[dict]]) -> dict:
             f"training_{side}": spread(training),
         }
     *others, ours = frames.values()
-    if "peak_rate" in ours:
-        figures |= _use(frames)
+    if "peak_rate" in ours:  # how well the processor is used
+        peak = max(frame.peak_rate.max() for frame in frames.values())
+        figures["tflops"] = number(peak / 1e12)
+        for side, frame in frames.items():
+            pace = frame.completions / frame.seconds
+            figures |= {
+                f"pace_{side}": spread(pace),
+                f"token_pace_{side}": spread(pace * frame.length),
+                f"share_{side}": spread(frame.operations / frame.seconds / peak),
+                f"peak_{side}": spread(frame.memory),
+            }
     shares = pd.concat(frame.cpu_seconds / frame.seconds for frame in frames.values())
     figures |= {
         "solved": number(ours.solved.mean()),
@@ -75,21 +84,6 @@ def _floors(samples: pd.DataFrame) -> dict:
         products = samples[f"floor.operations.{amount}"] / rate
         figures[f"products_{amount}"] = spread(products / thousands)
         figures[f"to_{amount}"] = spread(samples.seconds / (sampler + products))
-    return figures
-
-
-def _use(frames: dict[str, pd.DataFrame]) -> dict:
-    """Return completions and tokens per second, how well they use the peak, and memory."""
-    peak = max(frame.peak_rate.max() for frame in frames.values())
-    figures = {"tflops": number(peak / 1e12)}
-    for side, frame in frames.items():
-        pace = frame.completions / frame.seconds
-        figures |= {
-            f"pace_{side}": spread(pace),
-            f"token_pace_{side}": spread(pace * frame.length),
-            f"share_{side}": spread(frame.operations / frame.seconds / peak),
-            f"peak_{side}": spread(frame.memory),
-        }
     return figures
 
 

@@ -33,27 +33,16 @@ LEARNING_RATE = 1e-6  # so small that all steps sample from about the same polic
 
 @dataclass(frozen=True)
 class Setting:
-    """What both sides of a comparison have in common.
+    """What both sides of a comparison have in common."""
 
-    Args:
-        H: optimizer steps on an inference batch.
-        n_step: completions of an optimizer step.
-        group: completions of a prompt.
-        micro_batch: completions of a forward and backward pass.
-        length: tokens that a completion may have.
-        fixed_length: make all completions as long as that.
-        processes: that share the work.
-        bf16: compute in bfloat16 where float32 is not needed.
-    """
-
-    H: int = 4
-    n_step: int = 16
-    group: int = 4
-    micro_batch: int = 8
-    length: int = 80
-    fixed_length: bool = False
-    processes: int = 1
-    bf16: bool = False
+    H: int = 4  # optimizer steps on an inference batch
+    n_step: int = 16  # completions of an optimizer step
+    group: int = 4  # completions of a prompt
+    micro_batch: int = 8  # completions of a forward and backward pass
+    length: int = 80  # tokens that a completion may have
+    fixed_length: bool = False  # all completions are as long as that
+    processes: int = 1  # that share the work
+    bf16: bool = False  # compute in bfloat16 where float32 is not needed
 
     @property
     def inference_batch(self) -> int:
@@ -80,23 +69,21 @@ def stock(
         "gradient_accumulation_steps": accumulation,
         "steps_per_generation": setting.H * accumulation,
     }
-    config = GRPOConfig(**_common(setting) | own | RECIPE | more)
-    return _build(kind, workload, setting, reward, config)
+    return _build(kind, workload, setting, reward, GRPOConfig, own | RECIPE | more)
 
 
 def rapid(workload: Workload, setting: Setting, reward: Counted, **more) -> RapidTrainer:
     """Return RapidTrainer; `more` are further arguments of its configuration."""
     own = {"H": setting.H, "n_step": setting.n_step, "micro_batch_size": setting.micro_batch}
-    config = RapidConfig(**_common(setting) | own | more)
-    return _build(RapidTrainer, workload, setting, reward, config)
+    return _build(RapidTrainer, workload, setting, reward, RapidConfig, own | more)
 
 
 SIDES = {"stock": stock, "rapid": rapid}
 
 
-def _common(setting: Setting) -> dict:
+def _build(kind, workload: Workload, setting: Setting, reward: Counted, config, own: dict):
     gpu = torch.cuda.is_available()
-    return {
+    common = {
         "output_dir": tempfile.gettempdir(),  # nothing is written
         "seed": 0,
         "num_generations": setting.group,
@@ -114,9 +101,6 @@ def _common(setting: Setting) -> dict:
         "use_cpu": not gpu,
         "dataloader_pin_memory": gpu,
     }
-
-
-def _build(kind, workload: Workload, setting: Setting, reward: Counted, config):
     torch.set_num_threads(1)
     model = workload.load()
     tokenizer = AutoTokenizer.from_pretrained(workload.model, padding_side="left")
@@ -126,7 +110,7 @@ def _build(kind, workload: Workload, setting: Setting, reward: Counted, config):
     trainer = kind(
         model,
         reward,
-        args=config,
+        args=config(**common | own),
         train_dataset=Dataset.from_list(workload.rows(setting.inference_batch // setting.group)),
         processing_class=tokenizer,
     )

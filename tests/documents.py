@@ -21,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from io import StringIO
@@ -54,9 +55,9 @@ FIGURES = "reports/figures"  # where a report's lie, and docs/figures those of t
 def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
     """Return a benchmark's part of Table 1, and what it was made with."""
     measured = Measured.read(params(*overlays), root)
-    printed = as_text.render([tables.main(measured)])
+    rendered = as_text.render([tables.main(measured)])
     label = labels.benchmark(benchmark)
-    block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", printed, re.MULTILINE)[0]
+    block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", rendered, re.MULTILINE)[0]
     trained = measured.frame[(measured.frame.no_summary == "") & (measured.frame.algorithm != BASE)]
     made = [*notes.machines(list(trained.hardware)), *notes.commits(list(trained.commit))]
     return indented([*block.splitlines(), "", *made])
@@ -77,23 +78,19 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
 
 def plan_check(text: str, root: Path, *place: str) -> str:
     """Return what `rapid plan --check` says of a benchmark and a model, and of all runs."""
-    runs, said = root / "runs", StringIO()
+    runs, config = root / "runs", str(ROOT / "params.yaml")
     if not runs.is_dir():
         return MISSING
-    with redirect_stdout(said):
-        config = str(ROOT / "params.yaml")
-        cli.run(["plan", "--configfile", config, "--calibrate", str(runs), "--check"])
-    _, head, *rows, total = said.getvalue().splitlines()
+    asked = ["plan", "--configfile", config, "--calibrate", str(runs), "--check"]
+    _, head, *rows, total = printed(cli.run, asked)
     return indented([head, *(row for row in rows if row.split()[: len(place)] == [*place]), total])
 
 
 def plan_paper(text: str, root: Path, length: str) -> str:
     """Return planned runtimes beside the paper's, at a mean length as a share of the limit."""
-    said = StringIO()
-    with redirect_stdout(said):
-        files = [str(ROOT / name) for name in ("params.yaml", "experiments/paper.yaml")]
-        plan_versus_paper.main(["--configfile", *files, "--completion-length", length])
-    return indented(said.getvalue().splitlines())
+    files = [str(ROOT / name) for name in ("params.yaml", "experiments/paper.yaml")]
+    asked = ["--configfile", *files, "--completion-length", length]
+    return indented(printed(plan_versus_paper.main, asked))
 
 
 def jobs_of(text: str, root: Path, overlay: str) -> str:
@@ -104,20 +101,19 @@ def jobs_of(text: str, root: Path, overlay: str) -> str:
 
 def speed(text: str, root: Path, *workloads: str) -> str:
     """Return the text with RapidTrainer's least and greatest speed over GRPOTrainer's at H=4."""
-    measured = results.read(ROOT / results.FOLDER)
-    rows = [row for part in "ad" for row in measured[part]["rows"] if row["H"] == 4]
-    for name in workloads:
-        found = [row["faster"][0] for row in rows if row["workload"] == name]
-        text = re.sub(r"[\d.]+ to [\d.]+", f"{min(found):.1f}  to  {max(found):.1f}", text, count=1)
-    return text.replace("  to  ", " to ")
+    measured, found = results.read(ROOT / results.FOLDER), {name: [] for name in workloads}
+    for row in (row for part in "ad" for row in measured[part]["rows"]):
+        if row["H"] == 4 and row["workload"] in found:
+            found[row["workload"]].append(row["faster"][0])
+    spans = iter([f"{min(ratios):.1f} to {max(ratios):.1f}" for ratios in found.values()])
+    return re.sub(r"[\d.]+ to [\d.]+", lambda _: next(spans), text)
 
 
 def bench(text: str, root: Path, part: str) -> str:
     """Return the table of a part of the benchmark, and where it was measured."""
     measured = results.read(ROOT / results.FOLDER)[part]
     _, _, table = report.section(part, measured["rows"]).split("\n\n", 2)
-    where = f"{measured['date'][:10]}, {measured['commit'][:7]}, {measured['hardware']}"
-    return f"\n{table}\nMeasured on: {where}.\n"
+    return f"\n{table}\nMeasured on: {when(measured)}, {measured['hardware']}.\n"
 
 
 def times(text: str, root: Path) -> str:
@@ -127,9 +123,9 @@ def times(text: str, root: Path) -> str:
         if not (last := timed().get(row[2])):
             return row[0]
         machines.append(last["hardware"])
-        took, when = f"{last['seconds'] / 60:.0f} minutes", f"{last['date'][:10]}, "
-        took = "1 minute" if took == "1 minutes" else took
-        return f"{row[1]} {took:10} | {when + last['commit'][:7]:19} |"
+        minutes = round(last["seconds"] / 60)
+        took = f"{minutes} minute{'s' * (minutes != 1)}"
+        return f"{row[1]} {took:10} | {when(last):19} |"
 
     machines: list[str] = []
     table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|", measured, text, flags=re.MULTILINE)
@@ -144,8 +140,7 @@ def faults(text: str, root: Path) -> str:
     lines = (root / FAULTS).read_text(encoding="utf-8").splitlines()
     made, *rows = map(json.loads, lines)
     cells = [[str(row[column]) for column in COLUMNS] for row in rows]
-    where = f"{made['date'][:10]}, {made['commit'][:7]}, {made['hardware']}"
-    return f"\n{markdown(COLUMNS, cells)}\nInjected on: {where}.\n"
+    return f"\n{markdown(COLUMNS, cells)}\nInjected on: {when(made)}, {made['hardware']}.\n"
 
 
 def within(text: str, root: Path, file: str) -> str:
@@ -170,6 +165,18 @@ MAKERS = {one.__name__: one for one in (table1, sweep, plan_check, plan_paper, j
 MAKERS |= {one.__name__: one for one in (times, faults, within, picture, bench)}
 
 
+def printed(command: Callable, arguments: list[str]) -> list[str]:
+    """Return the lines that a command prints."""
+    with redirect_stdout(StringIO()) as said:
+        command(arguments)
+    return said.getvalue().splitlines()
+
+
+def when(measured: dict) -> str:
+    """Return the day, and the code that was measured: 2026-01-02, 0123456+dirty."""
+    return f"{measured['date'][:10]}, {report.short(measured['commit'], 7)}"
+
+
 def params(*overlays: str) -> Params:
     """Return the default's parameters, with overlays on them."""
     return load(read(ROOT / "params.yaml", *(ROOT / path for path in overlays)))
@@ -182,8 +189,8 @@ def indented(lines: list[str]) -> str:
 
 def marks(page: Path) -> list[tuple[str, str, str]]:
     """Return the marks of a page: what makes the figures, the command behind it, the text."""
-    found = [one.group(2, 3) for one in MARK.finditer(page.read_text(encoding="utf-8"))]
-    return [(*split(mark), text) for mark, text in found]
+    found = MARK.finditer(page.read_text(encoding="utf-8"))
+    return [(*split(one[2]), one[3]) for one in found]
 
 
 def split(mark: str) -> tuple[str, str]:
@@ -198,14 +205,6 @@ def make(mark: str, text: str, root: Path) -> str:
     return MAKERS[name](text, root, *arguments)
 
 
-def copy_pictures(page: Path, root: Path) -> None:
-    """Copy the pictures that a page shows from a report, as far as it is there."""
-    for mark, _, _ in marks(page):
-        file = f"{mark.split()[-1]}.png"
-        if mark.startswith("picture ") and (root / FIGURES / file).exists():
-            shutil.copy(root / FIGURES / file, ROOT / "docs/figures" / file)
-
-
 def timed() -> dict[str, dict]:
     """Return when commands ran last, where and how long, by command."""
     lines = (ROOT / TIMES).read_text(encoding="utf-8").splitlines()
@@ -218,8 +217,8 @@ def note_time(command: str) -> None:
     subprocess.run(command, shell=True, cwd=ROOT, check=True)
     seconds = round(time.monotonic() - since, 1)
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    row = {"command": command, "seconds": seconds, "date": date}
-    rows = timed() | {command: row | {"commit": code, "hardware": hardware()}}
+    place = {"date": date, "commit": code, "hardware": hardware()}
+    rows = timed() | {command: {"command": command, "seconds": seconds} | place}
     write_text(ROOT / TIMES, "".join(json.dumps(one) + "\n" for _, one in sorted(rows.items())))
 
 
@@ -257,7 +256,9 @@ def main(arguments: list[str] | None = None) -> int:
         differing += said != found
         if options.write and said != found:
             write_text(page, found)
-            copy_pictures(page, options.root)
+            for name in re.findall(r"<!-- figures: picture ([\w-]+)", found):
+                if (drawn := options.root / FIGURES / f"{name}.png").exists():
+                    shutil.copy(drawn, ROOT / "docs/figures")
     return 1 if differing and not options.write else 0
 
 

@@ -19,9 +19,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 
 from tests.checkout import ROOT, copy_checkout, listed
@@ -85,19 +87,18 @@ class Mutant:
 
 def mutants(file: str, source: str) -> Iterator[Mutant]:
     """Yield the changes of a file, each of which is Python still."""
-    starts = [0]
-    for text in source.splitlines(keepends=True):
-        starts.append(starts[-1] + len(text))
+    lines = source.splitlines(keepends=True)
+    starts = [0, *accumulate(map(len, lines))]
 
     def place(line: int, column: int) -> int:  # columns count bytes
-        text = source[starts[line - 1] :].encode()[:column]
-        return starts[line - 1] + len(text.decode())
+        return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
+
+    def span(node) -> tuple[int, int]:
+        return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
 
     for node in looked_at(ast.parse(source)):
-        start = place(node.lineno, node.col_offset)
-        end = place(node.end_lineno, node.end_col_offset)
-        for first, last, new in changes(node, source, start, end, place):
-            made = Mutant(file, node.lineno, first, last, source[first:last], new)
+        for start, end, new in changes(node, source, span):
+            made = Mutant(file, node.lineno, start, end, source[start:end], new)
             try:
                 compile(made.of(source), file, "exec")
             except SyntaxError:
@@ -110,58 +111,46 @@ def looked_at(tree: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.JoinedStr | ast.Raise | ast.arg | ast.ImportFrom | ast.Import):
             continue
-        if isinstance(tree, ast.AnnAssign) and child is tree.annotation:
+        if child in (getattr(tree, "annotation", None), getattr(tree, "returns", None)):
             continue
         if isinstance(tree, ast.keyword) and tree.arg == "strict":
-            continue
-        if isinstance(tree, ast.FunctionDef) and child is tree.returns:
             continue
         if hasattr(child, "lineno"):
             yield child
         yield from looked_at(child)
 
 
-def changes(node, source: str, start: int, end: int, place) -> Iterator[tuple[int, int, str]]:
+def changes(node, source: str, span: Callable) -> Iterator[tuple[int, int, str]]:
     """Yield the changes of a node: from where, to where, and the new text."""
     match node:
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            yield between(left, right, op, source, place)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in SWAPS:
-            yield between(left, right, op, source, place)
-        case ast.BoolOp(op=op, values=[left, right, *_]):
-            yield between(left, right, op, source, place)
+        case (
+            ast.Compare(left=left, ops=[op], comparators=[right])
+            | ast.BinOp(left=left, op=op, right=right)
+            | ast.BoolOp(op=op, values=[left, right, *_])
+        ) if type(op) in SWAPS:
+            old, new = SWAPS[type(op)]
+            start = source.index(old, span(left)[1], span(right)[0])
+            yield start, start + len(old), new
         case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.Invert(), operand=operand):
-            yield start, place(operand.lineno, operand.col_offset), " "
+            yield span(node)[0], span(operand)[0], " "
         case ast.Constant(value=bool(value)):
-            yield start, end, str(not value)
+            yield *span(node), str(not value)
         case ast.Constant(value=int(value) | float(value)):
-            yield start, end, repr(value + 1)
+            yield *span(node), repr(value + 1)
         case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
-            first = place(test.lineno, test.col_offset)
-            last = place(test.end_lineno, test.end_col_offset)
-            yield first, last, f"(not ({source[first:last]}))"
+            start, end = span(test)
+            yield start, end, f"(not ({source[start:end]}))"
         case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Continue() | ast.Break():
-            yield start, end, "pass"
-        case ast.Call(func=ast.Name(id=name)) if name in NAMES:
-            yield start, start + len(name), NAMES[name]
-        case ast.Call(func=ast.Attribute(value=whose, attr=name)) if name in NAMES:
-            first = place(whose.end_lineno, whose.end_col_offset) + 1
-            yield first, first + len(name), NAMES[name]
+            yield *span(node), "pass"
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name) as func) if name in NAMES:
+            end = span(func)[1]
+            yield end - len(name), end, NAMES[name]
     if isinstance(node, ast.Call):
         for given in node.keywords:
             words = ast.JoinedStr | ast.Constant | ast.List
             if given.arg and not isinstance(given.value, words):
-                last = place(given.end_lineno, given.end_col_offset)
-                last += source[last:].startswith(",")
-                yield place(given.lineno, given.col_offset), last, ""
-
-
-def between(left, right, op, source: str, place) -> tuple[int, int, str]:
-    """Return the change of the operator between two operands."""
-    old, new = SWAPS[type(op)]
-    end = place(left.end_lineno, left.end_col_offset)
-    start = source.index(old, end, place(right.lineno, right.col_offset))
-    return start, start + len(old), new
+                start, end = span(given)
+                yield start, end + source[end:].startswith(","), ""
 
 
 # Running ------------------------------------------------------------------------------------------
@@ -241,32 +230,20 @@ def prepare() -> None:
     """Import what tests import of others."""
     os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    import datasets  # noqa: F401
-    import evalplus.eval  # noqa: F401
-    import matplotlib.pyplot  # noqa: F401
-    import pandas  # noqa: F401
-    import peft  # noqa: F401
-    import scipy.stats  # noqa: F401
+    for name in ("datasets", "evalplus.eval", "matplotlib.pyplot", "pandas", "peft", "scipy.stats"):
+        import_module(name)
     import torch
-    import transformers
-    import trl
+    from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer  # noqa: F401
+    from trl import GRPOConfig, GRPOTrainer, SFTTrainer  # noqa: F401
 
     torch.set_num_threads(1)
-    for module, names in (
-        (transformers, ("AutoModelForCausalLM", "AutoTokenizer", "Trainer")),
-        (trl, ("GRPOConfig", "GRPOTrainer", "SFTTrainer")),
-    ):
-        for name in names:  # imported when they are asked for
-            getattr(module, name)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200, help="mutants to have a line for")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--area", default="", help="the beginning of a path: only mutants of these files"
-    )
+    parser.add_argument("--area", default="", help="of files whose path begins so")
     asked = parser.parse_args()
     results = ROOT / RESULTS
     lines = results.read_text().splitlines() if results.exists() else []

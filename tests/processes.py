@@ -92,9 +92,9 @@ def adopting() -> Iterator[Callable]:
 
 def interruptible(command: list[str], **settings) -> subprocess.Popen:
     """Start a command that SIGINT ends: a shell's background job, and what it starts, ignore it."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
     reset = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    return subprocess.Popen(command, preexec_fn=reset, **pipes, **settings)
+    return subprocess.Popen(command, preexec_fn=reset, **settings)
 
 
 @contextmanager

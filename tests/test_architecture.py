@@ -27,10 +27,11 @@ def entries() -> list[str]:
     for name in listed(*FOLDERS):
         found |= {f"{parent}/" for parent in Path(name).parents if parent.name}
         found |= {name} - {f"{Path(name).parent}/__init__.py"}
-    # Files come before folders.
-    key = {path: [(part.endswith("/"), part) for part in parts(path)] for path in found}
-    order = {top: position for position, top in enumerate(FOLDERS)}
-    return sorted(found, key=lambda path: (order[path.split("/")[0]], key[path]))
+
+    def place(path: str) -> tuple:  # files come before folders
+        return FOLDERS.index(path.split("/")[0]), [(p.endswith("/"), p) for p in parts(path)]
+
+    return sorted(found, key=place)
 
 
 def parts(path: str) -> list[str]:

@@ -127,10 +127,11 @@ def test_the_time_of_a_command_is_noted(monkeypatch, tmp_path):
 
 
 def test_a_row_has_the_time_of_its_command(monkeypatch):
-    last = {"seconds": 100.0, "date": "2026-01-02T03", "commit": "0123456789", "hardware": "a core"}
+    made = {"date": "2026-01-02T03", "commit": "0123456789+dirty", "hardware": "a core"}
+    last = made | {"seconds": 100.0}
     monkeypatch.setattr(documents, "timed", lambda: {"make it": last})
     text = "| `make it` | 9 | - | does |\n| `make other` | 1 | 2 | 3 |\nMeasured on: nothing.\n"
     assert documents.make("times", text, ROOT) == (
-        "| `make it` | 2 minutes  | 2026-01-02, 0123456 | does |\n"
+        "| `make it` | 2 minutes  | 2026-01-02, 0123456+dirty | does |\n"
         "| `make other` | 1 | 2 | 3 |\nMeasured on: a core.\n"
     )

@@ -1,6 +1,7 @@
-"""The package as a library: what it brings, and training where nothing else is installed."""
+"""The package as a library: what it brings, the README's example, and that with nothing else."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -20,7 +21,6 @@ from tests.benchmarks.test_prompts import PROBLEMS
 from tests.checkout import ROOT, copy_checkout
 from tests.test_install import install
 from tests.test_layers import MODULES, imported
-from tests.test_readme import example
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 BASE, EXTRAS = PROJECT["dependencies"], PROJECT["optional-dependencies"]
@@ -86,6 +86,22 @@ def test_an_error_names_the_extra(module, extra):
         assert shortage(ModuleNotFoundError(f"No module named {name!r}", name=name)) is None
 
 
+def example(model: Path) -> str:
+    """Return the README's example, with few prompts and a model that is here."""
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return code.replace("Qwen/Qwen2.5-0.5B", str(model)).replace("range(32)", "range(8)")
+
+
+def test_the_readme_s_example_is_short_and_trains(toy_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = example(toy_model)
+    assert len(code.splitlines()) < 40
+    exec(compile(code, "README.md", "exec"), {})
+    [state] = tmp_path.glob("out/checkpoint-*/trainer_state.json")
+    # 64 prompts, 8 completions each, 3 epochs, 32 completions per step
+    assert json.loads(state.read_text())["global_step"] == 64 * 8 * 3 / 32
+
+
 # The library alone -----------------------------------------------------------------------------
 
 
@@ -119,8 +135,7 @@ def said_by(command: list, folder: Path) -> tuple[int, str]:
 
 @pytest.mark.slow
 def test_the_library_alone_trains(alone, toy_model, tmp_path):
-    code = example().replace("Qwen/Qwen2.5-0.5B", str(toy_model)).replace("range(32)", "range(8)")
-    status, text = said_by([alone / "python", "-c", code], tmp_path)
+    status, text = said_by([alone / "python", "-c", example(toy_model)], tmp_path)
     assert status == 0, text
     assert [*tmp_path.glob("out/checkpoint-*/model.safetensors")]
 

@@ -45,8 +45,10 @@ def plan(args: argparse.Namespace) -> str:
         )
     if args.check and args.gpu:
         raise BadInput("--check compares with runs on disk: give --calibrate, not --gpu")
+    memory = args.memory and args.memory * 1e9
     if args.gpu:
         machine = Roofline(gpu(args.gpu), known)
+        memory = memory or machine.gpu.memory
         compute = params.compute.model_copy(update={"device": "gpu"})
         params = params.model_copy(update={"compute": compute})
     else:
@@ -56,7 +58,6 @@ def plan(args: argparse.Namespace) -> str:
             return check_text(check(observed, known, unseen))
         machine = fit(observed, known, unseen)
     machine = replace(machine, verdict=machine.verdict | verdicts)
-    memory = args.memory * 1e9 if args.memory else getattr(machine, "memory", None)
     estimator = Estimator(params, machine, given, memory, args.report)
     return plan_text(estimator, args.gpus if estimator.on_gpus else args.cores)
 
@@ -112,23 +113,16 @@ def check_text(found: pd.DataFrame) -> str:
     heads = ["benchmark", "model", "algorithm", "runs", "predicted", "measured", "ratio", "range"]
     grouped = sorted(found.groupby(heads[:3]), key=lambda item: _order(*item[0]))
     table = [[*key, *_compared(some)] for key, some in grouped]
-    first = (
-        f"Fitted to {listing(FITTED)} of the first seed; seconds of the training loops of all "
-        "other runs:"
-    )
-    return "\n".join([first, *columns([heads, *table, ["all", "", "", *_compared(found)]], left=3)])
+    first = f"Fitted to {listing(FITTED)} of the first seed; seconds of the training loops of all"
+    lines = columns([heads, *table, ["all", "", "", *_compared(found)]], left=3)
+    return "\n".join([f"{first} other runs:", *lines])
 
 
 def _compared(some: pd.DataFrame) -> list[str]:
     predicted, measured = some.predicted.sum(), some.measured.sum()
-    ratios = some.predicted / some.measured
-    return [
-        str(len(some)),
-        f"{predicted:.1f}",
-        f"{measured:.1f}",
-        f"{predicted / measured:.2f}",
-        f"{ratios.min():.2f}-{ratios.max():.2f}",
-    ]
+    ratio, ratios = predicted / measured, some.predicted / some.measured
+    span = f"{ratios.min():.2f}-{ratios.max():.2f}"
+    return [str(len(some)), f"{predicted:.1f}", f"{measured:.1f}", f"{ratio:.2f}", span]
 
 
 def _order(benchmark: str, model: str, algorithm: str) -> tuple:

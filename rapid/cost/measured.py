@@ -74,10 +74,8 @@ class Measured:
     def nearest(self, model: str) -> str:
         """Return the measured model whose size is nearest to this one's."""
         size = log(self.shapes[model].parameters)
-        return min(
-            self.rates,
-            key=lambda one: (one != model, abs(log(self.shapes[one].parameters) - size)),
-        )
+        other = {one: abs(log(self.shapes[one].parameters) - size) for one in self.rates}
+        return model if model in other else min(other, key=other.get)
 
     def notes(self) -> list[str]:
         """Return what a reader should know of these rates, a sentence each."""
@@ -242,7 +240,8 @@ def _row(one: Observed, expected: Mapping, shapes: Mapping[str, Shape]) -> dict:
 def _rates(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Return seconds of each counted thing, by phase, of one model's runs."""
     rl, imitating = runs[~runs.imitates], runs[runs.imitates]
-    plain = rl[~rl.resamples]
+    plain, passed = rl[~rl.resamples], rl if imitating.empty else imitating
+    tokens = passed.tokens.sum()  # 0 where nothing had a gradient
     return {
         "sampling": _least_squares(
             rl if plain.empty else plain, "sampling", "decoding_steps", "rows"
@@ -250,7 +249,7 @@ def _rates(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
         "backpropagation": _least_squares(rl, "backpropagation", "steps", "tokens"),
         "other": _least_squares(rl, "other", "steps", "batches"),
         "sync": {"batches": (rl.sync / rl.batches).mean()},
-        "imitation": {"tokens": _per_token(rl if imitating.empty else imitating)},
+        "imitation": {"tokens": passed.backpropagation.sum() / tokens if tokens else 0.0},
     }
 
 
@@ -262,12 +261,6 @@ def _least_squares(runs: pd.DataFrame, phase: str, *counts: str) -> dict[str, fl
     scale = np.maximum(weighted.max(axis=0), 1e-300)  # of like size, for the solver's sake
     found, _ = nnls(weighted / scale, np.ones(len(runs)))
     return dict(zip(counts, (found / scale).tolist(), strict=True))
-
-
-def _per_token(runs: pd.DataFrame) -> float:
-    """Return seconds of a token in a pass; 0 where nothing had a gradient."""
-    tokens = runs.tokens.sum()
-    return runs.backpropagation.sum() / tokens if tokens else 0.0
 
 
 def _seen(observed: list[Observed], usual: Expected) -> Expected:
@@ -334,16 +327,11 @@ def check(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected
             f"--check fits on {', '.join(FITTED)} of seed {first} and predicts the others: there "
             f"are {len(own)} of these and {len(others)} others; run more (snakemake all_train)"
         )
-    machine = fit(own, shapes, usual)
-    return pd.DataFrame([_prediction(one, machine, usual) for one in others])
-
-
-def _prediction(one: Observed, machine: Measured, usual: Expected) -> dict:
-    summary = one.summary
-    expected = machine.seen(summary.benchmark, summary.model) or usual
-    work = train_work(one.spec, summary.optimizer_steps, expected)
-    return {
-        **summary.model_dump(include={"benchmark", "model", "algorithm"}),
-        "predicted": machine.seconds(work).runtime,
-        "measured": summary.runtime.total,
-    }
+    machine, rows = fit(own, shapes, usual), []
+    for summary, spec in ((one.summary, one.spec) for one in others):
+        expected = machine.seen(summary.benchmark, summary.model) or usual
+        work = train_work(spec, summary.optimizer_steps, expected)
+        named = summary.model_dump(include={"benchmark", "model", "algorithm"})
+        seconds = {"predicted": machine.seconds(work).runtime, "measured": summary.runtime.total}
+        rows.append(named | seconds)
+    return pd.DataFrame(rows)

@@ -65,7 +65,10 @@ def _training(spec: TrainSpec, shape: Shape, expected: Expected) -> Memory:
         completions, sampling = min(spec.objective.micro_batch, most), 0.0
         length = expected.longest(completions)
     else:
-        completions, length = _pass_completions(spec), expected.limit
+        group, length = spec.training.group_size, expected.limit
+        groups = spec.n_step // group
+        most = ceil(groups / count) * group if groups >= count else ceil(spec.n_step / count)
+        completions = min(spec.training.micro_batch, most)  # of the largest pass
         together = spec.H * spec.n_step / count
         sampling = _sampling(spec, shape, expected, min(together, spec.sampling_batch or together))
         copies += spec.compute.sampler == "vllm"
@@ -76,14 +79,6 @@ def _training(spec: TrainSpec, shape: Shape, expected: Expected) -> Memory:
         completions=completions,
         sampling=sampling,
     )
-
-
-def _pass_completions(spec: TrainSpec) -> int:
-    """Return the completions of the largest pass of a process of an RL run."""
-    group, count = spec.training.group_size, processes(spec)
-    groups = spec.n_step // group
-    most = ceil(groups / count) * group if groups >= count else ceil(spec.n_step / count)
-    return min(spec.training.micro_batch, most)
 
 
 def _activations(shape: Shape, size: int) -> float:

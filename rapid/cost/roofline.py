@@ -79,11 +79,6 @@ class Roofline:
     efficiency: SimpleNamespace = field(default_factory=efficiency)
     base_memory: float = CUDA_CONTEXT
 
-    @property
-    def memory(self) -> float:
-        """Bytes of memory of the GPU."""
-        return self.gpu.memory
-
     def seen(self, benchmark: str, model: str) -> Expected | None:
         """Return None: published rates say nothing of completions."""
 

@@ -210,27 +210,26 @@ def _rl_sampling(spec: TrainSpec, steps: float, expected: Expected) -> dict[str,
         size = min(spec.sampling_batch or each, each)
         chunks = each / size
         # The sum over a process's chunks varies less, the more there are.
-        wait = (expected.longest(size * count) - expected.longest(size)) / sqrt(chunks)
-        counts.update(_sampling(spec, batches * chunks, size, expected, wait), batches=batches)
+        longest = expected.longest(size)
+        wait = (expected.longest(size * count) - longest) / sqrt(chunks)
+        counts.update(_sampling(spec, batches * chunks, size, longest + wait, expected))
+        counts["batches"] += batches
     return counts
 
 
 def _sampling(
-    spec: BaseModel, calls: float, completions: float, expected: Expected, wait: float = 0.0
+    spec: BaseModel, calls: float, completions: float, steps: float, expected: Expected
 ) -> dict[str, float]:
-    """Return counts of calls of the sampler, each with so many completions.
+    """Return counts of calls of the sampler, each with so many completions and decoding steps.
 
-    vLLM drops what has ended from its batch; transformers computes every row to the last step.
-
-    Args:
-        wait: decoding steps of a call in which a process waits for others.
+    vLLM drops what has ended from its batch; transformers computes every row to the last.
     """
-    longest, vllm = expected.longest(completions), spec.compute.sampler == "vllm"
+    vllm = spec.compute.sampler == "vllm"
     return {
         "calls": calls,
         "completions": calls * completions,
-        "decoding_steps": calls * (longest + wait),
-        "rows": calls * completions * (expected.mean if vllm else longest),
+        "decoding_steps": calls * steps,
+        "rows": calls * completions * (expected.mean if vllm else expected.longest(completions)),
     }
 
 
@@ -238,14 +237,13 @@ def _sampled_once(
     spec: EvaluateSpec | DistillSpec, completions: float, expected: Expected, models: int = 1
 ) -> Work:
     """Return the work of a process that samples all completions and does nothing meanwhile."""
-    calls = 1
-    if spec.compute.sampler == "transformers":
-        calls = ceil(completions / AT_A_TIME)
-    counts = _sampling(spec, calls * models, completions / calls, expected)
     if spec.compute.sampler == "vllm":
-        together = min(completions, IN_FLIGHT)
+        calls, together = 1, min(completions, IN_FLIGHT)
         steps = (completions - together) * expected.mean / together + expected.longest(together)
-        counts["decoding_steps"] = models * steps
+    else:
+        calls = ceil(completions / AT_A_TIME)
+        steps = expected.longest(completions / calls)
+    counts = _sampling(spec, calls * models, completions / calls, steps, expected)
     return Work(spec, expected, loads=models, **counts)
 
 

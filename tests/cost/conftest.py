@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,19 +9,15 @@ import pytest
 from rapid.artifacts.files import write_json, write_jsonl
 from rapid.artifacts.manifests import digests
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
-from rapid.config.params import Params, load
+from rapid.config.params import Params, load, read
 from rapid.config.specs import Run, TrainSpec, train_spec
 from rapid.cost.expected import Expected
-from rapid.cost.work import run_share, train_work
+from rapid.cost.work import job_work, run_share
+from tests.conftest import ROOT
 
 EXPECTED = Expected(
     limit=2048, length=30, spread=0.0, prompt=40, signal=0.6, rewarded=0.9, kept=1.0
 )
-PUBLISHED = {
-    "Qwen2.5-0.5B": {"source": "Qwen/Qwen2.5-0.5B"},
-    "Llama-3.2-1B": {"source": "meta-llama/Llama-3.2-1B"},
-    "Qwen2.5-32B-Instruct": {"source": "Qwen/Qwen2.5-32B-Instruct", "tensor_parallel": 4},
-}
 
 
 @pytest.fixture
@@ -32,23 +27,9 @@ def params(values) -> Params:
 
 
 @pytest.fixture
-def paper_values(values) -> dict:
-    """The paper's sizes on 4 GPUs, with one further model."""
-    values["compute"] = {"device": "gpu", "threads": 4, "processes": 4, "sampler": "vllm"}
-    sizes = {"mbpp_plus": (264, 114, 4), "math": (12000, 500, 32), "minif2f": (244, 244, 4)}
-    for name, (train, test, n_step) in sizes.items():
-        values["benchmarks"][name] |= {
-            "source": "hub", "train": train, "test": test, "n_step": n_step,
-            "max_completion_length": 2048,
-        }  # fmt: skip
-    values["naive_grpo"]["sampling_batch"] = 4
-    values["models"], values["teacher"] = dict(PUBLISHED), "Qwen2.5-32B-Instruct"
-    values["training"] |= {"epochs": 3, "precision": "bfloat16"}
-    values["sft"] |= {"teacher_precision": "bfloat16"}
-    values["evaluation"] |= {"precision": "bfloat16"}
-    values["tables"]["main"]["model"] = "Qwen2.5-0.5B"
-    values["tables"]["families"]["models"] = ["Llama-3.2-1B"]
-    return values
+def paper_values() -> dict:
+    """The paper's sizes on 4 GPUs."""
+    return read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml") | {"name": None}
 
 
 @pytest.fixture
@@ -56,16 +37,16 @@ def paper(paper_values) -> Params:
     return load(paper_values)
 
 
-def optimizer_steps(spec: TrainSpec, problems: int) -> int:
-    """Optimizer steps of an RL run."""
-    return problems * spec.training.group_size * spec.training.epochs // spec.n_step
-
-
 def spec_of(
     params: Params, algorithm: str, benchmark: str = "math", seed: int = 1, model: str = ""
 ) -> TrainSpec:
     model = model or params.tables.main.model
     return train_spec(params, Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed))
+
+
+def computing(what: Params | TrainSpec, **settings) -> Params | TrainSpec:
+    """Return parameters or a run's spec with other settings of where it computes."""
+    return what.model_copy(update={"compute": what.compute.model_copy(update=settings)})
 
 
 @dataclass(frozen=True)
@@ -89,18 +70,15 @@ def write_run(
     law: Law,
     noise: np.random.Generator | None = None,
     **changes,
-) -> SimpleNamespace:
-    """A run's folder with times by the law; `noise` makes this run up to 10 % faster or slower."""
-    run, expected = spec.run, EXPECTED
-    problems = params.benchmarks[run.benchmark].train
+) -> RunSummary:
+    """Write a run's folder with times by the law; `noise` makes this run up to 10 % faster or slower."""
+    run, work = spec.run, job_work(spec, params, lambda *pair: EXPECTED)
     factor = 1 if noise is None else noise.uniform(0.9, 1.1)
-    if spec.training is None:
-        steps = spec.objective.epochs * problems * spec.objective.samples // spec.objective.batch
-        work = train_work(spec, steps, expected)
+    seen = {}
+    if work.imitates:
         phases = {"backpropagation": factor * 2 * law.token * work.tokens}
     else:
-        steps = optimizer_steps(spec, problems)
-        work = train_work(spec, steps, expected)
+        seen["completion_length"] = EXPECTED.length
         phases = {
             "sampling": factor * (work.decoding_steps * law.decoding + work.rows * law.row),
             "grading": factor * work.completions * law.verdict,
@@ -111,19 +89,17 @@ def write_run(
     summary = RunSummary(
         **run.model_dump(),
         runtime=runtime,
-        optimizer_steps=steps,
+        **seen,
+        run=None if work.imitates else run_share(spec, EXPECTED),
+        optimizer_steps=work.steps,
         completions=round(work.completions),
-        run=None if spec.training is None else run_share(spec, expected),
-        completion_length=None if spec.training is None else expected.length,
         hardware="a machine",
     ).model_copy(update=changes)
     folder = root / run.folder
     write_json(folder / "summary.json", summary)
-    lengths = {} if spec.training is None else {"completion_length": expected.length, "signal": 0.6}
-    write_jsonl(
-        folder / "steps.jsonl",
-        [StepRecord(step=n, seconds=n, loss=0, gradient_norm=1, **lengths) for n in (1, 2, 3)],
-    )
+    seen |= {"signal": EXPECTED.signal} if seen else {}
+    rows = [StepRecord(step=n, seconds=n, loss=0, gradient_norm=1, **seen) for n in (1, 2, 3)]
+    write_jsonl(folder / "steps.jsonl", rows)
     manifest = {"spec": spec.model_dump(mode="json"), "inputs": {}, "outputs": digests(folder)}
     write_json(folder / "manifest.json", manifest)
-    return SimpleNamespace(folder=folder, summary=summary, work=work)
+    return summary

@@ -1,5 +1,6 @@
 """`rapid plan`: what it prints and what it refuses."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import yaml
 
 from rapid.cli import run
 from rapid.config.params import load
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.math.grader import MathGrader
 from rapid.grading.verdicts import Verdict
 from tests.cost.conftest import Law, spec_of, write_run
 
@@ -29,13 +30,16 @@ def runs(params, tmp_path):
     return ["--calibrate", str(tmp_path / "runs")]
 
 
-def test_a_plan_from_runs_has_a_row_for_each_algorithm(config, runs, capsys):
-    assert run(["plan", *config, *runs, "--cores", "2"]) == 0
+def test_a_plan_from_runs_has_a_row_for_each_algorithm_and_what_is_set_counts(config, runs, capsys):
+    set = ["--cores", "2", "--signal", "0.2", "--verdict-seconds", "math=9"]
+    assert run(["plan", *config, *runs, *set]) == 0
     text = capsys.readouterr().out
     assert re.search(r"^math +tiny-qwen2 +rapid-H16 +3 ", text, re.MULTILINE)
     assert "251 jobs" in text
     assert "on 2 core(s)" in text
     assert "rates of 8 runs on a machine" in text
+    assert "20% of groups with a signal" in text  # the runs showed 60%
+    assert "math 9" in text
 
 
 def test_a_plan_for_a_gpu_says_its_assumptions(config, capsys):
@@ -46,13 +50,6 @@ def test_a_plan_for_a_gpu_says_its_assumptions(config, capsys):
     assert "30% of groups with a signal, 65% with a reward" in text
     assert "published 768 GB/s" in text
     assert "on 4 GPU(s)" in text
-
-
-def test_set_assumptions_count_more_than_what_runs_showed(config, runs, capsys):
-    assert run(["plan", *config, *runs, "--signal", "0.2", "--verdict-seconds", "math=9"]) == 0
-    text = capsys.readouterr().out
-    assert "20% of groups with a signal" in text
-    assert "math 9" in text
 
 
 def test_the_check_prints_predicted_measured_and_ratio(config, runs, capsys):
@@ -97,37 +94,16 @@ def test_planning_needs_no_torch(config):
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
-class EverySecond:
-    """A grader that rewards every second completion: an untrained model solves nothing."""
-
-    def __init__(self):
-        self.graded = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def walls(self) -> str:
-        return ""
-
-    def grade(self, problem, completion) -> Verdict:
-        self.graded += 1
-        return Verdict(reward=float(self.graded % 2), reason="passed")
-
-
 @pytest.mark.slow
 def test_real_runs_are_predicted(values, toy_model, tmp_path, monkeypatch):
     """How well depends on what else the machine does: on runs by a law see test_fit."""
-    from rapid.benchmarks.math import Math
-
-    grader = SteadyGrader("math", EverySecond)
-    monkeypatch.setattr(Math, "grader", lambda self, timeout, policy: grader)
     from rapid.config.specs import prepare_spec
     from rapid.stages.prepare import prepare
     from rapid.stages.train import train
 
+    # An untrained model solves nothing: every second completion is rewarded.
+    rewards = itertools.cycle(Verdict(reward=reward, reason="passed") for reward in (0.0, 1.0))
+    monkeypatch.setattr(MathGrader, "grade", lambda *_: next(rewards))
     values["models"]["tiny-qwen2"] = {"source": str(toy_model)}
     values["benchmarks"]["math"] |= {"train": 32, "max_completion_length": 32}
     params = load(values)

@@ -6,6 +6,7 @@ import pytest
 
 from rapid.artifacts.files import BadInput
 from rapid.config.jobs import jobs
+from rapid.config.params import load
 from rapid.cost.estimates import Estimator, advise, estimates, longest_chain, wall_clock, warnings
 from rapid.cost.expected import Expected
 from rapid.cost.roofline import Roofline, gpu
@@ -42,11 +43,6 @@ def test_rl_takes_all_gpus_and_the_teacher_its_own_number(found):
     assert units["data", None] == 0
 
 
-def seconds_by_folder(found, chosen):
-    """Estimates in which a job takes as long as `chosen` says, or nothing."""
-    return [replace(one, seconds=Seconds(other=chosen.get(one.job.folder, 0.0))) for one in found]
-
-
 @pytest.mark.parametrize(
     ("chosen", "length"),
     [
@@ -59,7 +55,9 @@ def seconds_by_folder(found, chosen):
     ],
 )
 def test_the_longest_chain_follows_what_jobs_read(found, chosen, length):
-    assert longest_chain(seconds_by_folder(found, chosen)) == length
+    seconds = [Seconds(other=chosen.get(one.job.folder, 0.0)) for one in found]
+    timed = [replace(one, seconds=each) for one, each in zip(found, seconds, strict=True)]
+    assert longest_chain(timed) == length
 
 
 def test_wall_clock_is_bound_by_work_and_by_the_longest_chain(found):
@@ -69,8 +67,6 @@ def test_wall_clock_is_bound_by_work_and_by_the_longest_chain(found):
 
 
 def test_snapshots_take_disk_and_time(paper_values):
-    from rapid.config.params import load
-
     def costs(name):
         paper_values["tables"]["main"]["algorithms"] = [name]
         params = load(paper_values)

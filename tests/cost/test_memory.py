@@ -7,14 +7,10 @@ import pytest
 from rapid.cost.memory import USABLE, job_memory
 from rapid.cost.shapes import published
 from rapid.cost.work import processes
-from tests.cost.conftest import EXPECTED, spec_of
+from tests.cost.conftest import EXPECTED, computing, spec_of
 
 SHAPE = published()["Qwen2.5-0.5B"]
 LONG = replace(EXPECTED, length=512, spread=1.0, prompt=150)
-
-
-def with_processes(spec, count):
-    return spec.model_copy(update={"compute": spec.compute.model_copy(update={"processes": count})})
 
 
 def test_adam_in_float32_holds_four_numbers_a_parameter(params):
@@ -23,8 +19,8 @@ def test_adam_in_float32_holds_four_numbers_a_parameter(params):
 
 
 def test_zero_shares_out_gradients_and_state(paper):
-    spec = with_processes(spec_of(paper, "pg"), 4)
-    alone = job_memory(with_processes(spec, 1), SHAPE, LONG).state
+    spec = computing(spec_of(paper, "pg"), processes=4)
+    alone = job_memory(computing(spec, processes=1), SHAPE, LONG).state
     shared = job_memory(spec, SHAPE, LONG).state
     assert alone - shared == pytest.approx(3 / 4 * SHAPE.parameters * (2 + 8 + 4))
 

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from rapid.cost.estimates import Estimator
 from rapid.cost.expected import Expected
@@ -10,8 +11,8 @@ from rapid.cost.roofline import Roofline, efficiency, gpu
 from rapid.cost.shapes import published, shapes
 from rapid.cost.work import Work
 from reports import paper as printed
-from reports.plan_versus_paper import COMPARED, rows
-from tests.cost.conftest import spec_of
+from reports.plan_versus_paper import COMPARED, main, rows
+from tests.cost.conftest import computing, spec_of
 
 IDEAL = {name: 0 for name in vars(efficiency())} | {"bandwidth": 1, "arithmetic": 1, "link": 1}
 SHAPES = published()
@@ -23,10 +24,8 @@ def seconds(paper):
     """Seconds of counted work of a run in bfloat16 with vLLM, on so many A6000."""
 
     def seconds(processes=1, layer=0, **counts):
-        spec = spec_of(paper, "pg")
-        compute = spec.compute.model_copy(update={"processes": processes})
-        nothing = Expected(limit=1, length=0, prompt=0)
-        work = Work(spec.model_copy(update={"compute": compute}), nothing, **counts)
+        spec, nothing = spec_of(paper, "pg"), Expected(limit=1, length=0, prompt=0)
+        work = Work(computing(spec, processes=processes), nothing, **counts)
         reached = SimpleNamespace(**IDEAL | {"layer": layer})
         return Roofline(gpu("a6000"), SHAPES, efficiency=reached).seconds(work)
 
@@ -96,10 +95,6 @@ def test_algorithms_are_in_the_papers_order(paper, length):
 
 
 def test_every_deviation_from_the_paper_is_printed(paper, tmp_path, capsys):
-    import yaml
-
-    from reports.plan_versus_paper import main
-
     file = tmp_path / "params.yaml"
     file.write_text(yaml.safe_dump(paper.model_dump(mode="json")))
     main(["--configfile", str(file), "--completion-length", "0.1"])

@@ -7,14 +7,13 @@ import pytest
 from rapid.config.params import load
 from rapid.config.specs import Run, evaluate_spec
 from rapid.cost.work import job_work, train_work
-from tests.cost.conftest import EXPECTED, optimizer_steps, spec_of
+from tests.cost.conftest import EXPECTED, computing, spec_of
 
 SPREAD = replace(EXPECTED, spread=1.0)
 
 
 def counted(params, name, expected=SPREAD, benchmark="math"):
-    spec = spec_of(params, name, benchmark)
-    return train_work(spec, optimizer_steps(spec, params.benchmarks[benchmark].train), expected)
+    return job_work(spec_of(params, name, benchmark), params, lambda *pair: expected)
 
 
 @pytest.mark.parametrize("name", ["pg", "grpo", "naive-grpo", "rapid-H2", "rapid-H16"])
@@ -81,15 +80,15 @@ def test_log_mu_is_computed_where_the_sampler_is_not_exact(params, paper):
 
 
 def test_processes_share_a_large_steps_tokens(paper):
-    one = paper.model_copy(update={"compute": paper.compute.model_copy(update={"processes": 1})})
+    one = computing(paper, processes=1)
     whole, shared = counted(one, "grpo").tokens, counted(paper, "grpo").tokens
     assert shared == pytest.approx(whole / 4)
 
 
 def test_transformers_computes_rows_that_have_ended_and_vllm_does_not(params):
     spec = spec_of(params, "pg")
-    vllm = spec.model_copy(update={"compute": spec.compute.model_copy(update={"sampler": "vllm"})})
-    static, continuous = (train_work(one, 64, SPREAD) for one in (spec, vllm))
+    both = (computing(spec, sampler=name) for name in ("transformers", "vllm"))
+    static, continuous = (train_work(one, 64, SPREAD) for one in both)
     assert static.decoding_steps == pytest.approx(continuous.decoding_steps)
     assert static.rows == pytest.approx(4 * static.decoding_steps)
     assert continuous.rows == pytest.approx(64 * 4 * SPREAD.mean)
@@ -111,7 +110,6 @@ def test_sft_costs_in_proportion_to_its_steps(params):
 
 def test_processes_share_sfts_batch(paper):
     spec = spec_of(paper, "sft")
-    alone = spec.model_copy(update={"compute": spec.compute.model_copy(update={"processes": 1})})
-    one, four = (train_work(spec, 10, EXPECTED) for spec in (alone, spec))
+    one, four = (train_work(computing(spec, processes=n), 10, EXPECTED) for n in (1, 4))
     assert one.tokens == pytest.approx(4 * four.tokens)
     assert four.passes <= one.passes

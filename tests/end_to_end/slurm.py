@@ -29,7 +29,7 @@ StateSaveLocation={folder}/state SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log SlurmdLogFile={folder}/slurmd-%n.log SlurmctldPort={port}
 NodeName=node[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=1
-RealMemory={memory_mb} PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+RealMemory=8000 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
@@ -42,7 +42,7 @@ def missing() -> str:
 
 
 @contextmanager
-def running(folder: Path, nodes: int, memory_mb: int = 8_000) -> Iterator[dict[str, str]]:
+def running(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
     """Meanwhile SLURM runs; its environment: SLURM_CONF, and a PATH with commands that know it."""
     folder.mkdir(parents=True)
     (folder / "state").mkdir()
@@ -51,12 +51,9 @@ def running(folder: Path, nodes: int, memory_mb: int = 8_000) -> Iterator[dict[s
     key.chmod(0o400)
     port = _free_ports(nodes + 1)
     configuration = folder / "slurm.conf"
-    configuration.write_text(
-        CONFIGURATION.format(
-            host=socket.gethostname(), folder=folder, nodes=nodes, memory_mb=memory_mb,
-            port=port, first=port + 1, last=port + nodes,
-        )
-    )  # fmt: skip
+    ports = {"port": port, "first": port + 1, "last": port + nodes}
+    text = CONFIGURATION.format(host=socket.gethostname(), folder=folder, nodes=nodes, **ports)
+    configuration.write_text(text)
     munged = ["munged", "--foreground", "--force", f"--socket={folder}/munge.socket"]
     munged += [f"--{name}-file={folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
     environment = {**os.environ, "SLURM_CONF": str(configuration)}

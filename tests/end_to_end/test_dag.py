@@ -24,11 +24,7 @@ from tests.processes import python
 WEIGHTS = "model.safetensors"
 TABLES = "reports/tables.tex"
 PROMPT = "rapid/benchmarks/math/prompt.txt.j2"
-ETA = {
-    "name": "eta",  # an experiment
-    "rapid": {"eta": 3.0},
-    "training": {"start": "sft"},
-}
+ETA = {"name": "eta", "rapid": {"eta": 3.0}, "training": {"start": "sft"}}  # an experiment
 
 
 def values() -> dict:
@@ -49,9 +45,8 @@ def checkout(tmp_path_factory) -> Path:
     copy_checkout(folder)
     (folder / "params.yaml").write_text(yaml.safe_dump(values(), sort_keys=False))
     (folder / "experiments/eta.yaml").write_text(yaml.safe_dump(ETA))
-    folder.with_suffix(".log").write_text(
-        succeed(snakemake(folder, TABLES, options=("--verbose",)))
-    )
+    said = succeed(snakemake(folder, TABLES, options=("--verbose",)))
+    folder.with_suffix(".log").write_text(said)
     return folder
 
 
@@ -111,15 +106,12 @@ def params():
 
 def written(folder: Path) -> dict[str, tuple[int, int] | None]:
     """The time and size of every file, and the folders; but for what Snakemake and Python keep."""
-    return {
-        str(path.relative_to(folder)): _time_and_size(path) if path.is_file() else None
-        for path in folder.rglob("*")
-        if not {".snakemake", "__pycache__"}.intersection(path.parts)
-    }
-
-
-def _time_and_size(path: Path) -> tuple[int, int]:
-    return path.stat().st_mtime_ns, path.stat().st_size
+    found = {}
+    for path in folder.rglob("*"):
+        if not {".snakemake", "__pycache__"}.intersection(path.parts):
+            known = path.stat() if path.is_file() else None
+            found[str(path.relative_to(folder))] = known and (known.st_mtime_ns, known.st_size)
+    return found
 
 
 def test_every_run_leaves_its_small_files_and_a_model(checkout):
@@ -135,10 +127,8 @@ def test_every_run_leaves_its_small_files_and_a_model(checkout):
         assert manifest["outputs"][model] == evaluated["inputs"][model]
         assert (folder / "model" / "config.json").is_file()
         runtime = summary["runtime"]
-        phases = sum(
-            runtime[p] for p in ("sampling", "grading", "backpropagation", "sync", "other")
-        )
-        assert phases == pytest.approx(runtime["total"], rel=1e-6)
+        phases = ("sampling", "grading", "backpropagation", "sync", "other")
+        assert sum(runtime[p] for p in phases) == pytest.approx(runtime["total"], rel=1e-6)
         assert runtime["startup"] > 0
         steps = (folder / "steps.jsonl").read_text().splitlines()
         assert len(steps) == summary["optimizer_steps"] > 0
@@ -184,9 +174,8 @@ def test_snakemake_s_report_shows_every_table_and_figure(checkout):
     [results] = re.findall(r'^ *var results = (\{".*);$', page, re.MULTILINE)
     shown = json.loads(results)
     texts = ("report.html", "tables.txt", "appendix.txt")
-    assert set(shown) == {f"reports/{text}" for text in texts} | {
-        f"reports/figures/{name}.png" for name in FIGURES
-    }
+    figures = {f"reports/figures/{name}.png" for name in FIGURES}
+    assert set(shown) == figures | {f"reports/{text}" for text in texts}
     assert all(one["labels"]["shows"] and "<p>" in one["caption"] for one in shown.values())
     title = (checkout / "reports/tables.txt").read_text().splitlines()[0]
     assert json.dumps(title)[1:-1] in page  # on the first page, which describes the workflow

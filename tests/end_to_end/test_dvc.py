@@ -22,7 +22,7 @@ from rapid.config.jobs import jobs
 from rapid.config.params import load, read
 from tests.checkout import ROOT, copy_checkout
 from tests.end_to_end.test_dag import rules as rules_of
-from tests.processes import wait_for
+from tests.processes import interruptible, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -128,9 +128,7 @@ def test_a_sweep_over_h_is_queued_and_shown(checkout):
     while_running = []
 
     def has_ended() -> bool:
-        shown = experiments(
-            checkout, check=False
-        )  # it fails while DVC makes an experiment's folder
+        shown = experiments(checkout, check=False)  # fails while DVC makes an experiment's folder
         while_running.extend(row for row in shown if row.get("State") == "Running")
         return not queued(checkout)
 
@@ -148,9 +146,8 @@ def test_a_sweep_over_h_is_queued_and_shown(checkout):
     assert not any(rules(log)["prepare"] + rules(log)["pretrain"] for log in logs)
     assert [rules(log)["train"] for log in logs] != [0, 0]
     assert rows[8]["runtime"] != rows[2]["runtime"]
-    assert "reward" in run(
-        checkout, "dvc", "plots", "diff", "--json", rows[2]["rev"], rows[8]["rev"]
-    )
+    plots = ["dvc", "plots", "diff", "--json", rows[2]["rev"], rows[8]["rev"]]
+    assert "reward" in run(checkout, *plots)
     assert run(checkout, "git", "status", "--short") == ""  # the workspace is as it was
 
 
@@ -225,17 +222,8 @@ def test_a_changed_byte_is_named_with_the_runs_that_it_makes_stale(elsewhere, pa
 
 def test_an_interrupted_repro_can_be_repeated(elsewhere):
     set_param(elsewhere, "training", "learning_rate", 2.0e-4)
-    command = subprocess.Popen(
-        ["dvc", "repro"],
-        cwd=elsewhere,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        # What a shell has started in the background ignores it, and all of its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    settings = {"cwd": elsewhere, "env": environment(), "start_new_session": True}
+    command = interruptible(["dvc", "repro"], **settings, stderr=subprocess.STDOUT)
     for line in command.stdout:
         if "train" in rules_of(line):
             break

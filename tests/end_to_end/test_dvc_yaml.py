@@ -97,31 +97,27 @@ def test_stages_are_those_of_the_pipeline():
     assert list(stages()) == list(STAGES)
 
 
+def outputs(stage: dict) -> list[tuple[str, dict]]:
+    """Return the paths of a stage's outputs, each with its options."""
+    listed = (*stage.get("outs", []), *stage.get("metrics", []))
+    return [pair for out in listed for pair in out.items()]
+
+
 def test_no_path_is_the_output_of_two_stages():
-    paths = [
-        path
-        for stage in stages().values()
-        for out in (*stage.get("outs", []), *stage.get("metrics", []))
-        for path in out
-    ]
+    paths = [path for stage in stages().values() for path, _ in outputs(stage)]
     assert len(paths) == len(set(paths))
     assert not any(one != two and one.startswith(f"{two}/") for one in paths for two in paths)
 
 
 def test_no_stage_loses_its_outputs_before_it_runs():
     for name, stage in stages().items():
-        for out in (*stage.get("outs", []), *stage.get("metrics", [])):
-            [options] = out.values()
-            assert options == {"persist": True}, name
+        assert all(options == {"persist": True} for _, options in outputs(stage)), name
 
 
 def test_every_job_lies_in_an_output_of_its_stage(values):
-    outputs = {
-        name: [path for out in (*stage.get("outs", []), *stage.get("metrics", [])) for path in out]
-        for name, stage in stages().items()
-    }
+    paths = {name: [path for path, _ in outputs(stage)] for name, stage in stages().items()}
     for job in jobs(load(values)):
-        assert any(f"{job.manifest}/".startswith(f"{path}/") for path in outputs[job.stage])
+        assert any(f"{job.manifest}/".startswith(f"{path}/") for path in paths[job.stage])
 
 
 def test_a_stage_depends_on_the_code_behind_its_jobs(values):

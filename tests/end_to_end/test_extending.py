@@ -70,10 +70,8 @@ def run(extended) -> Path:
     """The folder with the outputs of a run of the copy."""
     (extended / "experiments/tiny.yaml").write_text(TINY)
     overlays = [f"experiments/{name}.yaml" for name in OVERLAYS]
-    command(
-        extended,
-        *("-m", "snakemake", "--cores", "2", "--configfile", "params.yaml", *overlays),
-    )
+    asked = ["--cores", "2", "--configfile", "params.yaml", *overlays]
+    command(extended, "-m", "snakemake", *asked)
     [report] = extended.rglob("reports/tables.txt")
     return report.parent.parent
 

@@ -1,11 +1,10 @@
 """What Snakemake plans for the paper's experiments, in a dry run that writes nothing."""
 
 import re
-import shutil
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.checkout import copy_checkout
 from tests.end_to_end.test_dag import written
 from tests.processes import ACTIVATED, python
 
@@ -16,13 +15,11 @@ PARTS = ["Snakefile", "workflow", "rapid", "reports", "params.yaml", "experiment
 def planned(tmp_path_factory) -> dict[str, int]:
     """How many jobs of each rule, in a folder in which nothing has been made."""
     folder = tmp_path_factory.mktemp("paper")
-    for name in PARTS:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, folder / name)
+    copy_checkout(folder, *PARTS)
     before = written(folder)
-    asked = ["-n", "--cores", "16", "--nocolor", "--configfile", "params.yaml"]
-    asked.append("experiments/paper.yaml")
-    result = python("-m", "snakemake", *asked, folder=folder, **ACTIVATED)
+    asked = ["--configfile", "params.yaml", "experiments/paper.yaml"]
+    dry = ["-m", "snakemake", "-n", "--cores", "16", "--nocolor"]
+    result = python(*dry, *asked, folder=folder, **ACTIVATED)
     assert written(folder) == before
     # The table of jobs: it stands before the jobs and again after them.
     _, _, table = (result.stdout + result.stderr).rpartition("Job stats:")

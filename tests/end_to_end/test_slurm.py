@@ -4,14 +4,14 @@ Jobs are killed in three ways while they run: by scancel, by kill -9, and as a p
 """
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -46,10 +46,8 @@ def checkout(tmp_path_factory) -> Path:
     copy_checkout(folder)
     values = read(ROOT / "params.yaml", ROOT / "experiments/ci.yaml") | {"name": None}
     values["benchmarks"] = {"mbpp_plus": values["benchmarks"]["mbpp_plus"]}
-    values["models"] = {
-        "tiny-qwen2": values["models"]["tiny-qwen2"] | {"benchmarks": ["mbpp_plus"]}
-    }
-    values["models"]["tiny-qwen2"]["error_rate"] = 0.9
+    model = values["models"]["tiny-qwen2"] | {"benchmarks": ["mbpp_plus"], "error_rate": 0.9}
+    values["models"] = {"tiny-qwen2": model}
     values["teacher"] = "tiny-qwen2"
     values["tables"]["main"] = {"model": "tiny-qwen2", "algorithms": ["pg"], "seeds": [1]}
     values["tables"]["families"] |= {"models": [], "algorithms": ["pg"]}
@@ -69,6 +67,13 @@ def start(folder: Path, environment: dict, log: Path, *arguments: str) -> subpro
         )  # fmt: skip
 
 
+def show(job: str, environment: dict) -> str:
+    """What SLURM says of a job."""
+    command = ["scontrol", "show", "job", job]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
 def queue(environment: dict) -> list[tuple[str, str, str]]:
     """SLURM's jobs, finished ones too: number, state, comment (rule and wildcards)."""
     command = ["squeue", "--states=all", "--noheader", "--format=%i|%T|%k"]
@@ -76,19 +81,13 @@ def queue(environment: dict) -> list[tuple[str, str, str]]:
     return [tuple(line.split("|")) for line in done.stdout.splitlines()]
 
 
-def processes_of(job: str, folder: Path) -> list[int]:
+def processes_of(job: str, folder: Path) -> list[psutil.Process]:
     """The `rapid` commands that run in a SLURM job, in this folder."""
     found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            in_folder = Path(os.readlink(f"/proc/{pid}/cwd")) == folder
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        is_rapid = command[1:3] == [b"-m", b"rapid"]
-        if in_folder and is_rapid and f"SLURM_JOB_ID={job}".encode() in variables:
-            found.append(int(pid))
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.cmdline()[1:3] == ["-m", "rapid"] and process.cwd() == str(folder):
+                found += [process] if process.environ().get("SLURM_JOB_ID") == job else []
     return found
 
 
@@ -101,8 +100,8 @@ def cancel(job: str, folder: Path, environment: dict) -> None:
 
 
 def kill(job: str, folder: Path, environment: dict) -> None:
-    for pid in processes_of(job, folder):
-        os.kill(pid, signal.SIGKILL)
+    for process in processes_of(job, folder):
+        process.kill()
 
 
 # How the first job of a rule (and wildcards, of which {root} is empty) is killed.
@@ -149,8 +148,7 @@ def test_killed_jobs_are_started_again_and_the_tables_are_made(killed, checkout,
 
 
 def test_jobs_ask_slurm_for_their_memory_and_time(killed, cluster):
-    command = ["scontrol", "show", "job", killed[0][cancel]]
-    shown = subprocess.run(command, env=cluster, capture_output=True, text=True, check=True).stdout
+    shown = show(killed[0][cancel], cluster)
     assert "TimeLimit=02:00:00" in shown
     assert re.search(r"TRES=cpu=1,mem=6000M,node=1\b", shown)
     assert "Requeue=1" in shown
@@ -166,9 +164,8 @@ def test_the_work_is_done_in_the_jobs_and_not_in_a_warm_process(killed, checkout
 def test_one_training_job_has_processes_on_two_nodes(killed, checkout, cluster):
     overlay = checkout / "two-nodes.yaml"
     overlay.write_text(
-        "compute: {processes: 2, nodes: 2}\n"
-        "sft: {micro_batch: 4}\n"
-        "benchmarks: {mbpp_plus: {n_step: 8}}\n"
+        "{compute: {processes: 2, nodes: 2}, sft: {micro_batch: 4},"
+        " benchmarks: {mbpp_plus: {n_step: 8}}}\n"
     )
     run, log = "runs/mbpp_plus/tiny-qwen2/rapid-H4/seed1", checkout / "two-nodes.log"
     workflow = start(
@@ -176,15 +173,12 @@ def test_one_training_job_has_processes_on_two_nodes(killed, checkout, cluster):
         "--", f"{run}/manifest.json",
     )  # fmt: skip
     status = workflow.wait(SECONDS)
-    written = (checkout / "logs/train/mbpp_plus.tiny-qwen2.rapid-H4.seed1.log").read_bytes()
-    said = written.decode(
-        errors="replace"
-    )  # of two processes at once: their bars run into each other
+    # Of two processes at once: their bars run into each other.
+    file = checkout / "logs/train/mbpp_plus.tiny-qwen2.rapid-H4.seed1.log"
+    said = file.read_text(errors="replace")
     assert status == 0, log.read_text()[-3000:] + said[-6000:]
     job = max((j for j, _, comment in queue(cluster) if "rapid-H4" in comment), key=int)
-    command = ["scontrol", "show", "job", job]
-    shown = subprocess.run(command, env=cluster, capture_output=True, text=True, check=True).stdout
-    assert "NumNodes=2" in shown
+    assert "NumNodes=2" in show(job, cluster)
     assert said.count("on core(s)") == 2  # a launcher on each
     manifest = json.loads((checkout / run / "manifest.json").read_text())
     assert manifest["spec"]["compute"]["nodes"] == 2

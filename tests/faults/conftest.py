@@ -7,7 +7,7 @@ its injections have survived, else they are lost. What is skipped cannot be inje
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from datetime import UTC, datetime
 
 import pytest
@@ -43,14 +43,12 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def table() -> list[dict]:
     """Return a row for each fault."""
-    rows = []
-    for fault in sorted({fault for fault, _, _ in OUTCOMES.values()}):
-        counts: Counter[str] = Counter()
-        for of, column, count in OUTCOMES.values():
-            counts[column] += count if of == fault else 0
-        counts["injected"] = counts["survived"] + counts["lost"]
-        rows.append({"fault": fault} | {column: counts[column] for column in COLUMNS[1:]})
-    return rows
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for fault, column, count in OUTCOMES.values():
+        counts[fault].update({column: count, "injected": 0 if column == "skipped" else count})
+    return [
+        {"fault": fault} | {c: counts[fault][c] for c in COLUMNS[1:]} for fault in sorted(counts)
+    ]
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:

@@ -5,22 +5,23 @@ import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import comb
 from pathlib import Path
 
 import yaml
 
-from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore
+from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import sha256_file, write_json, write_jsonl, write_text
 from rapid.artifacts.freshness import Job
 from rapid.artifacts.manifests import MANIFEST, read_manifest, write_manifest
-from rapid.artifacts.runs import RunSummary, Runtime, StepRecord, TokenWeights
+from rapid.artifacts.runs import Runtime, TokenWeights
 from rapid.config.jobs import plan
 from rapid.config.params import load
 from rapid.config.specs import BASE, Run
 from tests.conftest import default_values
+from tests.reports.conftest import Runs
 
 SAMPLES, PROBLEMS, STEPS = 8, 4, 3
+RUNS = Runs(Path())
 MODEL = ("model.safetensors", "config.json", "tokenizer.json")
 
 
@@ -66,7 +67,7 @@ def inside(folder: Path) -> Iterator[None]:
 
 def write(job: Job, rng: random.Random) -> None:
     """Write what a job leaves."""
-    folder, parts = Path(job.folder), job.folder.split("/")
+    folder, parts, files = Path(job.folder), job.folder.split("/"), {}
     match job.stage:
         case "data":
             names = ("train.jsonl", "test.jsonl", "pretrain.jsonl")
@@ -79,7 +80,6 @@ def write(job: Job, rng: random.Random) -> None:
             files = {f"model/{name}": text for name, text in model(rng).items()}
             write_run(folder, Run.of_path(*parts[1:]), rng)
         case "evaluate":
-            files = {}
             write_evaluation(folder, Run.of_path(*parts[1:]), rng)
     for name, text in files.items():
         write_text(folder / name, text)
@@ -98,22 +98,12 @@ def model(rng: random.Random) -> dict[str, str]:
 def write_run(folder: Path, run: Run, rng: random.Random) -> None:
     """Write a run's small files."""
     phases = {"sampling": rng.uniform(1, 2), "backpropagation": rng.uniform(1, 2), "other": 0.5}
-    summary = RunSummary(
-        **run.model_dump(),
-        runtime=Runtime(total=sum(phases.values()), **phases),
-        optimizer_steps=STEPS,
-        completions=64,
-        reward_first=rng.random(),
-        reward_last=rng.random(),
-        clip_fraction=rng.random() / 10,
-        staleness=rng.random() / 10,
-    )
-    write_json(folder / "summary.json", summary)
-    rows = [
-        StepRecord(step=n, seconds=n, loss=0, gradient_norm=rng.random(), reward=rng.random())
-        for n in range(1, STEPS + 1)
-    ]
-    write_jsonl(folder / "steps.jsonl", rows)
+    runtime, shares = Runtime(total=sum(phases.values()), **phases), ("clip_fraction", "staleness")
+    rewards = [rng.random() for _ in range(STEPS)]
+    known = {"reward_first": rewards[0], "reward_last": rewards[-1], "optimizer_steps": STEPS}
+    known |= {name: rng.random() / 10 for name in shares}
+    RUNS.summary(run, runtime=runtime, **known)
+    RUNS.steps(run, rewards)
     if "rapid" in run.algorithm:
         weights = TokenWeights(
             tokens=["a", "b"], log_weights=[0, rng.random()], H=2, step=1, benchmark="math", id="p0"
@@ -123,21 +113,7 @@ def write_run(folder: Path, run: Run, rng: random.Random) -> None:
 
 def write_evaluation(folder: Path, run: Run, rng: random.Random) -> None:
     """Write the files of a run's evaluation."""
-    correct = [rng.randrange(1, SAMPLES) for _ in range(PROBLEMS)]
-    passed = sum(correct)
-    known = {
-        "problems": PROBLEMS,
-        "samples": SAMPLES,
-        "max_completion_length": 64,
-        "pass_at": {
-            1: sum(1 - comb(SAMPLES - c, 1) / comb(SAMPLES, 1) for c in correct) / PROBLEMS
-        },
-        "reasons": {"passed": passed, "wrong_answer": SAMPLES * PROBLEMS - passed},
-        "scores": [
-            ProblemScore(id=f"p{n}", samples=SAMPLES, correct=c) for n, c in enumerate(correct)
-        ],
-    }
-    write_json(folder / "evaluation.json", Evaluation(**run.model_dump(), **known))
+    RUNS.scored(run, [rng.randrange(1, SAMPLES) for _ in range(PROBLEMS)], SAMPLES)
     if run.algorithm != BASE and "snapshots" in run.algorithm:
         point = CurvePoint(step=2, seconds=1.5, pass_at={1: rng.random()})
         write_jsonl(folder / "curve.jsonl", [point])

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -99,9 +100,8 @@ def small(**sources: str) -> dict:
 class Workshop:
     """A folder with jobs in it, and a warm process that runs them."""
 
-    def __init__(self, folder: Path, toy_model: Path, left_behind: Callable, seconds: float = 0):
+    def __init__(self, folder: Path, toy_model: Path, left_behind: Callable):
         self.folder, self.params = folder, load(small(toy="toy"))
-        self._left_behind = left_behind
         known = problems()
         write_jsonl(folder / "train.jsonl", known[:PROBLEMS])
         write_jsonl(folder / "test.jsonl", known[PROBLEMS:])
@@ -109,15 +109,15 @@ class Workshop:
         lessons = [Demonstration(id=i, prompt=t, message=t, completion=ANSWER) for i, t in texts]
         write_jsonl(folder / "samples.jsonl", lessons[:PROBLEMS])
         shutil.copytree(toy_model, folder / "toy")
-        self.environment = os.environ | {
-            "RAPID_WARM": str(folder / "socket"),
-            CHECKPOINT_VARIABLE: str(seconds),
-        }
-        command = [sys.executable, "-m", "rapid", "warm", str(folder / "socket"), str(os.getpid())]
+        socket = folder / "socket"
+        self.environment = os.environ | {"RAPID_WARM": str(socket), CHECKPOINT_VARIABLE: "0"}
+        command = [sys.executable, "-m", "rapid", "warm", str(socket), str(os.getpid())]
         self.warm = subprocess.Popen(command)
-        while not (folder / "socket").exists():
+        while not socket.exists():
             assert self.warm.poll() is None
             time.sleep(0.05)
+        # Returns what jobs have left running, beside the warm process and within it.
+        self.left_behind = partial(left_behind, self.warm.pid)
 
     def end(self) -> None:
         self.warm.send_signal(signal.SIGTERM)
@@ -144,13 +144,9 @@ class Workshop:
         environment = self.environment if warm else self.environment | {"RAPID_WARM": ""}
         with open(self.folder / f"{out}.log", "a") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "rapid", *command, "--out", out],
-                cwd=self.folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+                [sys.executable, "-m", "rapid", *command, "--out", out], cwd=self.folder,
+                env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
 
     def finish(self, command: list[str], out: str, warm: bool = True) -> float:
         """Run a command to its end; return the seconds that it took."""
@@ -165,15 +161,14 @@ class Workshop:
 
     def wait_for_training(self, out: str, attempt: int = 0, steps: bool = False) -> None:
         """Wait until an attempt at a run has begun to train, or until it has taken a step."""
-        until = time.monotonic() + PATIENCE
-        while not any(self._trains(out, attempt, steps)):
+        until, checkpoints = time.monotonic() + PATIENCE, self.folder / out / CHECKPOINTS
+        while not any(
+            Attempt.model_validate_json(file.read_bytes()).interrupted == attempt
+            and (not steps or shown(file.with_name(PROGRESS)))
+            for file in checkpoints.glob(f"*/{ATTEMPT}")
+        ):
             assert time.monotonic() < until, self.said(out)[-4000:]
             time.sleep(0.01)
-
-    def _trains(self, out: str, attempt: int, steps: bool) -> Iterator[bool]:
-        for file in (self.folder / out / CHECKPOINTS).glob(f"*/{ATTEMPT}"):
-            begun = Attempt.model_validate_json(file.read_bytes()).interrupted == attempt
-            yield begun and (not steps or bool(shown(file.with_name(PROGRESS))))
 
     def summary(self, out: str) -> RunSummary:
         return RunSummary.model_validate_json((self.folder / out / "summary.json").read_bytes())
@@ -182,10 +177,6 @@ class Workshop:
         """Return the process that the warm one has forked for a command, if there is one."""
         children = psutil.Process(self.warm.pid).children()
         return children[0] if children else None
-
-    def left_behind(self) -> list[psutil.Process]:
-        """Return what jobs have left running, beside the warm process and within it."""
-        return self._left_behind(self.warm.pid)
 
     def result(self, out: str) -> dict:
         """Return all that a job left, but for what differs from run to run."""

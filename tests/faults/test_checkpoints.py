@@ -4,6 +4,8 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -31,15 +33,12 @@ def checkpoints(tmp_path):
     return tmp_path
 
 
-def flipped(data: bytes) -> bytes:
-    return data[:-1] + bytes([data[-1] ^ 1])
-
-
 DAMAGE = {
     "emptied": lambda data: b"",
     "truncated": lambda data: data[: len(data) // 2],
     "longer": lambda data: data + b"\0",
-    "altered": flipped,
+    "altered": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    "deleted": None,
 }
 DIGESTS_ARE = ["", "[]", "{", '"text"', "{}", "\udcff"]
 
@@ -56,13 +55,13 @@ def check_the_one_before(checkpoints, capsys, wrong: str):
 
 @pytest.mark.fault("checkpoint damaged")
 @pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("how", [*DAMAGE, "deleted"])
+@pytest.mark.parametrize("how", DAMAGE)
 def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(checkpoints, file, how, capsys):
     path = checkpoints / "checkpoint-10" / file
     data = path.read_bytes()
     path.unlink()
-    if how in DAMAGE:
-        path.write_bytes(DAMAGE[how](data))
+    if change := DAMAGE[how]:
+        path.write_bytes(change(data))
     check_the_one_before(checkpoints, capsys, file)
 
 
@@ -98,47 +97,51 @@ def test_what_is_saved_belongs_to_what_the_run_depends_on(tmp_path, monkeypatch,
         assert f"{tmp_path}/run: what was saved is of other parameters" in capsys.readouterr().err
 
 
+@contextmanager
+def leased(folder, then: Callable) -> Iterator[int]:
+    """Fork a process that has a folder, and does something with it; yield its number."""
+    reading, writing = os.pipe()
+    if not (owner := os.fork()):
+        with lease_folder(folder):
+            os.write(writing, b".")
+            then()
+        os._exit(0)
+    assert os.read(reading, 1)
+    yield owner
+    os.close(reading)
+    os.close(writing)
+
+
 @pytest.mark.slow
 @pytest.mark.fault("a run started twice", times=20)
 def test_a_second_process_is_refused_and_a_dead_one_is_not_minded(tmp_path, monkeypatch):
     folder = tmp_path / "run/checkpoints"
     monkeypatch.setattr(lease, "REFUSED_AFTER", 0.1)
     for _ in range(20):
-        reading, writing = os.pipe()
-        if not (owner := os.fork()):
+        with leased(folder, signal.pause) as owner:
+            refused = rf"run: process {owner} of \S+ works on it\. Wait until"
+            with pytest.raises(InUse, match=refused), lease_folder(folder):
+                pass
+            os.kill(owner, signal.SIGKILL)
+            os.waitpid(owner, 0)
             with lease_folder(folder):
-                os.write(writing, b".")
-                signal.pause()
-        assert os.read(reading, 1)
-        refused = rf"run: process {owner} of \S+ works on it\. Wait until"
-        with pytest.raises(InUse, match=refused), lease_folder(folder):
-            pass
-        os.kill(owner, signal.SIGKILL)
-        os.waitpid(owner, 0)
-        with lease_folder(folder):
-            assert is_held(folder / "lock")
-        assert not is_held(folder / "lock")
-        os.close(reading)
-        os.close(writing)
+                assert is_held(folder / "lock")
+            assert not is_held(folder / "lock")
 
 
 def test_a_run_that_ends_leaves_its_folder_to_who_waits_for_it(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "REFUSED_AFTER", 60.0)  # the machine may be busy
     folder = tmp_path / "run/checkpoints"
-    reading, writing = os.pipe()
-    if not (owner := os.fork()):
+
+    def end() -> None:
+        time.sleep(0.3)
+        shutil.rmtree(folder)
+        time.sleep(0.3)
+
+    with leased(folder, end) as owner:
         with lease_folder(folder):
-            os.write(writing, b".")
-            time.sleep(0.3)
-            shutil.rmtree(folder)
-            time.sleep(0.3)
-        os._exit(0)
-    assert os.read(reading, 1)
-    with lease_folder(folder):
-        assert is_held(folder / "lock")
-    assert os.waitpid(owner, 0)[1] == 0
-    os.close(reading)
-    os.close(writing)
+            assert is_held(folder / "lock")
+        assert os.waitpid(owner, 0)[1] == 0
 
 
 def test_what_was_lost_is_what_the_file_tells(tmp_path):

@@ -45,47 +45,26 @@ def half(seed: int) -> Callable[[bytes], bytes]:
     return lambda content: cut(content, random.Random(seed))
 
 
-def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], str]:
-    """Return what changes the tensors in a folder, and returns what the message is to name."""
+def tensor(number: int, change: Callable) -> Callable[[Path], str]:
+    """Return what puts another in the place of a tensor in a folder, or none; and returns its name."""
 
     def damage(folder: Path) -> str:
         found = load_file(folder / WEIGHTS)
-        named = change(found)
-        save_file(found, folder / WEIGHTS, metadata={"format": "pt"})
-        return named
+        name = sorted(found)[number % len(found)]
+        found[name] = change(found[name])
+        kept = {name: one for name, one in found.items() if one is not None}
+        save_file(kept, folder / WEIGHTS, metadata={"format": "pt"})
+        return name
 
     return damage
 
 
-def nth(found: dict, seed: int) -> str:
-    return sorted(found)[seed % len(found)]
+def holding(value: float) -> Callable:
+    """Return what puts a value into the middle of a tensor."""
 
-
-def filled(value: float, seed: int) -> Callable[[dict], str]:
-    """Return what puts a value in the middle of a tensor, and returns the tensor's name."""
-
-    def change(found: dict) -> str:
-        name = nth(found, seed)
-        found[name].view(-1)[found[name].numel() // 2] = value
-        return name
-
-    return change
-
-
-def without(seed: int) -> Callable[[dict], str]:
-    def change(found: dict) -> str:
-        name = nth(found, seed)
-        del found[name]
-        return name
-
-    return change
-
-
-def reshaped(seed: int) -> Callable[[dict], str]:
-    def change(found: dict) -> str:
-        name = nth(found, seed)
-        found[name] = torch.zeros(3, 5)
-        return name
+    def change(old: torch.Tensor) -> torch.Tensor:
+        old.view(-1)[old.numel() // 2] = value
+        return old
 
     return change
 
@@ -99,10 +78,10 @@ FOLDERS = {
     "no weights at all": content(WEIGHTS, lambda _: b""),
     "garbage": content(WEIGHTS, lambda old: random.Random(0).randbytes(len(old))),
     "text": content(WEIGHTS, lambda _: b"version https://git-lfs.github.com/spec/v1\n"),
-    **{f"not a number, {seed}": tensors(filled(torch.nan, seed)) for seed in (0, 5, 9)},
-    "infinite": tensors(filled(-torch.inf, 2)),
-    **{f"a tensor missing, {seed}": tensors(without(seed)) for seed in (3, 4, 8)},
-    **{f"of another shape, {seed}": tensors(reshaped(seed)) for seed in (1, 6)},
+    **{f"not a number, {seed}": tensor(seed, holding(torch.nan)) for seed in (0, 5, 9)},
+    "infinite": tensor(2, holding(-torch.inf)),
+    **{f"a tensor missing, {seed}": tensor(seed, lambda _: None) for seed in (3, 4, 8)},
+    **{f"of another shape, {seed}": tensor(seed, lambda _: torch.zeros(3, 5)) for seed in (1, 6)},
     "a list": content("config.json", lambda _: b"[]"),
     "half a configuration": content("config.json", half(1)),
     "a size that is none": configured(hidden_size="x"),

@@ -59,22 +59,17 @@ DEFAULT = default_values()
 def renamed(where: str, name: str) -> dict:
     """The default with a name at a place."""
     values = copy.deepcopy(DEFAULT)
-    tables, study = values["tables"], next(iter(values["studies"]["compared"].values()))
-    match where:
-        case "experiment":
-            values["name"] = name
-        case "model":
-            values["models"][name] = values["models"]["teacher"]
-        case "teacher":
-            values["teacher"] = name
-        case "study":
-            values["studies"]["compared"] = {name: study}
-        case "algorithm":
-            tables["main"]["algorithms"] = [name]
-        case "variant":
-            tables["main"]["algorithms"] = [f"rapid-H4,clip={name}"]
-        case "benchmark":
-            values["benchmarks"][name] = values["benchmarks"]["math"]
+    main, study = values["tables"]["main"], next(iter(values["studies"]["compared"].values()))
+    inside, key, value = {
+        "experiment": (values, "name", name),
+        "model": (values["models"], name, values["models"]["teacher"]),
+        "teacher": (values, "teacher", name),
+        "study": (values["studies"], "compared", {name: study}),
+        "algorithm": (main, "algorithms", [name]),
+        "variant": (main, "algorithms", [f"rapid-H4,clip={name}"]),
+        "benchmark": (values["benchmarks"], name, values["benchmarks"]["math"]),
+    }[where]
+    inside[key] = value
     return values
 
 
@@ -92,6 +87,9 @@ def test_a_name_is_that_of_a_file(where):
 @pytest.mark.fault("a path with signs of a shell", times=len(NAMES))
 def test_a_path_is_in_no_command():
     """It is in a job's spec, which the rules quote."""
+    rules = "\n\n".join(path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk"))
+    shells = "".join(re.findall(r"shell:\n(.*?)\n\n", f"{rules}\n\n", re.S))
+    assert {*re.findall(r"{([^}:]+)}", shells)} <= {"log", "params.command", "params.folder"}
     for name in NAMES:
         values = copy.deepcopy(DEFAULT)
         values["benchmarks"]["math"]["source"] = name
@@ -104,13 +102,6 @@ def test_a_path_is_in_no_command():
         assert name.isprintable()
         for job in map(plan.job, ("data/math", "models/teacher", "distilled/math")):
             assert re.fullmatch(r"[\w./ -]+", f"{job.command} {job.folder}")
-    shells = "".join(re.findall(r"shell:\n(.*?)\n\n", (rules() + "\n\n"), re.S))
-    loose = set(re.findall(r"{([^}:]+)}", shells)) - {"log", "params.command", "params.folder"}
-    assert not loose
-
-
-def rules() -> str:
-    return "\n\n".join(path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk"))
 
 
 @pytest.mark.slow
@@ -159,6 +150,7 @@ def legacy() -> bytes:
     return buffer.getvalue()
 
 
+SAFE = "model.safetensors"
 CODE = "import os\nos.system('touch PWNED')\nraise SystemExit(3)\n"
 
 
@@ -167,8 +159,8 @@ def with_config(folder: Path, file: str, **values) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def without_safetensors(folder: Path, name: str, content: bytes) -> None:
-    (folder / "model.safetensors").unlink()
+def only_weights(folder: Path, name: str, content: bytes) -> None:
+    (folder / SAFE).unlink()
     (folder / name).write_bytes(content)
 
 
@@ -189,27 +181,23 @@ def adapter(folder: Path) -> None:
 
 
 def as_torch_saves_them(folder: Path) -> None:
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
+    torch.save(load_file(folder / SAFE), folder / "pytorch_model.bin")
+    (folder / SAFE).unlink()
 
 
 TRAPS = {
     "its own class": own_class,
     "its own class, of an unknown kind": lambda folder: own_class(folder, "evil"),
     "its own tokenizer": own_tokenizer,
-    "pickled weights": lambda folder: without_safetensors(folder, "pytorch_model.bin", pickled()),
-    "zipped weights": lambda folder: without_safetensors(folder, "pytorch_model.bin", zipped()),
-    "legacy weights": lambda folder: without_safetensors(folder, "pytorch_model.bin", legacy()),
-    "a pickle called safetensors": lambda folder: without_safetensors(
-        folder, "model.safetensors", pickled()
-    ),
+    "pickled weights": lambda folder: only_weights(folder, "pytorch_model.bin", pickled()),
+    "zipped weights": lambda folder: only_weights(folder, "pytorch_model.bin", zipped()),
+    "legacy weights": lambda folder: only_weights(folder, "pytorch_model.bin", legacy()),
+    "a pickle called safetensors": lambda folder: only_weights(folder, SAFE, pickled()),
     "an adapter": adapter,
     "weights of another kind": as_torch_saves_them,
 }
-HARMLESS = {
-    "its own class",
-    "its own tokenizer",
-}  # of a kind that transformers knows: not looked at
+# Of a kind that transformers knows: not looked at.
+HARMLESS = {"its own class", "its own tokenizer"}
 
 
 def trained_by_rl(folder: Path) -> None:
@@ -270,7 +258,7 @@ def test_no_pickle_of_a_checkpoint_runs(toy_model, tmp_path, monkeypatch, payloa
         shutil.copytree(kept, checkpoint)
         (checkpoint / name).write_bytes(payload())
         if name == "pytorch_model.bin":
-            (checkpoint / "model.safetensors").unlink()
+            (checkpoint / SAFE).unlink()
         try:
             build(toy_model, tmp_path / "copy", max_steps=2).train(str(checkpoint))
         except Exception as error:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -21,15 +22,16 @@ from tests.processes import adopting
 
 KILLS = 4
 COMMAND = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", "reports/tables.tex"]
-REPORT = [sys.executable, "-m", "reports", "--config", "params.yaml"]
-REPORT += [
-    "--output",
-    "reports/tables.tex",
+REPORT = [
+    sys.executable,
+    "-m",
+    "reports",
+    "--config",
+    "params.yaml",
     "--html",
     "reports/report.html",
-    "--figures",
-    "reports/figures",
 ]
+REPORT += ["--output", "reports/tables.tex", "--figures", "reports/figures"]
 MADE = ("data", "models", "distilled", "runs", "evaluations")
 
 
@@ -109,20 +111,9 @@ def test_an_undisturbed_workflow_leaves_nothing_to_do_and_nothing_behind(whole):
     assert logs and max(path.stat().st_size for path in logs) < 100_000  # a kilobyte for a step
 
 
-def end_snakemake(command: subprocess.Popen) -> None:
-    command.kill()
-
-
-def end_all(command: subprocess.Popen) -> None:
-    os.killpg(command.pid, signal.SIGKILL)
-
-
-def tell_all(command: subprocess.Popen) -> None:
-    os.killpg(command.pid, signal.SIGTERM)
-
-
-def interrupt_all(command: subprocess.Popen) -> None:
-    os.killpg(command.pid, signal.SIGINT)
+def signalled(number: int) -> Callable[[subprocess.Popen], None]:
+    """Return what sends a signal to all processes of a command."""
+    return lambda command: os.killpg(command.pid, number)
 
 
 def end_one(command: subprocess.Popen) -> None:
@@ -132,18 +123,20 @@ def end_one(command: subprocess.Popen) -> None:
 
 
 ENDS = {
-    "workflow, snakemake killed": end_snakemake,
-    "workflow, all processes killed": end_all,
-    "workflow, all processes told to end": tell_all,
-    "workflow, Ctrl-C": interrupt_all,
+    "workflow, snakemake killed": subprocess.Popen.kill,
+    "workflow, all processes killed": signalled(signal.SIGKILL),
+    "workflow, all processes told to end": signalled(signal.SIGTERM),
+    "workflow, Ctrl-C": signalled(signal.SIGINT),
     "workflow, a job killed": end_one,
 }
+FAULTS = [
+    pytest.param(end, id=name, marks=pytest.mark.fault(name, times=KILLS))
+    for name, end in ENDS.items()
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "end", [pytest.param(end, marks=pytest.mark.fault(name, times=KILLS)) for name, end in ENDS.items()]
-)  # fmt: skip
+@pytest.mark.parametrize("end", FAULTS)
 def test_a_killed_workflow_goes_on_by_the_same_command(fresh, whole, left_behind, tmp_path, end):
     undisturbed, seconds = whole
     expected, moments, kills = made(undisturbed), random.Random(6), 0

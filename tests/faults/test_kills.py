@@ -48,16 +48,6 @@ def exhaust_memory(job: psutil.Process) -> None:
     (GROUP / "cgroup.procs").write_text(str(job.pid))
 
 
-@pytest.fixture
-def group():
-    try:
-        GROUP.mkdir(exist_ok=True)
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    yield
-    GROUP.rmdir()
-
-
 def ended(workshop, name: str, out: str, moment: float, end) -> int:
     """Start a job and end it after so many seconds, if it has not ended; return its status."""
     command = workshop.start(workshop.commands[name], out)
@@ -92,37 +82,39 @@ def check_killed_jobs(workshop, name: str, end, seed: int) -> None:
     assert not (workshop.folder / out / CHECKPOINTS).exists()
 
 
-@pytest.mark.slow
-@pytest.mark.fault("training, ended by SIGKILL", times=KILLS)
-@pytest.mark.parametrize("name", [RAPID, DAPO, SFT])
-def test_a_killed_run_ends_as_one_that_was_not(workshop, name):
-    check_killed_jobs(workshop, name, psutil.Process.kill, seed=1)
+def injected(fault: str, seed: int, end, *names: str) -> list:
+    """Return the cases of a fault: each job that is ended, how, and at which random moments."""
+    marks = pytest.mark.fault(fault, times=KILLS)
+    return [pytest.param(name, end, seed, marks=marks) for name in names]
+
+
+BOTH = "evaluation, ended by SIGKILL or SIGTERM"
+ENDED = [
+    *injected("training, ended by SIGKILL", 1, psutil.Process.kill, RAPID, DAPO, SFT),
+    *injected("training, ended by SIGTERM", 2, psutil.Process.terminate, RAPID, DAPO, SFT),
+    *injected("training, no more memory (ulimit -v)", 3, limit_memory, RAPID),
+    *injected(BOTH, 5, psutil.Process.kill, EVALUATION),
+    *injected(BOTH, 5, psutil.Process.terminate, EVALUATION),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.fault("training, ended by SIGTERM", times=KILLS)
-@pytest.mark.parametrize("name", [RAPID, DAPO, SFT])
-def test_a_run_that_was_told_to_end_ends_as_one_that_was_not(workshop, name):
-    check_killed_jobs(workshop, name, psutil.Process.terminate, seed=2)
-
-
-@pytest.mark.slow
-@pytest.mark.fault("training, no more memory (ulimit -v)", times=KILLS)
-def test_a_run_that_got_no_more_memory_goes_on(workshop):
-    check_killed_jobs(workshop, RAPID, limit_memory, seed=3)
+@pytest.mark.parametrize(("name", "end", "seed"), ENDED)
+def test_a_job_that_was_ended_ends_as_one_that_was_not(workshop, name, end, seed):
+    check_killed_jobs(workshop, name, end, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.fault("training, killed by Linux for want of memory", times=KILLS)
-def test_a_run_that_ran_out_of_memory_goes_on(workshop, group):
-    check_killed_jobs(workshop, RAPID, exhaust_memory, seed=4)
-
-
-@pytest.mark.slow
-@pytest.mark.fault("evaluation, ended by SIGKILL or SIGTERM", times=KILLS)
-@pytest.mark.parametrize("end", [psutil.Process.kill, psutil.Process.terminate])
-def test_a_killed_evaluation_is_made_again(workshop, end):
-    check_killed_jobs(workshop, EVALUATION, end, seed=5)
+def test_a_run_that_ran_out_of_memory_goes_on(workshop):
+    try:
+        GROUP.mkdir(exist_ok=True)
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        check_killed_jobs(workshop, RAPID, exhaust_memory, seed=4)
+    finally:
+        GROUP.rmdir()
 
 
 @pytest.mark.slow

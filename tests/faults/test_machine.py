@@ -22,7 +22,8 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
 from rapid.config.specs import FetchSpec
 from tests.conftest import ROOT, save_qwen2
-from tests.machine.test_warm import RAPID, rapid
+from tests.machine.test_warm import rapid
+from tests.processes import ending, wait_for
 from tests.stages.test_ungraded import training
 
 # Root may write everywhere; without its capabilities the modes of files hold for it too.
@@ -54,18 +55,15 @@ serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run)
 @contextmanager
 def serving(folder: Path, *imports: str, prefix: list[str] = [], env: dict = {}):  # noqa: B006
     """Run a server of commands, and yield its socket."""
-    command = [*prefix, sys.executable, "-c", SERVER, str(folder / "socket"), str(os.getpid())]
+    socket, log = folder / "socket", folder / "log"
+    command = [*prefix, sys.executable, "-c", SERVER, str(socket), str(os.getpid()), *imports]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **env}
-    log = (folder / "log").open("w")
-    server = subprocess.Popen([*command, *imports], stdout=log, stderr=log, env=environment)
-    try:
-        while not (folder / "socket").exists():
-            assert server.poll() is None, (folder / "log").read_text()
-            time.sleep(0.05)
-        yield folder / "socket"
-    finally:
-        server.kill()
-        server.wait()
+    with log.open("w") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
+    with ending(server):
+        wait_for(lambda: socket.exists() or server.poll() is not None, PATIENCE)
+        assert socket.exists(), log.read_text()
+        yield socket
 
 
 def said(done: subprocess.CompletedProcess, command: str) -> str:
@@ -91,9 +89,8 @@ class TestTraining:
         exercises = make(BENCHMARKS["mbpp_plus"], 0, {"train": 4})["train"]
         write_jsonl(data, [exercise.problem for exercise in exercises])
         spec = training()
-        spec = spec.model_copy(
-            update={"run": spec.run.model_copy(update={"benchmark": "mbpp_plus"})}
-        )
+        run = spec.run.model_copy(update={"benchmark": "mbpp_plus"})
+        spec = spec.model_copy(update={"run": run})
         command = ["train", "--spec", spec.model_dump_json(), "--data", str(data)]
         return [*command, "--model", str(toy_model), "--out"]
 
@@ -107,14 +104,6 @@ class TestTraining:
         size = sum(4096 * -(-path.stat().st_size // 4096) for path in files)
         return sha256_file(out / "model/model.safetensors"), size
 
-    def check(self, done, out: Path, undisturbed, short: bool) -> None:
-        manifest = out / "manifest.json"  # comes last: who has none is made again
-        if done.returncode:
-            assert not manifest.exists()
-        else:
-            assert not short and manifest.exists()
-            assert sha256_file(out / "model/model.safetensors") == undisturbed[0]
-
     @pytest.mark.slow
     @pytest.mark.fault("disk full")
     @pytest.mark.parametrize("n", TWENTY)
@@ -125,17 +114,16 @@ class TestTraining:
         room = max(4096, undisturbed[1] * n // 20 - 4096)
         with mounted(tmp_path / "disk", f"size={room}"):
             out = tmp_path / "disk/run"
-            done = rapid(socket, *command, str(out))
-            line = said(done, "train")
+            line = said(rapid(socket, *command, str(out)), "train")
             assert f"{out}: no room on the disk: " in line and "Free some" in line
-            self.check(done, out, undisturbed, short=True)
+            assert not (out / "manifest.json").exists()  # comes last: who has none is made again
             if n % 5 == 0:
-                subprocess.run(
-                    ["mount", "-o", "remount,size=0", str(tmp_path / "disk")], check=True
-                )
+                enough = ["mount", "-o", "remount,size=0", str(tmp_path / "disk")]
+                subprocess.run(enough, check=True)
                 done = rapid(socket, *command, str(out))
                 assert done.returncode == 0, done.stderr
-                self.check(done, out, undisturbed, short=False)
+                assert (out / "manifest.json").exists()
+                assert sha256_file(out / "model/model.safetensors") == undisturbed[0]
 
     @pytest.fixture(scope="class")
     def larger(self, toy_model, tmp_path_factory) -> Path:
@@ -265,12 +253,6 @@ class Hub(BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
-    def do_HEAD(self):
-        self.answer()
-
-    def do_GET(self):
-        self.answer()
-
     def say(self, status: int, body: bytes, missing: int = 0) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body) + missing))
@@ -281,8 +263,9 @@ class Hub(BaseHTTPRequestHandler):
             self.wfile.write(body)
             self.wfile.flush()
 
-    def answer(self) -> None:
-        how = self.path.partition("stand-in/")[2].split("/")[0]
+    def do_GET(self) -> None:
+        how, name = self.path.partition("stand-in/")[2].split("/")[0], self.path.rsplit("/", 1)[-1]
+        files = self.server.files if how == "good" else FILES
         if how in STATUSES:
             self.say(int(how), b"{}")
         elif how in BODIES:
@@ -291,21 +274,19 @@ class Hub(BaseHTTPRequestHandler):
             time.sleep(2 * PATIENCE)
         elif how == "hangs-up":
             self.close_connection = True
-        elif how == "good" and "/resolve/" in self.path:
-            self.say(200, self.server.files[self.path.rsplit("/", 1)[-1]])
-        elif how == "good" and "/tree/" in self.path:
-            self.say(200, listed(self.server.files))
-        elif "/api/" in self.path and "/tree/" not in self.path:
-            self.say(200, json.dumps({"id": f"stand-in/{how}", "sha": "a" * 40}).encode())
         elif "/tree/" in self.path:
-            self.say(200, b"[1]" if how == "no-list" else listed(FILES))
+            self.say(200, b"[1]" if how == "no-list" else listed(files))
+        elif "/api/" in self.path:
+            self.say(200, json.dumps({"id": f"stand-in/{how}", "sha": "a" * 40}).encode())
         elif how == "files-503" and self.command == "GET":
             self.say(503, b"")
         else:
-            self.say(200, FILES[self.path.rsplit("/", 1)[-1]], missing=10)
-            self.close_connection = how == "short"
+            self.say(200, files[name], missing=0 if how == "good" else 10)
+            self.close_connection |= how == "short"
             if self.command == "GET" and how == "stops":
                 time.sleep(2 * PATIENCE)
+
+    do_HEAD = do_GET
 
 
 CACHES = ("HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "HOME")
@@ -333,11 +314,9 @@ def hub(tmp_path_factory, toy_model):
         def fetch(name: str, out: Path, **env) -> subprocess.CompletedProcess:
             params = {"source": f"stand-in/{name}", "revision": "main"}
             spec = FetchSpec.model_validate({"model": "m", "params": params}).model_dump_json()
-            command = [*RAPID, "fetch", "--spec", spec, "--out", str(out)]
             env = {**os.environ, **settings, "RAPID_WARM": str(socket), **env}
-            return subprocess.run(
-                command, capture_output=True, text=True, env=env, timeout=PATIENCE, check=False
-            )
+            command = ["fetch", "--spec", spec, "--out", str(out)]
+            return rapid(socket, *command, env=env, timeout=PATIENCE)
 
         fetch.folder = folder
         yield fetch

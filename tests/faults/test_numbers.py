@@ -44,27 +44,32 @@ def always(reward):
     return constant
 
 
-def short(model, folder, objective, reward="digits_sum", **settings):
-    return run(model, folder, objective, reward, **{"max_steps": 3, "H": 1} | settings)
+@pytest.fixture
+def short(toy_model, tmp_path, objective, workers):
+    """A function that trains for three steps."""
+
+    def short(reward="digits_sum", **settings):
+        sizes = {"max_steps": 3, "H": 1, "grading_workers": workers}
+        return run(toy_model, tmp_path, objective, reward, **sizes | settings)
+
+    return short
 
 
 @loops("an infinite reward", times=3)
-def test_an_infinite_reward_ends_the_run(toy_model, tmp_path, objective, workers):
+def test_an_infinite_reward_ends_the_run(short):
     for reward in (float("inf"), -float("inf"), 1e300):
         with pytest.raises(ValueError, match=r"constant gave the reward -?inf to the compl") as end:
-            short(toy_model, tmp_path, objective, always(reward), grading_workers=workers)
+            short(always(reward))
         assert "prompt" in str(end.value)
         assert "at step 1, " in end.value.__notes__[-1]
 
 
 @loops("no reward: None or NaN")
-def test_where_nothing_is_graded_nothing_is_learned_and_once_it_is_said(
-    toy_model, tmp_path, objective, workers, caplog
-):
+def test_where_nothing_is_graded_nothing_is_learned_and_once_it_is_said(short, toy_model, caplog):
     for reward in (None, float("nan")):
         caplog.clear()
         with caplog.at_level("WARNING", "rapid"):
-            trainer = short(toy_model, tmp_path, objective, always(reward), grading_workers=workers)
+            trainer = short(always(reward))
         assert torch.equal(weights(trainer), untrained(toy_model))
         said = [text for text in caplog.messages if "completions was graded" in text]
         assert len(said) == 1
@@ -72,20 +77,17 @@ def test_where_nothing_is_graded_nothing_is_learned_and_once_it_is_said(
 
 
 @loops("a finite reward outside [0, 1]")
-def test_a_finite_reward_is_taken(toy_model, tmp_path, objective, workers):
+def test_a_finite_reward_is_taken(short):
     for scale in (-100.0, 1e6):
 
         def graded(completions, scale=scale, **_):
             return [scale * (len(text) % 3 - 1) for text in completions]
 
-        trainer = short(toy_model, tmp_path, objective, graded, grading_workers=workers)
-        assert weights(trainer).isfinite().all()
+        assert weights(short(graded)).isfinite().all()
 
 
 @loops("a reward function that raises", times=3)
-def test_what_a_reward_function_raises_names_step_and_sample(
-    toy_model, tmp_path, objective, workers
-):
+def test_what_a_reward_function_raises_names_step_and_sample(short, workers):
     for at in range(3):
 
         def broken(completions, trainer_state, at=at, **_):
@@ -94,18 +96,17 @@ def test_what_a_reward_function_raises_names_step_and_sample(
             return [float(len(text) % 2) for text in completions]
 
         with pytest.raises(ConnectionError, match="no server") as end:
-            short(toy_model, tmp_path, objective, broken, grading_workers=workers)
+            short(broken)
         *sample, step = end.value.__notes__
         assert f"at step {at + 1}, with 16 completions, the first of the prompt " in step
         assert bool(sample) == bool(workers)
 
 
 @loops("a learning rate that blows weights up")
-def test_weights_that_blow_up_end_the_run(toy_model, tmp_path, objective, workers):
+def test_weights_that_blow_up_end_the_run(short):
     for rate, steps in ((1e10, 3), (1e300, 1)):  # also in the last step, of which no other follows
-        sizes = {"learning_rate": rate, "max_steps": steps, "grading_workers": workers}
         with pytest.raises(FloatingPointError, match=r"loss is|weights have|probabilities") as end:
-            short(toy_model, tmp_path, objective, **sizes)
+            short(learning_rate=rate, max_steps=steps)
         where = "".join([str(end.value), *getattr(end.value, "__notes__", [])])
         assert re.search("step [1-3]", where)
 
@@ -122,7 +123,7 @@ def test_weights_of_sft_that_blow_up_end_the_run(toy_model, tmp_path):
 
 
 @loops("a loss that is infinite or NaN", times=3)
-def test_a_loss_that_is_no_number_ends_the_run(toy_model, tmp_path, objective, workers):
+def test_a_loss_that_is_no_number_ends_the_run(short):
     """Also where the gradient and the weights are finite."""
     for more in NOT_FINITE:
 
@@ -131,7 +132,7 @@ def test_a_loss_that_is_no_number_ends_the_run(toy_model, tmp_path, objective, w
                 return super()._compute_loss(model, inputs) + more
 
         with pytest.raises(FloatingPointError, match=rf"step 1: the loss is {more}"):
-            short(toy_model, tmp_path, objective, trainer=Off, grading_workers=workers)
+            short(trainer=Off)
 
 
 @pytest.mark.fault("a reward of a benchmark's grader outside [0, 1]", times=20)
@@ -201,30 +202,9 @@ def test_an_empty_prompt_is_refused(toy_model):
         assert "at step 1" in end.value.__notes__[-1]
 
 
-CHARACTERS = [
-    "\0",
-    "a\0b",
-    "\x1b[31m",
-    "\r\n",
-    "\t",
-    "\x7f",
-    "\u2028",
-    "\u202eab",
-    "\u200b",
-    "\ufeff",
-]
-CHARACTERS += [
-    "日本語",
-    "🙂",
-    "👩‍💻",
-    "e\u0301",
-    "\ufdd0",
-    "\U0010ffff",
-    "<pad>",
-    "<eos>",
-    "{x}",
-    "%s $x$",
-]
+CHARACTERS = ["\0", "a\0b", "\x1b[31m", "\r\n", "\t", "\x7f", "\u2028", "\u202eab", "\u200b"]
+CHARACTERS += ["\ufeff", "日本語", "🙂", "👩‍💻", "e\u0301", "\ufdd0", "\U0010ffff", "<pad>"]
+CHARACTERS += ["<eos>", "{x}", "%s $x$"]
 
 
 @pytest.mark.slow
@@ -292,12 +272,10 @@ def test_a_group_has_several_members():
 
 @pytest.mark.fault("a training setting that is no number", times=20)
 def test_a_rate_and_a_temperature_are_numbers():
-    for name, value in itertools.product(
-        ("learning_rate", "temperature"), (*NOT_FINITE[:3], -1.0, -1e-9)
-    ):
-        for H in (1, 4):
-            with pytest.raises(ValueError, match=f"{name}={value}: set {name} >= .* finite"):
-                RapidConfig("unused", **COMMON | {"H": H, name: value})
+    names, values = ("learning_rate", "temperature"), (*NOT_FINITE, -1.0, -1e-9)
+    for name, value, H in itertools.product(names, values, (1, 4)):
+        with pytest.raises(ValueError, match=f"{name}={value}: set {name} >= .* finite"):
+            RapidConfig("unused", **COMMON | {"H": H, name: value})
 
 
 HANGS = """

@@ -232,25 +232,15 @@ def test_problems_are_read_from_a_file(tmp_path, workload):
     assert len(workload.rows(20)) == 24
 
 
-def test_the_command_writes_a_part_and_the_page(toy_model, tmp_path, monkeypatch):
-    rows = [{"rate": 0.5, "model": "toy", "samples": {}}]
-    one = parts.Experiment("one", lambda: rows)
-    part = parts.Part(("tiny", "smollm2"), lambda plan, workload: [one])
-    monkeypatch.setitem(parts.PARTS, "b", part)
-    monkeypatch.setattr(models, "smollm2", unavailable)
+@pytest.fixture
+def unprepared(monkeypatch):
+    """No core is taken for the command, and no page is written."""
     monkeypatch.setattr(bench, "_prepare", lambda processes, gpu: None)
-    monkeypatch.setattr(report, "main", lambda folders: folders.append("written"))
-    arguments = ["--part", "b", "--model", str(toy_model), "--repeats", "1"]
-    assert bench.main([*arguments, "--out", str(tmp_path)]) == 0
-    document = results.read(tmp_path)["b"]
-    assert document["commit"] and document["versions"]["torch"]
-    assert document["missing"] == ["smollm2: not here"]
-    assert document["rows"] == [{"experiment": "one", "rate": 0.5, "model": "toy"}]
-    assert (tmp_path / "samples" / "b.json").exists()
+    monkeypatch.setattr(report, "main", lambda folders: None)
 
 
-def test_a_failed_experiment_does_not_stop_others_and_is_taken_up_again(
-    toy_model, tmp_path, monkeypatch
+def test_what_fails_or_is_missing_stops_nothing_else_and_is_taken_up_again(
+    toy_model, tmp_path, monkeypatch, unprepared
 ):
     broken, asked = [True], []
 
@@ -261,26 +251,39 @@ def test_a_failed_experiment_does_not_stop_others_and_is_taken_up_again(
         return [{"rate": 0.5, "model": name, "samples": {}}]
 
     some = [parts.Experiment(name, partial(run, name)) for name in ("first", "second")]
-    monkeypatch.setitem(parts.PARTS, "b", parts.Part(("tiny",), lambda plan, workload: some))
-    monkeypatch.setattr(bench, "_prepare", lambda processes, gpu: None)
-    monkeypatch.setattr(report, "main", lambda folders: None)
+    part = parts.Part(("tiny", "smollm2"), lambda plan, workload: some)
+    monkeypatch.setitem(parts.PARTS, "b", part)
+    monkeypatch.setattr(models, "smollm2", unavailable)
     arguments = ["--part", "b", "--model", str(toy_model), "--out", str(tmp_path), "--resume"]
     assert bench.main(arguments) == 1
-    assert results.read(tmp_path)["b"]["missing"] == ["first: no memory"]
+    document = results.read(tmp_path)["b"]
+    assert document["commit"] and document["versions"]["torch"]
+    assert document["missing"] == ["smollm2: not here", "first: no memory"]
+    assert document["rows"] == [{"experiment": "second", "rate": 0.5, "model": "second"}]
+    assert (tmp_path / "samples" / "b.json").exists()
     broken.clear()
     assert bench.main(arguments) == 0
     assert asked == ["first", "second", "first"]
-    found = results.read(tmp_path)["b"]
-    assert [row["model"] for row in found["rows"]] == ["second", "first"] and not found["missing"]
+    document = results.read(tmp_path)["b"]
+    assert [row["model"] for row in document["rows"]] == ["second", "first"]
+    assert document["missing"] == ["smollm2: not here"]
     assert bench.main([*arguments, "--repeats", "9"]) == 0  # other options, other figures
     assert asked[3:] == ["first", "second"]
+
+
+@pytest.mark.parametrize("wrong", [["--part", "z"], ["--models", "z"]])
+def test_what_there_is_none_of_is_refused_with_what_there_is(unprepared, wrong):
+    with pytest.raises(
+        SystemExit, match=r"bench: --\w+ z: no such (part; known: a, b|model; known: t)"
+    ):
+        bench.main(wrong)
 
 
 @pytest.mark.parametrize(
     "name", ["mbpp_plus", "math", pytest.param("minif2f", marks=pytest.mark.slow)]
 )
 def test_every_solution_is_rewarded_and_no_mistake_is(name):
-    found = graders.sample(name, graders.exercises(name, 3))
+    found = graders.sample(name, models.exercises(name, 3))
     assert all(one > 0 for kind in found.values() for one in kind["latencies"])
     assert [len(kind["latencies"]) for kind in found.values()] == [3, 3]
     assert [found[kind]["rewarded"] for kind in ("correct", "mistaken")] == [3, 0]
@@ -297,11 +300,10 @@ def test_no_verdict_is_a_remembered_one(monkeypatch, plan):
 
 
 def test_graders_need_no_model_and_one_that_does_not_run_is_said_to_be_missing(
-    tmp_path, monkeypatch, capsys
+    tmp_path, monkeypatch, capsys, unprepared
 ):
     for name in BENCHMARKS:
         monkeypatch.setattr(type(BENCHMARKS[name]), "unavailable", lambda self: "not here")
-    monkeypatch.setattr(bench, "_prepare", lambda processes, gpu: None)
     arguments = ["--part", "g", "--model", str(tmp_path / "none"), "--out", str(tmp_path)]
     assert bench.main(arguments) == 0
     said = capsys.readouterr().err

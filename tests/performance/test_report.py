@@ -6,7 +6,7 @@ import pytest
 
 from performance import growth, report, results, summary
 from performance.expectations import expectations
-from tests.performance.samples import FLOOR, MEMORY, PAIR, VERDICTS, sample
+from tests.performance.test_summary import FLOOR, MEMORY, PAIR, VERDICTS, sample
 
 SETTING = {"H": 4, "n_step": 16, "group": 4, "micro_batch": 8, "length": 80, "N_inference": 64}
 SETTING["fixed_length"] = False
