@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import groupby
 
+import pandas as pd
+
 from rapid.algorithms import RAPID
 from rapid.artifacts.text import listing
 from reports import formats, labels, paper
@@ -160,37 +162,25 @@ def beside(theirs: str, measured: Measured, contest: Contest) -> list[Evidence]:
 
 
 def correlated(metric: str, measured: Measured, contest: Contest) -> list[Evidence]:
-    """Return the correlation of H with a metric."""
-    printed = paper.correlation(contest.benchmark, metric)
-    found = correlate(contest.sweep.H, contest.sweep[metric])
-    return [
-        Evidence(
-            labels.benchmark(contest.benchmark),
-            printed and printed.value,
-            found,
-            formats.correlation,
-            found.reason,
-            _sources(contest, metric),
-        )
-    ]
+    """Return the correlation of H with a metric, over the runs of Table 3."""
+    name = contest.benchmark
+    printed, runs = paper.correlation(name, metric), measured.sweeps[name]
+    found, sources = correlate(runs.H, runs[metric]), _by_h(runs, metric)
+    printed, show = printed and printed.value, formats.correlation
+    return [Evidence(labels.benchmark(name), printed, found, show, found.reason, sources)]
 
 
 def clipped(measured: Measured, contest: Contest) -> list[Evidence]:
-    """Return the share of clipped weights."""
-    return [
-        Evidence(
-            labels.benchmark(contest.benchmark),
-            paper.said("clipped"),
-            estimates.mean(contest.sweep.clip_fraction),
-            formats.percent,
-            "no run has a share of weights",
-            _sources(contest, "clip_fraction"),
-        )
-    ]
+    """Return the share of clipped weights, over the runs of Table 3."""
+    where, runs = labels.benchmark(contest.benchmark), measured.sweeps[contest.benchmark]
+    found, sources = estimates.mean(runs.clip_fraction), _by_h(runs, "clip_fraction")
+    unknown = "no run has a share of weights"
+    return [Evidence(where, paper.said("clipped"), found, formats.percent, unknown, sources)]
 
 
-def _sources(contest: Contest, metric: str) -> tuple[Source, ...]:
-    return Column("", metric, formats.plain).sources(contest.of(*contest.rapids), labels.run)
+def _by_h(runs: pd.DataFrame, metric: str) -> tuple[Source, ...]:
+    shown = Column("", metric, formats.plain)
+    return shown.sources(runs.sort_values("H", kind="stable"), labels.run)
 
 
 # The claims ---------------------------------------------------------------------------------------

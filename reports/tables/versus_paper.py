@@ -91,11 +91,11 @@ def signs(measured: Measured) -> Table:
         [
             Row(
                 f"{labels.benchmark(name)}: H and {column.title}",
-                [_signs(measured, contest, column.metric)],
+                [_signs(measured, name, column.metric)],
             )
             for column in [*accuracy(measured.params, name), TIME, STALENESS]
         ]
-        for name, contest in measured.contests.items()
+        for name in measured.contests
     ]
     return Table(
         number=13,
@@ -112,10 +112,10 @@ def signs(measured: Measured) -> Table:
     )
 
 
-def _signs(measured: Measured, contest: Contest, metric: str) -> list[Cell]:
-    sweep = contest.runs[contest.runs.H.isin(measured.params.tables.staleness.H)]
+def _signs(measured: Measured, benchmark: str, metric: str) -> list[Cell]:
+    sweep = measured.sweeps[benchmark]
     both = {
-        "paper": paper.correlation(contest.benchmark, metric),
+        "paper": paper.correlation(benchmark, metric),
         "here": correlate(sweep.H, sweep[metric]),
     }
     printed, found = both.values()

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -11,7 +12,7 @@ from rapid.config.specs import Run
 from reports import contents, paper
 from reports.measured import Measured
 from reports.statistics.estimates import student
-from reports.tables import claims, versus_paper
+from reports.tables import claims, results, versus_paper
 from reports.tables.claims import FAILS, HOLDS, UNTESTED
 
 
@@ -218,6 +219,23 @@ def test_staleness_and_runtime_by_h(params, runs):
         runs.summary(run(f"rapid-H{h}", seed), seconds=seconds, staleness=stale)
     assert found(params, runs, "Staleness grows").verdict == HOLDS
     assert found(params, runs, "Runtime falls").verdict == FAILS
+
+
+def test_what_depends_on_h_is_of_table_3s_runs_in_all_tables(values, runs):
+    """Table 1 has RAPID with another H too, and a variant of one."""
+    values["tables"]["main"]["algorithms"] += ["rapid-H16", "rapid-H4,eta=1"]
+    for seed in (0, 1):
+        for name, stale in (("2", 0.1), ("4", 0.2 + seed), ("16", 9.0), ("4,eta=1", 5.0)):
+            runs.summary(run(f"rapid-H{name}", seed), staleness=stale, clip_fraction=stale / 40)
+    measured = Measured.read(load(values), runs.root)
+    r = f"{np.corrcoef([2, 2, 4, 4], [0.1, 0.1, 0.2, 1.2])[0, 1]:.3f}"
+    (judged,) = (one for one in claims.table(measured).rows if "Staleness grows: MATH" in one.label)
+    (sign,) = (one for one in versus_paper.signs(measured).rows if "MATH: H and St" in one.label)
+    (row,) = (one for one in results.correlations(measured).rows if one.label == "MATH")
+    cells = judged.cells[0][1], sign.cells[0][1], row.cells[0][3]
+    assert {cell.text.partition(" ")[0] for cell in cells} == {r}
+    assert [len(cell.sources) for cell in cells] == [4, 4, 4]
+    assert found(load(values), runs, "5% clipped").here.startswith("1.0%")
 
 
 @pytest.mark.parametrize(
