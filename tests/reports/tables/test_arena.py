@@ -19,7 +19,7 @@ from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import Estimate
 from reports.tables import arena
 from reports.tables.claims import FAILS, HOLDS, UNTESTED
-from reports.tuning import COLUMNS, frozen, trials
+from reports.tuning import COLUMNS, frozen, smoothed, trials
 from tests.conftest import ROOT
 from tests.reports.statistics.rates import noise
 
@@ -261,6 +261,16 @@ def test_a_rate_is_chosen_with_its_neighbours(tuning, runs):
     text = frozen(FILE, tuning.arena, record)
     rates = ["pg: 1.0e-02", "pg-H2: 1.0e-04", "pg-H4: 1.0e-04", "reach: 0.70"]
     assert all(line in text for line in rates), text
+
+
+@pytest.mark.parametrize(
+    ("means", "smooth"),
+    [([0.4], [0.4]), ([0.3, 0.6], [0.4, 0.5]), ([0.3, 0.6, 0.9], [0.4, 0.6, 0.8])],
+)
+def test_a_grid_of_any_size_is_smoothed(means, smooth):
+    rates = [10.0**-n for n in range(len(means), 0, -1)]
+    found = smoothed(pd.DataFrame({"learning_rate": rates, "accuracy": means}))
+    assert dict(found) == pytest.approx(dict(zip(rates, smooth, strict=True)))
 
 
 def test_the_report_of_a_tuning_has_its_trials(tuning, runs):
