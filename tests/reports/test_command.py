@@ -92,6 +92,14 @@ def test_wrong_parameters_answer_2(config, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_wrong_parameters_of_the_default_answer_2(values, tmp_path, capsys):
+    """Named parameters share jobs with those of the folder's params.yaml."""
+    (tmp_path / "params.yaml").write_text("data_seed: -1")
+    given = ["--config", json.dumps(values | {"name": "mine"}), "--root", str(tmp_path), "--text"]
+    assert main(given) == 2
+    assert "params.yaml:1: data_seed: -1 is not allowed" in capsys.readouterr().err
+
+
 def test_nothing_to_do_is_an_error(config, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--config", config])
