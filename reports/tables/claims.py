@@ -23,7 +23,7 @@ from reports.statistics import estimates
 from reports.statistics.decisions import holm
 from reports.statistics.estimates import LEVEL, Estimate, correlate
 from reports.tables.columns import RATIO, RUNTIME, Column, accuracy
-from reports.tables.intervals import printed
+from reports.tables.intervals import Comparison
 from reports.tables.table import MISSING, Cell, Group, Row, Source, Table, interval, stacked
 
 HOLDS, FAILS, UNTESTED = "holds", "does not hold", "not tested here"
@@ -101,16 +101,12 @@ def rapid(contest: Contest, wanted: str | None = None) -> str:
 
 def compared(contest: Contest, column: Column, ours: str, theirs: str = BASELINE) -> Evidence:
     """Return one algorithm against another, paired, in one column."""
-    pairing, metric, where = column.paired, column.metric, labels.benchmark(contest.benchmark)
-    where += f", {contest.model}" * contest.family + f" {column.title}" * of_evaluation(metric)
-    return Evidence(
-        where,
-        printed(contest, column, ours, theirs),
-        pairing.of_runs(contest.of(ours), contest.of(theirs), metric),
-        pairing.show,
-        NO_SCORES if of_evaluation(metric) else NO_RUNS,
-        column.sources(contest.of(ours, theirs), labels.run),
-    )
+    one, where = Comparison(contest, column, ours, theirs), labels.benchmark(contest.benchmark)
+    where += f", {contest.model}" if contest.family else ""
+    unknown = NO_RUNS
+    if of_evaluation(column.metric):
+        where, unknown = f"{where} {column.title}", NO_SCORES
+    return Evidence(where, one.printed, one.estimate, column.paired.show, unknown, one.sources)
 
 
 def faster(measured: Measured, contest: Contest) -> list[Evidence]:
