@@ -115,14 +115,15 @@ def test_a_small_p_of_the_right_sign_never_fails():
     found, tests = arena.decide([*claims, (same, known(0.9, 0.0))], 0.02)
     assert tests == 27
     assert found[0] == (pytest.approx(27 * 0.0019), arena.OPEN)
+    sooner = Claim(ours="grpo", theirs="pg", by="seconds")
     for value, word in ((0.03, HOLDS), (-0.03, FAILS)):
-        assert arena.decide([(better, known(0.0019, value))], 0.02)[0][0][1] == word
-        sooner = Claim(ours="grpo", theirs="pg", by="seconds")
-        assert arena.decide([(sooner, known(0.0019, 1 - value))], 0.02)[0][0][1] == word
+        claims = (better, known(0.0019, value)), (sooner, known(0.0019, 1 - value))
+        assert [arena.decide([one], 0.02)[0][0][1] for one in claims] == [word, word]
 
 
-def family_errors(arenas: int) -> float:
-    """The share of simulated arenas with a wrong verdict on any of their claims of each kind."""
+@pytest.mark.parametrize("arenas", [200, pytest.param(4000, marks=pytest.mark.slow)])
+def test_at_most_one_arena_in_twenty_has_a_wrong_verdict(arenas):
+    """Simulated ones, with claims of each kind: on any of them."""
     chance, wrong = np.random.default_rng(6), 0
     more = [Claim(ours="grpo", theirs="pg", by=by) for by in ("seconds", "accuracy")]
     same = Claim(ours="grpo", theirs="pg", by="accuracy", expect="same")
@@ -138,16 +139,7 @@ def family_errors(arenas: int) -> float:
             claims.append((claim, one or crossed.estimate(drawn[:, None], (-1, 1))))
         words = (word for _, word in arena.decide(claims, 0.02)[0])
         wrong += any(word in case[2] for word, case in zip(words, cases, strict=True))
-    return wrong / arenas
-
-
-def test_few_of_several_arenas_have_a_wrong_verdict():
-    assert family_errors(200) < 0.05 + noise(200)
-
-
-@pytest.mark.slow
-def test_at_most_one_arena_in_twenty_has_a_wrong_verdict():
-    assert family_errors(4000) < 0.05 + noise(4000)
+    assert wrong / arenas < 0.05 + noise(arenas)
 
 
 def test_what_samples_more_is_compared_after_equal_completions(params, complete):
