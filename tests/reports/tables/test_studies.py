@@ -101,11 +101,14 @@ def test_a_curve_that_falls_is_read_at_its_first_crossing():
     assert curve.reaches(0.5) == pytest.approx(0.75)
     assert curve.reaches(0.7) == pytest.approx(2.75)
     assert curve.reaches(0.9) is None
+    almost = AccuracyCurve((0.0, 1.0, 2.0), (0.35 - 1e-16, 0.35, 0.45))  # a mean over seeds
+    assert almost.reaches(0.35) == 0
     assert np.isnan(curve.at(np.array([3.5]))).all()
 
 
 def test_levels_are_round_and_between_start_and_best():
     assert levels([AccuracyCurve((0.0, 1.0), (0.31, 0.46))]) == pytest.approx([0.35, 0.4, 0.45])
+    assert levels([AccuracyCurve((0.0, 1.0), (0.35, 0.46))]) == pytest.approx([0.4, 0.45])
     assert levels([]) == []
 
 
