@@ -13,7 +13,7 @@ from rapid.artifacts.files import write_json, write_jsonl
 from rapid.artifacts.manifests import digests
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.config.params import Params, load
-from rapid.config.specs import evaluations, train_spec
+from rapid.config.specs import Run, evaluations, train_spec
 from tests.conftest import default_values
 
 TABLES = """
@@ -50,6 +50,11 @@ def small_values() -> dict:
     values["teacher"] = "teacher"
     values["evaluation"]["samples"] = 8
     return values | {"tables": yaml.safe_load(TABLES)}
+
+
+def run_of(algorithm: str, seed: int = 0, benchmark: str = "math") -> Run:
+    """A run of the main model."""
+    return Run(benchmark=benchmark, model="tiny_qwen", algorithm=algorithm, seed=seed)
 
 
 @pytest.fixture

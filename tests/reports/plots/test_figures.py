@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from rapid.artifacts.files import BadFile, write_json
-from rapid.config.specs import Run
 from reports import contents, plots
 from reports.collect import collect
 from reports.measured import Measured
 from reports.plots import learning, style
 from reports.plots.figures import phases, tokens
 from tests.conftest import ROOT
+from tests.reports.conftest import run_of
 
-RUN = Run(benchmark="math", model="tiny_qwen", algorithm="rapid-H4", seed=0)
+RUN = run_of("rapid-H4")
 WEIGHTS = {
     "tokens": ["The ", "answer\n", "is", " 4$_{$", "\x00", ""],
     "log_weights": [0.0, 0.1, -0.4, 0.02, 0.0, 0.0],
@@ -84,7 +84,7 @@ def test_token_weights_are_of_the_run_with_the_largest_h(params, runs):
     (missing,) = build(params, runs)["tokens"].missing
     assert missing.startswith("no run wrote token_weights.json")
     weights(runs)
-    weights(runs, RUN.model_copy(update={"algorithm": "rapid-H2"}), H=2)
+    weights(runs, run_of("rapid-H2"), H=2)
     figure = build(params, runs)["tokens"]
     assert figure.sources == [f"{RUN.folder}/token_weights.json"]
     assert "step 7, H = 4" in figure.caption and "is −0.280" in figure.caption

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from rapid.config.params import load
-from rapid.config.specs import Run, evaluations
+from rapid.config.specs import evaluations
 from reports.measured import Measured
 from reports.render import latex
 from reports.tables import APPENDIX, RESULTS, build
 from reports.tables.table import Cell, Group, Table
-from tests.reports.conftest import Runs
+from tests.reports.conftest import Runs, run_of
 
 # The paper's packages, less its style file: of that only the width of the text matters here.
 PREAMBLE = r"""
@@ -109,8 +109,7 @@ def test_wide_tables_go_on_below(widths, panels):
 
 def test_reasons_stand_under_the_table(params, runs):
     for seed in (0, 1):
-        run = Run(benchmark="math", model="tiny_qwen", algorithm="pg", seed=seed)
-        runs.evaluation(run, status="unavailable", note="no Lean")
+        runs.evaluation(run_of("pg", seed), status="unavailable", note="no Lean")
     text = written(params, runs)
     assert r"\,not evaluated: no Lean." in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 4

@@ -1,20 +1,20 @@
 """Pairs of algorithms: by problem and seed, from the files."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
 from rapid.artifacts.evaluations import ProblemScore
 from rapid.artifacts.files import BadFile
-from rapid.config.specs import Run
 from reports.collect import collect
 from reports.measured import Measured
 from reports.statistics import pairs
 from reports.tables import results
+from tests.reports.conftest import run_of
 
-
-def run(algorithm, seed=0):
-    return Run(benchmark="mbpp_plus", model="tiny_qwen", algorithm=algorithm, seed=seed)
+run = partial(run_of, benchmark="mbpp_plus")
 
 
 def of(params, runs, algorithm):

@@ -9,7 +9,7 @@ from rapid.artifacts.evaluations import CurvePoint
 from rapid.config.arena import Claim
 from rapid.config.params import load
 from rapid.config.params import read as read_params
-from rapid.config.specs import BASE, Run, in_arena
+from rapid.config.specs import BASE, in_arena
 from reports import contents
 from reports.__main__ import main
 from reports.measured import Measured
@@ -21,6 +21,7 @@ from reports.tables import arena
 from reports.tables.claims import FAILS, HOLDS, UNTESTED
 from reports.tuning import COLUMNS, frozen, smoothed, trials
 from tests.conftest import ROOT
+from tests.reports.conftest import run_of
 from tests.reports.statistics.rates import noise
 
 SEEDS = range(1, 9)
@@ -58,7 +59,7 @@ def complete(params, runs):
     """A model on the way solves half of the problems, after the seconds that are known."""
     chance = [-1, 0, 1, -1, 2, -2, 1, 0, -1]  # by seed, of all algorithms alike
     for seed in SEEDS:
-        runs.scored(Run(benchmark="math", model="tiny_qwen", algorithm=BASE, seed=seed), [0] * 100)
+        runs.scored(run_of(BASE, seed), [0] * 100)
     for run in in_arena(params):
         plain = run.algorithm.split(",")[0]
         seconds, more, over = KNOWN.get(plain, (10, 0, 1))
@@ -233,8 +234,7 @@ def test_a_rate_is_chosen_with_its_neighbours(tuning, runs):
         rate = run.algorithm.rpartition("=")[2]
         found = next(of for name, of in solved.items() if run.algorithm.startswith(name))
         runs.scored(run, [8] * found.get(rate, 0) + [0] * (10 - found.get(rate, 0)))
-    before = Run(benchmark="math", model="tiny_qwen", algorithm=BASE, seed=7)
-    runs.scored(before, [8] * 4 + [0] * 6)
+    runs.scored(run_of(BASE, 7), [8] * 4 + [0] * 6)
     record = trials(Measured.read(tuning, runs.root, in_arena(tuning)))
     assert len(record) == 7 and record.accuracy.notna().all()
     text = frozen(FILE, tuning.arena, record)

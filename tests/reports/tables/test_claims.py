@@ -14,10 +14,7 @@ from reports.measured import Measured
 from reports.statistics.estimates import student
 from reports.tables import claims, results, versus_paper
 from reports.tables.claims import FAILS, HOLDS, UNTESTED
-
-
-def run(algorithm, seed=0, benchmark="math"):
-    return Run(benchmark=benchmark, model="tiny_qwen", algorithm=algorithm, seed=seed)
+from tests.reports.conftest import run_of as run
 
 
 class Finding:

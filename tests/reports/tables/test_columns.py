@@ -2,10 +2,10 @@
 
 import pytest
 
-from rapid.config.specs import Run
 from reports import formats
 from reports.measured import Measured
 from reports.tables.columns import RATIO, Block, Column, grid
+from tests.reports.conftest import run_of
 
 REWARD = Column(
     "Reward",
@@ -26,8 +26,7 @@ def shown(params, runs):
     rewards = {"grpo": (0.9, 0.9), "pg": (0.5, 0.6), "dapo": (0.2, 0.21)}
     for name, pair in rewards.items():
         for seed, value in enumerate(pair):
-            run = Run(benchmark="math", model="tiny_qwen", algorithm=name, seed=seed)
-            runs.summary(run, reward_last=value)
+            runs.summary(run_of(name, seed), reward_last=value)
     block = Block("MATH", "math", "tiny_qwen", [REWARD])
     return grid(Measured.read(params, runs.root), ROWS, [block], [0, 1])
 

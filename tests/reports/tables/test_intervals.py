@@ -6,10 +6,10 @@ from math import prod
 import pytest
 
 from rapid.config.params import load
-from rapid.config.specs import Run
 from reports import formats
 from reports.measured import Measured
 from reports.tables import intervals
+from tests.reports.conftest import run_of
 
 SEEDS = (0, 1, 2)
 # Seconds by seed. PG is not always the fastest baseline; it lacks the first seed, RAPID the last.
@@ -44,17 +44,13 @@ def table(values, runs):
     for benchmark, algorithms in SECONDS.items():
         for name, seconds in algorithms.items():
             for seed, value in seconds.items():
-                runs.summary(run(benchmark, name, seed), seconds=value)
+                runs.summary(run_of(name, seed, benchmark), seconds=value)
     for benchmark, algorithms in CORRECT.items():
         for name, correct in algorithms.items():
             for seed, counts in correct.items():
                 ks = (1, 8) if benchmark == "mbpp_plus" else (1,)
-                runs.scored(run(benchmark, name, seed), counts, ks=ks)
+                runs.scored(run_of(name, seed, benchmark), counts, ks=ks)
     return intervals.comparisons(Measured.read(load(values), runs.root))
-
-
-def run(benchmark, algorithm, seed):
-    return Run(benchmark=benchmark, model="tiny_qwen", algorithm=algorithm, seed=seed)
 
 
 def cells(table, label, benchmark):

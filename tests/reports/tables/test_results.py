@@ -1,24 +1,23 @@
 """The four tables as plain data."""
 
 import re
+from functools import partial
 
 import pytest
 
 from rapid.config.params import load
-from rapid.config.specs import Run, evaluations
+from rapid.config.specs import evaluations
 from reports.labels import algorithm
 from reports.measured import Measured
 from reports.tables import RESULTS, results, setup
 from reports.tables import build as build_tables
 from reports.tables.table import letters
-from tests.reports.conftest import Runs
+from tests.reports.conftest import Runs, run_of
 
 REASON_EVALUATION = "not evaluated: no evaluation.json of a finished job"
 REASON_SUMMARY = "not trained: no summary.json of a finished job"
 
-
-def run(algorithm, seed=0, benchmark="mbpp_plus", model="tiny_qwen"):
-    return Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed)
+run = partial(run_of, benchmark="mbpp_plus")
 
 
 def column(table, group, title):

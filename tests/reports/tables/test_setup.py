@@ -3,13 +3,9 @@
 import json
 
 from rapid.config.params import load
-from rapid.config.specs import Run
 from reports.measured import Measured
 from reports.tables import setup
-
-
-def run(algorithm, seed=0):
-    return Run(benchmark="math", model="tiny_qwen", algorithm=algorithm, seed=seed)
+from tests.reports.conftest import run_of as run
 
 
 def tables(params, runs):

@@ -6,13 +6,14 @@ import pytest
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import BadFile
 from rapid.config.params import load
-from rapid.config.specs import Run, evaluated, studied
+from rapid.config.specs import evaluated, studied
 from reports import plots
 from reports.__main__ import main
 from reports.measured import Measured
 from reports.plots import style
 from reports.statistics.curves import AccuracyCurve, levels
 from reports.tables import studies
+from tests.reports.conftest import run_of
 
 COMPARED = {
     "eta": ["rapid-H2", "rapid-H2,eta=1", "rapid-H2,eta=4,clip=both", "rapid-H2,clip=nowhere"],
@@ -75,8 +76,8 @@ def test_what_runs_start_from_is_named(params, runs, start, named):
 
 
 def test_differences_are_from_the_first_row(params, complete):
-    run = Run.of_path("math", "tiny_qwen", "rapid-H2,eta=1", "seed0")
-    complete.scored(run, [8] * 7 + [0] * 3)  # one more is solved, in one of two seeds
+    """One more is solved with another eta, in one of two seeds."""
+    complete.scored(run_of("rapid-H2,eta=1"), [8] * 7 + [0] * 3)
     eta, *_ = build(params, complete)
     position = eta.groups[0].columns.index("Difference")
     assert [row.cells[0][position].text for row in eta.rows] == ["N/A", "+5.0", "0.0", "0.0"]
