@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from rapid.artifacts.files import BadFile, write_text
+from rapid.artifacts.files import BadInput, write_text
 from rapid.artifacts.manifests import write_manifest, written_digest
 from rapid.config.params import BadParams, load_files
 from rapid.config.specs import BASE, in_arena, report_spec, runs, studied
@@ -32,14 +32,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not (options.output or options.html or options.figures or options.text):
         parser.error("nothing to do: give --output, --html, --figures or --text, or several")
+    kind = options.kind
     try:
         params = load_files(*options.config)
-        kind = options.kind
         if kind != "report" and not getattr(params, kind):
             raise BadParams(f"--{kind}: params name no {kind}")
-    except BadParams as error:
-        return _fail(error, BAD_USE)
-    try:
         measured = Measured.read(params, options.root, RUNS[kind](params))
         inputs = {path.as_posix(): written_digest(path) for path in _read(measured, kind)}
         content = getattr(contents, f"build_{kind}")(measured)
@@ -53,8 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
             beside = options.output or options.html
             folder = beside.parent if beside else options.figures
             write_manifest(folder, "report", report_spec(params), inputs, written)
-    except (OSError, BadFile) as error:
-        return _fail(error, BAD_RUN)
+    except (BadInput, OSError) as error:
+        print(f"reports: {shortage(error) or error}", file=sys.stderr)
+        return BAD_USE if isinstance(error, BadParams) else BAD_RUN
     if options.text:
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for a dash
         print(text.render([*content.results, *content.appendix]))
@@ -145,11 +143,6 @@ def _parser() -> argparse.ArgumentParser:
         help="print the tables to standard output, messages go to standard error",
     )
     return parser
-
-
-def _fail(error: Exception, code: int) -> int:
-    print(f"reports: {shortage(error) or error}", file=sys.stderr)
-    return code
 
 
 if __name__ == "__main__":

@@ -71,10 +71,9 @@ def build_report(measured: Measured) -> Content:
 def build_studies(measured: Measured) -> Content:
     """Compute the tables of the studies: a section each, with its figures and tables."""
     sections = []
-    for study in studies.studies(measured):
-        name = study.name
-        items = [name, f"{name}-curves", f"tab:{name}", f"tab:{name}-reach"]
-        sections.append(Section(name, study.title, "", items))
+    for one in studies.studies(measured):
+        items = [one.name, f"{one.name}-curves", f"tab:{one.name}", f"tab:{one.name}-reach"]
+        sections.append(Section(one.name, one.title, "", items))
     sections.append(Section("claims", "The paper's claims", "", ["tab:studied-claims"]))
     lead = f"One thing changed at a time, in training {measured.params.tables.main.model}."
     return Content("RAPID, studied", lead, studies.tables(measured), [], sections)

@@ -13,10 +13,10 @@ from statistics import fmean
 import pandas as pd
 from dvclive import Live
 
-from rapid.artifacts.files import BadFile, write_json
+from rapid.artifacts.files import BadInput, write_json
 from rapid.artifacts.manifests import read_rows, write_manifest, written_digest
 from rapid.artifacts.runs import StepRecord
-from rapid.config.params import BadParams, Params, load_files
+from rapid.config.params import Params, load_files
 from rapid.config.specs import BASE, compared, report_spec
 from rapid.machine.processes import end_with_workflow
 from reports.collect import collect
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         report(load_files(options.config), options.out)
-    except (BadFile, BadParams) as error:
+    except BadInput as error:
         print(f"reports.experiment: {error}", file=sys.stderr)
         return 1
     return 0

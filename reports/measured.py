@@ -36,11 +36,6 @@ class Contest:
         """The names of RAPID at each H."""
         return [name for name in self.algorithms if RAPID.named(name)]
 
-    @property
-    def sweep(self) -> pd.DataFrame:
-        """The runs of RAPID."""
-        return self.runs[self.runs.H.notna()]
-
     def of(self, *algorithms: str) -> pd.DataFrame:
         """Return the runs of these algorithms, one after the other."""
         runs = self.runs[self.runs.algorithm.isin(algorithms)]
@@ -88,6 +83,15 @@ class Measured:
         return {
             benchmark: self.contest(benchmark, names, spec.seeds)
             for benchmark in self.params.benchmarks
+        }
+
+    @cached_property
+    def sweeps(self) -> dict[str, pd.DataFrame]:
+        """The runs of Tables 3 and 4 on each benchmark: RAPID at several H."""
+        names = list(map(RAPID.at, self.params.tables.staleness.H))
+        return {
+            benchmark: contest.runs[contest.runs.algorithm.isin(names)]
+            for benchmark, contest in self.contests.items()
         }
 
     @cached_property

@@ -1,7 +1,6 @@
 """What the arena compares: the end points of each algorithm's runs on a benchmark, by seed."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +11,6 @@ from rapid.algorithms import PLAIN
 from rapid.config.arena import ArenaField, Claim, Measure
 from reports.measured import Measured
 from reports.statistics import crossed, curves, pairs, times
-from reports.statistics.curves import AccuracyCurve
 from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import Estimate
 
@@ -39,42 +37,10 @@ class Outcome:
     accuracy_in_time: pd.DataFrame
 
 
-def found_in(
-    runs: pd.DataFrame,
-    on_the_way: dict[int, AccuracyCurve],
-    reach: float,
-    completions: float,
-    seconds: float,
-) -> Outcome:
-    """Return the end points of runs.
-
-    Args:
-        runs: rows of `collect`'s data frame.
-        on_the_way: accuracy on the way, of the runs that have it.
-        reach: the accuracy until which seconds are counted.
-        completions: after how many completions accuracies are compared. Where runs sampled more,
-            it is read on the way.
-        seconds: after how many accuracies are compared.
-    """
-
-    def read(value: Callable[[AccuracyCurve], float]) -> pd.DataFrame:
-        found = {seed: [value(curve)] for seed, curve in on_the_way.items()}
-        return pd.DataFrame.from_dict(found, orient="index", columns=["mean"], dtype=float)
-
-    reached = {seed: curve.reaches(reach) for seed, curve in on_the_way.items()}
-    until = pd.Series({s: math.inf if t is None else t for s, t in reached.items()}, dtype=float)
-    accuracy = pairs.scores(runs, METRIC)
-    if (runs.completions > completions).any():
-        accuracy = read(lambda curve: curve.after(completions))
-    return Outcome(runs, until, accuracy, read(lambda curve: curve.within(seconds)))
-
-
 def on_record(rows: pd.DataFrame, scale: float) -> Outcome:
     """Return the end points in rows of `record`; `scale` seconds here are one there."""
     runs = rows.assign(runtime=rows.runtime * scale).reset_index()
-    accuracies = [
-        rows[[name]].set_axis(["mean"], axis=1) for name in ("accuracy", "accuracy_in_time")
-    ]
+    accuracies = [_in_one_column(rows[name]) for name in ("accuracy", "accuracy_in_time")]
     return Outcome(runs, rows.seconds * scale, *accuracies)
 
 
@@ -103,13 +69,19 @@ class FieldOutcomes:
 
     def _measured(self) -> dict[str, Outcome]:
         names = self.measured.params.arena.ran(self.field)
-        runs = {name: self.runs(self.field.entry(name)) for name in names}
-        before, plain = self.runs(self.measured.params.training.start), runs[PLAIN.name]
-        limits = self.field.reach, plain.completions.mean(), SHARE * plain.runtime.mean()
-        return {
-            name: found_in(of, curves.read(of, before, METRIC, self.measured.root), *limits)
-            for name, of in runs.items()
-        }
+        by_name = {name: self.runs(self.field.entry(name)) for name in names}
+        before, plain = self.runs(self.measured.params.training.start), by_name[PLAIN.name]
+        completions, seconds = plain.completions.mean(), SHARE * plain.runtime.mean()
+        found = {}
+        for name, runs in by_name.items():
+            by_seed = pd.Series(curves.read(runs, before, METRIC, self.measured.root), dtype=object)
+            until = by_seed.map(lambda curve: curve.reaches(self.field.reach)).astype(float)
+            accuracy = pairs.scores(runs, METRIC)
+            if (runs.completions > completions).any():  # then it is read on the way
+                accuracy = _in_one_column(by_seed.map(lambda curve: curve.after(completions)))
+            in_time = _in_one_column(by_seed.map(lambda curve: curve.within(seconds)))
+            found[name] = Outcome(runs, until.fillna(math.inf), accuracy, in_time)
+        return found
 
     def runs(self, algorithm: str) -> pd.DataFrame:
         """Return the runs of an algorithm."""
@@ -148,7 +120,11 @@ class FieldOutcomes:
 
 def means(scores: pd.DataFrame) -> pd.DataFrame:
     """Return the mean over problems, in one column."""
-    return scores.mean(axis=1).to_frame("mean")
+    return _in_one_column(scores.mean(axis=1))
+
+
+def _in_one_column(by_seed: pd.Series) -> pd.DataFrame:
+    return by_seed.astype(float).to_frame("mean")
 
 
 def by_run(outcome: Outcome) -> np.ndarray:

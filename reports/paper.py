@@ -24,11 +24,6 @@ def load() -> dict[str, Any]:
     return yaml.safe_load(FILE.read_text(encoding="utf-8"))
 
 
-def has(benchmark: str) -> bool:
-    """Return whether the paper has this benchmark."""
-    return benchmark in load()["main"]
-
-
 def number(text: str) -> float:
     """Return a printed figure as a number: 12.3% -> 0.123, 4h42m -> 16920 (seconds), 0.06 -> 0.06.
 

@@ -36,22 +36,13 @@ def rows(params: Params, name: str, given: dict[str, float]) -> list[list[str]]:
     made = []
     for benchmark in params.benchmarks:
         base, theirs = planned(benchmark, REFERENCE), paper.main(benchmark, REFERENCE, "runtime")
-        made.append([benchmark, REFERENCE, duration(base), duration(theirs), "1.00", "1.00", ""])
-        for algorithm in COMPARED:
-            own = planned(benchmark, algorithm)
-            reported = paper.main(benchmark, algorithm, "runtime")
-            ours, printed = own / base, reported / theirs
-            made.append(
-                [
-                    benchmark,
-                    algorithm,
-                    duration(own),
-                    duration(reported),
-                    f"{ours:.2f}",
-                    f"{printed:.2f}",
-                    f"{ours / printed - 1:+.0%}",
-                ]
-            )
+        for algorithm in (REFERENCE, *COMPARED):
+            here = planned(benchmark, algorithm)
+            there = paper.main(benchmark, algorithm, "runtime")
+            ours, printed = here / base, there / theirs
+            deviation = "" if algorithm == REFERENCE else f"{ours / printed - 1:+.0%}"
+            shown = duration(here), duration(there), f"{ours:.2f}", f"{printed:.2f}", deviation
+            made.append([benchmark, algorithm, *shown])
     return made
 
 
@@ -65,8 +56,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--completion-length", type=float, help="mean, as a share of the limit")
     parser.add_argument("--length-spread", type=float)
     args = parser.parse_args(arguments)
-    given = {"length": args.completion_length, "spread": args.length_spread}
-    given = {name: value for name, value in given.items() if value is not None}
+    lengths = {"length": args.completion_length, "spread": args.length_spread}
+    given = {name: value for name, value in lengths.items() if value is not None}
     given |= {"signal": EVERY_GROUP, "rewarded": EVERY_GROUP}
     heads = ["benchmark", "algorithm", "planned", "paper", f"to {REFERENCE}", "paper", "deviation"]
     found = rows(load_files(*args.configfile), args.gpu, given)

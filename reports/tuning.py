@@ -64,12 +64,11 @@ def trials(measured: Measured) -> pd.DataFrame:
 
 def smoothed(record: pd.DataFrame) -> pd.Series:
     """Return for each rate the mean accuracy, averaged with those of its neighbours."""
-    means = record.groupby("learning_rate").accuracy.mean().sort_index()
-    weights = np.array([1.0, 2.0, 1.0])
-    sums = np.convolve(means, weights, mode="same") / np.convolve(
-        np.ones(len(means)), weights, mode="same"
+    means = record.groupby("learning_rate").accuracy.mean()
+    sums, weights = (
+        np.convolve(values, [1.0, 2.0, 1.0])[1:-1] for values in (means, np.ones(len(means)))
     )
-    return pd.Series(sums[: len(means)], means.index)
+    return pd.Series(sums / weights, means.index)
 
 
 def chosen(record: pd.DataFrame, benchmark: str, name: str, borrowed: dict[int, int]) -> float:

@@ -15,7 +15,6 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +33,7 @@ from rapid.machine.lease import usable_cores
 from rapid.stages.grade import Submission, grade
 from tests.mutants import mutants
 
+Pairs = list[tuple[str, str]]  # problems' ids and completions
 # Functions of which EvalPlus accepts more than the reference's output.
 LENIENT = {
     *special.MBPP_OUTPUT_SET_EQ_TASKS,
@@ -47,9 +47,7 @@ def main() -> int:
     parser.add_argument("--mbpp-plus", type=Path)
     parser.add_argument("--math", type=Path)
     parser.add_argument("--changes", type=int, default=1, help="of each reference solution")
-    parser.add_argument(
-        "--answers", type=int, default=20, help="of other problems, for each problem"
-    )
+    parser.add_argument("--answers", type=int, default=20, help="of others, for each problem")
     parser.add_argument("--timeout", type=float, default=10.0)
     args = parser.parse_args()
     right = True
@@ -64,59 +62,55 @@ def main() -> int:
     return 0 if right else 1
 
 
-def graded(benchmark: str, problems: dict[str, Problem], pairs: list[tuple[str, str]], timeout):
-    """Verdicts of (id, completion) pairs, and the seconds that they took."""
+def graded(benchmark: str, problems: dict[str, Problem], pairs: Pairs, timeout, what: str) -> list:
+    """Verdicts on completions; how many are rewarded, and how long it took, is printed."""
     began = time.monotonic()
     submissions = [Submission(id=id, completion=text) for id, text in pairs]
     workers = len(usable_cores())
     found = grade(BENCHMARKS[benchmark], problems, submissions, workers=workers, timeout=timeout)
-    return found, time.monotonic() - began
+    rewarded, seconds = sum(verdict.reward for verdict in found), time.monotonic() - began
+    print(f"{what}: {rewarded:.0f} of {len(pairs)} rewarded, {seconds:.0f} s")
+    return found
 
 
 def references_pass(problems: dict[str, CodeProblem], timeout: float) -> bool:
-    pairs = [
-        (id, f"```python\n{problem.canonical_solution}\n```") for id, problem in problems.items()
-    ]
-    found, seconds = graded("mbpp_plus", problems, pairs, timeout)
-    passed = sum(verdict.reward for verdict in found)
-    print(f"MBPP+ references: {passed:.0f} of {len(pairs)} pass, {seconds:.0f} s")
+    pairs = [(id, f"```python\n{one.canonical_solution}\n```") for id, one in problems.items()]
+    found = graded("mbpp_plus", problems, pairs, timeout, "MBPP+ references")
     for (id, _), verdict in zip(pairs, found, strict=True):
         if not verdict.reward:
             print(f"  {id}: {verdict.reason}")
-    return passed == len(pairs)
+    return all(verdict.reward for verdict in found)
 
 
 def changed_references_fail(problems: dict[str, CodeProblem], count: int, timeout: float) -> bool:
-    rng = random.Random(0)
-    changed = {id: list(changes(problem)) for id, problem in problems.items()}
-    pairs = [
-        (id, program)
-        for id, programs in changed.items()
-        for program in rng.sample(programs, min(count, len(programs)))
-    ]
-    found, seconds = graded("mbpp_plus", problems, pairs, timeout)
-    passed = [pair for pair, verdict in zip(pairs, found, strict=True) if verdict.reward]
-    reasons = dict(Counter(verdict.reason for verdict in found))
-    print(f"MBPP+ references with one change: {len(pairs)}, {reasons}, {seconds:.0f} s")
+    """Each with one place changed, drawn from every way that tests.mutants has."""
+    rng, pairs = random.Random(0), []
+    for id, problem in problems.items():
+        source = problem.canonical_solution
+        programs = [one.of(source) for one in mutants(problem.task_id, source)]
+        pairs += [(id, text) for text in rng.sample(programs, min(count, len(programs)))]
+    found = graded("mbpp_plus", problems, pairs, timeout, "MBPP+ references with one change")
+    print(f"  {dict(Counter(verdict.reason for verdict in found))}")
     odd = 0
     with Sandbox(memory_mb=MEMORY_MB) as sandbox:
-        for id, program in passed:
+        for (id, program), verdict in zip(pairs, found, strict=True):
             problem = problems[id]
-            expected = outputs(problem.canonical_solution, problem, sandbox)
-            if not same(outputs(program, problem, sandbox), expected):
-                lenient = problem.entry_point in LENIENT
-                odd += not lenient
-                print(f"  {id} passes with other outputs{' (EvalPlus allows them)' * lenient}")
-    print(f"  of the {len(passed)} that pass, {odd} should not")
+            if not verdict.reward or same(
+                outputs(program, problem, sandbox),
+                outputs(problem.canonical_solution, problem, sandbox),
+            ):
+                continue
+            lenient = problem.entry_point in LENIENT
+            odd += not lenient
+            print(f"  {id} passes with other outputs{' (EvalPlus allows them)' * lenient}")
+    print(f"  of those that pass, {odd} should not")
     return not odd
 
 
 def outputs(program: str, problem: CodeProblem, sandbox: Sandbox) -> list:
     """What the program returns for each input; shorter where it stops."""
-    inputs = [
-        *restore_inputs(problem.task_id, problem.base_input),
-        *restore_inputs(problem.task_id, problem.plus_input),
-    ]
+    given = (problem.base_input, problem.plus_input)
+    inputs = [one for each in given for one in restore_inputs(problem.task_id, each)]
     lines: list[bytes] = []
 
     def collect(line: bytes) -> bool:
@@ -140,22 +134,13 @@ def nearly_equal(one: object, other: object) -> bool:
         return False
 
 
-def changes(problem: CodeProblem) -> Iterator[str]:
-    """The reference solution with one place changed, in every way that tests.mutants has."""
-    for one in mutants(problem.task_id, problem.canonical_solution):
-        yield one.of(problem.canonical_solution)
-
-
 def solutions_pass(problems: dict[str, MathProblem], timeout: float) -> bool:
     pairs = [(id, problem.solution) for id, problem in problems.items()]
-    found, seconds = graded("math", problems, pairs, timeout)
-    passed = sum(verdict.reward for verdict in found)
-    share = passed / len(pairs)
-    print(f"MATH solutions: {passed:.0f} of {len(pairs)} rewarded ({share:.2%}), {seconds:.0f} s")
+    found = graded("math", problems, pairs, timeout, "MATH solutions")
     for (id, text), verdict in zip(pairs, found, strict=True):
         if not verdict.reward:
             print(f"  {id}: {verdict.reason}: ...{text[-80:]!r}, answer {problems[id].answer!r}")
-    return share >= 0.995
+    return sum(verdict.reward for verdict in found) >= 0.995 * len(pairs)
 
 
 def other_answers_fail(problems: dict[str, MathProblem], count: int, timeout: float) -> None:
@@ -166,13 +151,10 @@ def other_answers_fail(problems: dict[str, MathProblem], count: int, timeout: fl
         for id, problem in problems.items()
         for answer in rng.sample(sorted(answers - {problem.answer}), min(count, len(answers) - 1))
     ]
-    found, seconds = graded("math", problems, pairs, timeout)
-    rewarded = [pair for pair, verdict in zip(pairs, found, strict=True) if verdict.reward]
-    print(
-        f"MATH, answers of other problems: {len(rewarded)} of {len(pairs)} rewarded, {seconds:.0f} s"
-    )
-    for id, completion in rewarded:
-        print(f"  {completion} for {problems[id].answer!r}")
+    found = graded("math", problems, pairs, timeout, "MATH, answers of other problems")
+    for (id, completion), verdict in zip(pairs, found, strict=True):
+        if verdict.reward:
+            print(f"  {completion} for {problems[id].answer!r}")
 
 
 if __name__ == "__main__":

@@ -26,11 +26,11 @@ def recomputed(root: Path, params: dict) -> Cells:
     """What the raw files say, cell by cell, from the first row and the first column of figures."""
     spec, cells = params["tables"]["main"], {}
     names = ["base", *spec["algorithms"]]
-    sweep = [f"rapid-H{h}" for h in params["tables"]["staleness"]["H"]]
+    sweep = {f"rapid-H{h}": h for h in params["tables"]["staleness"]["H"]}
     columns = {1: 0, 3: 0}
     correlations = 0
     for benchmark, sizes in params["benchmarks"].items():
-        runs = {name: _runs(root, benchmark, spec, name) for name in dict.fromkeys(names + sweep)}
+        runs = {name: _runs(root, benchmark, spec, name) for name in {*names, *sweep}}
         metrics = [(f"pass@{k}", _percent) for k in sizes["pass_at"]]
         for table, rows, more in (
             (1, names, [("runtime", _clock)]),
@@ -41,7 +41,7 @@ def recomputed(root: Path, params: dict) -> Cells:
                     values = [run[metric] for run in runs[name]]
                     cells[table, row, columns[table]] = _cell(values, show)
                 columns[table] += 1
-        points = [(int(name.removeprefix("rapid-H")), run) for name in sweep for run in runs[name]]
+        points = [(h, run) for name, h in sweep.items() for run in runs[name]]
         for metric, _ in metrics:
             cells[4, correlations, 0] = [metric.capitalize()]
             for column, other in enumerate([metric, "runtime", "staleness"], start=1):
@@ -57,18 +57,13 @@ def _runs(root: Path, benchmark: str, spec: dict, name: str) -> list[dict]:
     for seed in spec["seeds"]:
         path = f"{benchmark}/{spec['model']}/{name}/seed{seed}"
         document = json.loads((root / "evaluations" / path / "evaluation.json").read_text())
-        scores = document["scores"]
-        figures = {
-            f"pass@{k}": statistics.mean(
-                _chance(s["samples"], s["correct"], int(k)) for s in scores
-            )
-            for k in document["pass_at"]
-        }
-        figures |= {"runtime": None, "staleness": None}
+        figures = {"runtime": None, "staleness": None}
+        for k in map(int, document["pass_at"]):
+            chances = [_chance(s["samples"], s["correct"], k) for s in document["scores"]]
+            figures[f"pass@{k}"] = statistics.mean(chances)
         if name != "base":
             summary = json.loads((root / "runs" / path / "summary.json").read_text())
-            figures["runtime"] = summary["runtime"]["total"]
-            figures["staleness"] = summary["staleness"]
+            figures |= {"runtime": summary["runtime"]["total"], "staleness": summary["staleness"]}
         found.append(figures)
     return found
 

@@ -57,10 +57,8 @@ def _draw_first(outcomes: FieldOutcomes):
         color = style.RED if RAPID.named(name) else style.BLUE
         if name == PLAIN.name:
             color = style.BLACK
-        seconds = outcomes.compare(name, PLAIN.name, "seconds")
-        accuracy = outcomes.compare(name, PLAIN.name, "accuracy")
-        _interval(left, row, seconds, color)
-        _interval(right, row, accuracy, color, scale=100)
+        _interval(left, row, outcomes.compare(name, PLAIN.name, "seconds"), color)
+        _interval(right, row, outcomes.compare(name, PLAIN.name, "accuracy"), color, scale=100)
     left.set(xscale="log", xlim=(1 / FAR, FAR), xlabel=f"seconds over {REFERENCE}'s")
     ticks = [0.125, 0.25, 0.5, 1, 2, 4, 8]
     left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -92,8 +90,8 @@ def _interval(axes, row: int, found: Estimate, color: str, scale: float = 1) -> 
 def _map(measured: Measured) -> Figure:
     maps = measured.params.arena.maps
     cells = {
-        (benchmark, n_step, h): _runs(measured, benchmark, one, n_step, h)
-        for benchmark, one in maps.items()
+        (name, n_step, h): measured.contest(name, [one.entry(n_step, h)], first(one.seeds)).runs
+        for name, one in maps.items()
         for n_step in one.n_step
         for h in one.H
     }
@@ -112,10 +110,6 @@ def _map(measured: Measured) -> Figure:
         ],
         sources=[f"{folder}/summary.json" for runs in cells.values() for folder in runs.folder],
     )
-
-
-def _runs(measured: Measured, benchmark: str, one: ArenaMap, n_step: int, h: int):
-    return measured.contest(benchmark, [one.entry(n_step, h)], first(one.seeds)).runs
 
 
 def _draw_map(maps: dict[str, ArenaMap], cells: dict):

@@ -93,19 +93,10 @@ def line(
 ) -> None:
     """Draw a line in the look of an algorithm, a marker `every` points, and a band around it."""
     shown = look(algorithm)
-    axes.plot(
-        x,
-        mean,
-        color=shown.color,
-        ls=shown.line,
-        marker=shown.marker,
-        markevery=every,
-        label=label,
-    )
+    color, marks = shown.color, {"marker": shown.marker, "markevery": every}
+    axes.plot(x, mean, color=color, ls=shown.line, label=label, **marks)
     if deviation is not None:
-        axes.fill_between(
-            x, mean - deviation, mean + deviation, color=shown.color, alpha=0.13, lw=0
-        )
+        axes.fill_between(x, mean - deviation, mean + deviation, color=color, alpha=0.13, lw=0)
 
 
 def empty(axes: Axes, text: str = "no runs") -> None:
@@ -123,13 +114,8 @@ def legend(canvas: Canvas, axes: list[Axes], columns: int = 6) -> None:
         for handle, label in zip(*one.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if entries:
-        canvas.legend(
-            entries.values(),
-            entries.keys(),
-            loc="outside lower center",
-            ncols=min(columns, len(entries)),
-            handlelength=3,
-        )
+        sizes = {"ncols": min(columns, len(entries)), "handlelength": 3}
+        canvas.legend(entries.values(), entries.keys(), loc="outside lower center", **sizes)
 
 
 def unit(largest: float) -> tuple[float, str]:
@@ -149,27 +135,22 @@ METADATA = {
 
 def render(figure: Figure, kinds: Sequence[str] = tuple(METADATA)) -> dict[str, bytes]:
     """Return the figure as files of these kinds."""
+    streams = {kind: io.BytesIO() for kind in kinds}
     with plt.rc_context(SETTINGS):
         drawn = figure.draw()
         try:
-            return {kind: _bytes(drawn, kind) for kind in kinds}
+            for kind, stream in streams.items():
+                drawn.savefig(stream, format=kind, dpi=200, metadata=METADATA[kind])
         finally:
             plt.close(drawn)
-
-
-def _bytes(drawn: Canvas, kind: str) -> bytes:
-    stream = io.BytesIO()
-    drawn.savefig(stream, format=kind, dpi=200, metadata=METADATA[kind])
-    return stream.getvalue()
+    return {kind: stream.getvalue() for kind, stream in streams.items()}
 
 
 def save(rendered: dict[str, dict[str, bytes]], folder: Path) -> list[Path]:
     """Write name.pdf and name.png for each figure, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, files in rendered.items():
-        for kind in ("pdf", "png"):
-            path = folder / f"{name}.{kind}"
-            path.write_bytes(files[kind])
-            paths.append(path)
-    return paths
+    kinds = ("pdf", "png")
+    named = {f"{name}.{kind}": of[kind] for name, of in rendered.items() for kind in kinds}
+    for name, content in named.items():
+        (folder / name).write_bytes(content)
+    return [folder / name for name in named]

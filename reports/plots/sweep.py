@@ -23,11 +23,7 @@ class Quantity:
 
 def figure(measured: Measured, quantities: list[Quantity], title: str, caption: str) -> Figure:
     """Return the figure of these quantities over the runs of Table 3."""
-    ratios = measured.params.tables.staleness.H
-    runs = {
-        name: contest.runs[contest.runs.H.isin(ratios)]
-        for name, contest in measured.contests.items()
-    }
+    runs = measured.sweeps
     return Figure(
         title=title,
         caption=caption,

@@ -14,14 +14,8 @@ MAX_COLUMNS = 12
 MAX_WORD = 24
 
 _ESCAPES = {
+    **{sign: f"\\{sign}" for sign in "{}$&#%_"},
     "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
     "<": r"\textless{}",

@@ -31,7 +31,7 @@ class AccuracyCurve:
 
     def reaches(self, level: float) -> float | None:
         """Return when the line through the points is first at a level; `None` if never."""
-        if self.accuracy[0] >= level:
+        if self.accuracy[0] >= level - ROUNDING:
             return self.seconds[0]
         pairs = list(zip(self.seconds, self.accuracy, strict=True))
         for (t, low), (u, high) in pairwise(pairs):
@@ -95,4 +95,4 @@ def levels(curves: Sequence[AccuracyCurve]) -> list[float]:
     if not curves:
         return []
     low, high = min(curve.accuracy[0] for curve in curves), max(max(c.accuracy) for c in curves)
-    return [n * STEP for n in range(1, round(1 / STEP) + 1) if low < n * STEP <= high + ROUNDING]
+    return [n * STEP for n in range(1, round(1 / STEP) + 1) if low < n * STEP - ROUNDING <= high]

@@ -64,12 +64,14 @@ class Verdict:
 
 def judge(measured: Measured) -> list[Verdict]:
     """Return the verdict on each claim of all fields."""
-    claims = [(field, claim) for field in fields(measured) for claim in field.field.claims]
-    found = [field.compare(claim.ours, claim.theirs, claim.by) for field, claim in claims]
-    pairs = [(claim, one) for (_, claim), one in zip(claims, found, strict=True)]
-    decided, tests = decide(pairs, measured.params.arena.margin)
+    found = [
+        (field, claim, field.compare(claim.ours, claim.theirs, claim.by))
+        for field in fields(measured)
+        for claim in field.field.claims
+    ]
+    decided, tests = decide([pair for _, *pair in found], measured.params.arena.margin)
     verdicts = []
-    for (field, claim), one, (p, word) in zip(claims, found, decided, strict=True):
+    for (field, claim, one), (p, word) in zip(found, decided, strict=True):
         seen = None if p is None else field.seen(claim, one, (1 - LEVEL) / tests)
         verdicts.append(Verdict(field, claim, one, p, word, seen))
     return verdicts
@@ -151,7 +153,7 @@ def claims(measured: Measured, verdicts: list[Verdict]) -> list[Table]:
     for one in verdicts:
         seen = MISSING if one.seen is None else SHOWN[one.claim.by](one.seen).lstrip("+")
         cells = [
-            _cell(SHOWN[one.claim.by], one.found),
+            estimate_cell(SHOWN[one.claim.by], one.found),
             Cell(MISSING if one.p is None else formats.p_value(one.p)),
             Cell(seen),
             Cell(one.verdict),
@@ -252,33 +254,25 @@ def _standing(outcomes: FieldOutcomes, name: str) -> list[Cell]:
     one, reference = outcomes.outcomes[name], outcomes.outcomes[PLAIN.name]
     if len(one.seconds) < 2 or len(reference.seconds) < 2:
         return [Cell(MISSING, reason="fewer than two runs have a curve")] * 9
-    cells = [
-        estimate_cell(_seconds, times.median(one.seconds)),
-        estimate_cell(formats.percent, resampled.interquartile_mean(by_run(one))),
-    ]
-    if name == PLAIN.name:
-        against = [Cell(NOT_APPLICABLE)] * 5
-    else:
+    first, *against = [Cell(NOT_APPLICABLE)] * 5
+    if name != PLAIN.name:
         found = {measure: outcomes.compare(name, PLAIN.name, measure) for measure in EQUAL}
         above = resampled.improvement(by_run(one), by_run(reference))
+        time = ratio(one.runs, reference.runs, "runtime")
+        first = estimate_cell(formats.ratio, found["seconds"])
         against = [
-            _cell(formats.ratio, found["seconds"]),
-            _cell(formats.points, found["accuracy"]),
-            _cell(formats.percent, above),
-            _cell(formats.points, found["accuracy_in_time"]),
-            _cell(formats.ratio, ratio(one.runs, reference.runs, "runtime")),
+            estimate_cell(formats.points, found["accuracy"]),
+            estimate_cell(formats.percent, above),
+            estimate_cell(formats.points, found["accuracy_in_time"]),
+            estimate_cell(formats.ratio, time, "no seed has both"),
         ]
     weights = [
         Cell(NOT_APPLICABLE) if np.isnan(value := one.runs[metric].mean()) else Cell(show(value))
         for metric, show in (("clip_fraction", formats.percent), ("staleness", formats.staleness))
     ]
-    return [cells[0], against[0], cells[1], *against[1:], *weights]
-
-
-def _cell(show: formats.Format, found: Estimate | None) -> Cell:
-    if found is None or found.value is None:
-        return Cell(MISSING, reason=found.reason if found else "no seed has both")
-    return estimate_cell(show, found)
+    accuracy = estimate_cell(formats.percent, resampled.interquartile_mean(by_run(one)))
+    seconds = estimate_cell(_seconds, times.median(one.seconds))
+    return [seconds, first, accuracy, *against, *weights]
 
 
 def _seconds(value: float) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import groupby
 
+import pandas as pd
+
 from rapid.algorithms import RAPID
 from rapid.artifacts.text import listing
 from reports import formats, labels, paper
@@ -21,7 +23,7 @@ from reports.statistics import estimates
 from reports.statistics.decisions import holm
 from reports.statistics.estimates import LEVEL, Estimate, correlate
 from reports.tables.columns import RATIO, RUNTIME, Column, accuracy
-from reports.tables.intervals import printed
+from reports.tables.intervals import Comparison
 from reports.tables.table import MISSING, Cell, Group, Row, Source, Table, interval, stacked
 
 HOLDS, FAILS, UNTESTED = "holds", "does not hold", "not tested here"
@@ -99,16 +101,12 @@ def rapid(contest: Contest, wanted: str | None = None) -> str:
 
 def compared(contest: Contest, column: Column, ours: str, theirs: str = BASELINE) -> Evidence:
     """Return one algorithm against another, paired, in one column."""
-    pairing, metric, where = column.paired, column.metric, labels.benchmark(contest.benchmark)
-    where += f", {contest.model}" * contest.family + f" {column.title}" * of_evaluation(metric)
-    return Evidence(
-        where,
-        printed(contest, column, ours, theirs),
-        pairing.of_runs(contest.of(ours), contest.of(theirs), metric),
-        pairing.show,
-        NO_SCORES if of_evaluation(metric) else NO_RUNS,
-        column.sources(contest.of(ours, theirs), labels.run),
-    )
+    one, where = Comparison(contest, column, ours, theirs), labels.benchmark(contest.benchmark)
+    where += f", {contest.model}" if contest.family else ""
+    unknown = NO_RUNS
+    if of_evaluation(column.metric):
+        where, unknown = f"{where} {column.title}", NO_SCORES
+    return Evidence(where, one.printed, one.estimate, column.paired.show, unknown, one.sources)
 
 
 def faster(measured: Measured, contest: Contest) -> list[Evidence]:
@@ -160,37 +158,25 @@ def beside(theirs: str, measured: Measured, contest: Contest) -> list[Evidence]:
 
 
 def correlated(metric: str, measured: Measured, contest: Contest) -> list[Evidence]:
-    """Return the correlation of H with a metric."""
-    printed = paper.correlation(contest.benchmark, metric)
-    found = correlate(contest.sweep.H, contest.sweep[metric])
-    return [
-        Evidence(
-            labels.benchmark(contest.benchmark),
-            printed and printed.value,
-            found,
-            formats.correlation,
-            found.reason,
-            _sources(contest, metric),
-        )
-    ]
+    """Return the correlation of H with a metric, over the runs of Table 3."""
+    name = contest.benchmark
+    printed, runs = paper.correlation(name, metric), measured.sweeps[name]
+    found, sources = correlate(runs.H, runs[metric]), _by_h(runs, metric)
+    printed, show = printed and printed.value, formats.correlation
+    return [Evidence(labels.benchmark(name), printed, found, show, found.reason, sources)]
 
 
 def clipped(measured: Measured, contest: Contest) -> list[Evidence]:
-    """Return the share of clipped weights."""
-    return [
-        Evidence(
-            labels.benchmark(contest.benchmark),
-            paper.said("clipped"),
-            estimates.mean(contest.sweep.clip_fraction),
-            formats.percent,
-            "no run has a share of weights",
-            _sources(contest, "clip_fraction"),
-        )
-    ]
+    """Return the share of clipped weights, over the runs of Table 3."""
+    where, runs = labels.benchmark(contest.benchmark), measured.sweeps[contest.benchmark]
+    found, sources = estimates.mean(runs.clip_fraction), _by_h(runs, "clip_fraction")
+    unknown = "no run has a share of weights"
+    return [Evidence(where, paper.said("clipped"), found, formats.percent, unknown, sources)]
 
 
-def _sources(contest: Contest, metric: str) -> tuple[Source, ...]:
-    return Column("", metric, formats.plain).sources(contest.of(*contest.rapids), labels.run)
+def _by_h(runs: pd.DataFrame, metric: str) -> tuple[Source, ...]:
+    shown = Column("", metric, formats.plain)
+    return shown.sources(runs.sort_values("H", kind="stable"), labels.run)
 
 
 # The claims ---------------------------------------------------------------------------------------
@@ -201,7 +187,6 @@ def claims() -> list[Claim]:
     """Return the paper's claims in the order of the table."""
     text, baseline = paper.load()["text"], labels.algorithm(BASELINE)
     share = paper.said("clipped")
-    savings = [one | {"name": name} for name, one in text.items() if name.startswith("saving_")]
     return [
         Claim(
             "RAPID faster",
@@ -214,20 +199,21 @@ def claims() -> list[Claim]:
             Claim(
                 f"Saves {one['value']}",
                 f"the saving that the paper claims on {labels.benchmark(one['benchmark'])}: the "
-                f"same ratio is at most {1 - paper.said(one['name']):.2f}.",
+                f"same ratio is at most {1 - paper.said(name):.2f}.",
                 faster,
-                below=_printed(1 - paper.said(one["name"])),
+                below=_saved(name),
                 benchmark=one["benchmark"],
                 family="savings",
             )
-            for one in savings
+            for name, one in text.items()
+            if name.startswith("saving_")
         ),
         Claim(
             f"Saves {text['naive_saving']['value']} of naive",
             "the paper's Figure 1: the ratio of RAPID's runtime to naive GRPO's is at most "
             f"{1 - paper.said('naive_saving'):.2f}.",
             faster_than_naive,
-            below=_printed(1 - paper.said("naive_saving")),
+            below=_saved("naive_saving"),
         ),
         Claim(
             "Accuracy kept",
@@ -291,9 +277,9 @@ def claims() -> list[Claim]:
     ]
 
 
-def _printed(ratio: float) -> float:
+def _saved(name: str) -> float:
     """Return the largest ratio whose saving rounds to the paper's, which is in whole percent."""
-    return ratio + 0.005
+    return 1 - paper.said(name) + 0.005
 
 
 def table(measured: Measured) -> Table:

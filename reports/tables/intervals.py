@@ -14,7 +14,7 @@ from reports.statistics.decisions import detectable, holm
 from reports.statistics.estimates import Estimate
 from reports.tables import notes
 from reports.tables.columns import RUNTIME, Column, accuracy, by_benchmark, grid
-from reports.tables.table import MISSING, Cell, Group, Row, Table, estimate_cell
+from reports.tables.table import MISSING, Cell, Group, Row, Source, Table, estimate_cell
 
 NO_SCORES = "no run has scores by problem"
 UNPAIRED = "no seed has both"
@@ -64,17 +64,32 @@ def intervals(measured: Measured) -> Table:
 
 @dataclass(frozen=True)
 class Comparison:
-    """RAPID against the baseline in one column: an entry of Table 8."""
+    """One algorithm against another in one column, paired."""
 
     contest: Contest
-    rapid: str
     column: Column
+    ours: str
+    theirs: str = BASELINE
 
     @cached_property
     def estimate(self) -> Estimate | None:
         """The paired ratio or difference, or `None` without a pair."""
-        ours, theirs = self.contest.of(self.rapid), self.contest.of(BASELINE)
+        ours, theirs = self.contest.of(self.ours), self.contest.of(self.theirs)
         return self.column.paired.of_runs(ours, theirs, self.column.metric)
+
+    @property
+    def printed(self) -> float | None:
+        """What the paper's means say; `None` without them."""
+        contest, known, where = self.contest, paper.main, self.contest.benchmark
+        if contest.family:
+            known, where = paper.family, contest.model
+        means = [known(where, name, self.column.metric) for name in (self.ours, self.theirs)]
+        return None if None in means else self.column.paired.of_means(*means)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The value of each run."""
+        return self.column.sources(self.contest.of(self.ours, self.theirs), labels.run)
 
     @property
     def p(self) -> float | None:
@@ -83,33 +98,24 @@ class Comparison:
         return found.p_at(self.column.paired.equal) if found and found.p_at else None
 
     def cell(self) -> Cell:
-        """Return the entry: the estimate, its interval and p."""
+        """Return the entry of Table 8: the estimate, its interval and p."""
         found = self.estimate
         if found is None:
             of_runtime = self.column.metric == RUNTIME.metric
             reason = UNPAIRED if of_runtime else f"{UNPAIRED} with scores by problem"
             return Cell(MISSING, reason=reason)
-        theirs, show = printed(self.contest, self.column, self.rapid), self.column.paired.show
+        show = self.column.paired.show
         under = [] if self.p is None else [f"p {formats.p_value(self.p, '= ')}"]
-        under += [] if theirs is None else [f"paper: {show(theirs)}"]
-        names = f"{labels.algorithm(self.rapid)} against {labels.algorithm(BASELINE)}"
+        under += [] if self.printed is None else [f"paper: {show(self.printed)}"]
+        names = f"{labels.algorithm(self.ours)} against {labels.algorithm(self.theirs)}"
         return estimate_cell(
             show,
             found,
             under=tuple(under),
             reason="one pair of runs has no noise to compare with" if found.low is None else "",
             detail=f"{names}: {found.over}.",
-            sources=self.column.sources(self.contest.of(self.rapid, BASELINE), label=labels.run),
+            sources=self.sources,
         )
-
-
-def printed(contest: Contest, column: Column, ours: str, theirs: str = BASELINE) -> float | None:
-    """Return what the paper's means say of one algorithm against another; `None` without them."""
-    known, where = (
-        (paper.family, contest.model) if contest.family else (paper.main, contest.benchmark)
-    )
-    means = [known(where, name, column.metric) for name in (ours, theirs)]
-    return None if None in means else column.paired.of_means(*means)
 
 
 def comparisons(measured: Measured) -> Table:
@@ -118,7 +124,7 @@ def comparisons(measured: Measured) -> Table:
     columns = {name: [*accuracy(measured.params, name), RUNTIME] for name in contests}
     found = {
         rapid: [
-            [Comparison(contest, rapid, column) for column in columns[name]]
+            [Comparison(contest, column, rapid) for column in columns[name]]
             for name, contest in contests.items()
         ]
         for rapid in next(iter(contests.values())).rapids

@@ -70,29 +70,28 @@ def unranked(algorithms: list[str], what: str, runs: pd.DataFrame) -> list[str]:
         return []
     verb = "takes" if len(algorithms) == 1 else "take"
     names = listing([labels.algorithm(name) for name in algorithms])
-    why = imitation(runs) if IMITATING.name in algorithms else []
+    why = [imitation(runs)] if IMITATING.name in algorithms else []
     return [f"{names} {verb} no part in the comparison of {what}.", *why]
 
 
-def imitation(runs: pd.DataFrame) -> list[str]:
+def imitation(runs: pd.DataFrame) -> str:
     """Return why the runtime of imitation is not ranked, and whether the paper's reason holds."""
-    ours, theirs = IMITATING.label, labels.algorithm(BASELINE)
-    text = f"{ours} imitates demonstrations, whose making is not in its runtime."
+    text = f"{IMITATING.label} imitates demonstrations, whose making is not in its runtime."
     if "pass@1" not in runs:
-        return [text]
+        return text
     means = runs.groupby(["benchmark", "model", "algorithm"], sort=False)["pass@1"].mean().unstack()
     gaps = (means.get(IMITATING.name, math.nan) - means.get(BASELINE, math.nan)).dropna()
-    several = gaps.index.get_level_values("model").nunique() > 1 if len(gaps) else False
+    if gaps.empty:
+        return text
+    several = gaps.index.get_level_values("model").nunique() > 1
     parts = [
         f"{formats.points(gap)} on {labels.benchmark(name)}{f' ({model})' * several}"
         for (name, model), gap in gaps.items()
     ]
-    if not parts:
-        return [text]
-    return [
-        f"{text} The paper leaves it out for its poor accuracy. Here its Pass@1 less {theirs}'s, "
-        f"in points, is {listing(parts)}."
-    ]
+    return (
+        f"{text} The paper leaves it out for its poor accuracy. Here its Pass@1 less "
+        f"{labels.algorithm(BASELINE)}'s, in points, is {listing(parts)}."
+    )
 
 
 def points(ratios: list[int], seeds: list[int]) -> str:
@@ -107,51 +106,34 @@ def points(ratios: list[int], seeds: list[int]) -> str:
 def provenance(runs: pd.DataFrame) -> list[str]:
     """Return notes on machine and code, by the training jobs, and on what was amiss in grading."""
     trained = runs[(runs.no_summary == "") & (runs.algorithm != BASE)]
-    made = [*machines(list(trained.hardware)), *commits(list(trained.commit))]
+    found = [*machines(list(trained.hardware)), *commits(list(trained.commit))]
     if trained.empty:
-        made = ["No model has been trained."]
-    made += started(trained)
-    amiss = [*disturbed(trained), *accepted(runs), *unwalled(list(runs.unwalled)), *ungraded(runs)]
-    return [*made, *amiss]
-
-
-def started(trained: pd.DataFrame) -> list[str]:
-    """Return a note on the runs from whose models others started, if there are any."""
-    names = dict.fromkeys(trained[trained.start != BASE].start)
-    if not names:
-        return []
-    first = listing([labels.algorithm(name) for name in names])
-    return [
-        f"Start: RL starts from the model that {first} made with the same seed; Base is the model "
-        "before both. Runtimes of RL leave out that of the start, which is therefore not ranked."
-    ]
-
-
-def disturbed(trained: pd.DataFrame) -> list[str]:
-    """Return a note on runs that were run again because others had their core, if there are any."""
+        found = ["No model has been trained."]
+    if starts := dict.fromkeys(trained[trained.start != BASE].start):
+        first = listing([labels.algorithm(name) for name in starts])
+        found.append(
+            f"Start: RL starts from the model that {first} made with the same seed; Base is the "
+            "model before both. Runtimes of RL leave out that of the start, which is therefore not "
+            "ranked."
+        )
     repeated, left = (trained.attempt > 1).sum(), trained.disturbed.sum()
-    if not (repeated or left):
-        return []
-    return [
-        f"Disturbed: others took more than 20 % of a run's time. So {repeated} of {len(trained)} "
-        f"runs were run again; of {left} the runtime is still too long."
-    ]
-
-
-def accepted(runs: pd.DataFrame) -> list[str]:
-    """Return a note on results that were made with other code and taken for current, if any."""
-    if not (count := runs.accepted.sum()):
-        return []
-    return [
-        f"Accepted: {count} of {len(runs)} results are from code that has changed since, and were "
-        "taken for current by `rapid accept`; their manifests say which files."
-    ]
+    if repeated or left:
+        found.append(
+            "Disturbed: others took more than 20 % of a run's time. So "
+            f"{repeated} of {len(trained)} runs were run again; of {left} the runtime is still too "
+            "long."
+        )
+    if accepted := runs.accepted.sum():
+        found.append(
+            f"Accepted: {accepted} of {len(runs)} results are from code that has changed since, "
+            "and were taken for current by `rapid accept`; their manifests say which files."
+        )
+    return [*found, *unwalled(list(runs.unwalled)), *ungraded(runs)]
 
 
 def unwalled(runs: list[set[str]]) -> list[str]:
     """Return a warning where completions may have been graded without walls around them."""
-    count = sum(map(bool, runs))
-    if not count:
+    if not (count := sum(map(bool, runs))):
         return []
     keys = listing([f"grading.{key}" for key in sorted(set().union(*runs))])
     return [
@@ -173,13 +155,12 @@ def ungraded(runs: pd.DataFrame) -> list[str]:
         )
         if INFRASTRUCTURE in reasons
     ]
-    if not found:
-        return []
-    return [
+    text = (
         "Completions without a verdict, because the grader died over them twice: "
         f"{'; '.join(found)}. Their groups gave no gradient. Pass@k is of the others, and leaves "
         "out problems with fewer than k of them."
-    ]
+    )
+    return [text] if found else []
 
 
 def machines(hardware: list[str]) -> list[str]:

@@ -9,6 +9,8 @@ A figure comes from the data frame of `collect` and from nowhere else; the param
 which rows and columns there are. A cell without a figure is an em dash with a footnote.
 """
 
+import pandas as pd
+
 from rapid.algorithms import RAPID
 from reports import labels
 from reports.measured import Measured
@@ -65,13 +67,11 @@ def staleness(measured: Measured) -> Table:
 
 def correlations(measured: Measured) -> Table:
     """Return Table 4: rows of benchmark and accuracy, columns of what H is correlated with."""
-    params, frame = measured.params, measured.frame
-    spec, ratios = params.tables.main, params.tables.staleness.H
-    sweep = frame[(frame.model == spec.model) & frame.H.isin(ratios) & frame.seed.isin(spec.seeds)]
+    spec, sweep = measured.params.tables.main, pd.concat(measured.sweeps.values())
     parts = []
-    for name in params.benchmarks:
-        runs, rows = sweep[sweep.benchmark == name], []
-        for column in accuracy(params, name):
+    for name, runs in measured.sweeps.items():
+        rows = []
+        for column in accuracy(measured.params, name):
             cells = [one.correlation(runs) for one in (column, columns.TIME, columns.STALENESS)]
             label = "" if rows else labels.benchmark(name)
             rows.append(Row(label, [[Cell(column.title), *cells]]))
@@ -87,7 +87,7 @@ def correlations(measured: Measured) -> Table:
         groups=[Group("", ["Metric", "r(H, Acc)", "r(H, Time)", "r(H, Stale)"])],
         rows=stacked(parts),
         notes=[
-            notes.points(ratios, spec.seeds),
+            notes.points(measured.params.tables.staleness.H, spec.seeds),
             notes.evaluation(sweep),
             *columns.TIME.unranked.notes(sweep, []),
             *columns.STALENESS.notes(sweep, []),

@@ -99,8 +99,16 @@ def interval(show: Format, found: Estimate | None) -> str:
     return f"[{show(found.low)}, {show(found.high)}]"
 
 
-def estimate_cell(show: Format, found: Estimate, under: tuple[str, ...] = (), **fields) -> Cell:
-    """Return a cell of an estimate with its interval, and more lines, below."""
+def estimate_cell(
+    show: Format, found: Estimate | None, unknown: str = "", under: tuple[str, ...] = (), **fields
+) -> Cell:
+    """Return a cell of an estimate with its interval, and more lines, below.
+
+    Args:
+        unknown: the reason that is given where there is no estimate.
+    """
+    if found is None or found.value is None:
+        return Cell(MISSING, reason=found.reason if found else unknown)
     lines = (interval(show, found), *under)
     return Cell(show(found.value), under=tuple(filter(None, lines)), **fields)
 

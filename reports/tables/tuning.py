@@ -1,5 +1,6 @@
 """The trials of learning rates as tables: in the report of a tuning, and of the arena after it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -63,13 +64,12 @@ def _table(benchmark: str, field: ArenaField, record: pd.DataFrame, number: int)
 
 
 def _cells(own: pd.DataFrame, rates: list[float]) -> list[Cell]:
-    means, best = own.groupby("learning_rate").accuracy.mean(), smoothed(own).idxmax()
+    means = own.groupby("learning_rate").accuracy.mean().reindex(rates)
+    cells = {
+        rate: Cell(MISSING if pd.isna(mean) else formats.percent(mean))
+        for rate, mean in means.items()
+    }
+    best = smoothed(own).idxmax()
     at_the_end = AT_THE_END if best in (rates[0], rates[-1]) else ""
-    return [
-        Cell(formats.percent(means[rate]), mark="best", reason=at_the_end)
-        if rate == best
-        else Cell(formats.percent(means[rate]))
-        if rate in means and pd.notna(means[rate])
-        else Cell(MISSING)
-        for rate in rates
-    ]
+    cells[best] = replace(cells[best], mark="best", reason=at_the_end)
+    return list(cells.values())

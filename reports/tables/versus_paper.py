@@ -91,11 +91,11 @@ def signs(measured: Measured) -> Table:
         [
             Row(
                 f"{labels.benchmark(name)}: H and {column.title}",
-                [_signs(measured, contest, column.metric)],
+                [_signs(measured, name, column.metric)],
             )
             for column in [*accuracy(measured.params, name), TIME, STALENESS]
         ]
-        for name, contest in measured.contests.items()
+        for name in measured.contests
     ]
     return Table(
         number=13,
@@ -112,25 +112,20 @@ def signs(measured: Measured) -> Table:
     )
 
 
-def _signs(measured: Measured, contest: Contest, metric: str) -> list[Cell]:
-    sweep = contest.runs[contest.runs.H.isin(measured.params.tables.staleness.H)]
-    both = {
-        "paper": paper.correlation(contest.benchmark, metric),
-        "here": correlate(sweep.H, sweep[metric]),
-    }
-    printed, found = both.values()
-    theirs = Cell(MISSING, reason=NOT_IN_PAPER)
-    if printed:
-        theirs = estimate_cell(formats.correlation, printed)
-    if found.value is None:
-        return [theirs, Cell(MISSING, reason=found.reason), Cell(MISSING)]
-    behind = Column("", metric, formats.plain).sources(sweep, labels.run)
-    ours = estimate_cell(formats.correlation, found, sources=behind)
-    if not printed:
-        return [theirs, ours, Cell(MISSING)]
-    same = "yes" if printed.value * found.value > 0 else "no"
-    uncertain = [name for name, one in both.items() if one.low is None or one.covers(0)]
-    return [theirs, ours, Cell(same + f" (in noise: {listing(uncertain)})" * bool(uncertain))]
+def _signs(measured: Measured, benchmark: str, metric: str) -> list[Cell]:
+    sweep = measured.sweeps[benchmark]
+    printed, found = paper.correlation(benchmark, metric), correlate(sweep.H, sweep[metric])
+    behind, said = Column("", metric, formats.plain).sources(sweep, labels.run), MISSING
+    if printed and found.value is not None:
+        both = {"paper": printed, "here": found}.items()
+        uncertain = [name for name, one in both if one.low is None or one.covers(0)]
+        said = "yes" if printed.value * found.value > 0 else "no"
+        said += f" (in noise: {listing(uncertain)})" if uncertain else ""
+    return [
+        estimate_cell(formats.correlation, printed, NOT_IN_PAPER),
+        estimate_cell(formats.correlation, found, sources=behind),
+        Cell(said),
+    ]
 
 
 def _apart() -> str:

@@ -1,34 +1,38 @@
 """Small parameters, and a way to leave the files of a run, for the tests of reports."""
 
-import copy
 import json
 from collections.abc import Callable
 from math import comb
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore
 from rapid.artifacts.files import write_json, write_jsonl
 from rapid.artifacts.manifests import digests
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.config.params import Params, load
-from rapid.config.specs import evaluations, train_spec
+from rapid.config.specs import Run, evaluations, train_spec
 from tests.conftest import default_values
 
-TABLES = {
-    "main": {
-        "model": "tiny_qwen",
-        "algorithms": ["sft", "grpo", "naive-grpo", "pg", "dapo", "rapid-H4", "rapid-H2"],
-        "seeds": [0, 1],
-    },
-    "families": {
-        "benchmark": "mbpp_plus",
-        "models": ["tiny_qwen", "tiny-llama"],
-        "algorithms": ["sft", "pg", "rapid-H2"],
-        "seeds": [0],
-    },
-    "staleness": {"H": [2, 4]},
+TABLES = """
+main:
+  model: tiny_qwen
+  algorithms: [sft, grpo, naive-grpo, pg, dapo, rapid-H4, rapid-H2]
+  seeds: [0, 1]
+families:
+  benchmark: mbpp_plus
+  models: [tiny_qwen, tiny-llama]
+  algorithms: [sft, pg, rapid-H2]
+  seeds: [0]
+staleness: {H: [2, 4]}
+"""
+
+
+MADE_BY = {
+    "hardware": "a test processor, 2 cores",
+    "commit": "0123456789abcdef0123456789abcdef01234567",
 }
 
 
@@ -45,7 +49,12 @@ def small_values() -> dict:
     values["models"] = dict.fromkeys(["tiny_qwen", "tiny-llama", "teacher"], model)
     values["teacher"] = "teacher"
     values["evaluation"]["samples"] = 8
-    return values | {"tables": copy.deepcopy(TABLES)}
+    return values | {"tables": yaml.safe_load(TABLES)}
+
+
+def run_of(algorithm: str, seed: int = 0, benchmark: str = "math") -> Run:
+    """A run of the main model."""
+    return Run(benchmark=benchmark, model="tiny_qwen", algorithm=algorithm, seed=seed)
 
 
 @pytest.fixture
@@ -76,8 +85,7 @@ class Runs:
             "optimizer_steps": 10,
             "completions": 160,
             "peak_memory_mb": 500.0,
-            "hardware": "a test processor, 2 cores",
-            "commit": "0123456789abcdef0123456789abcdef01234567",
+            **MADE_BY,
         }
         write_json(path, RunSummary(**run.model_dump() | given | fields))
         return self.seal(path)
@@ -116,14 +124,10 @@ class Runs:
 
     def manifest(self, params: Params, run) -> None:
         """Say what a training job was told, and where it ran."""
-        told = {
-            "stage": "train",
-            "spec": train_spec(params, run).model_dump(mode="json"),
-            "versions": {"python": "3.11.7", "torch": "2.13.0"},
-            "commit": "0123456789abcdef0123456789abcdef01234567",
-            "hardware": "a test processor, 2 cores",
-        }
-        self.seal(self.root / run.folder / "steps.jsonl", **told)
+        spec = train_spec(params, run).model_dump(mode="json")
+        versions = {"python": "3.11.7", "torch": "2.13.0"}
+        path = self.root / run.folder / "steps.jsonl"
+        self.seal(path, stage="train", spec=spec, versions=versions, **MADE_BY)
 
     def seal(self, path: Path, **told) -> Path:
         """Give the folder of this file the manifest of a job that wrote the file as it is now."""
@@ -158,12 +162,13 @@ class Runs:
             self.scored(run, correct, ks=ks, top_p=0.95)
             if run.algorithm == "base":
                 continue
-            h = int(run.algorithm[7:]) if run.algorithm.startswith("rapid-H") else 0
-            stale = 0.01 * h + 0.001 * run.seed if h else None
-            rest = {"completion_length": 30.0, "clip_fraction": 0.05 if h else None}
+            rest = {"completion_length": 30.0}
+            if run.algorithm.startswith("rapid-H"):
+                h = int(run.algorithm[7:])
+                rest |= {"staleness": 0.01 * h + 0.001 * run.seed, "clip_fraction": 0.05}
             seconds = 40.0 + 900 * (number % 11)
             runtime = Runtime(total=seconds, sampling=seconds / 2, backpropagation=seconds / 2)
-            self.summary(run, runtime=runtime, staleness=stale, **rest)
+            self.summary(run, runtime=runtime, **rest)
             self.steps(run, [(number + n) % 5 / 4 for n in range(10)])
             self.manifest(params, run)
 

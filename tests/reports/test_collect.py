@@ -22,6 +22,10 @@ def test_a_row_for_every_evaluation_that_the_tables_need(params, runs):
     frame = collect(params, runs.root)
     assert len(frame) == len(evaluations(params))
     assert frame[["pass@1", "pass@8", "runtime", "staleness"]].isna().all(axis=None)
+    assert (frame.H.notna() == frame.algorithm.str.startswith("rapid")).all()
+    row = row_of(frame, RUN)
+    assert why_missing(row, "pass@1") == "not evaluated: no evaluation.json of a finished job"
+    assert why_missing(row, "runtime") == "not trained: no summary.json of a finished job"
 
 
 def test_figures_are_those_of_the_files(params, runs):
@@ -35,29 +39,12 @@ def test_figures_are_those_of_the_files(params, runs):
     assert row.no_evaluation == row.no_summary == ""
 
 
-def test_only_rapid_has_a_ratio(params, runs):
-    frame = collect(params, runs.root)
-    assert frame[~frame.algorithm.str.startswith("rapid")].H.isna().all()
-
-
-def test_reasons_for_what_is_missing(params, runs):
-    row = row_of(collect(params, runs.root), RUN)
-    assert why_missing(row, "pass@1") == "not evaluated: no evaluation.json of a finished job"
-    assert why_missing(row, "runtime") == "not trained: no summary.json of a finished job"
-
-
 def test_a_training_job_that_could_not_run_has_no_figures(params, runs):
     runs.summary(RUN, status="unavailable", note="no Lean here.", runtime=None)
     row = row_of(collect(params, runs.root), RUN)
     assert math.isnan(row.runtime)
     assert (row.hardware, row.commit) == ("", "")
     assert why_missing(row, "runtime") == "not trained: no Lean here"
-
-
-def test_a_summary_without_a_runtime(params, runs):
-    runs.summary(RUN, runtime=None)
-    row = row_of(collect(params, runs.root), RUN)
-    assert why_missing(row, "runtime") == "summary.json has no finite runtime"
 
 
 @pytest.mark.parametrize(
@@ -70,13 +57,14 @@ def test_an_unavailable_evaluation_has_no_figures(params, runs, note, reason):
     assert why_missing(row, "pass@1") == f"not evaluated: {reason}"
 
 
-def test_a_k_that_was_not_estimated_and_a_figure_that_is_not_finite(params, runs):
+def test_a_k_that_was_not_estimated_and_figures_that_are_not_finite(params, runs):
     runs.scored(RUN, [4])
-    runs.summary(RUN, staleness=math.inf)
+    runs.summary(RUN, staleness=math.inf, runtime=None)
     row = row_of(collect(params, runs.root), RUN)
     assert why_missing(row, "pass@8") == "evaluation.json has no finite pass@8"
-    assert math.isnan(row.staleness)
-    assert why_missing(row, "staleness") == "summary.json has no finite staleness"
+    for name in ("staleness", "runtime"):
+        assert math.isnan(row[name])
+        assert why_missing(row, name) == f"summary.json has no finite {name}"
 
 
 def test_a_summary_of_a_base_model_is_not_looked_for(params, runs):

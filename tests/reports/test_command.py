@@ -18,15 +18,6 @@ def config(values, tmp_path):
     return str(path)
 
 
-def test_config_is_a_file_or_a_json_text(values, config, runs, tmp_path):
-    outputs = []
-    for number, given in enumerate((config, json.dumps(values))):
-        output = tmp_path / f"{number}.tex"
-        assert main(["--config", given, "--root", str(tmp_path), "--output", str(output)]) == 0
-        outputs.append(output.read_text())
-    assert outputs[0] == outputs[1]
-
-
 def test_later_files_go_over_earlier(config, tmp_path, capsys):
     overlay = tmp_path / "overlay.yaml"
     overlay.write_text("tables: {main: {model: tiny-llama}}")
@@ -59,20 +50,22 @@ def test_html_and_figures_are_written_where_asked(params, config, runs, tmp_path
     given = ["--config", config, "--root", str(tmp_path)]
     assert main([*given, "--html", str(html), "--figures", str(figures)]) == 0
     assert html.read_text().count("data:image/svg+xml;base64,") == 7
-    kinds = [path.suffix for path in figures.iterdir()]
-    assert (kinds.count(".pdf"), kinds.count(".png"), len(kinds)) == (7, 7, 14)
+    kinds = sorted((path.suffix, path.read_bytes()[:4]) for path in figures.iterdir())
+    assert kinds == [(".pdf", b"%PDF")] * 7 + [(".png", b"\x89PNG")] * 7
     manifest = json.loads((html.parent / "manifest.json").read_text())
     assert str(html) in manifest["outputs"]
     assert not (html.parent / "tables.tex").exists()
 
 
-def test_tables_come_with_an_appendix_each_time_the_same(params, config, runs, tmp_path):
+def test_tables_and_appendix_are_the_same_by_a_file_and_by_json(
+    params, values, config, runs, tmp_path
+):
     runs.all(params)
-    given = ["--config", config, "--root", str(tmp_path), "--output"]
     found = []
-    for folder in (tmp_path / "one", tmp_path / "two"):
-        assert main([*given, str(folder / "t.tex")]) == 0
-        found.append([(folder / name).read_text() for name in ("t.tex", "appendix.tex")])
+    for given in (config, json.dumps(values)):
+        output = tmp_path / str(len(found)) / "t.tex"
+        assert main(["--config", given, "--root", str(tmp_path), "--output", str(output)]) == 0
+        found.append([output.with_name(name).read_text() for name in ("t.tex", "appendix.tex")])
     texts, again = found
     assert texts == again
     assert [text.count(r"\begin{table}") for text in texts] == [4, 9]
@@ -90,6 +83,14 @@ def test_tables_come_with_an_appendix_each_time_the_same(params, config, runs, t
 def test_wrong_parameters_answer_2(config, message, tmp_path, capsys):
     assert main(["--config", config, "--root", str(tmp_path), "--text"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_wrong_parameters_of_the_default_answer_2(values, tmp_path, capsys):
+    """Named parameters share jobs with those of the folder's params.yaml."""
+    (tmp_path / "params.yaml").write_text("data_seed: -1")
+    given = ["--config", json.dumps(values | {"name": "mine"}), "--root", str(tmp_path), "--text"]
+    assert main(given) == 2
+    assert "params.yaml:1: data_seed: -1 is not allowed" in capsys.readouterr().err
 
 
 def test_nothing_to_do_is_an_error(config, capsys):

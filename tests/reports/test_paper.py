@@ -16,14 +16,7 @@ FIGURE = re.compile(r"-?\d+h\d+m|-?\d+\.?\d*[m%]|-?\d+\.\d+")
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [
-        ("12.3%", 0.123),
-        ("4h42m", 16920),
-        ("4h8m", 14880),
-        ("0m", 0),
-        ("12.7m", 762),
-        ("-0.5", -0.5),
-    ],
+    [("12.3%", 0.123), ("4h42m", 16920), ("4h8m", 14880), ("12.7m", 762), ("-0.5", -0.5)],
 )
 def test_printed_figures_are_numbers(text, value):
     assert paper.number(text) == pytest.approx(value)
@@ -51,32 +44,11 @@ def test_tables_1_and_3_share_the_rows_of_h_4_and_8():
                 assert mean == three[metric][0]
 
 
-def test_the_abstracts_savings_follow_from_table_1():
-    for benchmark in ("mbpp_plus", "math", "minif2f"):
-        best = paper.first(benchmark, ["rapid-H4", "rapid-H8"], "runtime")
-        other = paper.first(benchmark, ["grpo", "pg", "dapo"], "runtime")
-        times = [paper.main(benchmark, name, "runtime") for name in (best, other)]
-        text = paper.load()["text"][f"saving_{benchmark}"]
-        assert f"{100 * (1 - times[0] / times[1]):.0f}%" == text["value"]
-
-
 def test_a_familys_figures_are_found_by_the_name_of_a_model():
     assert paper.family("tiny-llama", "pg", "pass@8") == pytest.approx(0.421)
     assert paper.family("Qwen2.5-1.5B", "rapid-H4", "runtime") == pytest.approx(22.8 * 60)
     assert paper.family("tiny-llama", "rapid-H8", "pass@1") is None
     assert paper.family("mine", "pg", "pass@1") is None
-
-
-def test_correlations_have_the_sign_of_the_means():
-    """Of H with mean runtime and staleness, where the paper's correlation is over runs."""
-    document = paper.load()
-    for benchmark, by_h in document["staleness"].items():
-        if benchmark == "table":
-            continue
-        for metric in ("runtime", "staleness"):
-            means = [paper.number(row[metric][0]) for row in by_h.values()]
-            r = np.corrcoef(list(by_h), means)[0, 1]
-            assert r * float(document["correlations"][benchmark][metric]) > 0
 
 
 def flat(rows) -> list[str]:
@@ -101,11 +73,13 @@ def tabular(label: str) -> list[str]:
 def test_figures_are_in_the_papers_table_in_this_order(name):
     document = paper.load()[name]
     groups = [part for key, part in document.items() if key not in ("table", "model")]
-    if name == "correlations":
-        rows = []
-        for group in groups:
-            rest = {key: group[key] for key in ("runtime", "staleness")}
-            rows += [[{k: v, **rest}] for k, v in group.items() if k.startswith("pass@")]
+    if name == "correlations":  # a row for each pass@k, with the rest of its benchmark
+        rows = [
+            [{k: v, "runtime": group["runtime"], "staleness": group["staleness"]}]
+            for group in groups
+            for k, v in group.items()
+            if k.startswith("pass@")
+        ]
     else:
         rows = [[group[key] for group in groups] for key in groups[0]]
     pairs = list(zip_longest(flat(rows), tabular(document["table"])))

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from rapid.artifacts.files import BadFile, write_json
-from rapid.config.specs import Run
 from reports import contents, plots
 from reports.collect import collect
 from reports.measured import Measured
 from reports.plots import learning, style
 from reports.plots.figures import phases, tokens
 from tests.conftest import ROOT
+from tests.reports.conftest import run_of
 
-RUN = Run(benchmark="math", model="tiny_qwen", algorithm="rapid-H4", seed=0)
+RUN = run_of("rapid-H4")
 WEIGHTS = {
     "tokens": ["The ", "answer\n", "is", " 4$_{$", "\x00", ""],
     "log_weights": [0.0, 0.1, -0.4, 0.02, 0.0, 0.0],
@@ -35,21 +35,18 @@ def weights(runs, run=RUN, **change):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("complete", [True, False])
-def test_every_figure_is_drawn_twice_the_same(params, runs, complete, tmp_path):
+def test_every_figure_is_drawn_twice_the_same(params, runs, complete):
     if complete:
         runs.all(params)
         weights(runs)
-    rendered = [
-        {name: style.render(figure) for name, figure in build(params, runs).items()}
-        for _ in range(2)
-    ]
-    assert rendered[0] == rendered[1]
-    assert len(rendered[0]) == 7
-    for figure in build(params, runs).values():
-        assert bool(figure.missing) != complete
-    paths = style.save(rendered[0], tmp_path / "figures")
-    assert len(paths) == 14
-    assert all(path.read_bytes()[:4] in (b"%PDF", b"\x89PNG") for path in paths)
+    figures = build(params, runs)
+    first, second = (
+        {name: style.render(one) for name, one in found.items()}
+        for found in (figures, build(params, runs))
+    )
+    assert first == second
+    assert len(first) == 7
+    assert [bool(figure.missing) for figure in figures.values()] == [not complete] * 7
 
 
 def test_segments_add_up_to_the_runtime(params, runs):
@@ -76,28 +73,21 @@ def test_curves_are_averaged_where_all_runs_have_values():
 
 
 def test_a_damaged_steps_file_is_an_error_that_names_it(params, runs):
-    path = runs.root / RUN.folder / "steps.jsonl"
-    path.parent.mkdir(parents=True)
+    path = runs.steps(RUN, [])
     path.write_text("{}\n")
     runs.seal(path)
     with pytest.raises(BadFile, match=str(path)):
         build(params, runs)
 
 
-def test_without_token_weights_the_figure_says_so(params, runs):
-    figure = build(params, runs)["tokens"]
-    assert figure.missing == [
-        "no run wrote token_weights.json, the completion that this figure is drawn from"
-    ]
-
-
 def test_token_weights_are_of_the_run_with_the_largest_h(params, runs):
+    (missing,) = build(params, runs)["tokens"].missing
+    assert missing.startswith("no run wrote token_weights.json")
     weights(runs)
-    weights(runs, RUN.model_copy(update={"algorithm": "rapid-H2"}), H=2)
+    weights(runs, run_of("rapid-H2"), H=2)
     figure = build(params, runs)["tokens"]
     assert figure.sources == [f"{RUN.folder}/token_weights.json"]
-    assert "step 7, H = 4" in figure.caption
-    assert "is −0.280" in figure.caption
+    assert "step 7, H = 4" in figure.caption and "is −0.280" in figure.caption
 
 
 @pytest.mark.parametrize("change", [{"log_weights": [0.0]}, {"tokens": [], "log_weights": []}])
@@ -110,10 +100,9 @@ def test_token_weights_that_are_none_are_an_error(params, runs, change):
 def test_no_token_is_lost_and_lines_fit():
     placed = tokens.layout(["ab"] * 100 + ["x\n", "y", ""])
     assert len(placed) == 103
-    assert all(column + len(text) <= tokens.COLUMNS for _, column, text in placed)
+    assert all(text and column + len(text) <= tokens.COLUMNS for _, column, text in placed)
     assert placed[100][2] == "x\u21b5"
     assert placed[101][:2] == (placed[100][0] + 1, 0)
-    assert all(text for *_, text in placed)
 
 
 def test_the_workflow_asks_for_the_figures_that_are_drawn(params, runs):
@@ -127,6 +116,6 @@ def test_a_figure_that_no_section_names_is_at_the_end_of_the_report(params, runs
     content = contents.build_report(Measured.read(params, runs.root))
     *named, more = content.with_figures([*plots.FIGURES, "new"])
     assert more.items == ["new"]
+    assert content.with_figures(plots.FIGURES) == named
     shown = [item for section in named for item in section.items if isinstance(item, str)]
     assert sorted(shown) == sorted(plots.FIGURES)
-    assert content.with_figures(plots.FIGURES) == named

@@ -24,8 +24,8 @@ class Reader(HTMLParser):
 
     def __init__(self, text: str):
         super().__init__()
-        self.open, self.text, self.links, self.ids, self.tags = [], [], [], [], set()
-        self.targets = []
+        self.open, self.text, self.links, self.ids = [], [], [], []
+        self.tags, self.targets = set(), []
         self.feed(text)
         self.close()
 
@@ -117,9 +117,8 @@ def test_every_link_is_in_the_page_or_a_file_that_is_there(pages, kind):
 
 def test_figures_of_a_cell_are_those_of_the_linked_files(pages):
     path = pages("all runs")
-    text = path.read_text()
-    (box,) = re.findall(r'<div popover id="tab-main-4-0-0".*?</div>', text, re.S)  # PG on MBPP+
-    pairs = re.findall(r'<a href="([^"]+)">([^<]+)</a>', box)
+    box = re.search(r'<div popover id="tab-main-4-0-0".*?</div>', path.read_text(), re.S)  # of PG
+    pairs = re.findall(r'<a href="([^"]+)">([^<]+)</a>', box[0])
     assert len(pairs) == 2
     for link, shown in pairs:
         document = json.loads((path.parent / unquote(link)).read_text())

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from rapid.config.params import load
-from rapid.config.specs import Run, evaluations
+from rapid.config.specs import evaluations
 from reports.measured import Measured
 from reports.render import latex
 from reports.tables import APPENDIX, RESULTS, build
 from reports.tables.table import Cell, Group, Table
-from tests.reports.conftest import Runs
+from tests.reports.conftest import Runs, run_of
 
 # The paper's packages, less its style file: of that only the width of the text matters here.
 PREAMBLE = r"""
@@ -46,13 +46,8 @@ AWKWARD = (
 )
 
 
-def written(params, runs) -> str:
-    return latex.render(build(RESULTS, Measured.read(params, runs.root)))
-
-
-def appended(params, runs) -> str:
-    """The other tables."""
-    return latex.render(build(APPENDIX, Measured.read(params, runs.root)))
+def written(params, runs, tables=RESULTS) -> str:
+    return latex.render(build(tables, Measured.read(params, runs.root)))
 
 
 @pytest.mark.parametrize(
@@ -67,21 +62,17 @@ def appended(params, runs) -> str:
         ("Intel® Café ⊢", "Intel(R) Cafe ?"),
         ("a\nb", "a b"),
         ("", ""),
+        ("a" * 25, r"\allowbreak ".join("a" * 25)),
+        ("Qwen2.5-0.5B-Instruct", "Qwen2.5-0.5B-Instruct"),
     ],
 )
 def test_escape(plain, tex):
     assert latex.escape(plain) == tex
 
 
-def test_long_words_may_break():
-    assert r"\allowbreak" in latex.escape("a" * 40)
-    assert r"\allowbreak" not in latex.escape("Qwen2.5-0.5B-Instruct")
-
-
 def test_symbols_are_formulas():
-    assert latex.symbols("RAPID (H=8)") == "RAPID ($H=8$)"
-    assert latex.symbols("r(H, Acc)") == r"$r(H,\mathrm{Acc})$"
-    assert latex.symbols("NVIDIA H100") == "NVIDIA H100"
+    found = latex.symbols("RAPID (H=8) r(H, Acc) NVIDIA H100")
+    assert found == r"RAPID ($H=8$) $r(H,\mathrm{Acc})$ NVIDIA H100"
 
 
 @pytest.mark.parametrize(
@@ -117,9 +108,8 @@ def test_wide_tables_go_on_below(widths, panels):
 
 
 def test_reasons_stand_under_the_table(params, runs):
-    run = Run(benchmark="math", model="tiny_qwen", algorithm="pg", seed=0)
     for seed in (0, 1):
-        runs.evaluation(run.model_copy(update={"seed": seed}), status="unavailable", note="no Lean")
+        runs.evaluation(run_of("pg", seed), status="unavailable", note="no Lean")
     text = written(params, runs)
     assert r"\,not evaluated: no Lean." in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 4
@@ -138,6 +128,7 @@ def one_seed_one_benchmark(values):
     values["studies"] = None  # theirs is another benchmark
     del values["benchmarks"]["math"]
     values["tables"]["main"]["seeds"] = [7]
+    values["tables"]["families"]["models"] = ["tiny-llama"]
     values["tables"]["staleness"]["H"] = [1, 2, 4]
 
 
@@ -159,10 +150,6 @@ def many_columns(values):
     values["tables"]["families"] |= {"models": names, "seeds": [0, 1, 2]}
 
 
-def one_family(values):
-    values["tables"]["families"]["models"] = ["tiny-llama"]
-
-
 @pytest.mark.latex
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_compiles_without_overfull_boxes(values, tmp_path):
@@ -172,7 +159,6 @@ def test_compiles_without_overfull_boxes(values, tmp_path):
         (one_seed_one_benchmark, "some"),
         (as_the_paper, "some"),
         (many_columns, "all"),
-        (one_family, "all"),
     ]
     for change, left in asked:
         changed = copy.deepcopy(values)
@@ -184,7 +170,7 @@ def test_compiles_without_overfull_boxes(values, tmp_path):
         if left == "some":
             spoil(params, runs)
         (runs.root / "tables.tex").write_text(written(params, runs))
-        (runs.root / "appendix.tex").write_text(appended(params, runs))
+        (runs.root / "appendix.tex").write_text(written(params, runs, APPENDIX))
     assert "Overfull" not in compiled(tmp_path)
 
 

@@ -65,16 +65,15 @@ def test_the_detectable_difference_is_seen_so_often(df, alpha, expected):
         assert found == pytest.approx(expected, abs=5e-5)
 
 
-def test_error_rates_on_a_few_simulated_arenas():
-    found = rates(150)
-    assert found.wrong_difference < 0.05 + noise(150)
-    assert found.wrong_equality < 0.05 + noise(150)
+SLOW = pytest.mark.slow
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sd", [0.0, 0.03])
-def test_the_stated_error_rates_are_met(sd):
-    found = rates(1000, sd)
+@pytest.mark.parametrize(
+    ("arenas", "sd"),
+    [(150, 0.03), pytest.param(1000, 0.0, marks=SLOW), pytest.param(1000, 0.03, marks=SLOW)],
+)
+def test_the_stated_error_rates_are_met(arenas, sd):
+    found = rates(arenas, sd)
     for rate in (found.wrong_difference, found.wrong_family, found.wrong_equality):
-        assert rate < 0.05 + noise(1000)
-    assert found.difference_seen == pytest.approx(0.8, abs=noise(1000, 0.8))
+        assert rate < 0.05 + noise(arenas)
+    assert found.difference_seen == pytest.approx(0.8, abs=noise(arenas, 0.8))

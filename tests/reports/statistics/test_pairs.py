@@ -1,19 +1,20 @@
 """Pairs of algorithms: by problem and seed, from the files."""
 
+from functools import partial
+
+import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
 from rapid.artifacts.evaluations import ProblemScore
 from rapid.artifacts.files import BadFile
-from rapid.config.specs import Run
 from reports.collect import collect
 from reports.measured import Measured
 from reports.statistics import pairs
 from reports.tables import results
+from tests.reports.conftest import run_of
 
-
-def run(algorithm, seed=0):
-    return Run(benchmark="mbpp_plus", model="tiny_qwen", algorithm=algorithm, seed=seed)
+run = partial(run_of, benchmark="mbpp_plus")
 
 
 def of(params, runs, algorithm):
@@ -44,13 +45,9 @@ def test_pairing_takes_out_what_is_common(params, runs):
 
 
 def test_pass_at_8_is_whether_any_is_right(params, runs):
+    assert pairs.accuracy(of(params, runs, "pg"), "pass@8") is None  # without scores
     runs.scored(run("pg"), [1, 0, 8, 0])
-    found = pairs.accuracy(of(params, runs, "pg"), "pass@8")
-    assert found.value == 0.5
-
-
-def test_runs_without_scores_have_no_interval(params, runs):
-    assert pairs.accuracy(of(params, runs, "pg"), "pass@1") is None
+    assert pairs.accuracy(of(params, runs, "pg"), "pass@8").value == 0.5
 
 
 def test_runtimes_pair_by_seed_and_not_by_position(params, runs):
@@ -64,10 +61,8 @@ def test_runtimes_pair_by_seed_and_not_by_position(params, runs):
 
 def test_problems_with_too_few_graded_samples_are_not_in_pass_at_k(params, runs):
     """As `rapid.stages.evaluate` writes it: the second problem counts in pass@1 and not in pass@8."""
-    scores = [
-        ProblemScore(id="a", samples=8, correct=4),
-        ProblemScore(id="b", samples=7, correct=7),
-    ]
+    of_each = {"a": (8, 4), "b": (7, 7)}
+    scores = [ProblemScore(id=id, samples=n, correct=c) for id, (n, c) in of_each.items()]
     reasons = {"passed": 11, "wrong_answer": 4, "infrastructure": 1}
     fields = {"problems": 2, "samples": 8, "scores": scores, "reasons": reasons}
     path = runs.evaluation(run("pg"), pass_at={1: 0.75, 8: 1.0}, **fields)
@@ -91,8 +86,8 @@ def test_what_is_within_noise_of_the_best_is_marked(params, runs):
     assert (cells["PG"].mark, cells["PG"].tied) == ("best", False)
     assert (cells["DAPO"].mark, cells["DAPO"].tied) == ("runner-up", False)
     runs.scored(run("dapo"), [8, 1] * 10)
-    assert marked(params, runs, "Pass@1")["DAPO"].tied
-    assert not marked(params, runs, "Pass@1")["GRPO"].tied
+    cells = marked(params, runs, "Pass@1")
+    assert cells["DAPO"].tied and not cells["GRPO"].tied
 
 
 def test_runtimes_within_noise_are_those_of_the_t_test(params, runs):
@@ -101,17 +96,9 @@ def test_runtimes_within_noise_are_those_of_the_t_test(params, runs):
         for seed, value in enumerate(pair):
             runs.summary(run(name, seed), seconds=value)
     cells = marked(params, runs, "Runtime")
-    tied = {name: ttest_rel(*(map_log(seconds[n]) for n in (name, "pg"))).pvalue >= 0.05
-            for name in ("dapo", "grpo")}  # fmt: skip
-    assert (
-        {name: cells[name.upper()].tied for name in tied} == tied == {"dapo": True, "grpo": False}
-    )
-
-
-def map_log(values):
-    from math import log
-
-    return [log(value) for value in values]
+    for name, tied in (("dapo", True), ("grpo", False)):
+        p = ttest_rel(np.log(seconds[name]), np.log(seconds["pg"])).pvalue
+        assert cells[name.upper()].tied == (p >= 0.05) == tied
 
 
 def test_one_seed_says_nothing_of_a_runtimes_noise(params, runs):

@@ -9,7 +9,7 @@ from rapid.artifacts.evaluations import CurvePoint
 from rapid.config.arena import Claim
 from rapid.config.params import load
 from rapid.config.params import read as read_params
-from rapid.config.specs import BASE, Run, in_arena
+from rapid.config.specs import BASE, in_arena
 from reports import contents
 from reports.__main__ import main
 from reports.measured import Measured
@@ -19,12 +19,12 @@ from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import Estimate
 from reports.tables import arena
 from reports.tables.claims import FAILS, HOLDS, UNTESTED
-from reports.tuning import COLUMNS, frozen, trials
+from reports.tuning import COLUMNS, frozen, smoothed, trials
 from tests.conftest import ROOT
+from tests.reports.conftest import run_of
 from tests.reports.statistics.rates import noise
 
 SEEDS = range(1, 9)
-RATES = {"pg": 1e-4, "pg-H4": 1e-4, "grpo": 1e-4, "dapo": 1e-4, "rapid-H4": 1e-4}
 CLAIMS = [
     ("rapid-H4", "pg", "seconds", "better"),
     ("pg", "rapid-H4", "seconds", "better"),
@@ -41,19 +41,15 @@ KNOWN = {
 }  # fmt: skip
 
 
+RATES = dict.fromkeys(KNOWN, 1e-4)
+
+
 @pytest.fixture
 def params(values):
-    benchmark = values["benchmarks"]["math"] | {"train": 64}
-    values["benchmarks"]["math"] = benchmark
+    values["benchmarks"]["math"] = values["benchmarks"]["math"] | {"train": 64}
+    field = {"seeds": len(SEEDS), "problems": 16, "snapshots": 1, "reach": 0.5, "rates": RATES}
     keys = ("ours", "theirs", "by", "expect")
-    field = {
-        "seeds": len(SEEDS),
-        "problems": 16,
-        "snapshots": 1,
-        "reach": 0.5,
-        "rates": RATES,
-        "claims": [dict(zip(keys, claim, strict=True)) for claim in CLAIMS],
-    }
+    field["claims"] = [dict(zip(keys, claim, strict=True)) for claim in CLAIMS]
     cells = {"seeds": 2, "problems": 64, "n_step": [4, 16], "H": [1, 4], "rate": 1e-4}
     return load(values | {"arena": {"fields": {"math": field}, "maps": {"math": cells}}})
 
@@ -62,9 +58,8 @@ def params(values):
 def complete(params, runs):
     """A model on the way solves half of the problems, after the seconds that are known."""
     chance = [-1, 0, 1, -1, 2, -2, 1, 0, -1]  # by seed, of all algorithms alike
-    model = params.tables.main.model
     for seed in SEEDS:
-        runs.scored(Run(benchmark="math", model=model, algorithm=BASE, seed=seed), [0] * 100)
+        runs.scored(run_of(BASE, seed), [0] * 100)
     for run in in_arena(params):
         plain = run.algorithm.split(",")[0]
         seconds, more, over = KNOWN.get(plain, (10, 0, 1))
@@ -74,8 +69,7 @@ def complete(params, runs):
         moved = seconds * (1 + (chance[run.seed] / 10 if plain == "pg-H4" else run.seed / 100))
         runs.scored(run, [8] * solved + [0] * (100 - solved))
         runs.summary(run, seconds=2 * moved, completions=64 * over, optimizer_steps=16)
-        point = CurvePoint(step=8, seconds=moved, pass_at={1: 0.5})
-        runs.curve(run, point)
+        runs.curve(run, CurvePoint(step=8, seconds=moved, pass_at={1: 0.5}))
     return runs
 
 
@@ -101,10 +95,8 @@ def test_runs_that_are_alike_test_nothing(params, complete):
     for run in in_arena(params):
         if run.algorithm.startswith(("rapid-H4,problems=16", "pg-H4,")):
             complete.scored(run, [8] * (70 + run.seed) + [0] * (30 - run.seed))
-    claim = Claim(ours="rapid-H4", theirs="pg-H4", by="accuracy")
-    field = params.arena.fields["math"].model_copy(update={"claims": [claim]})
-    own = params.arena.model_copy(update={"fields": {"math": field}})
-    measured = read(params.model_copy(update={"arena": own}), complete)
+    params.arena.fields["math"].claims[:] = [Claim(ours="rapid-H4", theirs="pg-H4", by="accuracy")]
+    measured = read(params, complete)
     (verdict,) = arena.judge(measured)
     assert (verdict.verdict, verdict.seen) == (UNTESTED, None)
     assert "the part never acted" in verdict.found.reason
@@ -124,14 +116,15 @@ def test_a_small_p_of_the_right_sign_never_fails():
     found, tests = arena.decide([*claims, (same, known(0.9, 0.0))], 0.02)
     assert tests == 27
     assert found[0] == (pytest.approx(27 * 0.0019), arena.OPEN)
+    sooner = Claim(ours="grpo", theirs="pg", by="seconds")
     for value, word in ((0.03, HOLDS), (-0.03, FAILS)):
-        assert arena.decide([(better, known(0.0019, value))], 0.02)[0][0][1] == word
-        sooner = Claim(ours="grpo", theirs="pg", by="seconds")
-        assert arena.decide([(sooner, known(0.0019, 1 - value))], 0.02)[0][0][1] == word
+        claims = (better, known(0.0019, value)), (sooner, known(0.0019, 1 - value))
+        assert [arena.decide([one], 0.02)[0][0][1] for one in claims] == [word, word]
 
 
-def family_errors(arenas: int) -> float:
-    """The share of simulated arenas with a wrong verdict on any of their claims of each kind."""
+@pytest.mark.parametrize("arenas", [200, pytest.param(4000, marks=pytest.mark.slow)])
+def test_at_most_one_arena_in_twenty_has_a_wrong_verdict(arenas):
+    """Simulated ones, with claims of each kind: on any of them."""
     chance, wrong = np.random.default_rng(6), 0
     more = [Claim(ours="grpo", theirs="pg", by=by) for by in ("seconds", "accuracy")]
     same = Claim(ours="grpo", theirs="pg", by="accuracy", expect="same")
@@ -145,20 +138,9 @@ def family_errors(arenas: int) -> float:
             seconds = claim.by == "seconds"
             one = times.ratio(np.exp(drawn), np.ones(20)) if seconds else None
             claims.append((claim, one or crossed.estimate(drawn[:, None], (-1, 1))))
-        decided, _ = arena.decide(claims, 0.02)
-        wrong += any(
-            word in wrongly for (_, word), (*_, wrongly) in zip(decided, cases, strict=True)
-        )
-    return wrong / arenas
-
-
-def test_few_of_several_arenas_have_a_wrong_verdict():
-    assert family_errors(200) < 0.05 + noise(200)
-
-
-@pytest.mark.slow
-def test_at_most_one_arena_in_twenty_has_a_wrong_verdict():
-    assert family_errors(4000) < 0.05 + noise(4000)
+        words = (word for _, word in arena.decide(claims, 0.02)[0])
+        wrong += any(word in case[2] for word, case in zip(words, cases, strict=True))
+    assert wrong / arenas < 0.05 + noise(arenas)
 
 
 def test_what_samples_more_is_compared_after_equal_completions(params, complete):
@@ -172,8 +154,7 @@ def test_who_never_gets_there_is_last(params, complete):
     for run in in_arena(params):
         if run.algorithm.startswith("grpo,"):
             complete.scored(run, [8] * 40 + [0] * 60)
-            point = CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4})
-            complete.curve(run, point)
+            complete.curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
         elif run.algorithm.startswith("pg-H4,") and run.seed == 8:  # which is not there
             complete.drop(complete.root / run.evaluation / "curve.jsonl")
     (outcomes,) = arena.fields(read(params, complete))
@@ -242,9 +223,8 @@ def tuning(values):
     field = {"seeds": 2, "problems": 4, "snapshots": 1, "reach": 0.1}
     field["rates"] = dict.fromkeys(["pg", "pg-H2", "pg-H4"], 1e-4)
     tried = {"rates": {"math": [1e-4, 1e-3, 1e-2]}, "seeds": [7]}
-    return load(
-        values | {"arena": {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tried}}
-    )
+    arena = {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tried}
+    return load(values | {"arena": arena})
 
 
 def test_a_rate_is_chosen_with_its_neighbours(tuning, runs):
@@ -254,13 +234,22 @@ def test_a_rate_is_chosen_with_its_neighbours(tuning, runs):
         rate = run.algorithm.rpartition("=")[2]
         found = next(of for name, of in solved.items() if run.algorithm.startswith(name))
         runs.scored(run, [8] * found.get(rate, 0) + [0] * (10 - found.get(rate, 0)))
-    before = Run(benchmark="math", model="tiny_qwen", algorithm=BASE, seed=7)
-    runs.scored(before, [8] * 4 + [0] * 6)
+    runs.scored(run_of(BASE, 7), [8] * 4 + [0] * 6)
     record = trials(Measured.read(tuning, runs.root, in_arena(tuning)))
     assert len(record) == 7 and record.accuracy.notna().all()
     text = frozen(FILE, tuning.arena, record)
     rates = ["pg: 1.0e-02", "pg-H2: 1.0e-04", "pg-H4: 1.0e-04", "reach: 0.70"]
     assert all(line in text for line in rates), text
+
+
+@pytest.mark.parametrize(
+    ("means", "smooth"),
+    [([0.4], [0.4]), ([0.3, 0.6], [0.4, 0.5]), ([0.3, 0.6, 0.9], [0.4, 0.6, 0.8])],
+)
+def test_a_grid_of_any_size_is_smoothed(means, smooth):
+    rates = [10.0**-n for n in range(len(means), 0, -1)]
+    found = smoothed(pd.DataFrame({"learning_rate": rates, "accuracy": means}))
+    assert dict(found) == pytest.approx(dict(zip(rates, smooth, strict=True)))
 
 
 def test_the_report_of_a_tuning_has_its_trials(tuning, runs):
@@ -297,12 +286,13 @@ def test_the_arena_tests_on_nothing_that_rates_were_tuned_on():
 
 def test_each_rate_is_written_into_the_file():
     tried = experiment(OWN, TUNED).arena
-    found = [
+    found = [(benchmark, BASE, 0.0, 101, 0.4) for benchmark in tried.fields]
+    found += [
         (benchmark, name, rate, 101, 0.8 if rate == 2e-4 else 0.4)
         for benchmark, field in tried.fields.items()
         for name in field.rates
         for rate in tried.tuning.rates[benchmark]
-    ] + [(benchmark, BASE, 0.0, 101, 0.4) for benchmark in tried.fields]
+    ]
     text = frozen((ROOT / OWN).read_text(), tried, pd.DataFrame(found, columns=COLUMNS))
     written = yaml.safe_load(text)["arena"]["fields"]
     for benchmark, field in tried.fields.items():

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rapid.config.specs import Run
 from reports import formats
 from reports.measured import Measured
 from reports.tables.columns import RATIO, Block, Column, grid
+from tests.reports.conftest import run_of
 
 REWARD = Column(
     "Reward",
@@ -26,24 +26,21 @@ def shown(params, runs):
     rewards = {"grpo": (0.9, 0.9), "pg": (0.5, 0.6), "dapo": (0.2, 0.21)}
     for name, pair in rewards.items():
         for seed, value in enumerate(pair):
-            run = Run(benchmark="math", model="tiny_qwen", algorithm=name, seed=seed)
-            runs.summary(run, reward_last=value)
+            runs.summary(run_of(name, seed), reward_last=value)
     block = Block("MATH", "math", "tiny_qwen", [REWARD])
     return grid(Measured.read(params, runs.root), ROWS, [block], [0, 1])
 
 
 def test_any_number_of_a_summary_is_a_column(shown):
-    cells = {row.label: row.cells[0][0] for row in shown.rows}
-    assert [cells[name].text for name in ROWS.values()] == ["N/A", "90.0%", "55.0%", "20.5%"]
-    assert cells["PG"].deviation == "7.1%"
-    assert [source.path for source in cells["PG"].sources] == [
+    """Its ranking leaves out what does not compete."""
+    cells = [row.cells[0][0] for row in shown.rows]
+    assert [row.label for row in shown.rows] == ["SFT", "GRPO", "PG", "DAPO"]
+    assert [cell.text for cell in cells] == ["N/A", "90.0%", "55.0%", "20.5%"]
+    assert [cell.mark for cell in cells] == ["", "", "best", "runner-up"]
+    assert cells[2].deviation == "7.1%"
+    assert [source.path for source in cells[2].sources] == [
         f"runs/math/tiny_qwen/pg/seed{seed}/summary.json" for seed in (0, 1)
     ]
-
-
-def test_its_ranking_leaves_out_what_does_not_compete(shown):
-    marks = {row.label: row.cells[0][0].mark for row in shown.rows}
-    assert marks == {"SFT": "", "GRPO": "", "PG": "best", "DAPO": "runner-up"}
 
 
 def test_its_notes_are_those_of_the_table(shown):

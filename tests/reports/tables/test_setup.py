@@ -3,13 +3,9 @@
 import json
 
 from rapid.config.params import load
-from rapid.config.specs import Run
 from reports.measured import Measured
 from reports.tables import setup
-
-
-def run(algorithm, seed=0):
-    return Run(benchmark="math", model="tiny_qwen", algorithm=algorithm, seed=seed)
+from tests.reports.conftest import run_of as run
 
 
 def tables(params, runs):
@@ -24,18 +20,20 @@ def cells(params, runs):
     return found | {f"sft {row.label}": row.cells[0][-1] for row in sft.rows}
 
 
-def edit(runs, run, change):
+def edit(runs, run, **changes):
+    """Change a manifest: its fields, and those of its spec by their names."""
     path = runs.root / run.folder / "manifest.json"
     document = json.loads(path.read_text())
-    change(document)
+    for name, change in changes.items():
+        where = document["spec"] if name in document["spec"] else document
+        where[name] = where[name] | change if isinstance(change, dict) else change
     path.write_text(json.dumps(document))
 
 
 def test_values_are_the_manifests_and_not_the_parameters(params, runs):
     runs.manifest(params, run("grpo"))
-    edit(runs, run("grpo"), lambda d: d["spec"]["training"].update(learning_rate=0.125))
-    edit(runs, run("grpo"), lambda d: d["spec"]["objective"].update(beta=0.75))
-    edit(runs, run("grpo"), lambda d: d["versions"].update(torch="9.9"))
+    changed = {"training": {"learning_rate": 0.125}, "objective": {"beta": 0.75}}
+    edit(runs, run("grpo"), versions={"torch": "9.9"}, **changed)
     found = cells(params, runs)
     assert found["Learning rate"].text == "0.125"
     assert found["GRPO: KL coefficient"].text == "0.75"
@@ -68,8 +66,7 @@ def test_a_start_and_made_demonstrations_are_named(params, values, runs):
 def test_runs_that_differ_show_every_value(params, runs):
     for seed in (0, 1):
         runs.manifest(params, run("pg", seed))
-    edit(runs, run("pg", 1), lambda d: d["spec"]["compute"].update(threads=64))
-    edit(runs, run("pg", 1), lambda d: d.update(hardware="another"))
+    edit(runs, run("pg", 1), compute={"threads": 64}, hardware="another")
     assert cells(params, runs)["Threads"].text == f"{params.compute.threads} or 64"
     notes = " ".join(tables(params, runs)[2].notes)
     assert "a test processor, 2 cores; another. Runtimes on different hardware" in notes
