@@ -311,21 +311,21 @@ def _say_ungraded(reasons: dict[str, int]) -> None:
 
 
 def _ask(args) -> None:
-    from rapid.models.sampling import sampler
+    from rapid.models.sampling import sample
 
     check_model(args.model)
     if not (args.model / "config.json").is_file():
         raise BadInput(f"--model {args.model}: there is no config.json in it: not a model's folder")
-    with sampler(
-        args.sampler, args.model, chat=args.chat, precision="float32", seed=args.seed
-    ) as opened:
-        answers = opened.sample(
-            [args.prompt] * args.samples,
-            max_tokens=args.max_tokens,
-            temperature=args.temperature,
-            top_p=1.0,
-            seed=args.seed,
-        )
+    answers = sample(
+        args.sampler,
+        args.model,
+        [args.prompt] * args.samples,
+        max_tokens=args.max_tokens,
+        temperature=args.temperature,
+        top_p=1.0,
+        seed=args.seed,
+        chat=args.chat,
+    )
     text = "\n\n".join(answer.text for answer in answers)
     print(shown(text) if sys.stdout.isatty() else text)
 

@@ -46,39 +46,31 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
 
 
 def _sample_and_grade(spec: DistillSpec, task, teacher: Path, train: Path):
-    from rapid.models.sampling import sampler
+    from rapid.models.sampling import sample
 
     problems = [p for p in read_jsonl(train, task.record) for _ in range(spec.samples)]
     # First: where completions cannot be graded, none need be sampled.
     with task.grader(spec.timeout, policy=spec.grading) as grader:
-        with sampler(
+        samples = sample(
             spec.compute.sampler,
             teacher,
+            [render(task.name, problem, spec.chat) for problem in problems],
+            max_tokens=spec.max_completion_length,
+            temperature=spec.temperature,
+            top_p=spec.top_p,
+            seed=spec.data_seed,
             chat=spec.chat,
             precision=spec.precision,
-            seed=spec.data_seed,
             tensor_parallel=spec.tensor_parallel,
-        ) as opened:
-            samples = opened.sample(
-                [render(task.name, problem, spec.chat) for problem in problems],
-                max_tokens=spec.max_completion_length,
-                temperature=spec.temperature,
-                top_p=spec.top_p,
-                seed=spec.data_seed,
-            )
+        )
         kept, reasons = [], Counter()
         pairs = zip(problems, samples, strict=True)
-        for problem, sample in tqdm(pairs, desc="grading", total=len(problems), unit="completion"):
-            verdict = grader.grade(problem, sample.text)
+        for problem, drawn in tqdm(pairs, desc="grading", total=len(problems), unit="completion"):
+            verdict = grader.grade(problem, drawn.text)
             reasons[verdict.reason] += 1
             if verdict.reward:
-                kept.append(
-                    Demonstration(
-                        id=problem.id,
-                        prompt=render(task.name, problem),
-                        message=render(task.name, problem, chat=True),
-                        completion=sample.text,
-                    )
-                )
+                prompt, message = (render(task.name, problem, chat) for chat in (False, True))
+                given = {"id": problem.id, "prompt": prompt, "message": message}
+                kept.append(Demonstration(**given, completion=drawn.text))
         walls = grader.walls()
     return kept, reasons, walls

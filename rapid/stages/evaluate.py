@@ -86,28 +86,25 @@ def _scores(
     spec: EvaluateSpec, model: Path, problems: list[Problem], grader: "Grader"
 ) -> tuple[list[ProblemScore], list["Sample"], dict[str, int]]:
     """Sample completions of each problem and grade them; verdicts are counted by reason."""
-    from rapid.models.sampling import sampler
+    from rapid.models.sampling import sample
 
     settings = spec.evaluation
     owners = [problem for problem in problems for _ in range(settings.samples)]
-    with sampler(
+    samples = sample(
         spec.compute.sampler,
         model,
+        [render(spec.run.benchmark, problem, spec.chat) for problem in owners],
+        max_tokens=spec.max_completion_length,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        seed=spec.run.seed,
         chat=spec.chat,
         precision=settings.precision,
-        seed=spec.run.seed,
-    ) as opened:
-        samples = opened.sample(
-            [render(spec.run.benchmark, problem, spec.chat) for problem in owners],
-            max_tokens=spec.max_completion_length,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            seed=spec.run.seed,
-        )
+    )
     pairs = list(zip(owners, samples, strict=True))
     verdicts = [
-        grader.grade(problem, sample.text)
-        for problem, sample in tqdm(pairs, desc="grading", unit="completion")
+        grader.grade(problem, drawn.text)
+        for problem, drawn in tqdm(pairs, desc="grading", unit="completion")
     ]
     graded, correct = Counter(), Counter()
     for problem, verdict in zip(owners, verdicts, strict=True):

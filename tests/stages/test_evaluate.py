@@ -54,20 +54,11 @@ def asked(monkeypatch) -> list[dict]:
     """What a stub of the sampler was asked for; a stub grades what it gave, of any model alike."""
     asked = []
 
-    class Stub:
-        def sample(self, prompts, **settings):
-            asked[-1] |= settings | {"prompts": list(prompts)}
-            order = [reason for reasons in OUTCOMES.values() for reason in reasons]
-            assert len(prompts) == len(order)
-            return [
-                Sample(text=reason, tokens=tokens)
-                for reason, tokens in zip(order, LENGTHS, strict=True)
-            ]
-
-    @contextmanager
-    def sampler(kind, model, *, chat, precision, seed):
-        asked.append({"model": model.name, "kind": kind, "precision": precision, "engine": seed})
-        yield Stub()
+    def sample(kind, model, prompts, **settings):
+        asked.append(settings | {"kind": kind, "model": model.name, "prompts": prompts})
+        order = [reason for reasons in OUTCOMES.values() for reason in reasons]
+        assert len(prompts) == len(order)
+        return [Sample(text=why, tokens=n) for why, n in zip(order, LENGTHS, strict=True)]
 
     class Grader:
         def grade(self, problem, completion):
@@ -81,7 +72,7 @@ def asked(monkeypatch) -> list[dict]:
         assert timeout == SPEC.timeout
         yield Grader()
 
-    monkeypatch.setattr("rapid.models.sampling.sampler", sampler)
+    monkeypatch.setattr("rapid.models.sampling.sample", sample)
     monkeypatch.setattr(BENCHMARKS["math"], "grader", grader)
     return asked
 
@@ -128,7 +119,7 @@ def test_completions_are_sampled_as_the_spec_says(asked, run):
     for one in asked:
         assert (one["kind"], one["precision"]) == ("transformers", "float32")
         assert (one["temperature"], one["top_p"], one["max_tokens"]) == (0.6, 0.9, 9)
-        assert one["engine"] == one["seed"] == 7
+        assert one["seed"] == 7
         order = [prompt.split("?")[0][-1] for prompt in one["prompts"]]
         assert order == [*"aaabbbccc"]
 

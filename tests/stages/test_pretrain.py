@@ -251,11 +251,10 @@ class TestOptimizer:
 
 class TestPretrain:
     def test_the_folder_loads_and_generates_until_eos_or_limit(self, model_folder):
-        from rapid.models.sampling import TransformersSampler
+        from rapid.models.sampling import sample
 
-        samples = TransformersSampler(model_folder).sample(
-            ["Problem: 1+1?\n"] * 3, max_tokens=5, temperature=1.0, top_p=1.0, seed=0
-        )
+        drawn = {"max_tokens": 5, "temperature": 1.0, "top_p": 1.0, "seed": 0}
+        samples = sample("transformers", model_folder, ["Problem: 1+1?\n"] * 3, **drawn)
         assert all(1 <= sample.tokens <= 5 for sample in samples)
 
     def test_the_same_spec_makes_the_same_weights_by_the_folder_s_own_tokenizer(
