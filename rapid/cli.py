@@ -24,7 +24,6 @@ from rapid import __version__
 from rapid.algorithms import IMITATING
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, read_json
-from rapid.artifacts.manifests import check_model
 from rapid.artifacts.runs import CHECKPOINTS, RunSummary
 from rapid.artifacts.text import shown
 from rapid.benchmarks import BENCHMARKS
@@ -64,10 +63,6 @@ def _say(command: str, wrong: object) -> None:
     for bar in list(tqdm._instances):
         bar.close()
     print(f"rapid {command}: {wrong}", file=sys.stderr)
-
-
-class BadSpec(BadInput):
-    """--spec is not what the stage needs."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -228,11 +223,11 @@ def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
         given = values.get("spec", values) if isinstance(values, dict) else values
         return spec_type.model_validate(given).with_code()
     except OSError as error:
-        raise BadSpec(f"--spec: neither JSON nor a file: {text!r} ({error.strerror})") from None
+        raise BadInput(f"--spec: neither JSON nor a file: {text!r} ({error.strerror})") from None
     except ValidationError as error:
-        raise BadSpec(f"--spec: {error}") from None
+        raise BadInput(f"--spec: {error}") from None
     except ValueError as error:
-        raise BadSpec(f"--spec: not JSON: {error}") from None
+        raise BadInput(f"--spec: not JSON: {error}") from None
 
 
 def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
@@ -241,9 +236,19 @@ def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
 
     spec = _read_spec(args.spec, spec_type)
     if hasattr(args, "model"):
-        check_model(args.model)
+        _check_model(args.model)
     lease(spec)
     return spec
+
+
+def _check_model(folder: Path) -> None:
+    """Refuse a model's folder that is not there, unless a run's summary says why it is not."""
+    if folder.is_dir() or folder.with_name("summary.json").is_file():
+        return
+    rooms = {folder.parent, Path("models")}
+    known = sorted(str(file.parent) for room in rooms for file in room.glob("*/config.json"))
+    listed = ", ".join(known) or "none here"
+    raise BadInput(f"--model {folder}: there is no such folder; known models: {listed}")
 
 
 def _job(module: str, function: str, spec_type: type[Spec]) -> Callable:
@@ -313,7 +318,7 @@ def _say_ungraded(reasons: dict[str, int]) -> None:
 def _ask(args) -> None:
     from rapid.models.sampling import sample
 
-    check_model(args.model)
+    _check_model(args.model)
     if not (args.model / "config.json").is_file():
         raise BadInput(f"--model {args.model}: there is no config.json in it: not a model's folder")
     answers = sample(

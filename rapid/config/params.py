@@ -15,7 +15,6 @@ from pydantic import Field, ValidationError, create_model, model_validator
 from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.names import AlgorithmName, imitates, parse
-from rapid.artifacts.text import listing
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
 from rapid.config.sections import (
@@ -35,6 +34,7 @@ from rapid.config.sections import (
     Studies,
     Tables,
     Training,
+    check_source,
     not_allowed,
 )
 from rapid.config.sources import BadParams, place, read
@@ -89,51 +89,43 @@ class Params(General):
         }
         return {**values, **kept} if kept else values
 
-    @model_validator(mode="before")
-    @classmethod
-    def _same_seeds(cls, values: Any) -> Any:
+    @model_validator(mode="after")
+    def _same_seeds(self):
         """Studies without seeds have those of the main table."""
-        try:
-            seeds = values["tables"]["main"]["seeds"]
-            return {**values, "studies": {"seeds": seeds, **values["studies"]}}
-        except (KeyError, TypeError):  # no studies, or something that will be refused
-            return values
+        if self.studies and not self.studies.seeds:
+            self.studies.seeds.extend(self.tables.main.seeds)
+        return self
 
     @model_validator(mode="after")
     def _names_exist(self):
         tables = self.tables
-        named = {
-            "teacher": [self.teacher],
-            "tables.main.model": [tables.main.model],
-            "tables.families.models": tables.families.models,
-        }
-        for key, names in named.items():
-            for name in names:
-                if name not in self.models:
-                    raise ValueError(
-                        not_allowed(key, name, f"a model of models: {', '.join(self.models)}")
-                    )
         studies = self.studies.compared.items() if self.studies else []
-        arena = {name for name, *_ in self.arena.entries()} if self.arena else set()
-        for key, name in {
-            "tables.families.benchmark": tables.families.benchmark,
-            "experiment.benchmark": self.experiment.benchmark,
-            **{f"studies.compared.{name}.benchmark": study.benchmark for name, study in studies},
-            **{f"arena.{name}": name for name in arena},
-        }.items():
-            if name not in self.benchmarks:
-                allowed = f"a benchmark of benchmarks: {', '.join(self.benchmarks)}"
-                raise ValueError(not_allowed(key, name, allowed))
+        arena = self.arena.entries() if self.arena else []
+        models = [
+            ("teacher", self.teacher),
+            ("tables.main.model", tables.main.model),
+            *(("tables.families.models", name) for name in tables.families.models),
+        ]
+        benchmarks = [
+            ("tables.families.benchmark", tables.families.benchmark),
+            ("experiment.benchmark", self.experiment.benchmark),
+            *((f"studies.compared.{name}.benchmark", study.benchmark) for name, study in studies),
+            *((f"arena.{name}", name) for name, *_ in arena),
+        ]
+        for kind, known, named in (
+            ("model", self.models, models),
+            ("benchmark", self.benchmarks, benchmarks),
+        ):
+            for key, name in named:
+                if name not in known:
+                    allowed = f"a {kind} of {kind}s: {', '.join(known)}"
+                    raise ValueError(not_allowed(key, name, allowed))
         return self
 
     @model_validator(mode="after")
     def _problems_exist(self):
         for name, sizes in self.benchmarks.items():
-            here = {"embedded": BENCHMARKS[name].draw, "hub": BENCHMARKS[name].hub}
-            if sizes.source in here and not here[sizes.source]:
-                known = [source for source, found in here.items() if found]
-                allowed = listing([*known, "a file", "a folder of problems"], "or")
-                raise ValueError(not_allowed(f"benchmarks.{name}.source", sizes.source, allowed))
+            check_source(f"benchmarks.{name}.source", name, sizes.source)
         return self
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator
+from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import Parameters, Precision
@@ -32,6 +32,7 @@ from rapid.config.sections import (
     Section,
     Seed,
     Training,
+    check_source,
 )
 from rapid.grading.policy import STRICT, Grading
 
@@ -44,6 +45,11 @@ class PrepareSpec(Spec):
     test: int
     reserved: int = 0
     demonstrations: int
+
+    @model_validator(mode="after")
+    def _problems_exist(self):
+        check_source("source", self.benchmark, self.source)
+        return self
 
     def files(self) -> dict[str, str]:
         """Return the files of code behind it; nothing is graded, and lessons have a template."""
@@ -215,11 +221,6 @@ def _runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> list[Ru
         if each != BASE
     ]
     return list(dict.fromkeys(found))
-
-
-def evaluations(params: Params) -> list[Run]:
-    """Every evaluation that the tables need."""
-    return evaluated(runs(params))
 
 
 def evaluated(trained: list[Run]) -> list[Run]:

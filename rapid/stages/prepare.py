@@ -33,22 +33,21 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         Leak: a problem is in two of the files.
     """
     embedded = spec.source == "embedded"
+    counts = {"test": spec.test, "train": spec.train}
     # The order matters: a part does not depend on the sizes of the parts after it.
-    made = {"test": spec.test, "train": spec.train} if embedded else {}
+    made = (counts if embedded else {}) | {"pretrain": spec.demonstrations}
     names = {}
-    if spec.reserved:  # what another experiment tests on is made first, and left out
-        made = {"test": spec.reserved, "train": spec.train}
+    if spec.reserved:
+        # What another experiment tests on is made first, and left out; our own test problems last:
+        # training problems and lessons, and so the model, are the other's.
+        made |= {"test": spec.reserved, "validation": spec.test}
         names = {"test": "reserved", "validation": "test"}
-    made["pretrain"] = spec.demonstrations
-    if spec.reserved:  # last: training problems and lessons, and so the model, are the other's
-        made["validation"] = spec.test
     benchmark = BENCHMARKS[spec.benchmark]
     exercises = make(benchmark, spec.data_seed, made)
     parts = {names.get(part, part): [e.problem for e in found] for part, found in exercises.items()}
     inputs, notes = [], {"source": f"rapid.benchmarks.{spec.benchmark}.made"}
     if not embedded:
         published = load(benchmark, spec.source)
-        counts = {"test": spec.test, "train": spec.train}
         parts |= choose(published, benchmark, counts, spec.data_seed)
         inputs = [Path(spec.source)] if spec.source != "hub" else []
         notes = {

@@ -50,6 +50,7 @@ def test_a_wrong_value_is_refused_with_key_value_and_what_is_allowed(values, key
     assert allowed in message
     bad = value[0] if value and isinstance(value, list) and value != [1, 16] else value
     assert repr(bad) in message
+    assert len(message.splitlines()) == 1
 
 
 def test_sft_is_refused_as_a_start_where_it_cannot_run(values):
@@ -80,6 +81,9 @@ def test_a_source_is_refused_of_a_benchmark_without_it(values, monkeypatch, sour
     allowed = rf"math\.source: '{source}' is not allowed; allowed: {other}, a file or a folder"
     with pytest.raises(BadParams, match=allowed):
         load(values)
+    spec = {"benchmark": "math", "data_seed": 0, "train": 1, "test": 1, "demonstrations": 0}
+    with pytest.raises(ValueError, match=allowed.removeprefix(r"math\.")):
+        specs.PrepareSpec(**spec, source=source)
 
 
 def test_a_template_is_refused_also_after_snakemake_has_filled_it_in(tmp_path):
@@ -108,7 +112,7 @@ def test_later_files_win(tmp_path):
 
 def test_every_model_is_evaluated_before_training(values):
     params = load(values)
-    bases = {run for run in specs.evaluations(params) if run.algorithm == specs.BASE}
+    bases = {run for run in specs.evaluated(specs.runs(params)) if run.algorithm == specs.BASE}
     assert {(run.benchmark, run.model, run.seed) for run in bases} == {
         (run.benchmark, run.model, run.seed) for run in specs.runs(params)
     }

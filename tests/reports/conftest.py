@@ -12,8 +12,8 @@ from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore
 from rapid.artifacts.files import write_json, write_jsonl
 from rapid.artifacts.manifests import digests
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
+from rapid.config import specs
 from rapid.config.params import Params, load
-from rapid.config.specs import evaluations, train_spec
 from tests.conftest import default_values
 
 TABLES = {
@@ -118,7 +118,7 @@ class Runs:
         """Say what a training job was told, and where it ran."""
         told = {
             "stage": "train",
-            "spec": train_spec(params, run).model_dump(mode="json"),
+            "spec": specs.train_spec(params, run).model_dump(mode="json"),
             "versions": {"python": "3.11.7", "torch": "2.13.0"},
             "commit": "0123456789abcdef0123456789abcdef01234567",
             "hardware": "a test processor, 2 cores",
@@ -152,7 +152,7 @@ class Runs:
 
     def all(self, params: Params) -> None:
         """The files of every run, each with figures of its own."""
-        for number, run in enumerate(evaluations(params)):
+        for number, run in enumerate(specs.evaluated(specs.runs(params))):
             ks = params.benchmarks[run.benchmark].pass_at
             correct = [(number * 7 + problem * 5 + problem % 3) % 9 for problem in range(20)]
             self.scored(run, correct, ks=ks, top_p=0.95)

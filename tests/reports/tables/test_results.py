@@ -5,8 +5,9 @@ import re
 
 import pytest
 
+from rapid.config import specs
 from rapid.config.params import load
-from rapid.config.specs import Run, evaluations
+from rapid.config.specs import Run
 from reports.labels import algorithm
 from reports.measured import Measured
 from reports.tables import RESULTS, results, setup
@@ -145,7 +146,7 @@ def test_seeds_missing_for_two_reasons_name_both(params, runs):
 
 
 def test_a_correlation_of_equal_values_is_a_dash(params, runs):
-    for point in evaluations(params):
+    for point in specs.evaluated(specs.runs(params)):
         runs.at(point, 0.0, ks=(1, 8))
     cell = build(params, runs)[3].rows[0].cells[0][1]
     assert cell.text == "—"
