@@ -95,6 +95,8 @@ def test_a_field_that_a_problem_lacks_is_an_error():
         render("math", PROBLEMS["minif2f"])
 
 
-def test_every_benchmark_has_its_template():
+def test_every_benchmark_has_its_folder_and_its_template():
     folder = Path(prompts.__file__).parent
     assert {path.parent.name for path in folder.glob("*/prompt.txt.j2")} == BENCHMARKS.keys()
+    for name, one in BENCHMARKS.items():
+        assert one.name == name == type(one).__module__.split(".")[2]
