@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from rapid.machine.warm import attempt
 from tests.processes import assert_gone, ending, python, wait_for
 
 RAPID = [sys.executable, "-m", "rapid"]
@@ -75,6 +76,17 @@ def run(arguments):
         os.kill(os.getpid(), signal.SIGKILL)
     return int("failed" in arguments)
 serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run, lend)
+"""
+# A command that is disturbed until the attempt that its argument names.
+DISTURBED = """
+import sys
+from pathlib import Path
+from rapid.machine import warm
+def run(arguments):
+    print(warm.attempt(), flush=True)
+    return warm.AGAIN if warm.attempt() < int(arguments[0]) else 0
+warm.SHARE = {share}
+warm.serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
 """
 # Does what a job does that loads a model, once rehearsed; prints the packages it then imports.
 AFTER_REHEARSAL = """
@@ -211,3 +223,28 @@ def test_a_job_that_loads_a_model_finds_all_imports_done(tmp_path):
     result = python("-c", AFTER_REHEARSAL, tmp_path)
     # The lock of progress bars is a job's own: one that is killed does not let go of it.
     assert result.stdout.splitlines()[-1] == "imported: multiprocessing"
+
+
+@pytest.fixture
+def attempts(request, tmp_path):
+    """Return a function that runs the command once; the attempts that it took."""
+
+    def run(quiet: int) -> list[int]:
+        result = rapid(tmp_path / "socket", str(quiet))
+        assert result.returncode == 0
+        return [int(line) for line in result.stdout.split()]
+
+    with serving(tmp_path / "socket", DISTURBED.format(share=request.param)):
+        yield run
+
+
+@pytest.mark.parametrize("attempts", [1.0], indirect=True)
+def test_a_disturbed_command_has_three_attempts_at_most(attempts):
+    assert attempt() == 1  # where there is no warm process
+    assert [attempts(quiet) for quiet in (1, 2, 9)] == [[1], [1, 2], [1, 2, 3]]
+
+
+@pytest.mark.parametrize("attempts", [0.25], indirect=True)
+def test_where_all_are_disturbed_a_share_is_run_again(attempts):
+    """The first command, and the fifth in the order of all attempts."""
+    assert [len(attempts(9)) for _ in range(5)] == [2, 1, 1, 2, 1]

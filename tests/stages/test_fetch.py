@@ -2,6 +2,7 @@
 
 import json
 
+import gguf
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -47,9 +48,8 @@ def test_a_source_that_gives_nothing_is_named(tmp_path, source, says):
 
 def test_a_gguf_file_is_dequantised(tmp_path):
     """A tiny Llama in float32, written as GGUF: the same logits come back."""
-    gguf = pytest.importorskip("gguf", reason="reads GGUF; in the lock")
     model, path = tiny_llama(), tmp_path / "tiny.gguf"
-    write_gguf(gguf, model, path)
+    write_gguf(model, path)
     fetch(spec(path), tmp_path / "mine")
     ours = AutoModelForCausalLM.from_pretrained(tmp_path / "mine")
     ids = torch.arange(8)[None]
@@ -73,7 +73,7 @@ def tiny_llama():
     return LlamaForCausalLM(config).eval()
 
 
-def write_gguf(gguf, model, path) -> None:
+def write_gguf(model, path) -> None:
     config, state = model.config, model.state_dict()
     writer = gguf.GGUFWriter(path, "llama")
     about = {
