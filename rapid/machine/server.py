@@ -45,11 +45,8 @@ def trainer_settings() -> dict:
 
 
 @contextmanager
-def serving(spec: TrainSpec, model: Path, command: list[str] | None = None) -> Iterator[None]:
+def serving(spec: TrainSpec, model: Path) -> Iterator[None]:
     """Meanwhile a server samples on the last of this process's GPUs and cores; the others are left.
-
-    Args:
-        command: instead of vLLM's server, in tests.
 
     Raises:
         ServerDied: it does not answer within `START_SECONDS`.
@@ -64,7 +61,7 @@ def serving(spec: TrainSpec, model: Path, command: list[str] | None = None) -> I
         bind(cores[-threads:], threads)
 
     started = subprocess.Popen(
-        command or serve_command(model, port, spec),
+        serve_command(model, port, spec),
         env=os.environ | {VISIBLE: last, "VLLM_SERVER_DEV_MODE": "1"},
         preexec_fn=become_server,
         start_new_session=True,  # its workers are stopped with it
