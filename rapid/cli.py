@@ -94,7 +94,10 @@ def _parser() -> argparse.ArgumentParser:
         data="folders of the prepared benchmarks, or the one above them", tokenizer="folder",
         out="folder to write",
     )  # fmt: skip
-    stage("fetch", _fetch, "have a published model as a local folder", out="folder to write")
+    stage(
+        "fetch", _job("fetch", "fetch", specs.FetchSpec),
+        "have a published model as a local folder", out="folder to write",
+    )  # fmt: skip
     stage(
         "distill", _job("distill", "distill", specs.DistillSpec),
         "sample a teacher and keep its correct completions",
@@ -231,13 +234,17 @@ def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
 
 
 def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
-    """Read the spec, and lease cores and GPUs before anything heavy is imported."""
+    """Read the spec, and lease cores and GPUs before anything heavy is imported.
+
+    What only downloads needs none.
+    """
     from rapid.machine.resources import lease
 
     spec = _read_spec(args.spec, spec_type)
     if hasattr(args, "model"):
         _check_model(args.model)
-    lease(spec)
+    if spec_type is not specs.FetchSpec:
+        lease(spec)
     return spec
 
 
@@ -260,12 +267,6 @@ def _job(module: str, function: str, spec_type: type[Spec]) -> Callable:
         stage(spec, *(getattr(args, option) for option in args.paths))
 
     return run
-
-
-def _fetch(args) -> None:
-    from rapid.stages.fetch import fetch
-
-    fetch(_read_spec(args.spec, specs.FetchSpec), args.out)
 
 
 def _train(args) -> int:

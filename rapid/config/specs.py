@@ -233,12 +233,9 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
     sizes = params.benchmarks[benchmark]
     return PrepareSpec(
         benchmark=benchmark,
-        source=sizes.source,
         data_seed=params.data_seed,
-        train=sizes.train,
-        test=sizes.test,
-        reserved=sizes.reserved,
         demonstrations=_lessons(params, benchmark),
+        **sizes.model_dump(include={"source", "train", "test", "reserved"}),
     ).with_code()
 
 
@@ -384,9 +381,5 @@ def _single(compute: Compute) -> Compute:
 
 
 def _limits(params: Params, benchmark: BenchmarkName) -> dict:
-    sizes = params.benchmarks[benchmark]
-    return {
-        "max_completion_length": sizes.max_completion_length,
-        "timeout": sizes.timeout,
-        "grading": params.grading,
-    }
+    limits = params.benchmarks[benchmark].model_dump(include={"max_completion_length", "timeout"})
+    return {**limits, "grading": params.grading}

@@ -29,18 +29,14 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
     if not missing:
         kept, reasons, walls = _sample_and_grade(spec, task, teacher, train)
     write_jsonl(samples, kept)
-    write_manifest(
-        folder,
-        "distill",
-        spec,
-        inputs=inputs,
-        outputs=[samples],
-        kept=len(kept),
-        problems=len({demonstration.id for demonstration in kept}),
-        reasons=dict(reasons),
-        unavailable=missing or "",
-        walls=walls,
-    )
+    more = {
+        "kept": len(kept),
+        "problems": len({demonstration.id for demonstration in kept}),
+        "reasons": dict(reasons),
+        "unavailable": missing or "",
+        "walls": walls,
+    }
+    write_manifest(folder, "distill", spec, inputs, [samples], **more)
     found = missing or f"{len(kept):,} of {sum(reasons.values()):,} completions correct"
     print(f"{folder}: {found}", file=sys.stderr)
 

@@ -38,9 +38,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
     task, settings = BENCHMARKS[spec.run.benchmark], spec.evaluation
     header = {
         **spec.run.model_dump(),
-        "samples": settings.samples,
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
+        **settings.model_dump(include={"samples", "temperature", "top_p"}),
         "max_completion_length": spec.max_completion_length,
     }
     beside = ("summary.json", *(("steps.jsonl", SNAPSHOTS) if spec.snapshots else ()))
@@ -131,10 +129,9 @@ def _write(
     inputs: dict[str, str],
     walls: str = "",
 ) -> Evaluation:
-    written = [folder / "evaluation.json"]
+    written = [folder / "evaluation.json", *([folder / CURVE] if curve else [])]
     write_json(written[0], evaluation)
     if curve:
-        written.append(folder / CURVE)
-        write_jsonl(folder / CURVE, curve)
+        write_jsonl(written[1], curve)
     write_manifest(folder, "evaluate", spec, inputs, written, walls=walls)
     return evaluation

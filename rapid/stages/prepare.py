@@ -68,27 +68,15 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         )
         for exercise in exercises["pretrain"]
     ]
-    rows = {
-        "train.jsonl": parts["train"],
-        "test.jsonl": parts["test"],
-        "pretrain.jsonl": lessons,
-    }
+    rows = {"train.jsonl": parts["train"], "test.jsonl": parts["test"], "pretrain.jsonl": lessons}
     begin(folder, *rows)
     for file, part in rows.items():
         write_jsonl(folder / file, part)
-    write_manifest(
-        folder,
-        "prepare",
-        spec,
-        inputs=digests(*inputs),
-        outputs=[folder / file for file in rows],
-        rows={file: len(part) for file, part in rows.items()},
-        **notes,
-    )
-    counted = ", ".join(
-        f"{len(part):,} {file.removesuffix('.jsonl')}" for file, part in rows.items()
-    )
-    print(f"{folder}: {counted}", file=sys.stderr)
+    counts = {file: len(part) for file, part in rows.items()}
+    written = [folder / file for file in rows]
+    write_manifest(folder, "prepare", spec, digests(*inputs), written, rows=counts, **notes)
+    counted = [f"{count:,} {file.removesuffix('.jsonl')}" for file, count in counts.items()]
+    print(f"{folder}: {', '.join(counted)}", file=sys.stderr)
 
 
 def refuse_leaks(parts: dict[str, list[Problem]]) -> None:
