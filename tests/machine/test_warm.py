@@ -14,19 +14,19 @@ from tests.processes import assert_gone, ending, python, wait_for
 
 RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
-# Commands of `rapid`, without what `rapid warm` imports for them before: the DAG runs them with that.
-COMMANDS = """
-import sys
+# A warm process, but for what it runs.
+WARM = """
+import gc, os, signal, sys, time
 from pathlib import Path
-from rapid.cli import run
-from rapid.machine.warm import serve
-serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
+from rapid.machine import warm
+prepare = lend = lambda *_: None
+{}
+warm.serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run, lend)
 """
+# Commands of `rapid`, without what `rapid warm` imports for them before: the DAG runs them with that.
+COMMANDS = "from rapid.cli import run"
 # A job that says which process it is and then takes its time.
 SLOW = """
-import gc, os, sys, time
-from pathlib import Path
-from rapid.machine.warm import serve
 def run(arguments):
     frozen = gc.get_freeze_count() > 0
     here = os.environ["COLOUR"], os.environ.get("OF_THE_SERVER")
@@ -34,13 +34,9 @@ def run(arguments):
     time.sleep(60)
 def prepare():
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
-serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run)
 """
 # Its jobs take a moment to save what they have when they are told to end, and say how often.
 SAVING = """
-import signal, sys, time
-from pathlib import Path
-from rapid.machine.warm import serve
 told = []
 def run(arguments):
     signal.signal(signal.SIGTERM, lambda *_: told.append(1))
@@ -49,21 +45,14 @@ def run(arguments):
         time.sleep(0.01)
     time.sleep(0.5)
     Path(arguments[0]).write_text(str(len(told)))
-serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
 """
 # Its jobs are told to end before they have handlers of their own.
 TOLD_EARLY = """
-import os, signal, sys
-from pathlib import Path
-from rapid.machine import warm
+run = lambda arguments: 0
 warm.end_with_parent = lambda number=signal.SIGKILL: number and os.kill(os.getpid(), signal.SIGTERM)
-warm.serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, lambda arguments: 0)
 """
 # Its jobs say what was lent to them and end as they are told; it says what it takes back.
 LENDING = """
-import os, signal, sys
-from pathlib import Path
-from rapid.machine.warm import serve
 lent = []
 def lend(arguments):
     if "nothing" in arguments:
@@ -75,18 +64,13 @@ def run(arguments):
     if "killed" in arguments:
         os.kill(os.getpid(), signal.SIGKILL)
     return int("failed" in arguments)
-serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run, lend)
 """
 # A command that is disturbed until the attempt that its argument names.
 DISTURBED = """
-import sys
-from pathlib import Path
-from rapid.machine import warm
 def run(arguments):
     print(warm.attempt(), flush=True)
     return warm.AGAIN if warm.attempt() < int(arguments[0]) else 0
 warm.SHARE = {share}
-warm.serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
 """
 # Does what a job does that loads a model, once rehearsed; prints the packages it then imports.
 AFTER_REHEARSAL = """
@@ -106,7 +90,7 @@ print("imported:", *{name.split(".")[0] for name in set(sys.modules) - known})
 @contextmanager
 def serving(path, code, **options):
     """Serve jobs with a program, for as long as it is needed."""
-    command = [sys.executable, "-c", code, str(path), str(os.getpid())]
+    command = [sys.executable, "-c", WARM.format(code), str(path), str(os.getpid())]
     server = subprocess.Popen(command, text=True, **options)
     with ending(server):
         wait_for(path.exists)
@@ -215,7 +199,7 @@ def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
 def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    python("-c", SLOW, tmp_path / "socket", ended.pid)
+    python("-c", WARM.format(SLOW), tmp_path / "socket", ended.pid)
 
 
 @pytest.mark.slow
