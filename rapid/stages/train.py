@@ -166,12 +166,10 @@ def _means(steps: list[StepRecord]) -> dict:
         return fmean(values) if values else None
 
     tenth = max(1, len(steps) // 10)
+    names = ("staleness", "clip_fraction", "run", "completion_length")
     return {
         "optimizer_steps": len(steps),
-        "staleness": mean("staleness", steps),
-        "clip_fraction": mean("clip_fraction", steps),
-        "run": mean("run", steps),
-        "completion_length": mean("completion_length", steps),
+        **{name: mean(name, steps) for name in names},
         "reward_first": mean("reward", steps[:tenth]),
         "reward_last": mean("reward", steps[-tenth:]),
     }
