@@ -74,12 +74,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(run=_upkeep, command="advise", configfile=[Path("params.yaml")])
 
     def stage(name: str, run: Callable, help: str, several: str = "", **paths: str) -> None:
-        command = commands.add_parser(name, help=help, description=help)
+        command = _add(commands, name, help, run)
         command.add_argument("--spec", required=True, help="JSON, or a file that holds it")
         for option, meaning in paths.items():
             count = "+" if option == several else None
             command.add_argument(f"--{option}", required=True, type=Path, nargs=count, help=meaning)
-        command.set_defaults(run=run, paths=list(paths))
+        command.set_defaults(paths=list(paths))
 
     prepare = _job("prepare", "prepare", specs.PrepareSpec)
     stage("prepare", prepare, "make or load a benchmark's problems", out="folder to write")
@@ -121,41 +121,45 @@ def _parser() -> argparse.ArgumentParser:
     _add_grade(commands)
     _add_chain(commands)
     _add_plan(commands)
-    _add_watch(commands)
-    warm = commands.add_parser("warm", help="fork jobs from one process, for the workflow")
+    help = "show jobs running, waiting, done and failed, and how far each training run is"
+    watch = _add(commands, "watch", help, _watch)
+    watch.add_argument("--once", action="store_true", help="print it as it is now")
+    warm = _add(commands, "warm", "fork jobs from one process, for the workflow", _warm)
     warm.add_argument("socket", type=Path, help="to listen on")
     warm.add_argument("parent", type=int, help="the process with which it ends")
-    warm.set_defaults(run=_warm)
-    lean = commands.add_parser("lean-setup", help="install and check the Lean that grades proofs")
-    lean.set_defaults(run=_lean_setup)
+    _add(commands, "lean-setup", "install and check the Lean that grades proofs", _lean_setup)
     return parser
+
+
+def _add(commands, name: str, help: str, run: Callable) -> argparse.ArgumentParser:
+    """Add a command that calls a function with its arguments."""
+    command = commands.add_parser(name, help=help, description=help)
+    command.set_defaults(run=run)
+    return command
 
 
 def _add_grade(commands) -> None:
     help = "grade completions; verdicts go to standard output, a JSON line each, in order"
-    grade = commands.add_parser("grade", help=help, description=help)
+    grade = _add(commands, "grade", help, _grade)
     grade.add_argument("--benchmark", required=True, choices=BENCHMARKS)
-    grade.add_argument(
-        "--problems", required=True, type=Path, help="as published: JSON lines, plain or gzip"
-    )
-    grade.add_argument(
-        "--completions", required=True, type=Path, help='JSON lines: {"id": ..., "completion": ...}'
-    )
-    grade.add_argument(
-        "--workers", type=_positive(int), help="graders side by side; default: cores"
-    )
+    for option, meaning in [
+        ("--problems", "as published: JSON lines, plain or gzip"),
+        ("--completions", 'JSON lines: {"id": ..., "completion": ...}'),
+    ]:
+        grade.add_argument(option, required=True, type=Path, help=meaning)
+    help = "graders side by side; default: cores"
+    grade.add_argument("--workers", type=_positive(int), help=help)
     grade.add_argument("--timeout", type=_positive(float), help="seconds per completion")
     for option, meaning in [
         ("--unsafe-sandbox", "run Python completions also where no wall stands around them"),
         ("--unsafe-lean", "run a native Lean also where no wall stands around it"),
     ]:
         grade.add_argument(option, action="store_true", help=meaning)
-    grade.set_defaults(run=_grade)
 
 
 def _add_ask(commands) -> None:
     help = "sample completions of a prompt from a model's folder, a run's for example"
-    ask = commands.add_parser("ask", help=help, description=help)
+    ask = _add(commands, "ask", help, _ask)
     ask.add_argument("--model", required=True, type=Path, help="folder")
     ask.add_argument("--chat", action="store_true", help="by the model's own chat template")
     ask.add_argument("--sampler", choices=["transformers", "vllm"], default="transformers")
@@ -164,7 +168,6 @@ def _add_ask(commands) -> None:
     ask.add_argument("--temperature", type=_positive(float), default=1.0, help="default: 1")
     ask.add_argument("--seed", type=int, default=0, help="default: 0")
     ask.add_argument("prompt")
-    ask.set_defaults(run=_ask)
 
 
 def _add_chain(commands) -> None:
@@ -176,37 +179,24 @@ def _add_chain(commands) -> None:
         "preflight": "say what is missing here: GPUs, memory, disk, models, data, graders",
     }
     for name, help in helps.items():
-        command = commands.add_parser(name, help=help, description=help)
+        command = _add(commands, name, help, _preflight if name == "preflight" else _upkeep)
         _add_configfile(command)
-        command.set_defaults(run=_preflight if name == "preflight" else _upkeep)
     command.add_argument("--config", help="all parameters as JSON, in place of files")
-
-
-def _add_watch(commands) -> None:
-    help = "show jobs running, waiting, done and failed, and how far each training run is"
-    command = commands.add_parser("watch", help=help, description=help)
-    command.add_argument("--once", action="store_true", help="print it as it is now")
-    command.set_defaults(run=_watch)
 
 
 def _add_plan(commands) -> None:
     from rapid.cost.options import add_options
 
     help = "say what the pipeline will cost: time, GPU-hours, memory and disk of every job"
-    command = commands.add_parser("plan", help=help, description=help)
+    command = _add(commands, "plan", help, _plan)
     _add_configfile(command)
     add_options(command, _positive)
-    command.set_defaults(run=_plan)
 
 
 def _add_configfile(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--configfile",
-        nargs="+",
-        type=Path,
-        default=[Path("params.yaml")],
-        help="params.yaml and overlays on it, as for snakemake",
-    )
+    help = "params.yaml and overlays on it, as for snakemake"
+    default = [Path("params.yaml")]
+    command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help)
 
 
 def _positive(kind: type):

@@ -9,6 +9,7 @@ from tqdm import tqdm
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_jsonl
 from rapid.artifacts.manifests import begin, verified, write_manifest
+from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.prompts import render
 from rapid.config.specs import DistillSpec
 
@@ -19,8 +20,6 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
     Where the benchmark's grader cannot be had, no completion can be called correct: samples.jsonl
     is empty and the manifest says why.
     """
-    from rapid.benchmarks import BENCHMARKS
-
     inputs, samples = verified(teacher, train), folder / "samples.jsonl"
     begin(folder, samples.name)
     task = BENCHMARKS[spec.benchmark]

@@ -10,12 +10,13 @@ from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore, me
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
 from rapid.artifacts.manifests import begin, verified, write_manifest
 from rapid.artifacts.runs import SNAPSHOTS, StepRecord, not_trained
+from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render
 from rapid.config.specs import EvaluateSpec
+from rapid.grading.grader import Grader
 
 if TYPE_CHECKING:
-    from rapid.grading.grader import Grader
     from rapid.models.sampling import Sample
 
 CURVE = "curve.jsonl"
@@ -33,8 +34,6 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         test: problems, test.jsonl.
         folder: where the files go.
     """
-    from rapid.benchmarks import BENCHMARKS
-
     task, settings = BENCHMARKS[spec.run.benchmark], spec.evaluation
     header = {
         **spec.run.model_dump(),
@@ -81,7 +80,7 @@ def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]
 
 
 def _scores(
-    spec: EvaluateSpec, model: Path, problems: list[Problem], grader: "Grader"
+    spec: EvaluateSpec, model: Path, problems: list[Problem], grader: Grader
 ) -> tuple[list[ProblemScore], list["Sample"], dict[str, int]]:
     """Sample completions of each problem and grade them; verdicts are counted by reason."""
     from rapid.models.sampling import sample
