@@ -62,7 +62,10 @@ def test_what_was_made_is_up_to_date_and_what_was_not_is_no_error(line):
 
 
 def test_a_changed_byte_is_named_with_all_that_it_makes_stale(line):
+    """Though the file has the same size and time."""
+    before = os.stat("a/out")
     Path("a/out").write_text("A")
+    os.utime("a/out", ns=(before.st_atime_ns, before.st_mtime_ns))
     found = examine(line)
     assert list(found.changed) == ["a/out"]
     assert folders(found.stale) == ["a", "b", "c/d"]
@@ -76,13 +79,6 @@ def test_what_another_file_of_the_same_job_went_into_is_not_stale(line):
     found = examine(line)
     assert folders(found.stale) == ["a"]
     assert folders(found.current) == ["b", "c/d"]
-
-
-def test_a_file_of_the_same_size_and_time_is_still_noticed(line):
-    before = os.stat("b/out")
-    Path("b/out").write_text("B")
-    os.utime("b/out", ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert list(examine(line).changed) == ["b/out"]
 
 
 def test_what_no_job_wrote_is_compared_too(line):
@@ -131,9 +127,8 @@ def test_reconciling_leaves_what_is_in_order(line):
     for number, folder in enumerate(("a", "b", "c/d")):
         for path in (f"{folder}/out", f"{folder}/manifest.json"):
             os.utime(path, (2e9 + number, 2e9 + number))
-    before = {path: os.stat(path).st_mtime_ns for path in ("a/out", "b/out", "c/d/out")}
     reconcile(examine(line))
-    assert before == {path: os.stat(path).st_mtime_ns for path in before}
+    assert [os.stat(f"{folder}/out").st_mtime - 2e9 for folder in ("a", "b", "c/d")] == [0, 1, 2]
 
 
 def test_what_snakemake_measured_is_younger_than_what_jobs_read(line):

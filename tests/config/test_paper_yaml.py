@@ -133,26 +133,15 @@ def test_verdicts_may_take_the_graders_usual_time(params):
 def test_zero2_is_figure_5(params):
     text = (ROOT / "workflow/accelerate/zero2.yaml").read_text(encoding="utf-8")
     assert yaml.safe_load(text) == {
-        "compute_environment": "LOCAL_MACHINE",
-        "debug": False,
+        "compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "debug": False,
         "deepspeed_config": {
-            "zero3_init_flag": False,
-            "zero3_save_16bit_model": False,
-            "zero_stage": 2,
+            "zero3_init_flag": False, "zero3_save_16bit_model": False, "zero_stage": 2,
             "gradient_clipping": "auto",
         },
-        "distributed_type": "DEEPSPEED",
-        "machine_rank": 0,
-        "main_training_function": "main",
-        "num_machines": 1,
-        "num_processes": params.compute.processes,
-        "rdzv_backend": "static",
-        "same_network": True,
-        "tpu_env": [],
-        "tpu_use_cluster": False,
-        "tpu_use_sudo": False,
-        "use_cpu": False,
-    }
+        "machine_rank": 0, "num_machines": 1, "num_processes": params.compute.processes,
+        "main_training_function": "main", "rdzv_backend": "static", "same_network": True,
+        "tpu_env": [], "tpu_use_cluster": False, "tpu_use_sudo": False, "use_cpu": False,
+    }  # fmt: skip
 
 
 def values(node: yaml.Node, path: str = "") -> Iterator[tuple[str, yaml.Node]]:
