@@ -48,6 +48,26 @@ READ = {  # completion: its proof
     f"First\n```lean\n  simp\n```\nBetter:\n```\n{TACTICS}```\nDone.": PROOF,
     f"```lean\n{HEAD} := by\n  sorry\n```\n```lean\n{WHOLE}```\n{OUTPUT}": PROOF,
     "1. So\n   ```lean\n   omega\n   ```\n": "by\n   omega",
+    # What stands before the theorem is left out.
+    **{
+        before + WHOLE: PROOF
+        for before in (
+            "",
+            "import Mathlib\n\nset_option maxHeartbeats 400000\n\nopen Nat Real\n\n",
+            "/-- theorem double : True := by trivial /- := -/ -/\n",
+            "-- theorem double : True := by trivial\n",
+            "open Nat in\n",
+            "set_option maxHeartbeats 0 in ",
+            "@[simp] private ",
+            'def s := "theorem double : True := by trivial"\n',
+            "The theorem double is shown thus:\n\n",
+        )
+    },
+    # `by` stands where it likes, and may come again.
+    f"{HEAD}\n  := by\n  omega": "by\n  omega",
+    f"{HEAD} :=\n  by\n  omega": "by\n  omega",
+    f"{HEAD} /- := -/ := -- :=\n by omega": "-- :=\n by omega",
+    **{f"{again}\n{TACTICS}": PROOF for again in ("by", ":= by", "\n:=\n by")},
     # Fences that are never closed, or were never opened.
     f"```lean\n{TACTICS}": PROOF,
     f"{TACTICS}```\n": PROOF,
@@ -58,36 +78,6 @@ READ = {  # completion: its proof
 class TestReadings:
     def test_tactics_stay_as_they_are(self):
         assert readings("double", f"{HEAD} :=", TACTICS) == [f" by\n{TACTICS}"]
-
-    @pytest.mark.parametrize(
-        "completion", [f"by\n{TACTICS}", f":= by\n{TACTICS}", f"\n:=\n by\n{TACTICS}"]
-    )
-    def test_by_may_come_again(self, completion):
-        assert [text.split("by", 1)[1] for text in read(completion)] == [PROOF[2:]]
-
-    @pytest.mark.parametrize(
-        "before",
-        [
-            "",
-            "import Mathlib\n\nset_option maxHeartbeats 400000\n\nopen Nat Real\n\n",
-            "/-- theorem double : True := by trivial /- := -/ -/\n",
-            "-- theorem double : True := by trivial\n",
-            "open Nat in\n",
-            "set_option maxHeartbeats 0 in ",
-            "@[simp] private ",
-            'def s := "theorem double : True := by trivial"\n',
-            "The theorem double is shown thus:\n\n",
-        ],
-    )
-    def test_what_stands_before_the_theorem_is_left_out(self, before):
-        assert read(before + WHOLE) == [PROOF]
-
-    @pytest.mark.parametrize(
-        "joint",
-        [" := by\n  ", "\n  := by\n  ", " :=\n  by\n  ", " := by ", " /- := -/ := -- :=\n by "],
-    )
-    def test_by_stands_where_it_likes(self, joint):
-        assert read(f"{HEAD}{joint}omega")[0].split()[-2:] == ["by", "omega"]
 
     @pytest.mark.parametrize("completion", READ)
     def test_proofs_are_found(self, completion):
