@@ -84,14 +84,11 @@ def test_a_disturbed_run_says_so_by_its_status(monkeypatch, tmp_path, disturbed,
     assert main() == 0
 
 
-def test_a_model_is_asked(toy_model, capsys):
-    asked = ["ask", "--model", str(toy_model), "--samples", "2", "--max-tokens", "3", "ab"]
-    assert run(asked) == 0
+def test_a_model_is_asked_and_a_folder_without_one_is_not(toy_model, tmp_path, capsys):
+    asked = ["ask", "--samples", "2", "--max-tokens", "3", "ab", "--model"]
+    assert run([*asked, str(toy_model)]) == 0
     assert "\n\n" in capsys.readouterr().out
-
-
-def test_a_folder_without_a_model_is_not_asked(tmp_path, capsys):
-    assert run(["ask", "--model", str(tmp_path), "ab"]) == 2
+    assert run([*asked, str(tmp_path)]) == 2
     assert "not a model's folder" in capsys.readouterr().err
 
 
