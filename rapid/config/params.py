@@ -132,11 +132,8 @@ class Params(General):
     def _batches_divide(self):
         group, micro = self.training.group_size, self.training.micro_batch
         if micro % group:
-            raise ValueError(
-                not_allowed(
-                    "training.micro_batch", micro, f"a multiple of training.group_size, {group}"
-                )
-            )
+            allowed = f"a multiple of training.group_size, {group}"
+            raise ValueError(not_allowed("training.micro_batch", micro, allowed))
         for name, benchmark in self.benchmarks.items():
             if max(benchmark.pass_at) > self.evaluation.samples:
                 allowed = f"at most evaluation.samples, {self.evaluation.samples}"
@@ -202,12 +199,12 @@ class Params(General):
             allowed = f"a multiple of the group size of {name}, {group}"
             raise ValueError(not_allowed(key, n_step, allowed))
         largest = algorithm.H * n_step // group
-        if min(sizes.train, algorithm.changes.problems or sizes.train) < largest:
-            allowed = (
-                f"at least {largest}, the prompts of an inference batch of {name} "
-                "(H x n_step / group size)"
-            )
-            raise ValueError(not_allowed(f"benchmarks.{benchmark}.train", sizes.train, allowed))
+        key, count = f"benchmarks.{benchmark}.train", sizes.train
+        if (own := algorithm.changes.problems) and own < count:
+            key, count = "problems", own
+        if count < largest:
+            prompts = f"the prompts of an inference batch of {name} (H x n_step / group size)"
+            raise ValueError(not_allowed(key, count, f"at least {largest}, {prompts}"))
         if refused:
             raise ValueError(not_allowed(*refused))
         self._check_processes(benchmark, name, algorithm.H * n_step)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
@@ -15,9 +14,6 @@ from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render
 from rapid.config.specs import EvaluateSpec
 from rapid.grading.grader import Grader
-
-if TYPE_CHECKING:
-    from rapid.models.sampling import Sample
 
 CURVE = "curve.jsonl"
 
@@ -49,7 +45,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
 
     problems = list(read_jsonl(test, task.record))
     with task.grader(spec.timeout, policy=spec.grading) as grader:
-        scores, samples, reasons = _scores(spec, model, problems, grader)
+        scores, length, reasons = _scores(spec, model, problems, grader)
         curve = [
             CurvePoint(
                 step=step.step,
@@ -63,7 +59,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         **header,
         pass_at=_pass_at(spec, scores),
         problems=len(problems),
-        completion_length=sum(sample.tokens for sample in samples) / len(samples),
+        completion_length=length,
         reasons=reasons,
         scores=scores,
     )
@@ -81,8 +77,8 @@ def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]
 
 def _scores(
     spec: EvaluateSpec, model: Path, problems: list[Problem], grader: Grader
-) -> tuple[list[ProblemScore], list["Sample"], dict[str, int]]:
-    """Sample completions of each problem and grade them; verdicts are counted by reason."""
+) -> tuple[list[ProblemScore], float, dict[str, int]]:
+    """Return a model's scores, the mean tokens of its completions, and verdicts by reason."""
     from rapid.models.sampling import sample
 
     settings = spec.evaluation
@@ -111,7 +107,8 @@ def _scores(
         ProblemScore(id=problem.id, samples=graded[problem.id], correct=correct[problem.id])
         for problem in problems
     ]
-    return scores, samples, dict(Counter(verdict.reason for verdict in verdicts))
+    length = sum(drawn.tokens for drawn in samples) / len(samples)
+    return scores, length, dict(Counter(verdict.reason for verdict in verdicts))
 
 
 def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:

@@ -88,7 +88,7 @@ def test_a_variant_is_read_as_it_was_written(rate):
     [
         ({"claims": [{"ours": "dapo", "theirs": "pg", "by": "seconds"}]}, "a rate for dapo too"),
         ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "a rate for pg too"),
-        ({"problems": 1}, "math.train"),
+        ({"problems": 1}, "problems: 1 is not allowed; allowed: at least 2, the prompts"),
     ],
 )
 def test_what_cannot_be_run_is_refused(values, change, said):
