@@ -24,7 +24,6 @@ from rapid import __version__
 from rapid.algorithms import IMITATING
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, read_json
-from rapid.artifacts.manifests import check_model
 from rapid.artifacts.runs import CHECKPOINTS, RunSummary
 from rapid.artifacts.text import shown
 from rapid.benchmarks import BENCHMARKS
@@ -66,10 +65,6 @@ def _say(command: str, wrong: object) -> None:
     print(f"rapid {command}: {wrong}", file=sys.stderr)
 
 
-class BadSpec(BadInput):
-    """--spec is not what the stage needs."""
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rapid", description="Stages of the RAPID pipeline; snakemake runs them in order."
@@ -79,12 +74,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(run=_upkeep, command="advise", configfile=[Path("params.yaml")])
 
     def stage(name: str, run: Callable, help: str, several: str = "", **paths: str) -> None:
-        command = commands.add_parser(name, help=help, description=help)
+        command = _add(commands, name, help, run)
         command.add_argument("--spec", required=True, help="JSON, or a file that holds it")
         for option, meaning in paths.items():
             count = "+" if option == several else None
             command.add_argument(f"--{option}", required=True, type=Path, nargs=count, help=meaning)
-        command.set_defaults(run=run, paths=list(paths))
+        command.set_defaults(paths=list(paths))
 
     prepare = _job("prepare", "prepare", specs.PrepareSpec)
     stage("prepare", prepare, "make or load a benchmark's problems", out="folder to write")
@@ -99,7 +94,10 @@ def _parser() -> argparse.ArgumentParser:
         data="folders of the prepared benchmarks, or the one above them", tokenizer="folder",
         out="folder to write",
     )  # fmt: skip
-    stage("fetch", _fetch, "have a published model as a local folder", out="folder to write")
+    stage(
+        "fetch", _job("fetch", "fetch", specs.FetchSpec),
+        "have a published model as a local folder", out="folder to write",
+    )  # fmt: skip
     stage(
         "distill", _job("distill", "distill", specs.DistillSpec),
         "sample a teacher and keep its correct completions",
@@ -123,41 +121,45 @@ def _parser() -> argparse.ArgumentParser:
     _add_grade(commands)
     _add_chain(commands)
     _add_plan(commands)
-    _add_watch(commands)
-    warm = commands.add_parser("warm", help="fork jobs from one process, for the workflow")
+    help = "show jobs running, waiting, done and failed, and how far each training run is"
+    watch = _add(commands, "watch", help, _watch)
+    watch.add_argument("--once", action="store_true", help="print it as it is now")
+    warm = _add(commands, "warm", "fork jobs from one process, for the workflow", _warm)
     warm.add_argument("socket", type=Path, help="to listen on")
     warm.add_argument("parent", type=int, help="the process with which it ends")
-    warm.set_defaults(run=_warm)
-    lean = commands.add_parser("lean-setup", help="install and check the Lean that grades proofs")
-    lean.set_defaults(run=_lean_setup)
+    _add(commands, "lean-setup", "install and check the Lean that grades proofs", _lean_setup)
     return parser
+
+
+def _add(commands, name: str, help: str, run: Callable) -> argparse.ArgumentParser:
+    """Add a command that calls a function with its arguments."""
+    command = commands.add_parser(name, help=help, description=help)
+    command.set_defaults(run=run)
+    return command
 
 
 def _add_grade(commands) -> None:
     help = "grade completions; verdicts go to standard output, a JSON line each, in order"
-    grade = commands.add_parser("grade", help=help, description=help)
+    grade = _add(commands, "grade", help, _grade)
     grade.add_argument("--benchmark", required=True, choices=BENCHMARKS)
-    grade.add_argument(
-        "--problems", required=True, type=Path, help="as published: JSON lines, plain or gzip"
-    )
-    grade.add_argument(
-        "--completions", required=True, type=Path, help='JSON lines: {"id": ..., "completion": ...}'
-    )
-    grade.add_argument(
-        "--workers", type=_positive(int), help="graders side by side; default: cores"
-    )
+    for option, meaning in [
+        ("--problems", "as published: JSON lines, plain or gzip"),
+        ("--completions", 'JSON lines: {"id": ..., "completion": ...}'),
+    ]:
+        grade.add_argument(option, required=True, type=Path, help=meaning)
+    help = "graders side by side; default: cores"
+    grade.add_argument("--workers", type=_positive(int), help=help)
     grade.add_argument("--timeout", type=_positive(float), help="seconds per completion")
     for option, meaning in [
         ("--unsafe-sandbox", "run Python completions also where no wall stands around them"),
         ("--unsafe-lean", "run a native Lean also where no wall stands around it"),
     ]:
         grade.add_argument(option, action="store_true", help=meaning)
-    grade.set_defaults(run=_grade)
 
 
 def _add_ask(commands) -> None:
     help = "sample completions of a prompt from a model's folder, a run's for example"
-    ask = commands.add_parser("ask", help=help, description=help)
+    ask = _add(commands, "ask", help, _ask)
     ask.add_argument("--model", required=True, type=Path, help="folder")
     ask.add_argument("--chat", action="store_true", help="by the model's own chat template")
     ask.add_argument("--sampler", choices=["transformers", "vllm"], default="transformers")
@@ -166,7 +168,6 @@ def _add_ask(commands) -> None:
     ask.add_argument("--temperature", type=_positive(float), default=1.0, help="default: 1")
     ask.add_argument("--seed", type=int, default=0, help="default: 0")
     ask.add_argument("prompt")
-    ask.set_defaults(run=_ask)
 
 
 def _add_chain(commands) -> None:
@@ -178,37 +179,24 @@ def _add_chain(commands) -> None:
         "preflight": "say what is missing here: GPUs, memory, disk, models, data, graders",
     }
     for name, help in helps.items():
-        command = commands.add_parser(name, help=help, description=help)
+        command = _add(commands, name, help, _preflight if name == "preflight" else _upkeep)
         _add_configfile(command)
-        command.set_defaults(run=_preflight if name == "preflight" else _upkeep)
     command.add_argument("--config", help="all parameters as JSON, in place of files")
-
-
-def _add_watch(commands) -> None:
-    help = "show jobs running, waiting, done and failed, and how far each training run is"
-    command = commands.add_parser("watch", help=help, description=help)
-    command.add_argument("--once", action="store_true", help="print it as it is now")
-    command.set_defaults(run=_watch)
 
 
 def _add_plan(commands) -> None:
     from rapid.cost.options import add_options
 
     help = "say what the pipeline will cost: time, GPU-hours, memory and disk of every job"
-    command = commands.add_parser("plan", help=help, description=help)
+    command = _add(commands, "plan", help, _plan)
     _add_configfile(command)
     add_options(command, _positive)
-    command.set_defaults(run=_plan)
 
 
 def _add_configfile(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--configfile",
-        nargs="+",
-        type=Path,
-        default=[Path("params.yaml")],
-        help="params.yaml and overlays on it, as for snakemake",
-    )
+    help = "params.yaml and overlays on it, as for snakemake"
+    default = [Path("params.yaml")]
+    command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help)
 
 
 def _positive(kind: type):
@@ -228,22 +216,36 @@ def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
         given = values.get("spec", values) if isinstance(values, dict) else values
         return spec_type.model_validate(given).with_code()
     except OSError as error:
-        raise BadSpec(f"--spec: neither JSON nor a file: {text!r} ({error.strerror})") from None
+        raise BadInput(f"--spec: neither JSON nor a file: {text!r} ({error.strerror})") from None
     except ValidationError as error:
-        raise BadSpec(f"--spec: {error}") from None
+        raise BadInput(f"--spec: {error}") from None
     except ValueError as error:
-        raise BadSpec(f"--spec: not JSON: {error}") from None
+        raise BadInput(f"--spec: not JSON: {error}") from None
 
 
 def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
-    """Read the spec, and lease cores and GPUs before anything heavy is imported."""
+    """Read the spec, and lease cores and GPUs before anything heavy is imported.
+
+    What only downloads needs none.
+    """
     from rapid.machine.resources import lease
 
     spec = _read_spec(args.spec, spec_type)
     if hasattr(args, "model"):
-        check_model(args.model)
-    lease(spec)
+        _check_model(args.model)
+    if spec_type is not specs.FetchSpec:
+        lease(spec)
     return spec
+
+
+def _check_model(folder: Path) -> None:
+    """Refuse a model's folder that is not there, unless a run's summary says why it is not."""
+    if folder.is_dir() or folder.with_name("summary.json").is_file():
+        return
+    rooms = {folder.parent, Path("models")}
+    known = sorted(str(file.parent) for room in rooms for file in room.glob("*/config.json"))
+    listed = ", ".join(known) or "none here"
+    raise BadInput(f"--model {folder}: there is no such folder; known models: {listed}")
 
 
 def _job(module: str, function: str, spec_type: type[Spec]) -> Callable:
@@ -255,12 +257,6 @@ def _job(module: str, function: str, spec_type: type[Spec]) -> Callable:
         stage(spec, *(getattr(args, option) for option in args.paths))
 
     return run
-
-
-def _fetch(args) -> None:
-    from rapid.stages.fetch import fetch
-
-    fetch(_read_spec(args.spec, specs.FetchSpec), args.out)
 
 
 def _train(args) -> int:
@@ -311,21 +307,21 @@ def _say_ungraded(reasons: dict[str, int]) -> None:
 
 
 def _ask(args) -> None:
-    from rapid.models.sampling import sampler
+    from rapid.models.sampling import sample
 
-    check_model(args.model)
+    _check_model(args.model)
     if not (args.model / "config.json").is_file():
         raise BadInput(f"--model {args.model}: there is no config.json in it: not a model's folder")
-    with sampler(
-        args.sampler, args.model, chat=args.chat, precision="float32", seed=args.seed
-    ) as opened:
-        answers = opened.sample(
-            [args.prompt] * args.samples,
-            max_tokens=args.max_tokens,
-            temperature=args.temperature,
-            top_p=1.0,
-            seed=args.seed,
-        )
+    answers = sample(
+        args.sampler,
+        args.model,
+        [args.prompt] * args.samples,
+        max_tokens=args.max_tokens,
+        temperature=args.temperature,
+        top_p=1.0,
+        seed=args.seed,
+        chat=args.chat,
+    )
     text = "\n\n".join(answer.text for answer in answers)
     print(shown(text) if sys.stdout.isatty() else text)
 

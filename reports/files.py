@@ -8,7 +8,7 @@ from pydantic import field_validator
 
 from rapid.artifacts import manifests
 from rapid.artifacts.files import BadFile
-from rapid.artifacts.manifests import MANIFEST, read_manifest
+from rapid.artifacts.manifests import MANIFEST
 from rapid.grading.policy import Grading
 
 
@@ -50,7 +50,7 @@ def read_manifests(root: Path, folders: Iterable[str]) -> dict[str, Manifest]:
     Raises:
         BadFile: a manifest is damaged.
     """
-    found = {f"{folder}/{MANIFEST}": read_manifest(root / folder, Manifest) for folder in folders}
+    found = {f"{folder}/{MANIFEST}": Manifest.read(root / folder) for folder in folders}
     return {path: manifest for path, manifest in found.items() if manifest}
 
 

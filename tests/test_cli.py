@@ -8,26 +8,21 @@ from rapid import __version__
 from rapid.__main__ import main
 from rapid.artifacts.runs import RunSummary, Runtime
 from rapid.cli import run
-from rapid.config.params import load, read
+from rapid.config.params import load
 from rapid.config.specs import PrepareSpec, Run, evaluate_spec, train_spec
 from rapid.machine.warm import AGAIN
-from tests.conftest import ROOT
 from tests.processes import python
 
+STAGES = ("prepare", "tokenizer", "pretrain", "distill", "train", "evaluate", "lean-setup")
 
-def test_help_names_every_stage(capsys):
+
+@pytest.mark.parametrize(("option", "said"), [("--help", STAGES), ("--version", [__version__])])
+def test_help_names_every_stage_and_version_the_version(capsys, option, said):
     with pytest.raises(SystemExit) as stop:
-        run(["--help"])
+        run([option])
     assert stop.value.code == 0
     text = capsys.readouterr().out
-    for stage in ("prepare", "tokenizer", "pretrain", "distill", "train", "evaluate", "lean-setup"):
-        assert stage in text
-
-
-def test_version(capsys):
-    with pytest.raises(SystemExit):
-        run(["--version"])
-    assert __version__ in capsys.readouterr().out
+    assert all(each in text for each in said)
 
 
 @pytest.mark.parametrize(
@@ -45,22 +40,19 @@ def test_a_wrong_spec_is_refused_with_status_2(capsys, tmp_path, spec, message):
     assert message in capsys.readouterr().err
 
 
-def test_a_manifest_is_a_spec(tmp_path):
-    """A job is repeated from its manifest, with the same result."""
-    spec = {"benchmark": "math", "data_seed": 0, "train": 8, "test": 4, "demonstrations": 50}
+SPEC = {"benchmark": "math", "data_seed": 0, "train": 8, "test": 4, "demonstrations": 50}
+
+
+def test_a_manifest_is_a_spec_and_notes_the_code_that_ran(tmp_path):
+    """A job is repeated from its manifest, with the same result, whatever it was planned with."""
     first, second = tmp_path / "first", tmp_path / "second"
-    run_prepare(json.dumps(spec), first)
+    run_prepare(json.dumps({**SPEC, "code": "another"}), first)
+    manifest = json.loads((first / "manifest.json").read_text())
+    assert manifest["spec"]["code"] == PrepareSpec(**SPEC).with_code().code
+    assert manifest["code"] == PrepareSpec(**SPEC).files()
     run_prepare(str(first / "manifest.json"), second)
     for name in ("train.jsonl", "test.jsonl", "pretrain.jsonl"):
         assert (first / name).read_bytes() == (second / name).read_bytes()
-
-
-def test_a_job_notes_the_code_that_ran_and_not_that_it_was_planned_with(tmp_path):
-    spec = {"benchmark": "math", "data_seed": 0, "train": 8, "test": 4, "demonstrations": 0}
-    run_prepare(json.dumps({**spec, "code": "another"}), tmp_path)
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    assert manifest["spec"]["code"] == PrepareSpec(**spec).with_code().code
-    assert manifest["code"] == PrepareSpec(**spec).files()
 
 
 def run_prepare(spec, out, status=0):
@@ -69,21 +61,21 @@ def run_prepare(spec, out, status=0):
 
 
 def test_a_source_that_is_nowhere_is_refused_with_status_2(tmp_path):
-    spec = {"benchmark": "math", "source": "nowhere", "data_seed": 0, "train": 8, "test": 4}
-    failed = run_prepare(json.dumps({**spec, "demonstrations": 0}), tmp_path / "out", status=2)
+    failed = run_prepare(json.dumps(SPEC | {"source": "nowhere"}), tmp_path / "out", status=2)
     assert "no such file or folder" in failed.stderr
     assert "Traceback" not in failed.stderr
 
 
+PG = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
+
+
 @pytest.mark.parametrize("disturbed", [True, False])
-def test_a_disturbed_run_says_so_by_its_status(monkeypatch, tmp_path, disturbed):
-    made = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
-    summary = RunSummary(
-        **made.model_dump(), runtime=Runtime(total=1.0, other=1.0), disturbed=disturbed
-    )
+def test_a_disturbed_run_says_so_by_its_status(monkeypatch, tmp_path, disturbed, values):
+    runtime = Runtime(total=1.0, other=1.0)
+    summary = RunSummary(**PG.model_dump(), runtime=runtime, disturbed=disturbed)
     monkeypatch.setattr("rapid.stages.train.train", lambda *_: summary)
     monkeypatch.setattr("rapid.machine.resources.lease", lambda spec: None)
-    spec = train_spec(load(read(ROOT / "params.yaml")), made).model_dump_json()
+    spec = train_spec(load(values), PG).model_dump_json()
     paths = [f"--{name}={tmp_path}" for name in ("model", "data", "out")]
     command = ["train", "--spec", spec, *paths]
     assert run(command) == (AGAIN if disturbed else 0)
@@ -92,28 +84,24 @@ def test_a_disturbed_run_says_so_by_its_status(monkeypatch, tmp_path, disturbed)
     assert main() == 0
 
 
-def test_a_model_is_asked(toy_model, capsys):
-    asked = ["ask", "--model", str(toy_model), "--samples", "2", "--max-tokens", "3", "ab"]
-    assert run(asked) == 0
+def test_a_model_is_asked_and_a_folder_without_one_is_not(toy_model, tmp_path, capsys):
+    asked = ["ask", "--samples", "2", "--max-tokens", "3", "ab", "--model"]
+    assert run([*asked, str(toy_model)]) == 0
     assert "\n\n" in capsys.readouterr().out
-
-
-def test_a_folder_without_a_model_is_not_asked(tmp_path, capsys):
-    assert run(["ask", "--model", str(tmp_path), "ab"]) == 2
+    assert run([*asked, str(tmp_path)]) == 2
     assert "not a model's folder" in capsys.readouterr().err
 
 
-def test_an_unknown_model_is_named_beside_those_known(tmp_path, monkeypatch, capsys):
-    made = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
-    params = load(read(ROOT / "params.yaml"))
+def test_an_unknown_model_is_named_beside_those_known(values, tmp_path, monkeypatch, capsys):
+    params = load(values)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models/a").mkdir(parents=True)
     (tmp_path / "models/a/config.json").touch()
     paths = ["--data", "d", "--out", "o"]
     for given in (
         ["ask", "ab"],
-        ["train", "--spec", train_spec(params, made).model_dump_json(), *paths],
-        ["evaluate", "--spec", evaluate_spec(params, made).model_dump_json(), *paths],
+        ["train", "--spec", train_spec(params, PG).model_dump_json(), *paths],
+        ["evaluate", "--spec", evaluate_spec(params, PG).model_dump_json(), *paths],
     ):
         for folder in ("models/typo", "typo"):
             assert run([*given, "--model", folder]) == 2

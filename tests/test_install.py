@@ -26,8 +26,6 @@ def build_editable(folder, *_):
     shutil.copy({wheel!r}, folder)
     return {name!r}
 """
-
-
 PIP = """
 import sys
 if sys.argv[-2:] == ["config", "list"]:
@@ -69,16 +67,20 @@ def test_a_variable_of_uv_wins(name):
 
 
 def test_pip_says_what_it_is_set_to_as_it_is_read_here(tmp_path):
-    (tmp_path / "pip.conf").write_text(
-        "[global]\nextra-index-url =\n    file:///a\n    file:///b\n"
-    )
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("PIP_")}
-    environ = {**clean, "PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "PIP_INDEX_URL": "c"}
+    text = "[global]\nextra-index-url =\n    file:///a\n    file:///b\n"
+    (tmp_path / "pip.conf").write_text(text)
+    environ = without("PIP_") | {
+        "PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "PIP_INDEX_URL": "c",
+    }  # fmt: skip
     command = [sys.executable, "-m", "pip", "config", "list"]
-    listing = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
-    settings = install.pip_settings(listing.stdout)
+    settings = install.pip_settings(subprocess.check_output(command, env=environ, text=True))
     assert settings["extra-index-url"].split() == ["file:///a", "file:///b"]
     assert settings["index-url"] == "c"
+
+
+def without(prefix: str) -> dict[str, str]:
+    """Return the environment without variables of this prefix."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefix)}
 
 
 def make_wheel(folder: Path, name: str, release: str, needs: str = "") -> Path:
@@ -121,13 +123,15 @@ class Project:
             "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
         )
 
-    def install(self, *lines: str, kind: str = "cpu") -> subprocess.CompletedProcess:
+    def install(self, *lines: str, kind: str = "cpu", fails: bool = False) -> str:
+        """Install a lock of these lines, and return what is said."""
         lock = self.lock / f"{kind}.txt"
         lock.write_text("\n".join([f"uv=={version('uv')}", *lines, ""]))
-        environ = {k: v for k, v in os.environ.items() if not k.startswith("UV_")}
-        environ["UV_CACHE_DIR"] = str(self.folder / "cache")
+        environ = without("UV_") | {"UV_CACHE_DIR": str(self.folder / "cache")}
         command = [self.folder / ".venv/bin/python", ROOT / "requirements/install.py", lock]
-        return subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
+        done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
+        assert bool(done.returncode) == fails, done.stderr
+        return done.stdout + done.stderr
 
     @property
     def installed(self) -> set[str]:
@@ -137,7 +141,6 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path):
-    pytest.importorskip("uv")
     return Project(tmp_path)
 
 
@@ -147,11 +150,9 @@ def test_the_environment_is_exactly_the_lock(project):
     for release in ("1.0", "2.0"):
         make_wheel(project.wheels, "some", release)
     make_wheel(project.wheels, "stale", "1.0")
-    result = project.install("torch==1.0", "some==2.0", "stale==1.0")
-    assert result.returncode == 0, result.stderr
+    project.install("torch==1.0", "some==2.0", "stale==1.0")
     assert project.installed == {"torch-1.0+cpu", "some-2.0", "stale-1.0", "project-1.0"}
-    result = project.install("torch==1.0", "some==1.0")
-    assert result.returncode == 0, result.stderr
+    project.install("torch==1.0", "some==1.0")
     assert project.installed == {"torch-1.0+cpu", "some-1.0", "project-1.0"}
 
 
@@ -159,28 +160,25 @@ def test_without_a_cpu_build_torch_has_what_it_needs(project):
     make_wheel(project.wheels, "torch", "1.0", needs="cuda>=1")
     for release in ("1.0", "2.0"):
         make_wheel(project.wheels, "cuda", release)
-    result = project.install("torch==1.0")
-    assert result.returncode == 0, result.stderr
-    assert "CUDA libraries" in result.stdout
+    assert "CUDA libraries" in project.install("torch==1.0")
     assert project.installed == {"torch-1.0", "cuda-2.0", "project-1.0"}
     make_wheel(project.wheels, "torch", "1.0+cpu")
-    assert project.install("torch==1.0").returncode == 0
+    project.install("torch==1.0")
     assert project.installed == {"torch-1.0+cpu", "project-1.0"}
 
 
 def test_the_lock_for_gpus_names_all_that_its_torch_needs(project):
     make_wheel(project.wheels, "torch", "1.0", needs="cuda")
     make_wheel(project.wheels, "cuda", "1.0")
-    assert project.install("torch==1.0", kind="gpu").returncode == 0
+    project.install("torch==1.0", kind="gpu")
     assert project.installed == {"torch-1.0", "project-1.0"}
 
 
 def test_a_failure_says_what_failed_and_what_to_do(project):
     make_wheel(project.wheels, "torch", "1.0+cpu")
-    result = project.install("torch==1.0", "missing==1.0")
-    assert result.returncode != 0
+    said = project.install("torch==1.0", "missing==1.0", fails=True)
     for words in ("missing", "uv pip install failed", "make setup", "PIP_INDEX_URL", "HTTPS_PROXY"):
-        assert words in result.stderr
+        assert words in said
 
 
 def test_no_space_is_said_before_anything_is_downloaded(monkeypatch, tmp_path, capsys):
@@ -251,44 +249,28 @@ def test_the_other_lock_has_an_environment_of_its_own(make):
     assert make() == (True, [NEW, CPU])
 
 
-def test_the_newest_python_that_runs_is_taken(make, tmp_path, monkeypatch):
-    """One on PATH that does not run, as pyenv's may, is passed over."""
-    for name, text in {"python3.13": "exit 127", "python3.12": "", "python3.11": ""}.items():
-        stub(tmp_path, name, text)
+@pytest.mark.parametrize(
+    ("target", "stubs", "said"),
+    [
+        # One on PATH that does not run, as pyenv's may, is passed over.
+        (["--dry-run"], {"3.13": "exit 127", "3.12": "", "3.11": ""}, "python3.12 -m venv"),
+        ([], dict.fromkeys(("3.13", "3.12", "3.11", "3"), "exit 1"), "none is a Python 3.11 to"),
+        (["PYTHON=python0"], {}, "python0: none is a Python 3.11 to 3.13"),
+        (["PYTHON="], {}, "python3.12 python3.11 python3: none is a Python"),
+        (["PYTHON=./python"], {"uname": "echo Darwin"}, "this is Darwin: take the container"),
+        (["PYTHON=./python"], {"uname": "echo MINGW64_NT"}, "this is MINGW64_NT: take the cont"),
+    ],
+)
+def test_the_newest_python_that_runs_is_taken_or_it_is_said_what_to_do(
+    make, tmp_path, monkeypatch, target, stubs, said
+):
+    for name, text in stubs.items():
+        program = tmp_path / (name if name == "uname" else f"python{name}")
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    command = ["make", "--dry-run", "setup"]
-    said = subprocess.check_output(command, cwd=tmp_path, text=True)
-    assert "python3.12 -m venv" in said
-
-
-def stub(folder: Path, name: str, text: str) -> None:
-    """Write a program for PATH."""
-    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-    (folder / name).chmod(0o755)
-
-
-@pytest.mark.parametrize("system", ["Darwin", "MINGW64_NT-10.0"])
-def test_another_system_is_told_what_it_can_do(make, tmp_path, monkeypatch, system):
-    stub(tmp_path, "uname", f"echo {system}")
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    command = ["make", "tables", "PYTHON=./python"]
+    command = ["make", "setup", *target]
     result = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
-    assert result.returncode and not (tmp_path / ".venv").exists()
-    assert f"this is {system}: take the container" in result.stdout
-
-
-def test_a_python_that_is_too_old_is_not_taken(make, tmp_path, monkeypatch):
-    for name in ("python3.13", "python3.12", "python3.11", "python3"):
-        stub(tmp_path, name, "exit 1")
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    result = subprocess.run(["make", "setup"], cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode and "none is a Python 3.11 to 3.13" in result.stdout
-
-
-@pytest.mark.parametrize("python", ["python0", ""])
-def test_a_python_that_is_missing_is_named(make, tmp_path, python):
-    """Where none is named, it is said what was looked for."""
-    command = ["make", "setup", f"PYTHON={python}"]
-    result = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
-    assert result.returncode and "make PYTHON=" in result.stdout
-    assert (python or "python3.12") in result.stdout
+    assert said in result.stdout
+    assert bool(result.returncode) == (target != ["--dry-run"])
+    assert not (tmp_path / ".venv").exists()

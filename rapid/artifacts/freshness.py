@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadFile, sha256_file, write_json
-from rapid.artifacts.manifests import MANIFEST, Manifest, discard, read_manifest
+from rapid.artifacts.manifests import MANIFEST, Manifest, discard
 
 FOLDERS = ("data", "models", "distilled", "runs", "evaluations")  # each the output of a DVC stage
 MEASURED = ("benchmarks/**/*.tsv", "experiments/*/benchmarks/**/*.tsv")  # by Snakemake
@@ -90,7 +90,7 @@ def examine(
     digest = cache(sha256_file)
     for job in progress(jobs):
         try:
-            manifest = read_manifest(job.folder)
+            manifest = Manifest.read(job.folder)
         except BadFile as error:
             found.stale[job] = str(error)
             continue
@@ -176,7 +176,7 @@ def say_changed_code(jobs: list[Job]) -> None:
     reached: Counter[str] = Counter()
     for job in jobs:
         with suppress(BadFile):  # said where it is read
-            if manifest := read_manifest(job.folder):
+            if manifest := Manifest.read(job.folder):
                 reached.update(changed_code(job, manifest))
     for file, count in sorted(reached.items()):
         print(f"made with other code: {file} (own code of {count} jobs)", file=sys.stderr)
@@ -254,6 +254,6 @@ def written(job: Job) -> list[str]:
 
 def _ended(job: Job) -> Manifest:
     """Return the manifest of a job that has ended."""
-    if (manifest := read_manifest(job.folder)) is None:
+    if (manifest := Manifest.read(job.folder)) is None:
         raise BadFile(f"{job.manifest} was deleted meanwhile: give the command again")
     return manifest

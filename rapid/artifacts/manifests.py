@@ -16,14 +16,13 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, Self, TypeVar
 
 from pydantic import ConfigDict, Field, field_validator
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import (
     BadFile,
-    BadInput,
     Record,
     read_json,
     read_jsonl,
@@ -85,7 +84,6 @@ def peak_memory_mb() -> float:
 
 
 MANIFEST = "manifest.json"
-M = TypeVar("M", bound="Manifest")
 R = TypeVar("R", bound=Record)
 
 
@@ -110,6 +108,19 @@ class Manifest(Record):
         _folder_of(outputs)
         return outputs
 
+    @classmethod
+    def read(cls, folder: Path | str) -> Self | None:
+        """Return the manifest of the job of this folder; `None` where it has not ended.
+
+        Raises:
+            BadFile: there is something else.
+        """
+        path = Path(folder, MANIFEST)
+        try:
+            return read_json(path, cls) if path.exists() else None
+        except BadFile as error:
+            raise BadFile(f"{error}. {_remedy(folder)}") from None
+
     def written(self, folder: Path) -> dict[str, str]:
         """Return the digests of what the job wrote, by path, as it lies in this folder now."""
         was = _folder_of(self.outputs)
@@ -124,23 +135,6 @@ def _folder_of(outputs: dict[str, str]) -> str:
     return os.path.commonpath([os.path.dirname(path) for path in outputs] or [""]) or "."
 
 
-@overload
-def read_manifest(folder: Path | str) -> "Manifest | None": ...
-@overload
-def read_manifest(folder: Path | str, kind: type[M]) -> M | None: ...
-def read_manifest(folder: Path | str, kind: type[Any] | None = None) -> Any:
-    """Return the manifest of the job of this folder; `None` where it has not ended.
-
-    Raises:
-        BadFile: there is something else.
-    """
-    path = Path(folder, MANIFEST)
-    try:
-        return read_json(path, kind or Manifest) if path.exists() else None
-    except BadFile as error:
-        raise BadFile(f"{error}. {_remedy(folder)}") from None
-
-
 def _remedy(folder: Path | str) -> str:
     return f"Delete {Path(folder, MANIFEST)} and run snakemake again: it repeats the job"
 
@@ -150,18 +144,14 @@ def digests(*paths: Path) -> dict[str, str]:
 
     Hidden files of a folder are left out.
     """
-    return {file.as_posix(): sha256_file(file) for path in paths for file in _files(path)}
-
-
-def _files(path: Path) -> list[Path]:
-    inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [
-        file
-        for file in inside
+    return {
+        file.as_posix(): sha256_file(file)
+        for path in paths
+        for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
         if file.is_file()
         and file.name != MANIFEST
         and not any(part.startswith(".") for part in file.relative_to(path).parts)
-    ]
+    }
 
 
 def verified(*paths: Path) -> dict[str, str]:
@@ -177,27 +167,13 @@ def verified(*paths: Path) -> dict[str, str]:
     for path in paths:
         here = digests(path)
         home = path if (path / MANIFEST).exists() else path.parent
-        if manifest := read_manifest(home):
+        if manifest := Manifest.read(home):
             wrote = manifest.written(home)
             of_path = {name: wrote[name] for name in wrote if Path(name).is_relative_to(path)}
             for name in sorted(here | of_path):
                 _compare(name, here.get(name, ""), of_path.get(name, ""), home)
         found |= here
     return found
-
-
-def check_model(folder: Path) -> None:
-    """Check that a model's folder is there, or a run's summary that says why it is not.
-
-    Raises:
-        BadInput: with the models that are known beside it, or in models/.
-    """
-    if folder.is_dir() or folder.with_name("summary.json").is_file():
-        return
-    rooms = {folder.parent, Path("models")}
-    known = sorted(str(file.parent) for room in rooms for file in room.glob("*/config.json"))
-    listed = ", ".join(known) or "none here"
-    raise BadInput(f"--model {folder}: there is no such folder; known models: {listed}")
 
 
 def read_result(path: Path, record: type[R]) -> R | None:
@@ -224,7 +200,7 @@ def written_digest(path: Path) -> str:
     Raises:
         BadFile: the file is not what its job wrote.
     """
-    manifest = read_manifest(path.parent)
+    manifest = Manifest.read(path.parent)
     if manifest is None:
         return ""
     wrote = manifest.written(path.parent).get(path.as_posix(), "")

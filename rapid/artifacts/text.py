@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-MINUTE, HOUR, DAY = 60, 3600, 86400
+MINUTE, HOUR = 60, 3600
 DAYS_FROM = 72 * HOUR
 # Categories of characters: control, format (of the direction of writing, too), halves, separators.
 ORDERS = ("Cc", "Cf", "Cs", "Zl", "Zp")

@@ -70,9 +70,7 @@ class Benchmark:
     record: ClassVar[type[Problem]]
     graded: ClassVar[str] = "answers"  # what is graded, in the plural
     usual_timeout: ClassVar[float]  # seconds a verdict may take, for real problems
-    verdict_seconds: ClassVar[
-        float
-    ]  # that a verdict on a real problem takes, where none was measured
+    verdict_seconds: ClassVar[float]  # of a verdict on a real problem, where none was measured
     hub: ClassVar[tuple[str, str] | None] = None  # the dataset and its commit
     # Problems whose tests accept a program that ignores its task, and what they accept.
     weak: ClassVar[dict[str, str]] = {}

@@ -73,9 +73,8 @@ def load(benchmark: Benchmark, source: str) -> Published:
         if why := problem.unusable:
             found.dropped[problem.id] = why
         else:
-            found.parts.setdefault(PARTS.get(split, split), []).append(
-                _with_its_own_id(problem, seen, found)
-            )
+            part = found.parts.setdefault(PARTS.get(split, split), [])
+            part.append(_with_its_own_id(problem, seen, found))
     return found
 
 
@@ -115,9 +114,8 @@ def choose(
 def divide(problems: list[Problem], test: int, rng: random.Random) -> dict[str, list[Problem]]:
     """Divide problems into `test` of them, drawn at random, and the others to train on.
 
-    The same problem under two ids stays together.
-
-    MBPP+ has two such pairs: functions of different names with one description.
+    The same problem under two ids stays together. MBPP+ has two such pairs: functions of different
+    names with one description.
     """
     same: dict[str, list[Problem]] = {}
     for problem in problems:

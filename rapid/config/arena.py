@@ -17,8 +17,6 @@ from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Siz
 # What can be compared: seconds until an accuracy, accuracy after equal completions, or equal time.
 Measure = Literal["seconds", "accuracy", "accuracy_in_time"]
 Entry = tuple[BenchmarkName, list[AlgorithmName], list[Seed]]
-
-
 Count = Annotated[int, Field(ge=1, le=1000)]
 
 
@@ -113,14 +111,10 @@ class Arena(Section):
     tuning: Tuning | None = None
 
     @model_validator(mode="after")
-    def _others_are_on_record(self):
+    def _others_are_on_record_and_each_field_is_tuned(self):
         if self.only and not (PLAIN.name in self.only and self.record):
             allowed = f"{PLAIN.name} among them, and a record of the others"
             raise ValueError(not_allowed("only", self.only, allowed))
-        return self
-
-    @model_validator(mode="after")
-    def _each_field_is_tuned(self):
         for name in self.fields:
             if self.tuning and not self.tuning.rates.get(name):
                 found = list(self.tuning.rates)

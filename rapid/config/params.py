@@ -15,7 +15,6 @@ from pydantic import Field, ValidationError, create_model, model_validator
 from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.names import AlgorithmName, imitates, parse
-from rapid.artifacts.text import listing
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
 from rapid.config.sections import (
@@ -35,6 +34,7 @@ from rapid.config.sections import (
     Studies,
     Tables,
     Training,
+    check_source,
     not_allowed,
 )
 from rapid.config.sources import BadParams, place, read
@@ -89,62 +89,51 @@ class Params(General):
         }
         return {**values, **kept} if kept else values
 
-    @model_validator(mode="before")
-    @classmethod
-    def _same_seeds(cls, values: Any) -> Any:
+    @model_validator(mode="after")
+    def _same_seeds(self):
         """Studies without seeds have those of the main table."""
-        try:
-            seeds = values["tables"]["main"]["seeds"]
-            return {**values, "studies": {"seeds": seeds, **values["studies"]}}
-        except (KeyError, TypeError):  # no studies, or something that will be refused
-            return values
+        if self.studies and not self.studies.seeds:
+            self.studies.seeds.extend(self.tables.main.seeds)
+        return self
 
     @model_validator(mode="after")
     def _names_exist(self):
         tables = self.tables
-        named = {
-            "teacher": [self.teacher],
-            "tables.main.model": [tables.main.model],
-            "tables.families.models": tables.families.models,
-        }
-        for key, names in named.items():
-            for name in names:
-                if name not in self.models:
-                    raise ValueError(
-                        not_allowed(key, name, f"a model of models: {', '.join(self.models)}")
-                    )
         studies = self.studies.compared.items() if self.studies else []
-        arena = {name for name, *_ in self.arena.entries()} if self.arena else set()
-        for key, name in {
-            "tables.families.benchmark": tables.families.benchmark,
-            "experiment.benchmark": self.experiment.benchmark,
-            **{f"studies.compared.{name}.benchmark": study.benchmark for name, study in studies},
-            **{f"arena.{name}": name for name in arena},
-        }.items():
-            if name not in self.benchmarks:
-                allowed = f"a benchmark of benchmarks: {', '.join(self.benchmarks)}"
-                raise ValueError(not_allowed(key, name, allowed))
+        arena = self.arena.entries() if self.arena else []
+        models = [
+            ("teacher", self.teacher),
+            ("tables.main.model", tables.main.model),
+            *(("tables.families.models", name) for name in tables.families.models),
+        ]
+        benchmarks = [
+            ("tables.families.benchmark", tables.families.benchmark),
+            ("experiment.benchmark", self.experiment.benchmark),
+            *((f"studies.compared.{name}.benchmark", study.benchmark) for name, study in studies),
+            *((f"arena.{name}", name) for name, *_ in arena),
+        ]
+        for kind, known, named in (
+            ("model", self.models, models),
+            ("benchmark", self.benchmarks, benchmarks),
+        ):
+            for key, name in named:
+                if name not in known:
+                    allowed = f"a {kind} of {kind}s: {', '.join(known)}"
+                    raise ValueError(not_allowed(key, name, allowed))
         return self
 
     @model_validator(mode="after")
     def _problems_exist(self):
         for name, sizes in self.benchmarks.items():
-            here = {"embedded": BENCHMARKS[name].draw, "hub": BENCHMARKS[name].hub}
-            if sizes.source in here and not here[sizes.source]:
-                known = [source for source, found in here.items() if found]
-                allowed = listing([*known, "a file", "a folder of problems"], "or")
-                raise ValueError(not_allowed(f"benchmarks.{name}.source", sizes.source, allowed))
+            check_source(f"benchmarks.{name}.source", name, sizes.source)
         return self
 
     @model_validator(mode="after")
     def _batches_divide(self):
         group, micro = self.training.group_size, self.training.micro_batch
         if micro % group:
-            raise ValueError(
-                not_allowed(
-                    "training.micro_batch", micro, f"a multiple of training.group_size, {group}"
-                )
-            )
+            allowed = f"a multiple of training.group_size, {group}"
+            raise ValueError(not_allowed("training.micro_batch", micro, allowed))
         for name, benchmark in self.benchmarks.items():
             if max(benchmark.pass_at) > self.evaluation.samples:
                 allowed = f"at most evaluation.samples, {self.evaluation.samples}"
@@ -210,12 +199,12 @@ class Params(General):
             allowed = f"a multiple of the group size of {name}, {group}"
             raise ValueError(not_allowed(key, n_step, allowed))
         largest = algorithm.H * n_step // group
-        if min(sizes.train, algorithm.changes.problems or sizes.train) < largest:
-            allowed = (
-                f"at least {largest}, the prompts of an inference batch of {name} "
-                "(H x n_step / group size)"
-            )
-            raise ValueError(not_allowed(f"benchmarks.{benchmark}.train", sizes.train, allowed))
+        key, count = f"benchmarks.{benchmark}.train", sizes.train
+        if (own := algorithm.changes.problems) and own < count:
+            key, count = "problems", own
+        if count < largest:
+            prompts = f"the prompts of an inference batch of {name} (H x n_step / group size)"
+            raise ValueError(not_allowed(key, count, f"at least {largest}, {prompts}"))
         if refused:
             raise ValueError(not_allowed(*refused))
         self._check_processes(benchmark, name, algorithm.H * n_step)

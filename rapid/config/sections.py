@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 from rapid.algorithms.base import Precision
 from rapid.algorithms.names import AlgorithmName, GroupSize, parse
 from rapid.artifacts.settings import LARGEST, Settings, not_allowed
+from rapid.artifacts.text import listing
 from rapid.benchmarks import BENCHMARKS
 
 BASE = "base"  # the "algorithm" of a model before training: it has an evaluation and no run
@@ -52,6 +53,15 @@ Size = Annotated[int, Field(ge=1, le=LARGEST)]
 
 class Section(Settings):
     """A section of params.yaml. Validators of several keys name them as they are in it."""
+
+
+def check_source(key: str, benchmark: str, source: str) -> None:
+    """Refuse, with ValueError, made or published problems of a benchmark that has none."""
+    here = {"embedded": BENCHMARKS[benchmark].draw, "hub": BENCHMARKS[benchmark].hub}
+    if source in here and not here[source]:
+        known = [name for name, found in here.items() if found]
+        allowed = listing([*known, "a file", "a folder of problems"], "or")
+        raise ValueError(not_allowed(key, source, allowed))
 
 
 class BenchmarkParams(Section):
@@ -236,7 +246,9 @@ class Study(Section):
 class Studies(Section):
     """Further targets, of the main table's model."""
 
-    seeds: list[Seed] = Field(min_length=1, description="where left out: the main table's")
+    seeds: list[Seed] = Field(
+        default_factory=list, min_length=1, description="where left out: the main table's"
+    )
     compared: dict[PlainName, Study]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator
+from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import Parameters, Precision
@@ -32,6 +32,7 @@ from rapid.config.sections import (
     Section,
     Seed,
     Training,
+    check_source,
 )
 from rapid.grading.policy import STRICT, Grading
 
@@ -44,6 +45,11 @@ class PrepareSpec(Spec):
     test: int
     reserved: int = 0
     demonstrations: int
+
+    @model_validator(mode="after")
+    def _problems_exist(self):
+        check_source("source", self.benchmark, self.source)
+        return self
 
     def files(self) -> dict[str, str]:
         """Return the files of code behind it; nothing is graded, and lessons have a template."""
@@ -217,11 +223,6 @@ def _runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> list[Ru
     return list(dict.fromkeys(found))
 
 
-def evaluations(params: Params) -> list[Run]:
-    """Every evaluation that the tables need."""
-    return evaluated(runs(params))
-
-
 def evaluated(trained: list[Run]) -> list[Run]:
     """The evaluations of runs: of each, after those of their models before training."""
     bases = [run.model_copy(update={"algorithm": BASE}) for run in trained]
@@ -232,12 +233,9 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
     sizes = params.benchmarks[benchmark]
     return PrepareSpec(
         benchmark=benchmark,
-        source=sizes.source,
         data_seed=params.data_seed,
-        train=sizes.train,
-        test=sizes.test,
-        reserved=sizes.reserved,
         demonstrations=_lessons(params, benchmark),
+        **sizes.model_dump(include={"source", "train", "test", "reserved"}),
     ).with_code()
 
 
@@ -383,9 +381,5 @@ def _single(compute: Compute) -> Compute:
 
 
 def _limits(params: Params, benchmark: BenchmarkName) -> dict:
-    sizes = params.benchmarks[benchmark]
-    return {
-        "max_completion_length": sizes.max_completion_length,
-        "timeout": sizes.timeout,
-        "grading": params.grading,
-    }
+    limits = params.benchmarks[benchmark].model_dump(include={"max_completion_length", "timeout"})
+    return {**limits, "grading": params.grading}

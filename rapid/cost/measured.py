@@ -25,7 +25,7 @@ from scipy.optimize import nnls
 from rapid.algorithms import IMITATING, PLAIN, RAPID
 from rapid.algorithms.names import parse
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.manifests import Manifest, read_manifest, read_result, read_rows
+from rapid.artifacts.manifests import Manifest, read_result, read_rows
 from rapid.artifacts.runs import RunSummary, StepRecord
 from rapid.config.jobs import plan
 from rapid.config.params import Params
@@ -170,7 +170,7 @@ def read_runs(folder: Path | None, params: Params) -> list[Observed]:
         known = summary.benchmark in params.benchmarks and summary.model in params.models
         if summary.runtime and known:
             steps = read_rows(path.with_name("steps.jsonl"), StepRecord)
-            found.append(Observed(read_manifest(path.parent, Trained).spec, summary, steps))
+            found.append(Observed(Trained.read(path.parent).spec, summary, steps))
     if not found:
         raise BadInput(
             f"--calibrate {folder}: no run with a runtime, of the models and benchmarks in "

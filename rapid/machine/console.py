@@ -114,9 +114,8 @@ class Console(logging.Formatter):
         if event == "run_info":
             self.left = Counter(record.stats)
             self.total = self.left.pop("total", 0)
-        return (
-            event not in ("job_started", "progress") and record.msg != "Select jobs to execute..."
-        )
+        silent = event in ("job_started", "progress") or record.msg == "Select jobs to execute..."
+        return not silent
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a line for a job that is planned, has ended or failed."""

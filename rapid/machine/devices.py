@@ -25,9 +25,7 @@ class Gpu:
 def visible_gpus() -> list[Gpu]:
     """Return NVIDIA's GPUs, those in CUDA_VISIBLE_DEVICES where it is set; [] without a driver."""
     gpus = all_gpus()
-    if VISIBLE not in os.environ:
-        return gpus
-    return chosen(gpus, os.environ[VISIBLE])
+    return chosen(gpus, os.environ[VISIBLE]) if VISIBLE in os.environ else gpus
 
 
 def chosen(gpus: list[Gpu], names: str) -> list[Gpu]:

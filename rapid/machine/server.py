@@ -45,18 +45,16 @@ def trainer_settings() -> dict:
 
 
 @contextmanager
-def serving(spec: TrainSpec, model: Path, command: list[str] | None = None) -> Iterator[None]:
+def serving(spec: TrainSpec, model: Path) -> Iterator[None]:
     """Meanwhile a server samples on the last of this process's GPUs and cores; the others are left.
-
-    Args:
-        command: instead of vLLM's server, in tests.
 
     Raises:
         ServerDied: it does not answer within `START_SECONDS`.
     """
     *ours, last = os.environ[VISIBLE].split(",")
     cores, threads = usable_cores(), spec.compute.threads
-    port, group_port = free_ports(2)
+    with socket.create_server((HOST, 0)) as one, socket.create_server((HOST, 0)) as other:
+        port, group_port = one.getsockname()[1], other.getsockname()[1]  # nobody's, so far
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # by `finally`
 
     def become_server() -> None:
@@ -64,7 +62,7 @@ def serving(spec: TrainSpec, model: Path, command: list[str] | None = None) -> I
         bind(cores[-threads:], threads)
 
     started = subprocess.Popen(
-        command or serve_command(model, port, spec),
+        serve_command(model, port, spec),
         env=os.environ | {VISIBLE: last, "VLLM_SERVER_DEV_MODE": "1"},
         preexec_fn=become_server,
         start_new_session=True,  # its workers are stopped with it
@@ -92,18 +90,6 @@ def serve_command(model: Path, port: int, spec: TrainSpec) -> list[str]:
         ),
         ["--seed", str(spec.run.seed), "--load-format", "safetensors"],
     )
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of this machine that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def _wait(started: subprocess.Popen, port: int) -> None:

@@ -178,7 +178,7 @@ def _fork(
     try:
         message, streams, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, STREAMS)
     except OSError:
-        return None
+        message = b""
     if not message:
         return None
     request = json.loads(message)

@@ -1,13 +1,11 @@
 """Prompts in, completions out: how distillation and evaluation sample from a model.
 
-`sampler` opens a model with transformers or with vLLM, behind one interface. A prompt is a text
-that the model continues, or what a user says to a chat model, in its own template.
+A prompt is a text that the model continues, or what a user says to a chat model, in its own
+template.
 """
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
@@ -22,6 +20,8 @@ from rapid.training.caches import model_config
 from rapid.training.generation import Decoder, can_decode
 from rapid.training.refusals import refuse_prompts
 
+BATCH = 512  # completions that transformers samples at a time
+
 
 class Sample(BaseModel):
     """A sampled completion and its length in tokens, the end-of-text token included."""
@@ -30,170 +30,108 @@ class Sample(BaseModel):
     tokens: int
 
 
-class Sampler(ABC):
-    """Samples completions from the model in a folder.
-
-    Args:
-        model: a Hugging Face folder or name.
-        chat: prompts are what a user says.
-    """
-
-    def __init__(self, model: Path | str, chat: bool = False):
-        self.tokenizer = AutoTokenizer.from_pretrained(
-            model, padding_side="left", trust_remote_code=False
-        )
-        if self.tokenizer.pad_token is None:  # Llama's
-            self.tokenizer.pad_token = self.tokenizer.eos_token
-        self.chat = chat
-
-    @abstractmethod
-    def sample(
-        self,
-        prompts: Sequence[str],
-        *,
-        max_tokens: int,
-        temperature: float,
-        top_p: float,
-        seed: int,
-    ) -> list[Sample]:
-        """Sample one completion for each prompt; repeat a prompt for more. Shows a progress bar.
-
-        Args:
-            max_tokens: length limit; a completion that reaches it is cut there.
-            temperature: of the distribution sampled from; 1.0 is the model's own.
-            top_p: nucleus; 1.0 samples from all of it.
-            seed: the same seed, prompts and model give the same completions on one machine.
-        """
-
-
-class TransformersSampler(Sampler):
-    """Sample with transformers, `batch_size` completions at a time."""
-
-    def __init__(
-        self,
-        model: Path | str,
-        chat: bool = False,
-        precision: str = "float32",
-        batch_size: int = 512,
-    ):
-        super().__init__(model, chat)
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        dtype = getattr(torch, precision)
-        loaded = AutoModelForCausalLM.from_pretrained(
-            model, dtype=dtype, use_safetensors=True, trust_remote_code=False
-        )
-        self.model = loaded.to(self.device).eval()
-        self.batch_size = batch_size
-        ends = self.model.generation_config.eos_token_id or self.tokenizer.eos_token_id
-        self.ends = torch.tensor([ends] if isinstance(ends, int) else ends, device=self.device)
-
-    @torch.inference_mode()
-    def sample(self, prompts, *, max_tokens, temperature, top_p, seed):
-        torch.manual_seed(seed)
-        config = GenerationConfig(
-            max_new_tokens=max_tokens,
-            do_sample=True,
-            temperature=temperature,
-            top_p=top_p,
-            top_k=0,
-            pad_token_id=self.tokenizer.pad_token_id,
-            eos_token_id=self.ends.tolist(),
-        )
-        decoder = Decoder() if can_decode(self.model, config) else None
-        samples = []
-        with tqdm(total=len(prompts), desc="sampling", unit="completion") as bar:
-            for start in range(0, len(prompts), self.batch_size):
-                some = prompts[start:][: self.batch_size]
-                chunk = [prompt_ids(self.tokenizer, prompt, self.chat) for prompt in some]
-                refuse_prompts(some, chunk, model_config(self.model))
-                inputs = self.tokenizer.pad({"input_ids": chunk}, return_tensors="pt")
-                inputs = inputs.to(self.device)
-                output = self.model.generate(
-                    **inputs, generation_config=config, custom_generate=decoder
-                )
-                samples += [self._sample(row) for row in output[:, inputs["input_ids"].shape[1] :]]
-                bar.update(len(chunk))
-        return samples
-
-    def _sample(self, ids: torch.Tensor) -> Sample:
-        text = self.tokenizer.decode(ids, skip_special_tokens=True)
-        ends = torch.isin(ids, self.ends).nonzero()  # what follows the first end is padding
-        return Sample(text=text, tokens=int(ends[0]) + 1 if len(ends) else len(ids))
-
-
-class VLLMSampler(Sampler):
-    """Sample with a vLLM engine in this process.
-
-    Args:
-        seed: of the engine, which `sample` has to be asked for.
-        tensor_parallel: GPUs that share the model.
-    """
-
-    def __init__(
-        self,
-        model: Path | str,
-        chat: bool = False,
-        precision: str = "float32",
-        tensor_parallel: int = 1,
-        seed: int = 0,
-    ):
-        super().__init__(model, chat)
-        from rapid.training.trl.vllm import prepare_environment
-
-        prepare_environment()
-        # In this process: its random numbers follow from the seed, and it ends with this one.
-        if tensor_parallel == 1:
-            os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-        from vllm import LLM
-
-        self.engine = LLM(
-            model=str(model),
-            dtype=precision,
-            load_format="safetensors",
-            seed=seed,
-            tensor_parallel_size=tensor_parallel,
-            enforce_eager=not torch.cuda.is_available(),
-        )
-        self.seed = seed
-
-    def sample(self, prompts, *, max_tokens, temperature, top_p, seed):
-        from vllm import SamplingParams
-
-        if seed != self.seed:
-            raise ValueError(f"the engine was built with seed {self.seed}, not {seed}")
-        groups = [(prompt, len(list(same))) for prompt, same in groupby(prompts)]
-        settings = [
-            SamplingParams(
-                n=count, max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=0
-            )
-            for _, count in groups
-        ]
-        encoded = [
-            {"prompt_token_ids": prompt_ids(self.tokenizer, prompt, self.chat)}
-            for prompt, _ in groups
-        ]
-        samples = []
-        for output in self.engine.generate(encoded, settings):
-            samples += [Sample(text=o.text, tokens=len(o.token_ids)) for o in output.outputs]
-        return samples
-
-
-@contextmanager
-def sampler(
+def sample(
     kind: Literal["transformers", "vllm"],
-    model: Path | str,
+    model: Path,
+    prompts: Sequence[str],
     *,
-    chat: bool,
-    precision: str,
+    max_tokens: int,
+    temperature: float,
+    top_p: float,
     seed: int,
+    chat: bool = False,
+    precision: str = "float32",
     tensor_parallel: int = 1,
-) -> Iterator[Sampler]:
-    """Open a model for as long as it is needed."""
-    if kind == "transformers":
-        yield TransformersSampler(model, chat, precision)
-        return
-    opened = VLLMSampler(model, chat, precision, tensor_parallel, seed)
+) -> list[Sample]:
+    """Sample one completion for each prompt; repeat a prompt for more. Shows a progress bar.
+
+    Args:
+        kind: the library that samples.
+        model: a Hugging Face folder.
+        max_tokens: length limit; a completion that reaches it is cut there.
+        temperature: of the distribution sampled from; 1.0 is the model's own.
+        top_p: nucleus; 1.0 samples from all of it.
+        seed: the same seed, prompts and model give the same completions on one machine.
+        chat: prompts are what a user says.
+        tensor_parallel: GPUs that share the model; of vLLM.
+
+    Raises:
+        ValueError: a prompt has no tokens, or leaves no room for a completion.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
+    if tokenizer.pad_token is None:  # Llama's
+        tokenizer.pad_token = tokenizer.eos_token
+    encoded = [prompt_ids(tokenizer, prompt, chat) for prompt in prompts]
+    drawn = {"temperature": temperature, "top_p": top_p, "top_k": 0}
+    if kind == "vllm":
+        drawn["max_tokens"] = max_tokens
+        return _by_vllm(model, encoded, drawn, seed, precision, tensor_parallel)
+
+    loaded = AutoModelForCausalLM.from_pretrained(
+        model, dtype=getattr(torch, precision), use_safetensors=True, trust_remote_code=False
+    )
+    loaded = loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    refuse_prompts(prompts, encoded, model_config(loaded))
+    ends = loaded.generation_config.eos_token_id or tokenizer.eos_token_id
+    ends = [ends] if isinstance(ends, int) else ends
+    tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": ends}
+    config = GenerationConfig(max_new_tokens=max_tokens, do_sample=True, **drawn, **tokens)
+    torch.manual_seed(seed)
+    rows = _by_transformers(loaded, tokenizer, encoded, config)
+    return [_until_its_end(row, tokenizer, ends) for row in rows]
+
+
+@torch.inference_mode()
+def _by_transformers(model, tokenizer, encoded: list[list[int]], config) -> list[torch.Tensor]:
+    decoder = Decoder() if can_decode(model, config) else None
+    rows: list[torch.Tensor] = []
+    with tqdm(total=len(encoded), desc="sampling", unit="completion") as bar:
+        for start in range(0, len(encoded), BATCH):
+            chunk = encoded[start : start + BATCH]
+            inputs = tokenizer.pad({"input_ids": chunk}, return_tensors="pt").to(model.device)
+            output = model.generate(**inputs, generation_config=config, custom_generate=decoder)
+            rows += output[:, inputs["input_ids"].shape[1] :]
+            bar.update(len(chunk))
+    return rows
+
+
+def _until_its_end(ids: torch.Tensor, tokenizer, ends: list[int]) -> Sample:
+    """Return the completion in a row; what follows its first end is padding."""
+    found = torch.isin(ids, torch.tensor(ends, device=ids.device)).nonzero()
+    text = tokenizer.decode(ids, skip_special_tokens=True)
+    return Sample(text=text, tokens=int(found[0]) + 1 if len(found) else len(ids))
+
+
+def _by_vllm(
+    model: Path, encoded: list[list[int]], drawn: dict, seed: int, precision: str, gpus: int
+) -> list[Sample]:
+    """Sample with an engine of vLLM's in this process."""
+    from rapid.training.trl.vllm import prepare_environment
+
+    prepare_environment()
+    # In this process: its random numbers follow from the seed, and it ends with this one.
+    if gpus == 1:
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    from vllm import LLM, SamplingParams
+
+    engine = LLM(
+        model=str(model),
+        dtype=precision,
+        load_format="safetensors",
+        seed=seed,
+        tensor_parallel_size=gpus,
+        enforce_eager=not torch.cuda.is_available(),
+    )
     try:
-        yield opened
+        groups = [(ids, len(list(same))) for ids, same in groupby(encoded)]
+        found = engine.generate(
+            [{"prompt_token_ids": ids} for ids, _ in groups],
+            [SamplingParams(n=count, **drawn) for _, count in groups],
+        )
+        return [
+            Sample(text=one.text, tokens=len(one.token_ids))
+            for each in found
+            for one in each.outputs
+        ]
     finally:
-        opened.engine.llm_engine.engine_core.shutdown()
+        engine.llm_engine.engine_core.shutdown()

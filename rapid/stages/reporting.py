@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadFile, write_json
-from rapid.artifacts.manifests import read_manifest, read_rows
+from rapid.artifacts.manifests import Manifest, read_rows
 from rapid.artifacts.runs import StepRecord, progress
 from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.training.recorder import StepRecorder
@@ -109,7 +109,7 @@ class LiveMeans(TrainerCallback):
         with suppress(BadFile):  # of another job's: its readers say so
             if steps := progress(run):
                 return steps
-            ended = read_manifest(run)
+            ended = Manifest.read(run)
             if ended and _but_for_seed(ended.spec) == self._alike:
                 return read_rows(run / "steps.jsonl", StepRecord)
         return []

@@ -22,6 +22,7 @@ from rapid.artifacts.runs import (
     TokenWeights,
     not_trained,
 )
+from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import prompt_ids, render
 from rapid.config.params import CHECKPOINT_SECONDS, CHECKPOINT_VARIABLE
@@ -46,8 +47,6 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         SystemExit: the process was told to end.
     """
     entered = time.perf_counter()
-    from rapid.benchmarks import BENCHMARKS
-
     task = BENCHMARKS[spec.run.benchmark]
     # Of a run that was not trained there is only the summary, which says why.
     inputs = verified(model if model.is_dir() else model.with_name("summary.json"), data)
@@ -166,12 +165,10 @@ def _means(steps: list[StepRecord]) -> dict:
         return fmean(values) if values else None
 
     tenth = max(1, len(steps) // 10)
+    names = ("staleness", "clip_fraction", "run", "completion_length")
     return {
         "optimizer_steps": len(steps),
-        "staleness": mean("staleness", steps),
-        "clip_fraction": mean("clip_fraction", steps),
-        "run": mean("run", steps),
-        "completion_length": mean("completion_length", steps),
+        **{name: mean(name, steps) for name in names},
         "reward_first": mean("reward", steps[:tenth]),
         "reward_last": mean("reward", steps[-tenth:]),
     }

@@ -66,30 +66,24 @@ def test_a_prompt_reaches_the_jobs_that_ask_with_it_and_the_report(reached, valu
     assert found == made_of(values, "math") | REPORTS
 
 
-def test_the_prompt_of_lessons_reaches_the_data_that_models_learn_from(reached):
-    found = reached("rapid/benchmarks/math/pretrain.txt.j2", "Solution", "Answer")
-    assert "data/math" in found and "data/minif2f" not in found
-
-
-def test_a_prompt_that_lessons_have_too_reaches_the_data(copy, values, monkeypatch, reached):
-    monkeypatch.setattr("rapid.benchmarks.base.LESSON", "none.txt.j2")
-    found = reached("rapid/benchmarks/math/prompt.txt.j2", "Solution", "Answer")
+@pytest.mark.parametrize("lesson", ["pretrain.txt.j2", "prompt.txt.j2"])
+def test_the_prompt_of_lessons_reaches_the_data_too(copy, values, monkeypatch, reached, lesson):
+    """It may be the benchmark's own."""
+    if lesson == "prompt.txt.j2":
+        monkeypatch.setattr("rapid.benchmarks.base.LESSON", "none.txt.j2")
+    found = reached(f"rapid/benchmarks/math/{lesson}", "Solution", "Answer")
     assert found == made_of(values, "math") | {"data/math"} | REPORTS
 
 
 def test_prose_and_what_decides_no_result_reach_nothing(copy, values):
     before = [job.spec for job in jobs(load(values))]
+    rewrite(copy / "rapid/stages/train.py")
+    assert [job.spec for job in jobs(load(values))] == before  # a job runs what was read first
+    rewrite(copy / "rapid/stages/train.py", "\nMORE = 1\n")
     for path in [*copy.rglob("*.py"), *copy.rglob("*.txt.j2")]:
         add_prose(path)
-    nothing = (
-        "machine/lease",
-        "cost/__init__",
-        "config/jobs",
-        "artifacts/files",
-        "cli",
-        "__init__",
-    )
-    for file in nothing:
+    nothing = "machine/lease cost/__init__ config/jobs artifacts/files cli __init__"
+    for file in nothing.split():
         rewrite(copy / f"rapid/{file}.py")
     forget()
     assert [job.spec for job in jobs(load(values))] == before
@@ -110,22 +104,18 @@ def add_prose(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "file, algorithms",
+    "file, algorithms, reports",
     [
-        ("dapo", {"dapo"}),
-        ("grpo", {"grpo", "naive-grpo"}),
-        ("rapid", {"rapid-H2", "rapid-H4", "rapid-H8", "rapid-H16"}),
-        ("sft", {"sft"}),
+        ("dapo", {"dapo"}, REPORTS),
+        ("grpo", {"grpo", "naive-grpo"}, REPORTS),
+        ("rapid", {"rapid-H2", "rapid-H4", "rapid-H8", "rapid-H16"}, REPORTS),
+        ("sft", {"sft"}, REPORTS),
+        ("ratios", {"grpo", "naive-grpo", "pg", "dapo"}, set()),  # mathematics that they share
     ],
 )
-def test_an_objective_reaches_its_algorithm_s_runs(reached, values, file, algorithms):
+def test_an_objective_reaches_its_algorithm_s_runs(reached, values, file, algorithms, reports):
     found = reached(f"rapid/algorithms/{file}.py")
-    assert found == made_of(values, *algorithms, stages=["train"]) | REPORTS
-
-
-def test_shared_mathematics_reach_the_runs_of_those_who_share_them(reached, values):
-    found = reached("rapid/algorithms/ratios.py")
-    assert found == made_of(values, "grpo", "naive-grpo", "pg", "dapo", stages=["train"])
+    assert found == made_of(values, *algorithms, stages=["train"]) | reports
 
 
 @pytest.mark.parametrize("path", ["workflow/accelerate/zero2.yaml", "rapid/machine/launch.py"])
@@ -180,12 +170,6 @@ def test_all_files_of_a_plug_in_s_folder_count_but_for_caches_and_copies(copy):
     found = code.files_behind("rapid.benchmarks.math")
     assert "rapid/benchmarks/math/examples.json" in found
     assert not any("~" in file or "/." in file or "pycache" in file for file in found)
-
-
-def test_what_a_job_runs_is_what_was_read_first(copy, values):
-    before = [job.spec for job in jobs(load(values))]
-    rewrite(copy / "rapid/stages/train.py")
-    assert [job.spec for job in jobs(load(values))] == before
 
 
 def test_every_file_that_the_stages_import_is_behind_a_job(values):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from pydantic import Field
 
 from rapid.artifacts.freshness import (
     SMALL,
-    Findings,
     Job,
     accept,
     differences,
@@ -26,12 +26,15 @@ def spec(vocabulary: int = 300) -> TokenizerSpec:
     return TokenizerSpec(benchmarks=["math"], vocabulary=vocabulary)
 
 
-def make(job: Job, *inputs: str) -> None:
+def make(job: Job, *inputs: str, text: str = "", more: str = "out") -> None:
+    """Write a job's file `out`, and maybe another one, and its manifest."""
     folder = Path(job.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "out").write_text(job.folder)
+    written = [folder / name for name in dict.fromkeys(("out", more))]
+    for path in written:
+        path.write_text(text or job.folder)
     read = dict.fromkeys(inputs, "") | digests(*map(Path, inputs))
-    write_manifest(folder, job.stage, job.spec, read, [folder / "out"])
+    write_manifest(folder, job.stage, job.spec, read, written)
 
 
 @pytest.fixture
@@ -51,15 +54,18 @@ def folders(found: list[Job]) -> list[str]:
     return [job.folder for job in found]
 
 
-def test_what_was_made_is_up_to_date(line):
-    found = examine(line)
+def test_what_was_made_is_up_to_date_and_what_was_not_is_no_error(line):
+    found = examine([*line, nowhere := Job("data", "nowhere", spec())])
     assert folders(found.current) == ["a", "b", "c/d"]
-    assert not found.stale and not found.changed and not found.missing
-    assert found.describe() == "3 of 3 jobs are up to date"
+    assert not found.stale and not found.changed and found.missing == [nowhere]
+    assert found.describe() == "not made: nowhere\n3 of 4 jobs are up to date"
 
 
 def test_a_changed_byte_is_named_with_all_that_it_makes_stale(line):
+    """Though the file has the same size and time."""
+    before = os.stat("a/out")
     Path("a/out").write_text("A")
+    os.utime("a/out", ns=(before.st_atime_ns, before.st_mtime_ns))
     found = examine(line)
     assert list(found.changed) == ["a/out"]
     assert folders(found.stale) == ["a", "b", "c/d"]
@@ -68,21 +74,11 @@ def test_a_changed_byte_is_named_with_all_that_it_makes_stale(line):
 
 
 def test_what_another_file_of_the_same_job_went_into_is_not_stale(line):
-    Path("a/other").write_text("other")
-    write_manifest(
-        Path("a"), "data", spec(), digests(Path("source")), [Path("a/out"), Path("a/other")]
-    )
+    make(line[0], "source", more="other")
     Path("a/other").write_text("changed")
     found = examine(line)
     assert folders(found.stale) == ["a"]
     assert folders(found.current) == ["b", "c/d"]
-
-
-def test_a_file_of_the_same_size_and_time_is_still_noticed(line):
-    before = os.stat("b/out")
-    Path("b/out").write_text("B")
-    os.utime("b/out", ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert list(examine(line).changed) == ["b/out"]
 
 
 def test_what_no_job_wrote_is_compared_too(line):
@@ -99,8 +95,7 @@ def test_another_parameter_makes_the_job_and_those_after_it_stale(line):
 
 
 def test_a_job_that_was_made_again_makes_those_after_it_stale(line):
-    Path("a/out").write_text("new")
-    write_manifest(Path("a"), "data", spec(), digests(Path("source")), [Path("a/out")])
+    make(line[0], "source", text="new")
     found = examine(line)
     assert folders(found.current) == ["a"]
     assert found.stale[line[1]] == "what it read has changed: a/out"
@@ -125,15 +120,15 @@ def test_reconciled_times_follow_the_order_of_the_jobs(line):
     reconcile(examine(line))
     times = [os.path.getmtime(f"{folder}/manifest.json") for folder in ("a", "b", "c/d")]
     assert times == sorted(times) and len(set(times)) == 3
+    assert Path("distilled").is_dir()  # of a stage without jobs
 
 
 def test_reconciling_leaves_what_is_in_order(line):
     for number, folder in enumerate(("a", "b", "c/d")):
         for path in (f"{folder}/out", f"{folder}/manifest.json"):
             os.utime(path, (2e9 + number, 2e9 + number))
-    before = {path: os.stat(path).st_mtime_ns for path in ("a/out", "b/out", "c/d/out")}
     reconcile(examine(line))
-    assert before == {path: os.stat(path).st_mtime_ns for path in before}
+    assert [os.stat(f"{folder}/out").st_mtime - 2e9 for folder in ("a", "b", "c/d")] == [0, 1, 2]
 
 
 def test_what_snakemake_measured_is_younger_than_what_jobs_read(line):
@@ -172,9 +167,7 @@ def test_what_a_finished_job_never_writes_makes_nothing_stale(line, report):
 
 
 def test_what_was_made_without_an_input_is_stale_once_its_job_wrote_it(line, report):
-    Path("c/d/later").write_text("later")
-    outputs = [Path("c/d/out"), Path("c/d/later")]
-    write_manifest(Path("c/d"), "train", spec(), digests(Path("b/out")), outputs)
+    make(line[2], "b/out", more="later")
     found = examine([*line, report])
     assert found.stale[report] == "what it read has changed: c/d/later"
 
@@ -191,65 +184,55 @@ def test_what_was_made_without_an_input_is_stale_while_its_job_is_not_up_to_date
     assert found.stale[report] == "what it read is not up to date: c/d/later"
 
 
-def test_a_stage_without_jobs_has_its_folder(line):
-    reconcile(examine(line))
-    assert Path("distilled").is_dir()
-
-
-def test_nothing_made_is_no_error():
-    found = examine([Job("data", "nowhere", spec())])
-    assert isinstance(found, Findings) and len(found.missing) == 1
-
-
 class TestCode:
     """The first two jobs depend on one file of code each, the third on none."""
 
     @pytest.fixture
-    def coded(self, tmp_path, monkeypatch, line) -> list[Job]:
-        return [*self.remade({"one.py": "1"}, {"two.py": "2"}, line), line[2]]
+    def planned(self, line) -> Callable:
+        """Return a function of the jobs' files of code; at first they are 1 and 2."""
 
-    def remade(self, one: dict, two: dict, line: list[Job]) -> list[Job]:
-        made = self.planned(one, two, line)[:2]
-        for job, read in zip(made, ("source", "a/out"), strict=True):
+        def plan(one: str = "1", **two: str) -> list[Job]:
+            files = {"one.py": one}, {"two.py": "2"} | {f"{n}.py": text for n, text in two.items()}
+            specs = [Coded(**spec().model_dump(), present=each).with_code() for each in files]
+            pairs = zip(line[:2], specs, strict=True)
+            return [*(Job(job.stage, job.folder, spec) for job, spec in pairs), line[2]]
+
+        for job, read in zip(plan()[:2], ("source", "a/out"), strict=True):
             make(job, read)
-        return made
+        return plan
 
-    def planned(self, one: dict, two: dict, line: list[Job]) -> list[Job]:
-        specs = [Coded(**spec().model_dump(), present=files).with_code() for files in (one, two)]
-        pairs = zip(line[:2], specs, strict=True)
-        return [*(Job(job.stage, job.folder, spec) for job, spec in pairs), line[2]]
-
-    def test_the_same_code_is_up_to_date(self, coded):
-        assert folders(examine(coded).current) == ["a", "b", "c/d"]
-
-    def test_changed_code_is_named_and_reaches_what_read_its_results(self, coded, line):
-        jobs = self.planned({"one.py": "1"}, {"two.py": "X", "new.py": "3"}, line)
+    def test_changed_code_is_named_and_reaches_what_read_its_results(self, planned):
+        jobs = planned(two="X", new="3")
         found = examine(jobs)
         assert found.stale == {
             jobs[1]: "made with other code: new.py, two.py",
             jobs[2]: "what it read is not up to date: b/out",
         }
 
-    def test_changed_code_is_said_with_the_number_of_its_jobs(self, coded, line, capsys):
-        say_changed_code(self.planned({"one.py": "X"}, {"two.py": "2"}, line))
+    def test_changed_code_is_said_with_the_number_of_its_jobs(self, planned, capsys):
+        say_changed_code(planned("X"))
         assert "one.py (own code of 1 job" in capsys.readouterr().err
 
-    def test_a_manifest_from_before_code_was_noted_is_stale(self, coded, line):
-        rewrite("a/manifest.json", lambda manifest: manifest["spec"].pop("code"))
-        rewrite("a/manifest.json", lambda manifest: manifest.pop("code"))
-        assert "other code: code that its manifest" in examine(coded).stale[coded[0]]
+    def test_a_manifest_from_before_code_was_noted_is_stale(self, planned):
+        manifest = json.loads(Path("a/manifest.json").read_text())
+        del manifest["spec"]["code"], manifest["code"]
+        Path("a/manifest.json").write_text(json.dumps(manifest))
+        jobs = planned()
+        assert "other code: code that its manifest" in examine(jobs).stale[jobs[0]]
 
-    def test_accepted_code_is_current_and_the_manifest_says_since_when(self, coded, line):
-        jobs = self.planned({"one.py": "X"}, {"two.py": "2"}, line)
+    def test_accepted_code_is_current_and_the_manifest_says_since_when(self, planned):
+        jobs = planned("X")
         accepted, found = accept(jobs)
         assert folders(accepted) == ["a", "b", "c/d"] == folders(found.current)
         assert not examine(jobs).stale
-        [note] = json.loads(Path("a/manifest.json").read_text())["accepted"]
-        assert note["was"] == {"one.py": "1"} and note["at"]
+        accept(planned("Y"))
+        first, second = json.loads(Path("a/manifest.json").read_text())["accepted"]
+        assert first["was"] == {"one.py": "1"} and second["was"] == {"one.py": "X"}
+        assert first["at"]
         assert "accepted" not in json.loads(Path("b/manifest.json").read_text())
 
-    def test_reports_of_accepted_results_are_made_again(self, coded, line):
-        jobs = self.planned({"one.py": "X"}, {"two.py": "2"}, line)
+    def test_reports_of_accepted_results_are_made_again(self, planned):
+        jobs = planned("X")
         report = replace(jobs[-1], stage="report", folder="reports", inputs=(jobs[-1],))
         make(report, "c/d/out")
         _, found = accept([*jobs, report])
@@ -258,31 +241,22 @@ class TestCode:
         make(report, "c/d/out")
         assert accept([*jobs, report])[0] == [] and Path(report.manifest).exists()
 
-    def test_what_is_accepted_twice_has_two_notes(self, coded, line):
-        for text in "XY":
-            accept(self.planned({"one.py": text}, {"two.py": "2"}, line))
-        assert [
-            note["was"] for note in json.loads(Path("a/manifest.json").read_text())["accepted"]
-        ] == [
-            {"one.py": "1"},
-            {"one.py": "X"},
-        ]
-
-    def test_what_is_up_to_date_is_not_accepted(self, coded):
+    def test_what_is_up_to_date_is_not_accepted(self, planned):
         before = Path("a/manifest.json").read_bytes()
-        assert accept(coded)[0] == []
+        accepted, found = accept(planned())
+        assert accepted == [] and folders(found.current) == ["a", "b", "c/d"]
         assert Path("a/manifest.json").read_bytes() == before
 
-    def test_other_parameters_are_not_accepted(self, coded, line):
-        jobs = self.planned({"one.py": "X"}, {"two.py": "2"}, line)
+    def test_other_parameters_are_not_accepted(self, planned):
+        jobs = planned("X")
         jobs[1] = Job("models", "b", jobs[1].spec.model_copy(update={"vocabulary": 301}))
         accepted, found = accept(jobs)
         assert folders(accepted) == ["a"]
         assert folders(found.stale) == ["b", "c/d"]
 
-    def test_a_changed_file_is_not_accepted(self, coded, line):
+    def test_a_changed_file_is_not_accepted(self, planned):
         Path("a/out").write_text("A")
-        accepted, found = accept(self.planned({"one.py": "X"}, {"two.py": "2"}, line))
+        accepted, found = accept(planned("X"))
         assert not accepted and list(found.changed) == ["a/out"]
 
 
@@ -293,12 +267,6 @@ class Coded(TokenizerSpec):
 
     def files(self) -> dict[str, str]:
         return self.present
-
-
-def rewrite(path: str, change) -> None:
-    manifest = json.loads(Path(path).read_text())
-    change(manifest)
-    Path(path).write_text(json.dumps(manifest))
 
 
 @pytest.mark.parametrize(

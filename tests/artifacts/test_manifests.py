@@ -12,21 +12,16 @@ SPEC = TokenizerSpec(benchmarks=["math"], vocabulary=300)
 
 def test_a_folder_is_its_files_without_the_manifest(tmp_path):
     (tmp_path / "deep").mkdir()
-    for name in ("b", "deep/a", "manifest.json"):
-        (tmp_path / name).write_text(name)
-    assert digests(tmp_path) == {
-        str(tmp_path / name): sha256_file(tmp_path / name) for name in ("b", "deep/a")
-    }
+    paths = [tmp_path / name for name in ("b", "deep/a", "manifest.json")]
+    for path in paths:
+        path.write_text(path.name)
+    assert digests(tmp_path) == {str(path): sha256_file(path) for path in paths[:2]}
 
 
-def test_what_is_not_there_has_no_digest(tmp_path):
-    assert digests(tmp_path / "nothing") == {}
-
-
-def test_paths_are_as_given(tmp_path, monkeypatch):
+def test_paths_are_as_given_and_what_is_not_there_has_no_digest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a").write_text("1")
-    assert list(digests(Path("a"))) == ["a"]
+    assert list(digests(Path("a"), Path("nothing"))) == ["a"]
 
 
 def test_a_manifest_says_what_decides_a_result(tmp_path):

@@ -48,13 +48,9 @@ def test_fields_are_those_of_the_release():
     assert made.prompt == '"""\nWrite a function to double a number.\nassert double(2) == 4\n"""\n'
 
 
-def test_the_tolerance_is_that_of_the_assertion():
-    assert problem(assertion="assertion(double(*inp), exp, 1e-06)").atol == 1e-6
-
-
-def test_a_reference_that_is_called_too_is_not_the_function():
-    made = problem(assertion="assertion(double(*inp), ref_func(*inp), 0)")
-    assert made.entry_point == "double"
+def test_function_and_tolerance_are_those_of_the_assertion():
+    made = problem(assertion="assertion(double(*inp), ref_func(*inp), 1e-06)")
+    assert (made.entry_point, made.atol) == ("double", 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -76,22 +72,18 @@ def test_inputs_come_back_as_the_function_takes_them(task_id, arguments):
 
 
 @pytest.mark.parametrize(
-    "inputs", ["inputs = __import__('os').listdir()", "inputs = [[open('x')]]", "inputs = [[x]]"]
-)
-def test_inputs_that_are_no_literals_are_refused_and_not_run(inputs):
-    with pytest.raises(ValueError, match="9000"):
-        from_hub(row(inputs=inputs))
-
-
-@pytest.mark.parametrize(
     "changes, why",
     [
+        # What is no literal is not run.
+        ({"inputs": "inputs = __import__('os').listdir()"}, "9000: malformed"),
+        ({"inputs": "inputs = [[open('x')]]"}, "9000: malformed"),
+        ({"inputs": "inputs = [[x]]"}, "9000: malformed"),
         ({"inputs": ""}, "no inputs"),
         ({"assertion": "pass"}, "asserts no call"),
         ({"test": "def"}, "invalid syntax"),
     ],
 )
-def test_a_row_of_another_form_says_what_is_missing(changes, why):
+def test_a_row_of_another_form_says_what_is_wrong(changes, why):
     with pytest.raises(ValueError, match=why):
         from_hub(row(**changes))
 

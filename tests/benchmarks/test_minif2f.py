@@ -21,43 +21,37 @@ TACTICS = "  have k := h\n  omega\n"
 WHOLE = f"{HEAD} := by\n{TACTICS}"
 
 
-def code(text: str) -> str:
-    """A proof without what does not matter to Lean: the space before its first word."""
-    return text.strip()
-
-
 def read(completion: str, head: str = HEAD) -> list[str]:
-    return [code(text) for text in readings("double", f"{head} :=", completion)]
+    """The proofs, without what does not matter to Lean: the space around them."""
+    return [text.strip() for text in readings("double", f"{head} :=", completion)]
 
 
-class TestStated:
-    @pytest.mark.parametrize(
-        "end", [" := by", " := by\n  ", " :=\n  by\n", " := sorry", " := by sorry"]
-    )
-    def test_ends_with_its_last_assignment(self, end):
-        assert stated(HEAD + end) == HEAD + end[: end.index("=") + 1]
+@pytest.mark.parametrize(
+    ("statement", "end"),
+    [
+        *((HEAD, end) for end in (" := by", " := by\n  ", " := sorry", " := by sorry")),
+        (LET, " := by"),  # has assignments within
+        (HEAD, " := by -- so := it is"),
+    ],
+)
+def test_a_statement_ends_with_its_last_assignment(statement, end):
+    assert stated(statement + end) == f"{statement} :="
+    assert stated(f"{statement} :=\n  by\n  ") == f"{statement} :="
 
-    def test_has_assignments_within(self):
-        assert stated(f"{LET} := by") == f"{LET} :="
 
-    def test_is_not_ended_by_a_comment(self):
-        assert stated(f"{HEAD} := by -- so := it is") == f"{HEAD} :="
-
-
-class TestReadings:
-    def test_tactics_stay_as_they_are(self):
-        assert readings("double", f"{HEAD} :=", TACTICS) == [f" by\n{TACTICS}"]
-
-    @pytest.mark.parametrize(
-        "completion", [f"by\n{TACTICS}", f":= by\n{TACTICS}", f"\n:=\n by\n{TACTICS}"]
-    )
-    def test_by_may_come_again(self, completion):
-        assert len(read(completion)) == 1
-        assert read(completion)[0].split("by", 1)[1] == f"\n{TACTICS}".rstrip()
-
-    @pytest.mark.parametrize(
-        "before",
-        [
+PROOF = f"by\n{TACTICS}".rstrip()
+OUTPUT = "```text\n$ lean double.lean\nwarning: theorem double is unused\n```\n"
+READ = {  # completion: its proof
+    # Statements may differ in space; assignments within are counted.
+    "theorem  double(n:Nat)(h:n=7): 2*n%2=0:=by omega": "by omega",
+    # The last block counts, the last with the theorem more.
+    f"First\n```lean\n  simp\n```\nBetter:\n```\n{TACTICS}```\nDone.": PROOF,
+    f"```lean\n{HEAD} := by\n  sorry\n```\n```lean\n{WHOLE}```\n{OUTPUT}": PROOF,
+    "1. So\n   ```lean\n   omega\n   ```\n": "by\n   omega",
+    # What stands before the theorem is left out.
+    **{
+        before + WHOLE: PROOF
+        for before in (
             "",
             "import Mathlib\n\nset_option maxHeartbeats 400000\n\nopen Nat Real\n\n",
             "/-- theorem double : True := by trivial /- := -/ -/\n",
@@ -67,24 +61,27 @@ class TestReadings:
             "@[simp] private ",
             'def s := "theorem double : True := by trivial"\n',
             "The theorem double is shown thus:\n\n",
-        ],
-    )
-    def test_what_stands_before_the_theorem_is_left_out(self, before):
-        assert read(before + WHOLE) == [f"by\n{TACTICS}".rstrip()]
+        )
+    },
+    # `by` stands where it likes, and may come again.
+    f"{HEAD}\n  := by\n  omega": "by\n  omega",
+    f"{HEAD} :=\n  by\n  omega": "by\n  omega",
+    f"{HEAD} /- := -/ := -- :=\n by omega": "-- :=\n by omega",
+    **{f"{again}\n{TACTICS}": PROOF for again in ("by", ":= by", "\n:=\n by")},
+    # Fences that are never closed, or were never opened.
+    f"```lean\n{TACTICS}": PROOF,
+    f"{TACTICS}```\n": PROOF,
+    **{f"{HEAD} := {term}": term for term in ("foo h", "fun x =>\n  foo x", "(by omega)")},
+}
 
-    @pytest.mark.parametrize(
-        "joint",
-        [" := by\n  ", "\n  := by\n  ", " :=\n  by\n  ", " := by ", " /- := -/ := -- :=\n by "],
-    )
-    def test_by_stands_where_it_likes(self, joint):
-        assert read(f"{HEAD}{joint}omega")[0].split()[-2:] == ["by", "omega"]
 
-    @pytest.mark.parametrize("term", ["foo h", "fun x =>\n  foo x", "by omega", "(by omega)"])
-    def test_a_term_is_a_proof(self, term):
-        assert read(f"{HEAD} := {term}") == [term]
+class TestReadings:
+    def test_tactics_stay_as_they_are(self):
+        assert readings("double", f"{HEAD} :=", TACTICS) == [f" by\n{TACTICS}"]
 
-    def test_statements_may_differ_in_space(self):
-        assert read("theorem  double(n:Nat)(h:n=7): 2*n%2=0:=by omega") == ["by omega"]
+    @pytest.mark.parametrize("completion", READ)
+    def test_proofs_are_found(self, completion):
+        assert read(completion) == [READ[completion]]
 
     def test_assignments_in_the_statement_are_counted(self):
         assert read(f"{LET} := by\n  intro m; omega", LET) == ["by\n  intro m; omega"]
@@ -109,25 +106,6 @@ class TestReadings:
     def test_a_theorem_in_prose_and_fences(self, ends):
         text = f'As "it" is clear:\n```lean4\n{WHOLE}```\nDone.'.replace("\n", ends)
         assert read(text)[0].split() == f"by\n{TACTICS}".split()
-
-    def test_the_last_block_counts(self):
-        assert read(f"First\n```lean\n  simp\n```\nBetter:\n```\n{TACTICS}```\nDone.") == [
-            f"by\n{TACTICS}".rstrip()
-        ]
-
-    def test_a_block_may_be_indented(self):
-        assert read("1. So\n   ```lean\n   omega\n   ```\n") == ["by\n   omega"]
-
-    def test_the_last_block_with_the_theorem_counts_more(self):
-        first = f"```lean\n{HEAD} := by\n  sorry\n```\n"
-        output = "```text\n$ lean double.lean\nwarning: theorem double is unused\n```\n"
-        assert read(f"{first}```lean\n{WHOLE}```\n{output}") == [f"by\n{TACTICS}".rstrip()]
-
-    def test_a_fence_that_is_never_closed_reaches_to_the_end(self):
-        assert read(f"```lean\n{TACTICS}") == [f"by\n{TACTICS}".rstrip()]
-
-    def test_a_fence_that_was_never_opened_is_left_out(self):
-        assert read(f"{TACTICS}```\n") == [f"by\n{TACTICS}".rstrip()]
 
     @pytest.mark.parametrize(
         "piece", ["/- ", '\\"', "```\n", "theorem ", "theorem double ", " := ", "-- "]
@@ -157,14 +135,16 @@ def test_a_proof_is_rewarded_in_any_form(grader, form):
 
 
 def test_a_statement_with_assignments_is_proved(grader):
-    problem = PROBLEM.model_copy(update={"formal_statement": f"{LET} := by\n"})
+    let = problem(formal_statement=f"{LET} := by\n")
     for completion in ("intro m; omega", f"```lean\n{LET} := by\n  intro m\n  omega\n```"):
-        assert grader.grade(problem, completion).reason == verdicts.PASSED
+        assert grader.grade(let, completion).reason == verdicts.PASSED
 
 
-FALSE = PROBLEM.model_copy(
-    update={"formal_statement": "theorem double (n : Nat) : n = n + 1 := by\n"}
-)
+def problem(**changes) -> LeanProblem:
+    return PROBLEM.model_copy(update=changes)
+
+
+FALSE = problem(formal_statement="theorem double (n : Nat) : n = n + 1 := by\n")
 CHEATS = {
     "an easier statement": "theorem double (n : Nat) : n = n := by\n  rfl",
     "the easiest": "```lean\ntheorem double : True := trivial\n```",
@@ -184,55 +164,56 @@ def test_a_cheat_is_not_rewarded(grader, cheat):
     assert grader.grade(FALSE, CHEATS[cheat]).reward == 0
 
 
+class Checker:
+    """Stands in for Lean, and finds every proof wrong."""
+
+    def __init__(self, timeout, header, unsafe=False):
+        self.header = header
+
+    def start(self):
+        return self
+
+    def wait_ready(self):
+        pass
+
+    def check(self, name, statement, proof, seconds):
+        return verdicts.verdict(verdicts.WRONG_ANSWER)
+
+    def stop(self):
+        pass
+
+
 def test_each_header_has_its_checker_and_the_oldest_goes(monkeypatch):
     events = []
 
-    class Checker:
-        def __init__(self, timeout, header, unsafe=False):
-            self.header = header
-
+    class Noted(Checker):
         def start(self):
             events.append(f"+{self.header}")
             return self
 
-        def wait_ready(self):
-            pass
-
-        def check(self, *_):
-            return verdicts.verdict(verdicts.PASSED)
-
         def stop(self):
             events.append(f"-{self.header}")
 
-    monkeypatch.setattr(lean_grader, "LeanChecker", Checker)
+    monkeypatch.setattr(lean_grader, "LeanChecker", Noted)
     with lean_grader.LeanGrader(20) as grader:
         for header in "ABACBB":
-            grader.grade(PROBLEM.model_copy(update={"header": header}), "omega")
+            grader.grade(problem(header=header), "omega")
     assert events == ["+A", "+B", "+C", "-B", "+B", "-A", "-C", "-B"]
 
 
 def test_readings_share_their_time(monkeypatch):
     asked, clock = [], SimpleNamespace(now=0.0)
 
-    class Checker:
-        def __init__(self, *_, **__):
-            pass
-
-        def start(self):
-            return self
-
+    class Slow(Checker):
         def wait_ready(self):
             clock.now += 5  # not the proof's
 
         def check(self, name, statement, proof, seconds):
             asked.append(seconds)
             clock.now += 3
-            return verdicts.verdict(verdicts.WRONG_ANSWER)
+            return super().check(name, statement, proof, seconds)
 
-        def stop(self):
-            pass
-
-    monkeypatch.setattr(lean_grader, "LeanChecker", Checker)
+    monkeypatch.setattr(lean_grader, "LeanChecker", Slow)
     monkeypatch.setattr(lean_grader, "time", SimpleNamespace(monotonic=lambda: clock.now))
     for timeout, expected in ((10.0, [10.0, 7.0]), (2.0, [2.0])):
         asked.clear()
@@ -244,7 +225,7 @@ def test_readings_share_their_time(monkeypatch):
 def test_a_statement_that_needs_mathlib_is_an_error_that_names_the_lean(grader):
     statement = "theorem double (x : ℝ) : x = x := by\n"
     with pytest.raises(BadStatement, match=r"double: not accepted by Lean .*: "):
-        grader.grade(PROBLEM.model_copy(update={"formal_statement": statement}), "rfl")
+        grader.grade(problem(formal_statement=statement), "rfl")
 
 
 def test_without_lean_the_task_says_why(monkeypatch):

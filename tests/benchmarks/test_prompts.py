@@ -62,13 +62,13 @@ def test_chat_prompt_says_in_which_form_the_answer_is_wanted(name, form):
     assert form in render(name, PROBLEMS[name], chat=True)
 
 
-def test_mbpp_plus_is_the_published_prompt():
-    assert render("mbpp_plus", PROBLEMS["mbpp_plus"]) == PROBLEMS["mbpp_plus"].prompt
-
-
-def test_math_asks_a_base_model_for_a_box():
-    expected = "Problem: What is $1/2+1/4$?\nSolution, ending in \\boxed{}:\n"
-    assert render("math", PROBLEMS["math"]) == expected
+def test_a_base_model_has_the_published_prompt_or_is_asked_for_a_box():
+    theorem = PROBLEMS["minif2f"]
+    assert {name: render(name, problem) for name, problem in PROBLEMS.items()} == {
+        "mbpp_plus": PROBLEMS["mbpp_plus"].prompt,
+        "math": "Problem: What is $1/2+1/4$?\nSolution, ending in \\boxed{}:\n",
+        "minif2f": theorem.header + theorem.informal_prefix + theorem.formal_statement,
+    }
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\n  "])
@@ -77,12 +77,6 @@ def test_minif2f_ends_with_by_and_one_line_break(ending):
     statement = problem.formal_statement.strip() + ending
     prompt = render("minif2f", problem.model_copy(update={"formal_statement": statement}))
     assert prompt.endswith(":= by\n")
-
-
-def test_minif2f_has_header_then_words_then_statement():
-    problem = PROBLEMS["minif2f"]
-    prompt = render("minif2f", problem)
-    assert prompt == problem.header + problem.informal_prefix + problem.formal_statement
 
 
 def test_text_of_a_problem_is_no_template():
@@ -95,6 +89,8 @@ def test_a_field_that_a_problem_lacks_is_an_error():
         render("math", PROBLEMS["minif2f"])
 
 
-def test_every_benchmark_has_its_template():
+def test_every_benchmark_has_its_folder_and_its_template():
     folder = Path(prompts.__file__).parent
     assert {path.parent.name for path in folder.glob("*/prompt.txt.j2")} == BENCHMARKS.keys()
+    for name, one in BENCHMARKS.items():
+        assert one.name == name == type(one).__module__.split(".")[2]

@@ -2,17 +2,20 @@
 
 import gzip
 import json
+import re
 
 import datasets
 import pytest
 
 from rapid.artifacts.files import BadRow
-from rapid.benchmarks import BENCHMARKS, published
+from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.mbpp_plus import MbppPlus
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.minif2f.record import LeanProblem
 from rapid.benchmarks.published import BadSource, choose, load
+
+MATH, MBPP_PLUS = BENCHMARKS["math"], BENCHMARKS["mbpp_plus"]
 
 
 def question(number: int, **changes) -> dict:
@@ -21,12 +24,8 @@ def question(number: int, **changes) -> dict:
 
 
 def theorem(name: str, **changes) -> dict:
-    return {
-        "name": name,
-        "split": "valid",
-        "formal_statement": f"theorem {name} : 1 = 1",
-        **changes,
-    }
+    statement = f"theorem {name} : 1 = 1"
+    return {"name": name, "split": "valid", "formal_statement": statement, **changes}
 
 
 def task(number: int) -> dict:
@@ -58,7 +57,7 @@ def math_folder(tmp_path):
 
 
 def test_a_folder_keeps_its_split(math_folder):
-    found = load(BENCHMARKS["math"], math_folder)
+    found = load(MATH, math_folder)
     assert {part: len(rows) for part, rows in found.parts.items()} == {"train": 6, "test": 4}
     assert found.parts["train"][0] == MathProblem(**question(0))
     assert found.source == math_folder
@@ -73,35 +72,26 @@ def test_the_hub_is_asked_for_the_pinned_commit(monkeypatch, math_folder):
 
     original = datasets.load_dataset
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    found = load(BENCHMARKS["math"], "hub")
-    assert asked == [BENCHMARKS["math"].hub]
+    found = load(MATH, "hub")
+    assert asked == [MATH.hub]
     assert len(found.parts["train"]) == 6
-    assert found.source == "@".join(BENCHMARKS["math"].hub)
+    assert found.source == "@".join(MATH.hub)
 
 
 @pytest.mark.parametrize("name, revision", [one.hub for one in BENCHMARKS.values() if one.hub])
 def test_the_pinned_revision_is_a_commit(name, revision):
-    assert name.count("/") == 1
-    assert len(revision) == 40 and set(revision) <= set("0123456789abcdef")
+    assert re.fullmatch("[^/]+/[^/]+ [0-9a-f]{40}", f"{name} {revision}")
 
 
 def test_without_a_way_to_the_hub_the_message_says_what_to_do():
     # Tests are offline: the hub's client refuses before it reaches for the network.
     with pytest.raises(BadSource, match=r"(?s)hendrycks-MATH-benchmark could not.*set source to a"):
-        load(BENCHMARKS["math"], "hub")
+        load(MATH, "hub")
 
 
 def test_a_source_that_is_nowhere_is_named():
     with pytest.raises(BadSource, match=r"benchmarks\.math\.source: 'nowhere\.jsonl'"):
-        load(BENCHMARKS["math"], "nowhere.jsonl")
-
-
-def test_parquet_as_on_the_hub(tmp_path):
-    rows = datasets.Dataset.from_list([question(n) for n in range(3)])
-    (tmp_path / "data").mkdir()
-    for split in ("train", "test"):
-        rows.to_parquet(tmp_path / f"data/{split}-00000-of-00001.parquet")
-    assert len(load(BENCHMARKS["math"], str(tmp_path)).parts["test"]) == 3
+        load(MATH, "nowhere.jsonl")
 
 
 def test_mbpp_plus_as_on_the_hub(tmp_path):
@@ -112,33 +102,34 @@ def test_mbpp_plus_as_on_the_hub(tmp_path):
         "test_list": ["assert f(1) == 1"],
         "test": "inputs = [[1]]\nfor inp in inputs:\n    assertion(f(*inp), 1, 0)\n",
     }
-    datasets.Dataset.from_list([row]).to_parquet(tmp_path / "test-00000-of-00001.parquet")
-    [problem] = load(BENCHMARKS["mbpp_plus"], str(tmp_path)).parts["test"]
+    (tmp_path / "data").mkdir()
+    datasets.Dataset.from_list([row]).to_parquet(tmp_path / "data/test-00000-of-00001.parquet")
+    [problem] = load(MBPP_PLUS, str(tmp_path)).parts["test"]
     assert problem.entry_point == "f" and problem.base_input == [[1]]
 
 
 def test_a_row_of_the_hub_that_is_no_problem_is_named(tmp_path):
     write(tmp_path / "test.jsonl", [question(1), {"problem": "2?"}])
     with pytest.raises(BadRow, match="test, row 1"):
-        load(BENCHMARKS["math"], str(tmp_path))
+        load(MATH, str(tmp_path))
 
 
 def test_the_release_of_mbpp_plus_compressed(tmp_path):
     path = tmp_path / "MbppPlus.jsonl.gz"
     with gzip.open(path, "wt", encoding="utf-8") as stream:
         stream.writelines(json.dumps(task(n)) + "\n" for n in range(3))
-    found = load(BENCHMARKS["mbpp_plus"], str(path))
+    found = load(MBPP_PLUS, str(path))
     assert ids(found.parts["all"]) == ["Mbpp/9000", "Mbpp/9001", "Mbpp/9002"]
     assert isinstance(found.parts["all"][0], CodeProblem)
+    assert found.parts["all"][0].plus_input == []
 
 
 def test_a_file_is_divided_by_its_split_field(tmp_path):
     rows = [theorem("a"), theorem("b", split="test"), theorem("c", split="validation")]
     found = load(BENCHMARKS["minif2f"], write(tmp_path / "f.jsonl", rows))
     assert {part: ids(rows) for part, rows in found.parts.items()} == {
-        "train": ["a", "c"],
-        "test": ["b"],
-    }
+        "train": ["a", "c"], "test": ["b"],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -151,9 +142,8 @@ def test_a_statement_ends_where_its_proof_begins(ending):
 
 def test_a_theorem_as_on_the_hub():
     row = {"id": "a", "split": "test", "formal_statement": "theorem a : 1 = 1 := sorry"}
-    problem = LeanProblem.model_validate(
-        {**row, "header": "import Mathlib\n", "informal_stmt": "One."}
-    )
+    row |= {"header": "import Mathlib\n", "informal_stmt": "One."}
+    problem = LeanProblem.model_validate(row)
     assert problem.name == "a"
     assert problem.informal_prefix == "/-- One. -/\n"
     again = LeanProblem.model_validate_json(problem.model_dump_json())
@@ -163,7 +153,7 @@ def test_a_theorem_as_on_the_hub():
 def test_rows_without_an_answer_are_left_out_and_named(tmp_path):
     write(tmp_path / "train.jsonl", [question(0), question(1, answer=""), question(2, answer=" ")])
     write(tmp_path / "test.jsonl", [question(3)])
-    found = load(BENCHMARKS["math"], str(tmp_path))
+    found = load(MATH, str(tmp_path))
     assert ids(found.parts["train"]) == ["test/0.json"]
     assert found.dropped == {"test/1.json": "empty answer", "test/2.json": "empty answer"}
 
@@ -171,47 +161,33 @@ def test_rows_without_an_answer_are_left_out_and_named(tmp_path):
 def test_a_second_row_with_an_id_gets_its_own(tmp_path):
     write(tmp_path / "train.jsonl", [question(0), question(1, unique_id="test/0.json")])
     write(tmp_path / "test.jsonl", [question(2, unique_id="test/0.json")])
-    found = load(BENCHMARKS["math"], str(tmp_path))
-    assert ids(found.parts["train"] + found.parts["test"]) == [
-        "test/0.json",
-        "test/0.json#2",
-        "test/0.json#3",
-    ]
+    found = load(MATH, str(tmp_path))
+    known = ids(found.parts["train"] + found.parts["test"])
+    assert known == ["test/0.json", "test/0.json#2", "test/0.json#3"]
 
 
 class TestChoose:
     def all_of_one(self, tmp_path, count=378):
-        return load(
-            BENCHMARKS["mbpp_plus"], write(tmp_path / "all.jsonl", [task(n) for n in range(count)])
-        )
-
-    def test_one_part_is_divided(self, tmp_path):
-        parts = choose(
-            self.all_of_one(tmp_path), BENCHMARKS["mbpp_plus"], {"train": 264, "test": 114}, 0
-        )
-        assert len(parts["train"]) == 264 and len(parts["test"]) == 114
-        assert len(set(ids(parts["train"] + parts["test"]))) == 378
+        return load(MBPP_PLUS, write(tmp_path / "all.jsonl", [task(n) for n in range(count)]))
 
     def test_a_problem_that_is_there_twice_stays_together(self, tmp_path):
         rows = [{**task(n // 2), "task_id": f"Mbpp/{n}"} for n in range(20)]
-        found = load(BENCHMARKS["mbpp_plus"], write(tmp_path / "all.jsonl", rows))
+        found = load(MBPP_PLUS, write(tmp_path / "all.jsonl", rows))
         for seed in range(5):
-            parts = choose(found, BENCHMARKS["mbpp_plus"], {"train": 12, "test": 8}, seed)
+            parts = choose(found, MBPP_PLUS, {"train": 12, "test": 8}, seed)
             assert not {p.content for p in parts["test"]} & {p.content for p in parts["train"]}
 
-    def test_the_seed_decides_the_division(self, tmp_path):
+    def test_one_part_is_divided_by_the_seed(self, tmp_path):
         found, counts = self.all_of_one(tmp_path), {"train": 264, "test": 114}
-        once, again, other = (
-            choose(found, BENCHMARKS["mbpp_plus"], counts, seed) for seed in (0, 0, 1)
-        )
+        once, again, other = (choose(found, MBPP_PLUS, counts, seed) for seed in (0, 0, 1))
+        assert {part: len(problems) for part, problems in once.items()} == counts
+        assert len(set(ids(once["train"] + once["test"]))) == 378
         assert once == again
         assert set(ids(once["test"])) != set(ids(other["test"]))
 
     def test_test_problems_do_not_depend_on_how_many_are_trained_on(self, tmp_path):
         found = self.all_of_one(tmp_path)
-        few, many = (
-            choose(found, BENCHMARKS["mbpp_plus"], {"train": n, "test": 9}, 0) for n in (10, 300)
-        )
+        few, many = (choose(found, MBPP_PLUS, {"train": n, "test": 9}, 0) for n in (10, 300))
         assert few["test"] == many["test"]
 
     def test_what_accepts_a_constant_is_evaluated_on_but_not_trained_on(
@@ -219,36 +195,23 @@ class TestChoose:
     ):
         found = self.all_of_one(tmp_path, 10)
         every = {"train": 6, "test": 4}
-        before = choose(found, BENCHMARKS["mbpp_plus"], every, 0)
+        before = choose(found, MBPP_PLUS, every, 0)
         weak = [before["train"][0].id, before["test"][0].id]
         monkeypatch.setattr(MbppPlus, "weak", dict.fromkeys(weak, "True"))
-        after = choose(found, BENCHMARKS["mbpp_plus"], {"train": 5, "test": 4}, 0)
+        after = choose(found, MBPP_PLUS, {"train": 5, "test": 4}, 0)
         assert after["test"] == before["test"]
         assert after["train"] == before["train"][1:]
         assert found.dropped == {weak[0]: "not trained on: its tests accept True"}
         with pytest.raises(BadSource, match=r"6 asked for, there are 5; left out: Mbpp/90"):
-            choose(found, BENCHMARKS["mbpp_plus"], every, 0)
+            choose(found, MBPP_PLUS, every, 0)
 
     def test_whole_parts_keep_their_order(self, math_folder):
-        parts = choose(
-            load(BENCHMARKS["math"], math_folder), BENCHMARKS["math"], {"train": 6, "test": 4}, 0
-        )
+        parts = choose(load(MATH, math_folder), MATH, {"train": 6, "test": 4}, 0)
         assert ids(parts["train"]) == [f"test/{n}.json" for n in range(6)]
 
     def test_more_than_there_are_says_how_many_there_are_and_what_was_left_out(self, tmp_path):
         write(tmp_path / "train.jsonl", [question(0), question(1, answer="")])
         write(tmp_path / "test.jsonl", [question(2)])
-        with pytest.raises(
-            BadSource,
-            match=r"math\.train: 2 asked for, there are 1; left out: test/1\.json \(empty",
-        ):
-            choose(
-                load(BENCHMARKS["math"], str(tmp_path)),
-                BENCHMARKS["math"],
-                {"train": 2, "test": 1},
-                0,
-            )
-
-
-def test_parts_are_named_after_known_splits():
-    assert set(published.PARTS.values()) == {"train", "test"}
+        said = r"math\.train: 2 asked for, there are 1; left out: test/1\.json \(empty"
+        with pytest.raises(BadSource, match=said):
+            choose(load(MATH, str(tmp_path)), MATH, {"train": 2, "test": 1}, 0)

@@ -1,10 +1,5 @@
 """The search for tasks whose tests accept a constant or an unchanged argument."""
 
-import os
-from pathlib import Path
-
-import pytest
-
 from rapid.artifacts.files import write_jsonl
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
@@ -44,7 +39,7 @@ def test_what_tasks_accept():
     assert [found.get(one.id) for one in problems] == [accepted for *_, accepted in tasks]
 
 
-def test_the_command_names_the_tasks(tmp_path, capsys):
+def test_the_command_names_the_tasks_and_fails_unless_all_are_known(tmp_path, capsys, monkeypatch):
     path = tmp_path / "tasks.jsonl"
     write_jsonl(path, [problem("x > 0", [[1]], "weak"), problem("x > 0", [[1], [-1]], "strong")])
     assert main([str(path)]) == 1
@@ -52,21 +47,10 @@ def test_the_command_names_the_tasks(tmp_path, capsys):
         "weak f: True, 1, argument 1",
         "1 of 2 tasks accept a constant or an argument",
     ]
-
-
-def test_tasks_that_are_known_are_no_failure(tmp_path, monkeypatch):
-    write_jsonl(tmp_path / "tasks.jsonl", [problem("x > 0", [[1]], "weak")])
     monkeypatch.setattr(MbppPlus, "weak", {"weak": "True"})
-    assert main([str(tmp_path / "tasks.jsonl")]) == 0
+    assert main([str(path)]) == 0
 
 
 def test_no_made_problem_accepts_one():
     made = make(BENCHMARKS["mbpp_plus"], 0, {"a": 20})["a"]
     assert not find_weak([exercise.problem for exercise in made], TIMEOUT, 2)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif("RAPID_MBPP_PLUS" not in os.environ, reason="RAPID_MBPP_PLUS names no file")
-def test_the_published_tasks_that_accept_one_are_known():
-    path = Path(os.environ["RAPID_MBPP_PLUS"])
-    assert main([str(path)]) == 0

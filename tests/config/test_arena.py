@@ -59,13 +59,15 @@ def test_one_s_own_is_run_beside_pg_and_no_map_is(values):
         asked(values, only=["grpo-H2"], record="results.csv")
 
 
-def test_the_report_needs_its_runs_and_what_they_read(values):
+def test_the_report_needs_its_runs_which_are_told_their_problems_and_rates(values):
     params = load(values)
     found = [job.folder for job in Plan(params).behind(ARENA)]
     assert found[-1] == ARENA and len({*found}) == len(found)
     assert {"data/math", "models/tiny-qwen2"} < {*found}
     assert {run.folder for run in in_arena(params)} < {*found}
     assert not any("/sft/" in folder for folder in found)
+    spec = train_spec(params, in_arena(params)[0])
+    assert (spec.problems, spec.training.learning_rate, spec.snapshots) == (16, 3e-4, 2)
 
 
 def test_a_map_has_the_rate_of_pg_where_it_has_none(values):
@@ -74,12 +76,6 @@ def test_a_map_has_the_rate_of_pg_where_it_has_none(values):
     assert load(values | {"arena": arena}).arena.maps["math"].rate == FIELD["rates"]["pg"]
     with pytest.raises(BadParams, match="a rate, or a field"):
         load(values | {"arena": {"maps": {"math": cells}}})
-
-
-def test_a_run_is_told_its_problems_and_rate(values):
-    params = load(values)
-    spec = train_spec(params, in_arena(params)[0])
-    assert (spec.problems, spec.training.learning_rate, spec.snapshots) == (16, 3e-4, 2)
 
 
 @pytest.mark.parametrize("rate", [1.0, 3e-5, 0.00123, 2e-10])
@@ -92,7 +88,7 @@ def test_a_variant_is_read_as_it_was_written(rate):
     [
         ({"claims": [{"ours": "dapo", "theirs": "pg", "by": "seconds"}]}, "a rate for dapo too"),
         ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "a rate for pg too"),
-        ({"problems": 1}, "math.train"),
+        ({"problems": 1}, "problems: 1 is not allowed; allowed: at least 2, the prompts"),
     ],
 )
 def test_what_cannot_be_run_is_refused(values, change, said):

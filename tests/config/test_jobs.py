@@ -33,8 +33,8 @@ def placed(values, tmp_path):
     return place
 
 
-def folders(found: list[Job]) -> set[str]:
-    return {job.folder for job in found}
+def folders(found: list[Job], stage: str = "") -> set[str]:
+    return {job.folder for job in found if stage in (job.stage, "")}
 
 
 def own(found: Plan) -> set[str]:
@@ -42,14 +42,10 @@ def own(found: Plan) -> set[str]:
     return {each.removeprefix(OWN) for each in folders(found.jobs) if each.startswith(OWN)}
 
 
-def test_each_stage_has_jobs_and_no_folder_has_two(default):
-    assert {job.stage for job in default.jobs} == set(STAGES)
-    assert len(folders(default.jobs)) == len(default.jobs)
-
-
-def test_jobs_are_in_the_order_of_the_stages(default):
+def test_each_stage_has_jobs_in_order_and_no_folder_has_two(default):
     order = [STAGES.index(job.stage) for job in default.jobs]
-    assert order == sorted(order)
+    assert order == sorted(order) and len({*order}) == len(STAGES)
+    assert len(folders(default.jobs)) == len(default.jobs)
 
 
 def test_a_job_comes_after_those_that_it_reads(default):
@@ -64,16 +60,13 @@ def test_runs_begin_in_blocks_of_seeds_in_random_order(values):
     default = Plan(load(values))
     names = [job.folder for job in default.jobs if job.stage != "report"]
     order = sorted(names, key=default.priority, reverse=True)
-    begun = [name.startswith("runs/") for name in order]
-    assert not any(
-        name.split("/")[0] in ("data", "models", "distilled") for name in order[begun.index(True) :]
-    )
-    for name in order:
-        if name.startswith("runs/"):
-            evaluation = name.replace("runs/", "evaluations/")
-            assert default.priority(evaluation) == default.priority(name)
-
     names = [name for name in order if name.startswith("runs/")]
+    begun = {name.split("/")[0] for name in order[order.index(names[0]) :]}
+    assert begun == {"runs", "evaluations"}
+    for name in names:
+        evaluation = name.replace("runs/", "evaluations/")
+        assert default.priority(evaluation) == default.priority(name)
+
     runs = [default.job(name).spec.run for name in names]
     assert len({default.priority(name) for name in names}) == len(runs)
     seeds = [run.seed for run in runs]
@@ -88,18 +81,15 @@ def test_runs_begin_in_blocks_of_seeds_in_random_order(values):
     assert sorted(names, key=other.priority, reverse=True) != names
 
 
+def only_pg(values) -> dict:
+    for table in ("main", "families"):
+        values["tables"][table]["algorithms"] = ["pg"]
+    return values
+
+
 def test_without_sft_there_is_no_teacher(values):
-    values["tables"]["main"]["algorithms"] = ["pg"]
-    values["tables"]["families"]["algorithms"] = ["pg"]
-    found = folders(jobs(load(values)))
-    assert "models/teacher" not in found
-    assert not any(folder.startswith("distilled") for folder in found)
-
-
-def test_a_spec_is_what_a_manifest_holds(default):
-    for job in default.jobs:
-        written = job.spec.model_dump(mode="json")
-        assert differences(json.loads(json.dumps(written)), written) == []
+    found = jobs(load(only_pg(values)))
+    assert "models/teacher" not in folders(found) and not folders(found, "distill")
 
 
 def test_a_command_names_files_of_the_inputs(default):
@@ -143,10 +133,8 @@ def test_commands(default, name, command):
 @pytest.mark.parametrize("start", ["sft", "dppo"])
 def test_a_run_starts_from_another_s_model(values, start):
     """The first is planned where no table has it, and starts from the model before training."""
-    for table in ("main", "families"):
-        values["tables"][table]["algorithms"] = ["pg"]
     values["training"]["start"] = start
-    found = Plan(load(values))
+    found = Plan(load(only_pg(values)))
     test_a_job_comes_after_those_that_it_reads(found)
     first, pg = (found.job(f"runs/math/tiny-qwen2/{name}/seed1") for name in (start, "pg"))
     assert pg.command == f"train --model {first.folder}/model --data data/math/train.jsonl"
@@ -167,10 +155,11 @@ def test_made_demonstrations_need_no_teacher(values):
     assert (job.spec.demonstrations, job.spec.error_rate) == (8, 0.5)
 
 
-def test_the_usual_start_and_teacher_are_in_no_spec(default):
-    """Nor were they when there was no other: no job that was made then is stale."""
+def test_a_spec_is_what_a_manifest_holds_but_for_the_usual_start_and_teacher(default):
+    """Nor were they in it when there was no other: no job that was made then is stale."""
     for job in default.jobs:
         written = job.spec.model_dump_json()
+        assert differences(json.loads(written), job.spec.model_dump(mode="json")) == []
         assert '"start"' not in written and '"error_rate":0.0' not in written, job.folder
 
 
@@ -191,13 +180,11 @@ def test_what_reads_a_job_of_the_experiment_is_the_experiment_s(placed):
     run = found.job("runs/math/tiny-qwen2/pg/seed1")
     assert run.spec == found.default.job("runs/math/tiny-qwen2/pg/seed1").spec
     assert run.folder == f"{OWN}runs/math/tiny-qwen2/pg/seed1"
-    assert run.command == (
-        f"train --model {OWN}models/tiny-qwen2 --data {OWN}data/math/train.jsonl"
-    )
+    paths = f"--model {OWN}models/tiny-qwen2 --data {OWN}data/math/train.jsonl"
+    assert run.command == f"train {paths}"
     assert found.folder("data/mbpp_plus") == "data/mbpp_plus"
-    assert found.job("models/tokenizer").command == (
-        f"tokenizer --data data/mbpp_plus {OWN}data/math data/minif2f"
-    )
+    command = f"tokenizer --data data/mbpp_plus {OWN}data/math data/minif2f"
+    assert found.job("models/tokenizer").command == command
 
 
 def test_an_experiment_that_changes_nothing_has_only_reports(placed):
@@ -233,17 +220,13 @@ def test_experiments_name_themselves_and_leave_the_default_s_results(overlay, mo
     for job in found.jobs:
         if not job.folder.startswith(found.root):
             assert job.spec == theirs[job.folder].spec
-    assert own_reports(found) == {f"{found.root}{name}" for name in REPORTS}
-
-
-def own_reports(found: Plan) -> set[str]:
-    return {job.folder for job in found.jobs if job.stage == "report"}
+    assert folders(found.jobs, "report") == {f"{found.root}{name}" for name in REPORTS}
 
 
 def test_where_runs_report_to_and_how_often_they_save_is_no_part_of_a_job(values, default):
     values |= {"logging": {"report_to": "tensorboard"}, "checkpoint_seconds": 7}
     told = Plan(load(values))
     assert (told.params.logging.report_to, told.params.checkpoint_seconds) == ("tensorboard", 7)
-    assert [job.spec for job in told.jobs] == [job.spec for job in default.jobs]
-    dumped = [job.spec.model_dump_json() for job in told.jobs]
-    assert dumped == [job.spec.model_dump_json() for job in default.jobs]
+    for one, other in zip(told.jobs, default.jobs, strict=True):
+        assert one.spec == other.spec
+        assert one.spec.model_dump_json() == other.spec.model_dump_json()

@@ -12,7 +12,7 @@ import yaml
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import sha256_file, write_json, write_jsonl, write_text
 from rapid.artifacts.freshness import Job
-from rapid.artifacts.manifests import MANIFEST, read_manifest, write_manifest
+from rapid.artifacts.manifests import MANIFEST, Manifest, write_manifest
 from rapid.artifacts.runs import Runtime, TokenWeights
 from rapid.config.jobs import plan
 from rapid.config.params import load
@@ -85,7 +85,7 @@ def write(job: Job, rng: random.Random) -> None:
         write_text(folder / name, text)
     read = {}
     for each in job.inputs:
-        read |= read_manifest(each.folder).outputs
+        read |= Manifest.read(each.folder).outputs
     read = {path: digest for path, digest in read.items() if "curve" not in path}
     write_manifest(folder, job.stage, job.spec, read, [folder])
 

@@ -216,7 +216,7 @@ def trained_by_sft(folder: Path) -> None:
 
 def sampled(folder: Path) -> None:
     asked = {"max_tokens": 2, "temperature": 1.0, "top_p": 1.0, "seed": 0}
-    sampling.TransformersSampler(folder).sample(["a"], **asked)
+    sampling.sample("transformers", folder, ["a"], **asked)
 
 
 def fetched(folder: Path) -> None:

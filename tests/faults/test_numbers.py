@@ -10,18 +10,19 @@ import re
 import signal
 import subprocess
 import sys
+from shutil import copytree
 
 import pytest
 import torch
 from datasets import Dataset, IterableDataset
 from pydantic import ValidationError
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from rapid import RapidConfig, RapidTrainer
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.config.params import load
 from rapid.grading.verdicts import Verdict
-from rapid.models.sampling import TransformersSampler
+from rapid.models.sampling import sample
 from rapid.training.sft import sft_trainer
 from tests.conftest import ROOT, default_values
 from tests.training.loops import COMMON, run, untrained, weights
@@ -29,6 +30,7 @@ from tests.training.loops import COMMON, run, untrained, weights
 NOT_FINITE = [float("inf"), -float("inf"), float("nan")]
 OBJECTIVES = ["rapid", "pg", "grpo", "dapo", "trl"]
 LOOPS = list(itertools.product(OBJECTIVES, [0, 2]))
+ASKED = {"max_tokens": 4, "temperature": 1.0, "top_p": 1.0, "seed": 0}  # of a sampler
 
 
 def loops(fault: str, times: int = 2):
@@ -143,18 +145,19 @@ def test_a_verdict_is_from_0_to_1():
 
 
 @pytest.mark.fault("weights that are NaN or infinite from the beginning", times=20)
-def test_a_model_without_probabilities_is_not_sampled_from(toy_model):
-    sampler = TransformersSampler(toy_model)
-    asked = {"max_tokens": 4, "temperature": 1.0, "top_p": 1.0, "seed": 0}
-    named = [one for one in sampler.model.parameters() if one.ndim == 2]
+def test_a_model_without_probabilities_is_not_sampled_from(toy_model, tmp_path):
+    copytree(toy_model, tmp_path, dirs_exist_ok=True)
+    model = AutoModelForCausalLM.from_pretrained(toy_model)
+    named = [one for one in model.parameters() if one.ndim == 2]
     for number in range(20):
         spoilt = random.Random(number).choice(named)
         kept = spoilt.data.clone()
         spoilt.data[:] = (float("nan"), float("inf"))[number % 2]
+        model.save_pretrained(tmp_path)
         with pytest.raises(FloatingPointError, match="probabilities are NaN"):
-            sampler.sample(["a", "bc"], **asked)
+            sample("transformers", tmp_path, ["a", "bc"], **ASKED)
         spoilt.data = kept
-    assert len(sampler.sample(["a", "bc"], **asked)) == 2
+    assert len(sample("transformers", toy_model, ["a", "bc"], **ASKED)) == 2
 
 
 # Samples ------------------------------------------------------------------------------------------
@@ -182,15 +185,17 @@ def learn(model, dataset, reward=None, context: int | None = None, **others):
 
 @pytest.mark.slow
 @pytest.mark.fault("a prompt longer than the model's context", times=20)
-def test_a_prompt_that_leaves_no_room_is_refused(toy_model):
+def test_a_prompt_that_leaves_no_room_is_refused(toy_model, tmp_path):
+    copytree(toy_model, tmp_path, dirs_exist_ok=True)
+    config = AutoConfig.from_pretrained(toy_model)
+    config.max_position_embeddings = 8
+    config.save_pretrained(tmp_path)
     for length in range(20):
         prompts = ["a" * 3, "b" * (8 + length)]
         with pytest.raises(ValueError, match=rf"'b*' has {8 + length} tokens, but .* 1 to 7"):
             learn(toy_model, prompts, context=8)
         with pytest.raises(ValueError, match="takes from 1 to 7"):
-            sampler = TransformersSampler(toy_model)
-            sampler.model.config.max_position_embeddings = 8
-            sampler.sample(prompts, max_tokens=4, temperature=1.0, top_p=1.0, seed=0)
+            sample("transformers", tmp_path, prompts, **ASKED)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rapid.artifacts.files import BadFile
-from rapid.artifacts.manifests import MANIFEST, read_manifest, verified
+from rapid.artifacts.manifests import MANIFEST, Manifest, verified
 from rapid.config.jobs import plan
 from rapid.config.params import load
 from rapid.config.specs import PrepareSpec
@@ -324,7 +324,7 @@ def test_what_an_interrupted_job_left_is_gone(tree):
             (folder / name).write_bytes(rng.randbytes(100))
         prepare(spec, folder)
         assert sorted(path.name for path in folder.iterdir()) == sorted(names)
-        assert verified(folder) == read_manifest(folder).outputs
+        assert verified(folder) == Manifest.read(folder).outputs
 
 
 @pytest.mark.slow

@@ -14,9 +14,8 @@ def console(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = Console(logging.Formatter(), clock=lambda: made.now)
     made.now = 0.0
-    made.filter(
-        SimpleNamespace(event="run_info", msg="", stats={"train": 3, "report": 1, "total": 4})
-    )
+    stats = {"train": 3, "report": 1, "total": 4}
+    made.filter(SimpleNamespace(event="run_info", msg="", stats=stats))
     return made
 
 
@@ -27,12 +26,8 @@ def say(console, event, **fields):
 
 
 def start(console, number, rule="train"):
-    place = {
-        "rule_name": rule,
-        "output": [f"runs/{number}/manifest.json"],
-        "log": [f"{number}.log"],
-    }
-    assert say(console, "job_info", jobid=number, **place) == ""
+    place = {"output": [f"runs/{number}/manifest.json"], "log": [f"{number}.log"]}
+    assert say(console, "job_info", jobid=number, rule_name=rule, **place) == ""
 
 
 def test_the_time_left_is_that_of_jobs_of_the_same_rule(console, tmp_path):

@@ -41,25 +41,21 @@ def start(folder, count=1, seconds=60.0):
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
-def test_a_job_is_bound_to_cores_that_no_other_job_has(tmp_path):
-    jobs = [start(tmp_path) for _ in usable_cores()]
-    with ending(*jobs):
-        lines = [job.stdout.readline().split() for job in jobs]
-    assert sorted(int(line[0]) for line in lines) == usable_cores()
-    for core, threads, *affinity in lines:
-        assert threads == "1"
-        assert affinity == [core]
-
-
-def test_a_job_waits_until_a_core_is_free_and_a_killed_holder_frees_it(tmp_path):
-    holders = [start(tmp_path) for _ in usable_cores()]
-    taken = [holder.stdout.readline().split()[0] for holder in holders]
-    late = start(tmp_path, seconds=0)
-    with ending(*holders, late):
-        time.sleep(1.0)
-        assert late.poll() is None
-        holders[0].kill()
-        assert late.stdout.readline().split()[0] == taken[0]
+def test_a_job_has_cores_that_no_other_has_and_waits_until_a_killed_holder_frees_one(tmp_path):
+    holders = [start(tmp_path / "leases") for _ in usable_cores()]
+    with ending(*holders):
+        lines = [holder.stdout.readline().split() for holder in holders]
+        assert sorted(int(line[0]) for line in lines) == usable_cores()
+        for core, threads, *affinity in lines:
+            assert threads == "1"
+            assert affinity == [core]
+        assert (tmp_path / "leases").stat().st_mode & 0o777 == 0o700
+        late = start(tmp_path / "leases", seconds=0)
+        with ending(late):
+            time.sleep(1.0)
+            assert late.poll() is None
+            holders[0].kill()
+            assert late.stdout.readline().split()[0] == lines[0][0]
 
 
 def test_torch_that_was_imported_before_gets_the_threads(tmp_path):
@@ -107,13 +103,6 @@ def test_a_folder_of_leases_that_others_control_is_refused(tmp_path, make):
     with pytest.raises(NotOurs, match=r"cannot be trusted.*set TMPDIR"):
         lease_cores(1, tmp_path / "leases")
     assert list(tmp_path.glob("elsewhere/*")) == []
-
-
-def test_the_folder_of_leases_is_made_for_one_user(tmp_path):
-    job = start(tmp_path / "leases")
-    with ending(job):
-        job.stdout.readline()
-        assert (tmp_path / "leases").stat().st_mode & 0o777 == 0o700
 
 
 GPUS = [Gpu(str(number), f"GPU-{number}{number}{number}-a", 80_000) for number in range(4)]

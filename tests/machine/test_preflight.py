@@ -1,8 +1,11 @@
 """What is missing is said, with what to do, and nothing else is."""
 
 import importlib.machinery
+import os
+from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from rapid.cli import run
 from rapid.config.params import load
@@ -37,81 +40,62 @@ def on_gpus(values, monkeypatch, count, memory_mb=48_000):
     return values
 
 
-def test_the_embedded_default_lacks_nothing(values):
+def test_the_embedded_default_lacks_nothing_and_no_more_is_asked_for(values):
+    values["models"]["unused"] = {"source": "/nowhere"}
     assert missing(values) == set()
+    assert "models.unused" not in said(values)
 
 
 def test_gpus_are_counted_and_measured(values, monkeypatch):
     assert missing(on_gpus(values, monkeypatch, 4)) == set()
     assert missing(on_gpus(values, monkeypatch, 3)) == {"GPUs"}
     assert "3, the largest job leases 4" in str(said(values)["GPUs"])
-    assert missing(on_gpus(values, monkeypatch, 4, memory_mb=8_000)) == {
-        f"GPU {n}" for n in range(4)
-    }
-
-
-def test_where_jobs_run_elsewhere_this_machine_does_not_matter(values, monkeypatch):
+    small = missing(on_gpus(values, monkeypatch, 4, memory_mb=8_000))
+    assert small == {f"GPU {n}" for n in range(4)}
     assert missing(on_gpus(values, monkeypatch, 0), machine=False) == set()
 
 
 def test_cores_memory_and_disk_that_do_not_suffice(values, monkeypatch):
     monkeypatch.setattr(preflight, "memory_of_machine_mb", lambda: 2_000)
     monkeypatch.setattr(preflight, "usable_cores", lambda: [0])
-    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: shutil_usage(free=10**9))
+    free = SimpleNamespace(free=10**9)
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: free)
     values["compute"]["threads"] = 2
     assert missing(values) == {"cores", "memory", "disk"}
 
 
-def shutil_usage(free):
-    class Usage:
-        pass
-
-    Usage.free = free
-    return Usage
+def published(values, source) -> dict:
+    """Have a table with a model from elsewhere."""
+    values["models"]["published"] = {"source": str(source)}
+    values["tables"]["families"]["models"] = ["published"]
+    return values
 
 
 def test_paths_that_are_not_there(values, tmp_path):
     values["benchmarks"]["math"]["source"] = str(tmp_path / "no.jsonl")
-    values["models"]["published"] = {"source": str(tmp_path / "none")}
-    values["tables"]["families"]["models"] = ["published"]
-    assert missing(values) == {"benchmarks.math.source", "models.published"}
+    found = missing(published(values, tmp_path / "none"))
+    assert found == {"benchmarks.math.source", "models.published"}
 
 
 def test_a_folder_counts_by_its_weights_and_disk_holds_a_copy_a_run(values, tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    values["models"]["published"] = {"source": str(tmp_path)}
-    values["tables"]["families"]["models"] = ["published"]
-    assert missing(values) == {"models.published"}
-    (tmp_path / "model.safetensors").write_bytes(b"")
-    os_truncate(tmp_path / "model.safetensors", 10**11)
+    assert missing(published(values, tmp_path)) == {"models.published"}
+    (tmp_path / "model.safetensors").touch()
+    os.truncate(tmp_path / "model.safetensors", 10**11)  # a hole: takes no room
     assert str(said(values)["models.published"]).startswith("ok ")
     assert "disk" in missing(values)
 
 
-def os_truncate(path, size):
-    with open(path, "r+b") as stream:
-        stream.truncate(size)  # a hole: takes no room
-
-
 def test_a_model_of_the_hub_that_cannot_be_had(values):
     """Offline, as all tests are."""
-    values["models"]["published"] = {"source": "nobody/nothing"}
-    values["tables"]["families"]["models"] = ["published"]
-    check = said(values)["models.published"]
+    check = said(published(values, "nobody/nothing"))["models.published"]
     assert "nobody/nothing@main cannot be had" in str(check)
     assert "gated" in check.todo
-
-
-def test_models_that_no_job_needs_are_not_asked_for(values):
-    values["models"]["unused"] = {"source": "/nowhere"}
-    assert "models.unused" not in said(values)
 
 
 def test_the_command_says_each_and_ends_with_1(values, monkeypatch, tmp_path, capsys):
     path = tmp_path / "params.yaml"
     values["benchmarks"]["math"]["source"] = "/nowhere.jsonl"
-    import yaml
-
     path.write_text(yaml.safe_dump(values))
     assert run(["preflight", "--configfile", str(path)]) == 1
     lines = capsys.readouterr().out.splitlines()

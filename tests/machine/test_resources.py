@@ -29,13 +29,10 @@ def spec(values, algorithm, benchmark="math", **compute):
 GPU = {"device": "gpu", "processes": 4, "threads": 4, "sampler": "vllm"}
 
 
-def test_on_cpus_no_job_asks_for_a_gpu(values):
-    assert resources.gpus(spec(values, "pg", processes=2)) == 0
-
-
 def test_a_training_job_has_a_gpu_and_threads_for_each_process(values):
+    assert resources.gpus(spec(values, "pg", processes=2)) == 0
     job = spec(values, "rapid-H4", **GPU)
-    assert (resources.gpus(job), resources.cores(job)) == (4, 16)
+    assert (resources.gpus(job), resources.cores(job), resources.minutes(job)) == (4, 16, 1_440)
 
 
 def test_evaluation_has_one_gpu_and_distillation_those_of_the_teacher(values):
@@ -49,9 +46,9 @@ def test_evaluation_has_one_gpu_and_distillation_those_of_the_teacher(values):
 
 def test_jobs_that_are_made_on_cpus_ask_for_no_gpu(values):
     of = params(values, **GPU)
-    assert resources.gpus(specs.model_spec(of, "tiny-qwen2")) == 0
-    assert resources.gpus(specs.prepare_spec(of, "math")) == 0
-    assert resources.gpus(None) == 0
+    made = specs.model_spec(of, "tiny-qwen2"), specs.prepare_spec(of, "math"), None
+    assert [(resources.gpus(job), resources.cores(job)) for job in made] == [(0, 4), (0, 1), (0, 1)]
+    assert {resources.minutes(job) for job in made} == {60}
 
 
 def test_naive_grpo_samples_on_one_gpu_and_trains_on_as_many_as_divide_n_step(values):

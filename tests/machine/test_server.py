@@ -45,12 +45,10 @@ def spec(values, monkeypatch):
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        server,
-        "serve_command",
-        lambda model, port, spec: [sys.executable, "-c", FAKE, str(port), str(tmp_path / "said")],
-    )
-    return tmp_path / "said"
+    said = tmp_path / "said"
+    started = [sys.executable, "-c", FAKE]
+    monkeypatch.setattr(server, "serve_command", lambda _, port, __: [*started, str(port), said])
+    return said
 
 
 def test_the_server_has_the_last_gpu_and_the_trainer_the_others(spec, fake, tmp_path):
@@ -71,9 +69,8 @@ def test_it_ends_with_a_job_that_fails(spec, fake, tmp_path):
 
 
 def test_a_server_that_ends_is_not_waited_for(spec, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        server, "serve_command", lambda *_: [sys.executable, "-c", "raise SystemExit(3)"]
-    )
+    ends = [sys.executable, "-c", "raise SystemExit(3)"]
+    monkeypatch.setattr(server, "serve_command", lambda *_: ends)
     with pytest.raises(server.ServerDied, match="status 3"), server.serving(spec, tmp_path):
         pass
 

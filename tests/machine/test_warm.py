@@ -9,23 +9,24 @@ from contextlib import contextmanager
 
 import pytest
 
+from rapid.machine.warm import attempt
 from tests.processes import assert_gone, ending, python, wait_for
 
 RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
-# Commands of `rapid`, without what `rapid warm` imports for them before: the DAG runs them with that.
-COMMANDS = """
-import sys
+# A warm process, but for what it runs.
+WARM = """
+import gc, os, signal, sys, time
 from pathlib import Path
-from rapid.cli import run
-from rapid.machine.warm import serve
-serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
+from rapid.machine import warm
+prepare = lend = lambda *_: None
+{}
+warm.serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run, lend)
 """
+# Commands of `rapid`, without what `rapid warm` imports for them before: the DAG runs them with that.
+COMMANDS = "from rapid.cli import run"
 # A job that says which process it is and then takes its time.
 SLOW = """
-import gc, os, sys, time
-from pathlib import Path
-from rapid.machine.warm import serve
 def run(arguments):
     frozen = gc.get_freeze_count() > 0
     here = os.environ["COLOUR"], os.environ.get("OF_THE_SERVER")
@@ -33,13 +34,9 @@ def run(arguments):
     time.sleep(60)
 def prepare():
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
-serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run)
 """
 # Its jobs take a moment to save what they have when they are told to end, and say how often.
 SAVING = """
-import signal, sys, time
-from pathlib import Path
-from rapid.machine.warm import serve
 told = []
 def run(arguments):
     signal.signal(signal.SIGTERM, lambda *_: told.append(1))
@@ -48,21 +45,14 @@ def run(arguments):
         time.sleep(0.01)
     time.sleep(0.5)
     Path(arguments[0]).write_text(str(len(told)))
-serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run)
 """
 # Its jobs are told to end before they have handlers of their own.
 TOLD_EARLY = """
-import os, signal, sys
-from pathlib import Path
-from rapid.machine import warm
+run = lambda arguments: 0
 warm.end_with_parent = lambda number=signal.SIGKILL: number and os.kill(os.getpid(), signal.SIGTERM)
-warm.serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, lambda arguments: 0)
 """
 # Its jobs say what was lent to them and end as they are told; it says what it takes back.
 LENDING = """
-import os, signal, sys
-from pathlib import Path
-from rapid.machine.warm import serve
 lent = []
 def lend(arguments):
     if "nothing" in arguments:
@@ -74,7 +64,13 @@ def run(arguments):
     if "killed" in arguments:
         os.kill(os.getpid(), signal.SIGKILL)
     return int("failed" in arguments)
-serve(Path(sys.argv[1]), int(sys.argv[2]), lambda: None, run, lend)
+"""
+# A command that is disturbed until the attempt that its argument names.
+DISTURBED = """
+def run(arguments):
+    print(warm.attempt(), flush=True)
+    return warm.AGAIN if warm.attempt() < int(arguments[0]) else 0
+warm.SHARE = {share}
 """
 # Does what a job does that loads a model, once rehearsed; prints the packages it then imports.
 AFTER_REHEARSAL = """
@@ -94,7 +90,7 @@ print("imported:", *{name.split(".")[0] for name in set(sys.modules) - known})
 @contextmanager
 def serving(path, code, **options):
     """Serve jobs with a program, for as long as it is needed."""
-    command = [sys.executable, "-c", code, str(path), str(os.getpid())]
+    command = [sys.executable, "-c", WARM.format(code), str(path), str(os.getpid())]
     server = subprocess.Popen(command, text=True, **options)
     with ending(server):
         wait_for(path.exists)
@@ -203,7 +199,7 @@ def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
 def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    python("-c", SLOW, tmp_path / "socket", ended.pid)
+    python("-c", WARM.format(SLOW), tmp_path / "socket", ended.pid)
 
 
 @pytest.mark.slow
@@ -211,3 +207,28 @@ def test_a_job_that_loads_a_model_finds_all_imports_done(tmp_path):
     result = python("-c", AFTER_REHEARSAL, tmp_path)
     # The lock of progress bars is a job's own: one that is killed does not let go of it.
     assert result.stdout.splitlines()[-1] == "imported: multiprocessing"
+
+
+@pytest.fixture
+def attempts(request, tmp_path):
+    """Return a function that runs the command once; the attempts that it took."""
+
+    def run(quiet: int) -> list[int]:
+        result = rapid(tmp_path / "socket", str(quiet))
+        assert result.returncode == 0
+        return [int(line) for line in result.stdout.split()]
+
+    with serving(tmp_path / "socket", DISTURBED.format(share=request.param)):
+        yield run
+
+
+@pytest.mark.parametrize("attempts", [1.0], indirect=True)
+def test_a_disturbed_command_has_three_attempts_at_most(attempts):
+    assert attempt() == 1  # where there is no warm process
+    assert [attempts(quiet) for quiet in (1, 2, 9)] == [[1], [1, 2], [1, 2, 3]]
+
+
+@pytest.mark.parametrize("attempts", [0.25], indirect=True)
+def test_where_all_are_disturbed_a_share_is_run_again(attempts):
+    """The first command, and the fifth in the order of all attempts."""
+    assert [len(attempts(9)) for _ in range(5)] == [2, 1, 1, 2, 1]

@@ -1,52 +1,58 @@
 """Sampling from a toy model, with transformers and with vLLM."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, Qwen2ForCausalLM
 
 from rapid.benchmarks.prompts import prompt_ids
-from rapid.models.sampling import TransformersSampler
+from rapid.models import sampling
 from tests.processes import python
 
 SETTINGS = {"max_tokens": 8, "temperature": 1.0, "top_p": 1.0}
 
 
-@pytest.fixture(scope="module")
-def sampler(toy_model):
-    return TransformersSampler(toy_model, batch_size=4)
+@pytest.fixture
+def sample(toy_model, monkeypatch):
+    """Samples from the toy model, four completions at a time."""
+    monkeypatch.setattr(sampling, "BATCH", 4)
+    return partial(sampling.sample, "transformers", toy_model)
 
 
-def test_one_completion_for_each_prompt_in_order_and_within_the_limit(sampler):
-    samples = sampler.sample(["a", "bb", "ccc"] * 2, **SETTINGS, seed=0)
+def test_one_completion_for_each_prompt_within_the_limit(sample):
+    samples = sample(["a", "bb", "ccc"] * 2, **SETTINGS, seed=0)
     assert len(samples) == 6
-    assert all(1 <= sample.tokens <= 8 for sample in samples)
+    assert all(1 <= one.tokens <= 8 for one in samples)
 
 
-def test_the_same_seed_gives_the_same_completions(sampler):
-    first, again, other = (sampler.sample(["a"] * 4, **SETTINGS, seed=s) for s in (0, 0, 1))
+def test_the_same_seed_gives_the_same_completions(sample):
+    first, again, other = (sample(["a"] * 4, **SETTINGS, seed=s) for s in (0, 0, 1))
     assert first == again != other
 
 
-def test_generate_is_asked_for_what_was_asked_and_tokens_count_up_to_the_end(sampler, monkeypatch):
-    end, pad = sampler.tokenizer.eos_token_id, sampler.tokenizer.pad_token_id
-    (x,) = sampler.tokenizer("x")["input_ids"]
+def test_generate_is_asked_for_what_was_asked_and_tokens_count_up_to_the_end(
+    sample, toy_model, monkeypatch
+):
+    tokenizer = AutoTokenizer.from_pretrained(toy_model)
+    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    (x,) = tokenizer("x")["input_ids"]
     rows = torch.tensor([[x, x, end, pad], [x, x, end, end], [x, x, x, x], [x, end, pad, pad]])
 
-    def generate(input_ids, generation_config, **_):
+    def generate(self, input_ids, generation_config, **_):
         asked.append(generation_config)
         return torch.cat([input_ids, rows], dim=1)
 
     asked = []
-    monkeypatch.setattr(sampler.model, "generate", generate)
-    samples = sampler.sample(["a"] * 4, max_tokens=4, temperature=0.6, top_p=0.9, seed=0)
+    monkeypatch.setattr(Qwen2ForCausalLM, "generate", generate)
+    samples = sample(["a"] * 4, max_tokens=4, temperature=0.6, top_p=0.9, seed=0)
     (config,) = asked
     assert (config.do_sample, config.temperature, config.top_p) == (True, 0.6, 0.9)
     assert (config.top_k, config.max_new_tokens) == (0, 4)
     assert (config.pad_token_id, config.eos_token_id) == (pad, [end])
-    assert [sample.tokens for sample in samples] == [3, 3, 4, 2]
-    assert [sample.text for sample in samples] == ["xx", "xx", "xxxx", "x"]
+    assert [one.tokens for one in samples] == [3, 3, 4, 2]
+    assert [one.text for one in samples] == ["xx", "xx", "xxxx", "x"]
 
 
 CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -64,12 +70,12 @@ def test_a_chat_prompt_goes_into_the_models_own_template(toy_model):
 
 VLLM = """
 import json, sys
-from rapid.models.sampling import sampler
+from rapid.models.sampling import sample
 settings = {"max_tokens": 5, "temperature": 1e-6, "top_p": 1.0, "seed": 3}
 found = {}
 for kind in ("transformers", "vllm"):
-    with sampler(kind, sys.argv[1], chat=False, precision="float32", seed=3) as opened:
-        found[kind] = [s.model_dump() for s in opened.sample(["ab", "ab", "c"], **settings)]
+    samples = sample(kind, sys.argv[1], ["ab", "ab", "c"], **settings)
+    found[kind] = [one.model_dump() for one in samples]
 print(json.dumps(found))
 """
 

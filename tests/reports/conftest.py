@@ -12,8 +12,9 @@ from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore
 from rapid.artifacts.files import write_json, write_jsonl
 from rapid.artifacts.manifests import digests
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
+from rapid.config import specs
 from rapid.config.params import Params, load
-from rapid.config.specs import Run, evaluations, train_spec
+from rapid.config.specs import Run
 from tests.conftest import default_values
 
 TABLES = """
@@ -124,7 +125,7 @@ class Runs:
 
     def manifest(self, params: Params, run) -> None:
         """Say what a training job was told, and where it ran."""
-        spec = train_spec(params, run).model_dump(mode="json")
+        spec = specs.train_spec(params, run).model_dump(mode="json")
         versions = {"python": "3.11.7", "torch": "2.13.0"}
         path = self.root / run.folder / "steps.jsonl"
         self.seal(path, stage="train", spec=spec, versions=versions, **MADE_BY)
@@ -156,7 +157,7 @@ class Runs:
 
     def all(self, params: Params) -> None:
         """The files of every run, each with figures of its own."""
-        for number, run in enumerate(evaluations(params)):
+        for number, run in enumerate(specs.evaluated(specs.runs(params))):
             ks = params.benchmarks[run.benchmark].pass_at
             correct = [(number * 7 + problem * 5 + problem % 3) % 9 for problem in range(20)]
             self.scored(run, correct, ks=ks, top_p=0.95)

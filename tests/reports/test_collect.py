@@ -5,7 +5,8 @@ import math
 import pytest
 
 from rapid.artifacts.runs import Runtime
-from rapid.config.specs import Run, evaluations
+from rapid.config import specs
+from rapid.config.specs import Run
 from reports.collect import collect, why_missing
 
 RUN = Run(benchmark="mbpp_plus", model="tiny_qwen", algorithm="rapid-H4", seed=1)
@@ -20,7 +21,7 @@ def row_of(frame, run):
 
 def test_a_row_for_every_evaluation_that_the_tables_need(params, runs):
     frame = collect(params, runs.root)
-    assert len(frame) == len(evaluations(params))
+    assert len(frame) == len(specs.evaluated(specs.runs(params)))
     assert frame[["pass@1", "pass@8", "runtime", "staleness"]].isna().all(axis=None)
     assert (frame.H.notna() == frame.algorithm.str.startswith("rapid")).all()
     row = row_of(frame, RUN)

@@ -6,8 +6,7 @@ import re
 import pytest
 import yaml
 
-from rapid.config.specs import evaluations
-from rapid.config.specs import runs as specs_runs
+from rapid.config import specs
 from reports.__main__ import main
 
 
@@ -37,7 +36,7 @@ def test_nothing_prints_nan(params, config, runs, tmp_path, capsys, complete):
         assert "nan" not in text.lower()
         assert "None" not in text
     assert max(map(len, printed.out.splitlines())) <= 80
-    every, trained = len(evaluations(params)), len(specs_runs(params))
+    every, trained = len(specs.evaluated(specs.runs(params))), len(specs.runs(params))
     found = (every, trained) if complete else (0, 0)
     assert f"4 files from {found[0]} of {every} evaluations and {found[1]} of {trained} tr" in (
         printed.err

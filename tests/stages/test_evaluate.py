@@ -36,7 +36,7 @@ SPEC = EvaluateSpec(
     max_completion_length=9,
     timeout=2.0,
     chat=False,
-    pass_at=[1, 2],
+    pass_at=[1, 2, 3, 4],
     snapshots=1,
     evaluation={"samples": 3, "temperature": 0.6, "top_p": 0.9},
 )
@@ -54,20 +54,11 @@ def asked(monkeypatch) -> list[dict]:
     """What a stub of the sampler was asked for; a stub grades what it gave, of any model alike."""
     asked = []
 
-    class Stub:
-        def sample(self, prompts, **settings):
-            asked[-1] |= settings | {"prompts": list(prompts)}
-            order = [reason for reasons in OUTCOMES.values() for reason in reasons]
-            assert len(prompts) == len(order)
-            return [
-                Sample(text=reason, tokens=tokens)
-                for reason, tokens in zip(order, LENGTHS, strict=True)
-            ]
-
-    @contextmanager
-    def sampler(kind, model, *, chat, precision, seed):
-        asked.append({"model": model.name, "kind": kind, "precision": precision, "engine": seed})
-        yield Stub()
+    def sample(kind, model, prompts, **settings):
+        asked.append(settings | {"kind": kind, "model": model.name, "prompts": prompts})
+        order = [reason for reasons in OUTCOMES.values() for reason in reasons]
+        assert len(prompts) == len(order)
+        return [Sample(text=why, tokens=n) for why, n in zip(order, LENGTHS, strict=True)]
 
     class Grader:
         def grade(self, problem, completion):
@@ -81,7 +72,7 @@ def asked(monkeypatch) -> list[dict]:
         assert timeout == SPEC.timeout
         yield Grader()
 
-    monkeypatch.setattr("rapid.models.sampling.sampler", sampler)
+    monkeypatch.setattr("rapid.models.sampling.sample", sample)
     monkeypatch.setattr(BENCHMARKS["math"], "grader", grader)
     return asked
 
@@ -91,13 +82,9 @@ def run(tmp_path):
     """The folder of a run that kept a model after step 4, and a file of problems."""
     (tmp_path / SNAPSHOTS / "step4").mkdir(parents=True)
     (tmp_path / "model").mkdir()
-    write_json(
-        tmp_path / "summary.json",
-        RunSummary(**SPEC.run.model_dump(), runtime=Runtime(total=9, other=9)),
-    )
-    steps = [
-        StepRecord(step=step, seconds=step / 2, loss=0, gradient_norm=0) for step in range(1, 9)
-    ]
+    summary = RunSummary(**SPEC.run.model_dump(), runtime=Runtime(total=9, other=9))
+    write_json(tmp_path / "summary.json", summary)
+    steps = [StepRecord(step=n, seconds=n / 2, loss=0, gradient_norm=0) for n in range(1, 9)]
     write_jsonl(tmp_path / "steps.jsonl", steps)
     problems = [MathProblem(unique_id=name, problem=f"{name}?", answer="1") for name in OUTCOMES]
     write_jsonl(tmp_path / "test.jsonl", problems)
@@ -108,16 +95,16 @@ def test_figures_are_of_what_was_sampled_and_graded(asked, run):
     found = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
     graded = [(score.id, score.samples, score.correct) for score in found.scores]
     assert graded == [("a", 3, 1), ("b", 3, 0), ("c", 2, 2)]
-    expected = {1: (1 / 3 + 0 + 1) / 3, 2: (2 / 3 + 0 + 1) / 3}
+    # Over the problems of which at least k completions were graded; of 4 there is none.
+    expected = {1: (1 / 3 + 0 + 1) / 3, 2: (2 / 3 + 0 + 1) / 3, 3: (1 + 0) / 2}
     assert found.pass_at == pytest.approx(expected)
     assert found.completion_length == sum(LENGTHS) / 9
     assert found.reasons == {"passed": 3, "wrong_answer": 5, "infrastructure": 1}
     assert (found.status, found.note, found.problems, found.samples) == ("ok", "", 3, 3)
     assert (found.temperature, found.top_p, found.max_completion_length) == (0.6, 0.9, 9)
     assert (found.algorithm, found.seed) == ("rapid-H2", 7)
-    assert json.loads((run / "evaluation/evaluation.json").read_text()) == found.model_dump(
-        mode="json"
-    )
+    written = json.loads((run / "evaluation/evaluation.json").read_text())
+    assert written == found.model_dump(mode="json")
     manifest = json.loads((run / "evaluation/manifest.json").read_text())
     assert manifest["walls"] == "a wall"
 
@@ -128,7 +115,7 @@ def test_completions_are_sampled_as_the_spec_says(asked, run):
     for one in asked:
         assert (one["kind"], one["precision"]) == ("transformers", "float32")
         assert (one["temperature"], one["top_p"], one["max_tokens"]) == (0.6, 0.9, 9)
-        assert one["engine"] == one["seed"] == 7
+        assert one["seed"] == 7
         order = [prompt.split("?")[0][-1] for prompt in one["prompts"]]
         assert order == [*"aaabbbccc"]
 

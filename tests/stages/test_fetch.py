@@ -2,10 +2,12 @@
 
 import json
 
+import gguf
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rapid.config.jobs import jobs
 from rapid.config.params import load, read
 from rapid.config.specs import FetchSpec, model_spec, source_files
 from rapid.stages.fetch import BadModel, fetch
@@ -16,19 +18,15 @@ def spec(source, **more) -> FetchSpec:
     return FetchSpec(model="mine", params={"source": str(source), **more})
 
 
-def test_a_folder_is_copied_with_digests(toy_model, tmp_path):
+def test_a_folder_is_copied_with_digests_in_the_place_of_an_earlier_one(toy_model, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/old.safetensors").touch()
     fetch(spec(toy_model), tmp_path / "mine")
     manifest = json.loads((tmp_path / "mine/manifest.json").read_text())
     assert f"{toy_model}/model.safetensors" in manifest["inputs"]
     assert f"{tmp_path}/mine/model.safetensors" in manifest["outputs"]
     ours = AutoModelForCausalLM.from_pretrained(tmp_path / "mine")
     assert manifest["parameters"] == ours.num_parameters()
-
-
-def test_what_an_earlier_fetch_left_is_gone(toy_model, tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/old.safetensors").touch()
-    fetch(spec(toy_model), tmp_path / "mine")
     assert not (tmp_path / "mine/old.safetensors").exists()
 
 
@@ -50,9 +48,8 @@ def test_a_source_that_gives_nothing_is_named(tmp_path, source, says):
 
 def test_a_gguf_file_is_dequantised(tmp_path):
     """A tiny Llama in float32, written as GGUF: the same logits come back."""
-    gguf = pytest.importorskip("gguf", reason="reads GGUF; in the lock")
     model, path = tiny_llama(), tmp_path / "tiny.gguf"
-    write_gguf(gguf, model, path)
+    write_gguf(model, path)
     fetch(spec(path), tmp_path / "mine")
     ours = AutoModelForCausalLM.from_pretrained(tmp_path / "mine")
     ids = torch.arange(8)[None]
@@ -76,47 +73,36 @@ def tiny_llama():
     return LlamaForCausalLM(config).eval()
 
 
-def write_gguf(gguf, model, path) -> None:
+def write_gguf(model, path) -> None:
     config, state = model.config, model.state_dict()
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(64)
-    writer.add_embedding_length(64)
-    writer.add_block_count(1)
-    writer.add_feed_forward_length(64)
-    writer.add_head_count(2)
-    writer.add_head_count_kv(2)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_rope_dimension_count(32)
-    tokens = ["<s>", "</s>", "<pad>", *"abcdefghijk", "ab", "bc"]
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("default")
-    writer.add_token_list(tokens)
-    writer.add_token_types([3, 3, 3] + [1] * 13)
-    writer.add_token_merges(["a b", "b c"])
-    writer.add_bos_token_id(0)
-    writer.add_eos_token_id(1)
-    names = {
-        "model.embed_tokens.weight": "token_embd.weight",
-        "model.norm.weight": "output_norm.weight",
-        "input_layernorm.weight": "blk.0.attn_norm.weight",
-        "post_attention_layernorm.weight": "blk.0.ffn_norm.weight",
-        "self_attn.q_proj.weight": "blk.0.attn_q.weight",
-        "self_attn.k_proj.weight": "blk.0.attn_k.weight",
-        "self_attn.v_proj.weight": "blk.0.attn_v.weight",
-        "self_attn.o_proj.weight": "blk.0.attn_output.weight",
-        "mlp.gate_proj.weight": "blk.0.ffn_gate.weight",
-        "mlp.up_proj.weight": "blk.0.ffn_up.weight",
-        "mlp.down_proj.weight": "blk.0.ffn_down.weight",
+    about = {
+        "context_length": 64,
+        "embedding_length": 64,
+        "block_count": 1,
+        "feed_forward_length": 64,
+        "head_count": 2,
+        "head_count_kv": 2,
+        "layer_norm_rms_eps": config.rms_norm_eps,
+        "rope_freq_base": 10000.0,
+        "rope_dimension_count": 32,
+        "tokenizer_model": "gpt2",
+        "tokenizer_pre": "default",
+        "token_list": ["<s>", "</s>", "<pad>", *"abcdefghijk", "ab", "bc"],
+        "token_types": [3, 3, 3] + [1] * 13,
+        "token_merges": ["a b", "b c"],
+        "bos_token_id": 0,
+        "eos_token_id": 1,
     }
+    for name, value in about.items():
+        getattr(writer, f"add_{name}")(value)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 1)
+    del state["lm_head.weight"]  # that of the embeddings
     for name, tensor in state.items():
-        short = name.removeprefix("model.layers.0.")
-        if short in names:
-            array = tensor.numpy()
-            if "q_proj" in name or "k_proj" in name:  # GGUF's order of rotary pairs
-                heads = 2
-                array = array.reshape(heads, 2, 32 // 2, 64).swapaxes(1, 2).reshape(64, 64)
-            writer.add_tensor(names[short], array)
+        array = tensor.numpy()
+        if "q_proj" in name or "k_proj" in name:  # GGUF's order of rotary pairs
+            array = array.reshape(2, 2, 32 // 2, 64).swapaxes(1, 2).reshape(64, 64)
+        writer.add_tensor(names.get_name(name, [".weight"]), array)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -129,8 +115,6 @@ def test_files_here_are_inputs_of_the_job(toy_model):
 
 
 def test_the_small_experiment_has_one_published_model_and_nothing_made():
-    from rapid.config.jobs import jobs
-
     params = load(read(ROOT / "params.yaml", ROOT / "experiments/small.yaml"))
     assert list(params.benchmarks) == ["math"]
     made = [job.folder for job in jobs(params) if job.stage == "models"]

@@ -4,23 +4,27 @@ import json
 import random
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import read_jsonl, sha256_file
 from rapid.config.sections import EmbeddedModel, Pretraining
 from rapid.config.specs import PrepareSpec, PretrainSpec, TokenizerSpec
 from rapid.models.architectures import build_model
+from rapid.models.sampling import sample
+from rapid.stages import pretrain as stage
 from rapid.stages.prepare import prepare
 from rapid.stages.pretrain import (
     CLEAN,
     IGNORED,
     batches,
+    build_optimizer,
     collate,
     demonstrations,
     lessons,
     make_tokenizer,
 )
-from rapid.stages.pretrain import pretrain as pretrain_stage
 
 BENCHMARKS = ["math", "minif2f"]
 
@@ -54,15 +58,13 @@ def tokenizer_folder(data, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokenizer(tokenizer_folder):
-    from transformers import AutoTokenizer
-
     return AutoTokenizer.from_pretrained(tokenizer_folder)
 
 
 @pytest.fixture(scope="module")
 def model_folder(data, tokenizer_folder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    pretrain_stage(pretrain_spec(), data, tokenizer_folder, folder)
+    stage.pretrain(pretrain_spec(), data, tokenizer_folder, folder)
     return folder
 
 
@@ -71,13 +73,14 @@ def files(data):
     return lessons(data, BENCHMARKS)
 
 
-class TestTokenizer:
-    def test_vocabulary_is_at_most_what_was_asked_for(self, tokenizer):
-        assert len(tokenizer) <= 400
+def all_lessons(files) -> list[Lesson]:
+    return [lesson for file in files.values() for lesson in read_jsonl(file, Lesson)]
 
+
+class TestTokenizer:
     def test_any_text_comes_back_as_it_was(self, tokenizer, files):
         texts = ["∃ x : Nat, 2 * x = 14 ∧ ⟨h₀⟩\n\n  · déjà vu 🙂\t12345", " a  b\n"]
-        texts += [lesson.prompt + lesson.correct for lesson in read_jsonl(files["minif2f"], Lesson)]
+        texts += [lesson.prompt + lesson.correct for lesson in all_lessons(files)]
         assert [tokenizer.decode(tokenizer(text)["input_ids"]) for text in texts] == texts
 
     @pytest.mark.parametrize("text", ["1234", " 1234", "x1234y", "12.34"])
@@ -85,13 +88,10 @@ class TestTokenizer:
         tokens = tokenizer(text)["input_ids"]
         assert all(tokenizer(digit)["input_ids"][0] in tokens for digit in "1234")
 
-    def test_nothing_is_added_to_a_text(self, tokenizer):
-        special = set(tokenizer.all_special_ids)
-        assert not special & set(tokenizer("theorem made_1 : 1 = 1 := by\n")["input_ids"])
-
-    def test_special_tokens_are_three_and_different(self, tokenizer):
+    def test_three_tokens_are_special_and_added_to_no_text(self, tokenizer):
         ids = {tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.bos_token_id}
-        assert len(ids) == 3
+        assert len(ids) == 3 and len(tokenizer) <= 400
+        assert not ids & set(tokenizer("theorem made_1 : 1 = 1 := by\n")["input_ids"])
 
     def test_the_same_data_make_the_same_tokenizer(self, data, tokenizer_folder, tmp_path):
         make_tokenizer(TokenizerSpec(benchmarks=BENCHMARKS, vocabulary=400), data, tmp_path)
@@ -104,11 +104,10 @@ def test_lessons_are_found_in_folders_and_in_the_one_above_them(data):
 
 
 class TestDemonstrations:
-    def test_steps_batches_of_each_benchmark(self, files, tokenizer):
-        assert len(demonstrations(pretrain_spec(), files, tokenizer)) == 2 * 4 * 8
-
     def test_labels_are_the_completion_and_the_end(self, files, tokenizer):
-        for example in demonstrations(pretrain_spec(error_rate=0.0), files, tokenizer):
+        found = demonstrations(pretrain_spec(error_rate=0.0), files, tokenizer)
+        assert len(found) == 2 * 4 * 8  # benchmarks, steps, batch
+        for example in found:
             labels = [token for token in example["labels"] if token != IGNORED]
             assert labels == example["input_ids"][-len(labels) :]
             assert labels.count(tokenizer.eos_token_id) == 1
@@ -117,8 +116,7 @@ class TestDemonstrations:
     @pytest.fixture
     def right(self, files, tokenizer):
         """A function that says of each demonstration whether it is a correct one."""
-        lessons = [lesson for file in files.values() for lesson in read_jsonl(file, Lesson)]
-        correct = {lesson.correct for lesson in lessons}
+        correct = {lesson.correct for lesson in all_lessons(files)}
 
         def decide(**changes) -> list[bool]:
             examples = demonstrations(pretrain_spec(**changes), files, tokenizer)
@@ -127,39 +125,26 @@ class TestDemonstrations:
 
         return decide
 
-    def test_no_mistakes_at_rate_0(self, right):
-        assert all(right(error_rate=0.0))
-
-    def test_mistakes_come_after_the_clean_share(self, right):
+    @pytest.mark.parametrize(
+        ("rate", "share"), [(0.0, 1), (1.0, 0), ({"math": 0.0, "minif2f": 1.0}, 0.5)]
+    )
+    def test_mistakes_come_at_their_rates_after_the_clean_share(self, right, rate, share):
         clean = 2 * int(CLEAN * 4 * 8)
-        shown = right(error_rate=1.0)
+        shown = right(error_rate=rate)
         assert all(shown[:clean])
-        assert not any(shown[clean:])
-
-    def test_each_benchmark_has_its_rate(self, right):
-        shown = right(error_rate={"math": 0.0, "minif2f": 1.0})
-        clean = 2 * int(CLEAN * 4 * 8)
-        assert sum(shown[clean:]) == (64 - clean) // 2
-
-
-@pytest.fixture(scope="module")
-def examples():
-    return [{"input_ids": [1] * random.Random(i).randint(1, 90)} for i in range(403)]
+        assert sum(shown[clean:]) == share * (64 - clean)
 
 
 class TestBatches:
-    def test_every_example_is_in_one_batch(self, examples):
-        made = [example for batch in batches(examples, 8, 0) for example in batch]
-        assert sorted(map(id, made)) == sorted(map(id, examples))
-
-    def test_a_batch_has_little_padding(self, examples):
-        lengths = [[len(e["input_ids"]) for e in batch] for batch in batches(examples, 8, 0)]
+    def test_each_example_is_in_one_batch_of_like_lengths_in_a_mixed_order(self):
+        examples = [{"input_ids": [1] * random.Random(i).randint(1, 90)} for i in range(403)]
+        made = batches(examples, 8, 0)
+        assert sorted(id(one) for batch in made for one in batch) == sorted(map(id, examples))
+        lengths = [[len(one["input_ids"]) for one in batch] for batch in made]
         padded = sum(max(batch) * len(batch) for batch in lengths)
         assert sum(map(sum, lengths)) / padded > 0.9
-
-    def test_short_batches_do_not_all_come_first(self, examples):
-        lengths = [len(batch[0]["input_ids"]) for batch in batches(examples, 8, 0)]
-        assert lengths != sorted(lengths)
+        first = [batch[0] for batch in lengths]
+        assert first != sorted(first)
 
     def test_padding_has_no_attention_and_no_loss(self):
         batch = [
@@ -177,9 +162,6 @@ class TestBatches:
 @pytest.mark.parametrize("architecture", ["qwen2", "llama", "gemma3"])
 class TestArchitectures:
     def test_saved_and_loaded_it_computes_the_same(self, architecture, tokenizer, tmp_path):
-        import torch
-        from transformers import AutoModelForCausalLM
-
         params = pretrain_spec(architecture=architecture, hidden=128).params
         model = build_model(params, tokenizer).eval()
         model.save_pretrained(tmp_path)
@@ -192,14 +174,11 @@ class TestArchitectures:
         self, architecture, tokenizer, files, tmp_path
     ):
         """transformers chooses a tokenizer's class, and how it splits, by the model's type."""
-        from transformers import AutoTokenizer
-
         params = pretrain_spec(architecture=architecture, hidden=128).params
         build_model(params, tokenizer).save_pretrained(tmp_path)
         tokenizer.save_pretrained(tmp_path)
         loaded = AutoTokenizer.from_pretrained(tmp_path)
-        lessons = [lesson for file in files.values() for lesson in read_jsonl(file, Lesson)]
-        texts = [text for lesson in lessons for text in (lesson.prompt, lesson.correct)]
+        texts = [text for one in all_lessons(files) for text in (one.prompt, one.correct)]
         assert loaded(texts)["input_ids"] == tokenizer(texts)["input_ids"]
 
     def test_heads_of_64_and_tied_embeddings(self, architecture, tokenizer):
@@ -209,10 +188,6 @@ class TestArchitectures:
         assert model.lm_head.weight is model.model.embed_tokens.weight
 
     def test_one_step_on_a_batch_lowers_its_loss(self, architecture, tokenizer):
-        import torch
-
-        from rapid.stages.pretrain import build_optimizer
-
         torch.manual_seed(0)
         model = build_model(pretrain_spec(architecture=architecture).params, tokenizer)
         optimizer = build_optimizer(model, 1e-3)
@@ -225,8 +200,6 @@ class TestArchitectures:
 
 class TestOptimizer:
     def test_every_parameter_is_in_one_part(self, tokenizer):
-        from rapid.stages.pretrain import build_optimizer
-
         model = build_model(pretrain_spec().params, tokenizer)
         muon, adamw = build_optimizer(model, 1e-3).param_groups
         assert len(muon["params"]) + len(adamw["params"]) == len(list(model.parameters()))
@@ -235,8 +208,6 @@ class TestOptimizer:
 
     def test_a_schedule_reaches_both_parts_after_their_state_was_loaded(self, tokenizer):
         """accelerate loads the state back, which replaces the groups: the rate then stayed 0."""
-        from rapid.stages.pretrain import build_optimizer
-
         model = build_model(pretrain_spec().params, tokenizer)
         optimizer = build_optimizer(model, 0.0)
         optimizer.load_state_dict(optimizer.state_dict())
@@ -251,29 +222,22 @@ class TestOptimizer:
 
 class TestPretrain:
     def test_the_folder_loads_and_generates_until_eos_or_limit(self, model_folder):
-        from rapid.models.sampling import TransformersSampler
-
-        samples = TransformersSampler(model_folder).sample(
-            ["Problem: 1+1?\n"] * 3, max_tokens=5, temperature=1.0, top_p=1.0, seed=0
-        )
+        drawn = {"max_tokens": 5, "temperature": 1.0, "top_p": 1.0, "seed": 0}
+        samples = sample("transformers", model_folder, ["Problem: 1+1?\n"] * 3, **drawn)
         assert all(1 <= sample.tokens <= 5 for sample in samples)
 
     def test_the_same_spec_makes_the_same_weights_by_the_folder_s_own_tokenizer(
         self, data, files, tokenizer_folder, model_folder, tmp_path, monkeypatch
     ):
         """Whatever class transformers gives the folder, training and sampling agree on tokens."""
-        from transformers import AutoTokenizer
-
-        from rapid.stages import pretrain as module
-
         given = []
 
         def spy(spec, files, tokenizer):
             given.append(demonstrations(spec, files, tokenizer))
             return given[0]
 
-        monkeypatch.setattr(module, "demonstrations", spy)
-        pretrain_stage(pretrain_spec(), data, tokenizer_folder, tmp_path)
+        monkeypatch.setattr(stage, "demonstrations", spy)
+        stage.pretrain(pretrain_spec(), data, tokenizer_folder, tmp_path)
         loaded = AutoTokenizer.from_pretrained(tmp_path)
         assert given == [demonstrations(pretrain_spec(), files, loaded)]
         first, second = (one / "model.safetensors" for one in (model_folder, tmp_path))
@@ -284,17 +248,12 @@ class TestPretrain:
         assert config["eos_token_id"] in (tokenizer.eos_token_id, [tokenizer.eos_token_id])
         assert config["pad_token_id"] == tokenizer.pad_token_id
 
-    def test_manifest_tells_what_went_in_and_came_out(self, data, model_folder, tmp_path):
+    def test_manifest_tells_what_went_in_and_came_out(self, files, model_folder):
         manifest = json.loads((model_folder / "manifest.json").read_text())
-        for name in BENCHMARKS:
-            file = lessons(data, [name])[name]
+        for file in files.values():
             assert manifest["inputs"][str(file)] == sha256_file(file)
-        made = {
-            str(p) for p in model_folder.rglob("*") if p.is_file() and p.name != "manifest.json"
-        }
-        assert set(manifest["outputs"]) == made
-        weights = model_folder / "model.safetensors"
-        assert manifest["outputs"][str(weights)] == sha256_file(weights)
+        made = {p for p in model_folder.rglob("*") if p.is_file() and p.name != "manifest.json"}
+        assert manifest["outputs"] == {str(path): sha256_file(path) for path in made}
         assert not list(model_folder.rglob("*.bin"))  # nothing is pickled
         assert manifest["parameters"] > 0
         assert manifest["loss"] > 0

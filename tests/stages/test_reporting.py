@@ -148,9 +148,8 @@ def test_events_are_read_back_and_those_of_an_earlier_attempt_are_not(tmp_path):
     args = SimpleNamespace(to_json_string=lambda: "{}")
     for first, last in [(1, 4), (3, 5)]:  # killed, and gone on from step 2
         events = Events(tmp_path / "events")
-        begin = SimpleNamespace(
-            global_step=first - 1, is_world_process_zero=True, is_hyper_param_search=False
-        )
+        flags = {"is_world_process_zero": True, "is_hyper_param_search": False}
+        begin = SimpleNamespace(global_step=first - 1, **flags)
         events.on_train_begin(args, begin, None)
         for step in range(first, last + 1):
             log([events], step, last)

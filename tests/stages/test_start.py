@@ -73,18 +73,11 @@ def chain(whole: Plan) -> list:
 
 
 def test_rl_starts_from_the_weights_that_sft_left(made, values):
-    base, sft, pg = (
-        sha256_file(Path(path))
-        for path in (
-            "models/tiny-qwen2/model.safetensors",
-            f"{RUNS}/sft/seed1/{WEIGHTS}",
-            f"{RUNS}/pg/seed1/{WEIGHTS}",
-        )
-    )
+    base = sha256_file(Path("models/tiny-qwen2/model.safetensors"))
+    sft, pg = (sha256_file(Path(RUNS, name, "seed1", WEIGHTS)) for name in ("sft", "pg"))
     assert base != sft == pg
 
-    found = examine(chain(made))
-    assert [job.folder for job in found.current] == [job.folder for job in chain(made)]
+    assert examine(chain(made)).current == chain(made)
     values["sft"]["epochs"] = 2
     stale = {job.folder for job in examine(chain(plan(values))).stale}
     assert stale == {f"{RUNS}/sft/seed1", f"{RUNS}/pg/seed1"}
@@ -106,6 +99,13 @@ def test_a_run_whose_start_was_not_trained_says_so(values, tmp_path):
     assert (found.status, found.note) == ("unavailable", note)
 
 
+def demonstrated(folder: Path, name: str, **asked) -> list[Demonstration]:
+    """Make demonstrations beside the problems of a folder."""
+    spec = {"benchmark": name, "data_seed": 0, "reserved": 0, "error_rate": 0.0} | asked
+    demonstrate(specs.DemonstrateSpec(**spec), folder / "train.jsonl", folder / "made")
+    return list(read_jsonl(folder / "made/samples.jsonl", Demonstration))
+
+
 @pytest.mark.parametrize("rate", [0.0, 1.0])
 @pytest.mark.parametrize("name", [name for name, one in BENCHMARKS.items() if one.draw])
 def test_demonstrations_are_of_other_problems_and_as_wrong_as_asked(name, rate, tmp_path):
@@ -113,10 +113,7 @@ def test_demonstrations_are_of_other_problems_and_as_wrong_as_asked(name, rate, 
     drawn = make_exercises(task, 0, {"demonstrations": 17})["demonstrations"]
     write_jsonl(tmp_path / "train.jsonl", [one.problem for one in drawn[:4]])
     write_jsonl(tmp_path / "test.jsonl", [drawn[4].problem])
-    asked = {"data_seed": 0, "reserved": 0, "demonstrations": 12, "error_rate": rate}
-    spec = specs.DemonstrateSpec(benchmark=name, **asked)
-    demonstrate(spec, tmp_path / "train.jsonl", tmp_path / "made")
-    rows = list(read_jsonl(tmp_path / "made/samples.jsonl", Demonstration))
+    rows = demonstrated(tmp_path, name, demonstrations=12, error_rate=rate)
     for row, one in zip(rows, drawn[5:], strict=True):
         assert row.prompt == render(name, one.problem)
         assert row.message == render(name, one.problem, chat=True)
@@ -126,9 +123,6 @@ def test_demonstrations_are_of_other_problems_and_as_wrong_as_asked(name, rate, 
 def test_demonstrations_are_of_no_problem_that_another_experiment_tests_on(tmp_path):
     for part in ("train", "test"):
         write_jsonl(tmp_path / f"{part}.jsonl", [])
-    asked = {"data_seed": 0, "reserved": 300, "demonstrations": 300, "error_rate": 0.0}
-    spec = specs.DemonstrateSpec(benchmark="math", **asked)
-    demonstrate(spec, tmp_path / "train.jsonl", tmp_path / "made")
-    rows = read_jsonl(tmp_path / "made/samples.jsonl", Demonstration)
+    rows = demonstrated(tmp_path, "math", reserved=300, demonstrations=300)
     tested = make_exercises(BENCHMARKS["math"], 0, {"test": 300})["test"]
     assert not {row.prompt for row in rows} & {render("math", one.problem) for one in tested}

@@ -15,7 +15,6 @@ from rapid.config.params import load
 from rapid.stages import upkeep
 
 LONG_AGO = 1e9
-TRAIN = "rapid/stages/train.py"
 
 
 @pytest.fixture
@@ -62,27 +61,19 @@ def accept() -> int:
     return upkeep.accept([Path("params.yaml")])
 
 
-def test_what_is_accepted_keeps_its_time(default, snakemake):
+def test_what_is_accepted_keeps_its_time_and_what_changed_is_named(default, snakemake, capsys):
     """Else what others made of it, and did not accept, would be older than it."""
     assert accept() == 0
     assert snakemake["targets"] == ["data/math/manifest.json"]
     assert os.stat("data/math/manifest.json").st_mtime == LONG_AGO
-
-
-def test_nothing_that_jobs_need_has_to_be_here(default, snakemake):
-    accept()
-    assert snakemake["env"]["RAPID_PREFLIGHT"] == "off"
-
-
-def test_the_files_that_changed_are_named(default, snakemake, capsys):
-    accept()
-    assert "made with other code: rapid/stages/prepare.py" in capsys.readouterr().err
+    assert snakemake["env"]["RAPID_PREFLIGHT"] == "off"  # nothing that jobs need has to be here
+    said = capsys.readouterr()
+    assert "made with other code: rapid/stages/prepare.py" in said.err
+    assert "/rapid-H16,eta=1/" not in said.out
 
 
 def test_studies_that_are_begun_are_covered(default, snakemake, capsys):
-    accept()
-    assert "/rapid-H16,eta=1/" not in capsys.readouterr().out
     run = default.job("runs/math/tiny-qwen2/rapid-H16,eta=1/seed1")
-    make(run, TRAIN)
+    make(run, "rapid/stages/train.py")
     accept()
     assert f"accepted: {run.folder}" in capsys.readouterr().out

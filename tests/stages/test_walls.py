@@ -14,6 +14,8 @@ from rapid.stages.distill import distill
 from rapid.stages.evaluate import evaluate
 from rapid.stages.train import train
 
+STAGES = {"distill": distill, "train": train, "evaluate": evaluate}
+
 
 @pytest.fixture
 def stage(values, toy_model, tmp_path):
@@ -27,18 +29,11 @@ def stage(values, toy_model, tmp_path):
     def stage(name: str, **grading) -> dict:
         params = load(values | {"grading": grading})
         run = specs.Run(benchmark="mbpp_plus", model="tiny-qwen2", algorithm="pg", seed=1)
-        if name == "distill":
-            distill(specs.distill_spec(params, "mbpp_plus"), toy_model, data, tmp_path)
-        elif name == "train":
-            train(specs.train_spec(params, run), toy_model, data, tmp_path)
-        else:
-            evaluate(specs.evaluate_spec(params, run), toy_model, data, tmp_path)
+        spec = getattr(specs, f"{name}_spec")(params, run.benchmark if name == "distill" else run)
+        STAGES[name](spec, toy_model, data, tmp_path)
         return json.loads((tmp_path / "manifest.json").read_text())
 
     return stage
-
-
-STAGES = ["distill", "train", "evaluate"]
 
 
 @pytest.mark.parametrize("name", STAGES)
@@ -52,7 +47,7 @@ def test_the_manifest_says_which_walls_stood(stage, name):
 def test_without_walls_no_stage_grades(stage, name, monkeypatch, tmp_path):
     """Nor samples: hours could go by before it fails."""
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
-    monkeypatch.setattr("rapid.models.sampling.sampler", None)
+    monkeypatch.setattr("rapid.models.sampling.sample", None)
     with pytest.raises(SandboxError, match=r"grading\.unsafe_sandbox"):
         stage(name)
     assert not (tmp_path / "manifest.json").exists()

@@ -70,22 +70,19 @@ WORD_CHANGES = [
     Clause("the upper case", "upper", "w.upper()", "w"),
 ]
 
+LIST = Clause("list", "list", "found", "sorted(found)")
+COUNT = Clause("count, without repeats,", "count", "len(set(found))", "len(found)")
+SORT = Clause("sort", "sort", "sorted(found)", "found")
+DOWN = Clause("sort downwards", "down", "sorted(found, reverse=True)", "sorted(found)")
+
 NUMBER_RESULTS = [
     Clause("find the sum of", "sum", "sum(found)", "sum(set(found))"),
     Clause("find the largest, or 0, of", "max", "max(found, default=0)", "max(found)"),
     Clause("find the smallest, or 0, of", "min", "min(found, default=0)", "min(found)"),
-    Clause("count, without repeats,", "count", "len(set(found))", "len(found)"),
-    Clause("list", "list", "found", "sorted(found)"),
-    Clause("sort", "sort", "sorted(found)", "found"),
-    Clause("sort downwards", "down", "sorted(found, reverse=True)", "sorted(found)"),
+    *(COUNT, LIST, SORT, DOWN),
 ]
 
-WORD_RESULTS = [
-    Clause("list", "list", "found", "sorted(found)"),
-    Clause("count, without repeats,", "count", "len(set(found))", "len(found)"),
-    Clause("sort", "sort", "sorted(found)", "found"),
-    Clause("sort downwards", "down", "sorted(found, reverse=True)", "sorted(found)"),
-]
+WORD_RESULTS = [LIST, COUNT, SORT, DOWN]
 
 
 def draw(rng: random.Random, id: str) -> Exercise:

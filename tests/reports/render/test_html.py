@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from rapid.config import specs
 from rapid.config.params import load
-from rapid.config.specs import evaluations
 from reports.__main__ import main
 from reports.formats import percent
 from reports.plots import style
@@ -71,7 +71,7 @@ def made(kind: str, runs: Runs) -> Path:
     if kind != "no runs":
         runs.all(params)
     if kind == "some runs":
-        for number, run in enumerate(evaluations(params)):
+        for number, run in enumerate(specs.evaluated(specs.runs(params))):
             if number % 3 == 0:
                 note = "no Lean & <none>"
                 runs.evaluation(run, status="unavailable", note=note)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rapid.config import specs
 from rapid.config.params import load
-from rapid.config.specs import evaluations
 from reports.measured import Measured
 from reports.render import latex
 from reports.tables import APPENDIX, RESULTS, build
@@ -176,7 +176,7 @@ def test_compiles_without_overfull_boxes(values, tmp_path):
 
 def spoil(params, runs):
     """Take some files away, and leave awkward words in others."""
-    for number, run in enumerate(evaluations(params)):
+    for number, run in enumerate(specs.evaluated(specs.runs(params))):
         if number % 3 == 0:
             runs.evaluation(run, status="unavailable", note=f"{number % 2} {AWKWARD}")
         elif number % 3 == 1 and run.algorithm != "base":

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
+from rapid.config import specs
 from rapid.config.params import load
-from rapid.config.specs import evaluations
 from reports.labels import algorithm
 from reports.measured import Measured
 from reports.tables import RESULTS, results, setup
@@ -126,7 +126,7 @@ def test_seeds_that_are_missing_have_a_footnote_with_every_reason(params, runs):
 
 
 def test_a_correlation_of_equal_values_is_a_dash(params, runs):
-    for point in evaluations(params):
+    for point in specs.evaluated(specs.runs(params)):
         runs.at(point, 0.0, ks=(1, 8))
     cell = build(params, runs)[3].rows[0].cells[0][1]
     assert (cell.text, cell.reason) == ("—", "all runs have the same value: no correlation")
