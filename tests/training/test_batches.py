@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rapid.training.batches import (
-    Kept,
+    RecentRows,
     endless,
     group_widths,
     mini_batches,
@@ -227,7 +227,7 @@ def test_only_as_many_rows_stay_decoded_as_are_asked_for_again():
             decoded.append(index)
             return {"row": index}
 
-    kept = Kept(Rows(), 3)
+    kept = RecentRows(Rows(), 3)
     for first in (0, 3, 6):
         for _ in range(4):
             assert [kept[first + i]["row"] for i in range(3)] == [first, first + 1, first + 2]

@@ -23,13 +23,13 @@ COLUMNS = {
     "ref_per_token_logps": "reference_logp",
     "sampling_per_token_logps": "sampler_logp",
 }
-# Those that only TRL's own loss looks at, and all that it gets of a pass.
-OF_TRLS_LOSS = {
+# All that TRL's own loss gets of a pass.
+LOSS_COLUMNS = {
+    **COLUMNS,
     "advantages": "advantages",
     "old_per_token_logps": "behavior_logp",
     "importance_sampling_ratio": "importance_sampling_ratio",
 }
-LOSS_COLUMNS = COLUMNS | OF_TRLS_LOSS
 # Columns of what this trainer does not train on.
 REFUSED_COLUMNS = ("pixel_values",)
 

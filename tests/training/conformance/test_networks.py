@@ -105,7 +105,7 @@ def test_virtual_tokens_are_before_every_prompt(kind, train):
     output = model.generate(prompt["prompt_ids"], generation_config=config)
     sampled = torch.stack(output.logits, 1).log_softmax(-1).amax(-1)  # (1, 8)
     piece = prompt | {"completion_ids": output.sequences[:, 6:], "completion_mask": sampled * 0 + 1}
-    found = completion_logp(model, piece, 1, 1.0, share_prefill=True)
+    found, _ = completion_logp(model, piece, 1, 1.0, share_prefill=True)
     torch.testing.assert_close(found, sampled, rtol=0, atol=1e-5)
 
 
