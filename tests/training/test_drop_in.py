@@ -1,8 +1,5 @@
 """RapidTrainer is called, extended and read like GRPOTrainer."""
 
-import logging
-from functools import partial
-
 import pytest
 import torch
 from datasets import Dataset
@@ -10,7 +7,6 @@ from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
-from rapid.training.rewards import StreamedRewards
 from tests.training.loops import (
     COMMON,
     ScriptedTrainer,
@@ -88,42 +84,6 @@ def test_beams_at_h_1_are_graded_when_all_are_found(toy_model, tmp_path):
     settings = {"generation_kwargs": {"num_beams": 2}, "grading_workers": 2, "max_steps": 1}
     trainer = run(toy_model, tmp_path, "pg", **settings)
     assert trainer.state.global_step == 1
-
-
-def test_rewards_that_compare_completions_are_suspected_beside_sampling(caplog):
-    def above_the_mean(completion_ids, **_):
-        mean = sum(map(len, completion_ids)) / len(completion_ids)
-        return [len(ids) - mean for ids in completion_ids]
-
-    def absolute(completion_ids, **_):
-        return [float(len(ids)) for ids in completion_ids]
-
-    rewards = StreamedRewards([absolute, above_the_mean], 1, dict)
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            rewards.collect([{"prompt": "p"}] * 3, ["a", "b", "c"], [[1], [1, 2], [1, 2, 3]])
-    (warning,) = caplog.messages
-    assert warning.startswith("above_the_mean gave all 3 completions")
-    assert "set grading_workers=0" in warning
-
-
-class Waits:
-    async def __call__(self, **_):
-        return [1.0]
-
-
-def test_rewards_that_cannot_be_called_one_by_one_are_refused():
-    with pytest.raises(ValueError, match="async, and waits beside others: set grading_workers=0"):
-        StreamedRewards([Waits()], 1, dict)
-    with pytest.raises(ValueError, match="async"):
-        StreamedRewards([partial(Waits())], 1, dict)
-
-    def logs(completions, **others):
-        others["log_extra"]("text", completions)
-        return [1.0]
-
-    with pytest.raises(ValueError, match=r"log_extra\('text'\) .* set grading_workers=0"):
-        StreamedRewards([logs], 1, dict).collect([{"prompt": "p"}], ["a"], [[1]])
 
 
 def test_the_model_card_cites_the_paper_of_what_was_trained(toy_model, tmp_path):
