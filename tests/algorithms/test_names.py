@@ -11,7 +11,7 @@ from rapid.config.params import BadParams, load
 
 @pytest.mark.parametrize(
     ("name", "kind", "h"),
-    [("sft", "sft", 1), ("naive-grpo", "naive-grpo", 1), ("rapid-H16", "rapid", 16)],
+    [("sft", "sft", 1), ("naive-grpo", "naive-grpo", 1), ("dr-grpo-H16", "dr-grpo", 16)],
 )
 def test_a_plain_name(name, kind, h):
     found = parse(name)
