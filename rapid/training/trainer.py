@@ -33,12 +33,13 @@ from typing_extensions import override
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import Pass
 from rapid.algorithms.groups import chosen
+from rapid.algorithms.means import completion_mean, token_mean
 from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.caches import sees_padding
 from rapid.training.config import RapidConfig
 from rapid.training.forward import completion_logp
-from rapid.training.metrics import WeightedMeans, as_trl, mean_entropy, of_mini_batch
+from rapid.training.metrics import WeightedMeans, as_trl, of_mini_batch
 from rapid.training.processes import gathered, with_others
 from rapid.training.refusals import sample
 from rapid.training.trl.trainer import SamplingTrainer
@@ -185,11 +186,11 @@ class RapidTrainer(SamplingTrainer):
         given = Pass(log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit)
         loss, metrics = algorithm.loss(self.args.settings, given)
         if "sampler_logp" in piece and "behavior_logp" not in piece:
-            off = (piece["sampler_logp"] - itself).abs().nan_to_num() * mask
-            metrics["sampler_mismatch"] = off.sum() / mask.sum().clamp(min=1)
+            off = (piece["sampler_logp"] - itself).abs().nan_to_num()
+            metrics["sampler_mismatch"] = token_mean(off, mask)
         if entropy is not None:
-            own_mask = batches.learned(batches.own_part(piece))
-            metrics["entropy"] = mean_entropy(entropy.detach(), own_mask, algorithm.metrics_over)
+            mean = token_mean if algorithm.metrics_over == "token" else completion_mean
+            metrics["entropy"] = mean(entropy.detach(), batches.learned(batches.own_part(piece)))
         whole = torch.ones_like(loss)  # an evaluation's batch is a part of nothing
         self._means.add(metrics, piece.get(f"{algorithm.metrics_over}_share", whole))
         self.last_pass = self.state.global_step + 1, piece, itself
