@@ -15,7 +15,7 @@ from tests.training.loops import (
     ROUNDING,
     Recorded,
     ScriptedGrpo,
-    ScriptedRapid,
+    ScriptedTrainer,
     logged,
     make,
 )
@@ -46,7 +46,7 @@ class StockScripted(Recorded, ScriptedGrpo):
     pass
 
 
-class RapidScripted(Recorded, ScriptedRapid):
+class RapidScripted(Recorded, ScriptedTrainer):
     pass
 
 

@@ -14,7 +14,7 @@ from rapid.training.caches import can_share_prompts
 from rapid.training.forward import completion_logp, without_dropout
 from tests.training.conformance.families import ATTENTION, FAMILIES, STATES, untrained
 from tests.training.conftest import GROUP
-from tests.training.loops import ScriptedGrpo, ScriptedRapid, logged, weights
+from tests.training.loops import ScriptedGrpo, ScriptedTrainer, logged, weights
 
 
 def sharp(family: str):
@@ -105,7 +105,7 @@ def test_the_gradient_of_grpo_is_trls(family, train):
     given = {"loss_type": "grpo", "per_device_train_batch_size": 16}
     theirs = train(ScriptedGrpo, quiet(family), **given, **plain)
     sizes = {"objective": "grpo", "H": 1, "n_step": 16, "micro_batch_size": 8}
-    ours = train(ScriptedRapid, quiet(family), **sizes, **plain)
+    ours = train(ScriptedTrainer, quiet(family), **sizes, **plain)
     start = torch.cat([p.detach().flatten() for p in untrained(family).parameters()])
     theirs, ours = weights(theirs) - start, weights(ours) - start
     assert theirs.abs().max() > 1e-4
