@@ -160,3 +160,16 @@ def test_metrics_have_trls_names_in_training_and_evaluation(toy_model, tmp_path)
         assert 4 < found["eval_entropy"] < 6
         assert found["eval_clip_ratio/region_mean"] == 0
         assert ("eval_kl" in found) == bool(beta)
+
+
+def test_entropy_is_the_mean_over_completions_of_the_mean_over_their_tokens(toy_model, tmp_path):
+    """Those of tokens are held against logits in test_forward.py."""
+    one_pass = {"skip_zero_groups": False, "token_budget": 10_000}
+    trainer = run(toy_model, tmp_path, "pg", max_steps=1, learning_rate=0.0, **one_pass)
+    _, piece, _ = trainer.last_pass
+    mask = piece["completion_mask"]
+    with torch.no_grad():
+        _, entropy = trainer._log_pi(trainer.model, piece)
+    assert len({*mask.sum(1).tolist()}) > 1
+    expected = ((entropy * mask).sum(1) / mask.sum(1)).mean().item()
+    assert logged(trainer, "entropy") == [pytest.approx(expected, rel=1e-6)]
