@@ -138,13 +138,14 @@ class RapidTrainer(SamplingTrainer):
         return loss
 
     def ahead(self):
-        """Return the mini-batches to come with their passes, and how many spares are used."""
-        return {"steps": [*self._steps], "spares": self._spares, "tokens": self._tokens}
+        """Return the mini-batches to come with their passes, what ran last, and the spares used."""
+        own = {"spares": self._spares, "tokens": self._tokens, "last_pass": self.last_pass}
+        return {"steps": [*self._steps], **own}
 
     def go_on_with(self, ahead):
         """Take over what `ahead` returned; with {} the first step samples."""
         self._steps, self._tokens = ahead.get("steps", []), ahead.get("tokens", 0)
-        self._spares = ahead.get("spares", 0)
+        self._spares, self.last_pass = ahead.get("spares", 0), ahead.get("last_pass")
         order = batches.endless(self.train_dataset, self.args.seed + 1)
         self._spare_prompts = islice(order, self._spares, None)
 

@@ -73,6 +73,18 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(name, toy_model, tmp_path
         assert trainer._logs["completion"] == whole._logs["completion"]
 
 
+def test_a_resumed_run_knows_what_ran_last(toy_model, tmp_path):
+    def runs_out(completions, trainer_state, **_):
+        return [float(i % 2 and trainer_state.global_step < 4) for i in range(len(completions))]
+
+    whole = build(toy_model, tmp_path, reward_funcs=runs_out, H=4)
+    whole.train()
+    resumed = build(toy_model, tmp_path / "again", reward_funcs=runs_out, H=4)
+    resumed.train(str(tmp_path / "checkpoint-5"))
+    assert resumed.last_pass[0] == whole.last_pass[0] == 4
+    assert torch.equal(resumed.last_pass[2], whole.last_pass[2])
+
+
 class SavesWithinSteps(TrainerCallback):
     """Saves before the optimizer's step, as transformers does with `enable_jit_checkpoint`."""
 
