@@ -172,4 +172,4 @@ def test_entropy_is_the_mean_over_completions_of_the_mean_over_their_tokens(toy_
         _, entropy = trainer._log_pi(trainer.model, piece)
     assert len({*mask.sum(1).tolist()}) > 1
     expected = ((entropy * mask).sum(1) / mask.sum(1)).mean().item()
-    assert logged(trainer, "entropy") == [pytest.approx(expected, rel=1e-6)]
+    assert logged(trainer, "entropy") == [pytest.approx(expected, rel=1e-5)]

@@ -89,9 +89,12 @@ class OwnLoss(GRPOTrainer):
                 **others,
             )
         else:
-            widths = input_ids.size(1) - logits_to_keep, logits_to_keep
-            ids, mask = input_ids.split(widths, dim=1), attention_mask.split(widths, dim=1)
-            piece = dict(zip(FORWARD, (ids[0], mask[0], ids[1], mask[1]), strict=True))
-            found = *self._log_pi(model, piece), None
+            prompt = input_ids.size(1) - logits_to_keep
+            seen = (
+                part[:, cut]
+                for cut in (slice(prompt), slice(prompt, None))
+                for part in (input_ids, attention_mask)
+            )
+            found = *self._log_pi(model, dict(zip(FORWARD, seen, strict=True))), None
         self._logp = found[0].detach()
         return found
