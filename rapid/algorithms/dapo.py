@@ -45,16 +45,10 @@ def dapo_loss(
     """Clip-higher, averaged over the tokens of the batch, no KL: Yu et al. 2025, eq. 8.
 
     Args:
-        logp, behavior_logp, mask, rewards, group_size: see `rapid.rapid_loss`.
         epsilon_low, epsilon_high: token ratios are clipped to [1 - low, 1 + high]; a high of None
             is the low.
 
-    Returns:
-        The loss (0-d), a mean over the tokens of the N completions, and
-        `clip_fraction` (share of tokens) and `clip_low` (of these, those below 1 - low), each 0-d.
-
-    Raises:
-        ValueError: N is not a whole number of groups.
+    Other arguments, result and errors are those of `grpo_loss`, without a reference or a KL term.
     """
     advantages = standardized(rewards, group_size)
     high = epsilon_low if epsilon_high is None else epsilon_high

@@ -38,20 +38,14 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
     return (in_groups(values, group_size) @ others).flatten() / (group_size - 1)
 
 
-def group_std(values: Tensor, group_size: int) -> Tensor:
-    """Return the sample standard deviation of each group, at each of its rows. (N,) -> (N,)
-
-    It is 0 in a group of one.
-    """
-    if group_size == 1:
-        return values.new_zeros(values.shape)
-    return in_groups(values, group_size).std(1).repeat_interleave(group_size)
-
-
 def standardized(rewards: Tensor, group_size: int) -> Tensor:
-    """Return rewards less their group's mean, in its standard deviations. (N,) -> (N,)"""
-    advantages = rewards - group_mean(rewards, group_size)
-    return advantages / (group_std(rewards, group_size) + STD_FLOOR)
+    """Return rewards less their group's mean, in its sample standard deviations. (N,) -> (N,)
+
+    They are 0 in a group of one.
+    """
+    groups = in_groups(rewards, group_size)
+    std = groups.std(1, keepdim=True) if group_size > 1 else 0
+    return ((groups - groups.mean(1, keepdim=True)) / (std + STD_FLOOR)).flatten()
 
 
 def signal(rewards: Tensor, group_size: int) -> Tensor:

@@ -85,17 +85,12 @@ def rapid_loss(
         mask: (N, T) 1 where a token belongs to the completion, else 0.
         rewards: (N,) R_n.
         group_size: N_k, completions of one prompt; groups are contiguous rows.
-        eta: weights are clipped to at most eta; `inf` clips nothing.
-        clip: "advantage" clips the weights in A_n only (Algorithm 1 to the letter); "both" clips
-            the weight in front of A_n too; "nowhere" neither.
-        baseline: what is subtracted from R_n: the weighted mean over its "group"; over its
-            "others", which removes the estimator's bias; or "none".
-        weighted: False takes every weight for 1 in the gradient. Metrics are of the true weights.
+        eta, clip, baseline, weighted: see `RapidParameters`. An eta of `inf` clips nothing.
 
     Returns:
         The loss (0-d), a mean over the N completions, and
         `staleness` (mean |log min(w, eta)|, nats), `clip_fraction` (share of w above eta) and
-        `weight` (mean w), each 0-d.
+        `weight` (mean w), each 0-d, of the true weights also where `weighted` is False.
 
     Raises:
         ValueError: N is not a whole number of groups, or a baseline of others has no others.

@@ -193,7 +193,7 @@ def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder:
     import torch
     from transformers import Trainer, TrainingArguments, get_cosine_schedule_with_warmup
 
-    from rapid.training.refusals import Sound
+    from rapid.training.refusals import FiniteWeights
 
     made = batches(examples, spec.pretraining.batch, spec.data_seed)
     optimizer = build_optimizer(model, spec.pretraining.learning_rate)
@@ -216,6 +216,6 @@ def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder:
         data_collator=lambda one: collate(one[0], pad),
         train_dataset=made,
         processing_class=tokenizer,
-        callbacks=[Sound()],
+        callbacks=[FiniteWeights()],
         optimizers=(optimizer, get_cosine_schedule_with_warmup(optimizer, WARMUP, len(made))),
     )

@@ -63,7 +63,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         without_vllm()
     from rapid.stages.reporting import reports
     from rapid.training.recorder import Snapshots, StepRecorder
-    from rapid.training.resume import Saves, place
+    from rapid.training.resume import ResumableRun, place
 
     recorder = StepRecorder()
     make = _sft if parse(spec.run.algorithm).algorithm.imitates else _rl
@@ -73,7 +73,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         trainer.add_callback(callback)
     recorder.clock = clock = getattr(trainer, "clock", None)
     seconds = float(os.environ.get(CHECKPOINT_VARIABLE, CHECKPOINT_SECONDS))
-    saves = Saves(trainer, recorder, seconds, is_main())
+    saves = ResumableRun(trainer, recorder, seconds, is_main())
     kept = folder / SNAPSHOTS
     if not saves.checkpoint:
         shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
@@ -184,7 +184,7 @@ def _arguments(spec: TrainSpec, checkpoints: Path) -> dict:
         "output_dir": str(checkpoints),
         "seed": spec.run.seed,
         "logging_steps": 1,
-        "save_strategy": "no",  # but when `Saves` says so
+        "save_strategy": "no",  # but when `ResumableRun` says so
         "save_total_limit": 2,
         "report_to": [],  # but see `rapid.stages.reporting`
         "project": PROJECT,

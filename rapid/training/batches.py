@@ -18,7 +18,7 @@ FORWARD = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # 
 RATIO = "importance_sampling_ratio"  # of TRL's, (N, T) or (N, 1): 1 where there is nothing to weigh
 
 
-class Kept(torch.utils.data.Dataset):
+class RecentRows(torch.utils.data.Dataset):
     """A dataset whose last `count` rows stay decoded, for those who ask for them again."""
 
     def __init__(self, dataset, count: int):

@@ -24,26 +24,21 @@ RANDOM = ("drop", "jitter", "noise")  # in names of probabilities and widths tha
 
 
 def completion_logp(
-    model,
-    piece: Batch,
-    group_size: int,
-    temperature: float,
-    share_prefill: bool,
-    entropies: list[Tensor] | None = None,
-) -> Tensor:
-    """Return log pi of each completion token, (N, T), nats; at padding it has no meaning.
+    model, piece: Batch, group_size: int, temperature: float, share_prefill: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Return log pi of each completion token and the entropy of its distribution, (N, T), nats.
+
+    At padding they have no meaning. Where the model's forward computes no entropy, it is None.
 
     Args:
         piece: `prompt_ids`, `prompt_mask` (N, P), `completion_ids`, `completion_mask` (N, T); the
             rows of a group are contiguous and have one prompt.
         share_prefill: compute each prompt once for its whole group, where `can_share_prompts`.
-        entropies: gets the entropy of the distribution of each token, (N, T), nats; nothing where
-            the model's forward does not compute it.
     """
     if (piece["prompt_mask"] == 0).any() and sees_padding(model):
-        return _by_prompt_length(model, piece, entropies)
+        return _by_prompt_length(model, piece)
     if share_prefill and group_size > 1 and can_share_prompts(model):
-        return _with_shared_prompts(model, piece, group_size, temperature, entropies)
+        return _with_shared_prompts(model, piece, group_size, temperature)
     ids = torch.cat([piece["prompt_ids"], piece["completion_ids"]], dim=1)  # (N, P + T)
     mask = torch.cat([piece["prompt_mask"], piece["completion_mask"]], dim=1)
     labels = ids.masked_fill(mask == 0, IGNORED)
@@ -51,12 +46,11 @@ def completion_logp(
     labels[:, :-width] = IGNORED
     where = {"position_ids": positions(mask)} if has_absolute_positions(model) else {}
     output = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, **where)
-    if entropies is not None and output.entropy is not None:
-        entropies.append(output.entropy[:, -width:])
-    return output.log_probs[:, -width:]
+    entropy = output.entropy
+    return output.log_probs[:, -width:], None if entropy is None else entropy[:, -width:]
 
 
-def _by_prompt_length(model, piece: Batch, entropies: list[Tensor] | None) -> Tensor:
+def _by_prompt_length(model, piece: Batch) -> tuple[Tensor, Tensor | None]:
     """Return what `completion_logp` does, from a forward pass for each length of prompts.
 
     Processes train on prompts of one length in a pass, for they have to make as many forward passes
@@ -64,25 +58,22 @@ def _by_prompt_length(model, piece: Batch, entropies: list[Tensor] | None) -> Te
     """
     model = model if torch.is_grad_enabled() else unwrapped(model)
     lengths, width = piece["prompt_mask"].sum(1), piece["prompt_ids"].size(1)
-    order: list[Tensor] = []
-    found: list[Tensor] = []
-    parts: list[Tensor] = []
+    order, found = [], []
     for length in lengths.unique().tolist():
-        rows = (lengths == length).nonzero().flatten()
-        part = {name: piece[name][rows] for name in FORWARD}
+        order.append((lengths == length).nonzero().flatten())
+        part = {name: piece[name][order[-1]] for name in FORWARD}
         for name in ("prompt_ids", "prompt_mask"):
             part[name] = part[name][:, width - length :]
-        order.append(rows)
-        found.append(completion_logp(model, part, 1, 1.0, False, parts))
+        found.append(completion_logp(model, part, 1, 1.0, False))
     back = torch.cat(order).argsort()
-    if entropies is not None and len(parts) == len(found):
-        entropies.append(torch.cat(parts)[back])
-    return torch.cat(found)[back]
+    entropies = [entropy for _, entropy in found if entropy is not None]
+    logp = torch.cat([logp for logp, _ in found])[back]
+    return logp, torch.cat(entropies)[back] if entropies else None
 
 
 def _with_shared_prompts(
-    model, piece: Batch, group_size: int, temperature: float, entropies: list[Tensor] | None
-) -> Tensor:
+    model, piece: Batch, group_size: int, temperature: float
+) -> tuple[Tensor, Tensor | None]:
     prompts = piece["prompt_ids"][::group_size]  # (K, P)
     prompt_mask = piece["prompt_mask"][::group_size]
     ids, mask = piece["completion_ids"], piece["completion_mask"]  # (N, T)
@@ -91,10 +82,9 @@ def _with_shared_prompts(
     logits = prompt.logits[:, -1].float() / temperature  # (K, V)
     first = torch.log_softmax(logits, dim=-1).repeat_interleave(group_size, dim=0)
     logp = first.gather(1, ids[:, :1])  # (N, 1)
+    entropy = -(first.exp() * first).nan_to_num().sum(1, keepdim=True)
     if ids.size(1) == 1:
-        if entropies is not None:
-            entropies.append(entropy_of(first))
-        return logp
+        return logp, entropy
     full_mask = torch.cat([piece["prompt_mask"], mask[:, :-1]], dim=1)
     rest = model(
         input_ids=ids[:, :-1],
@@ -104,14 +94,8 @@ def _with_shared_prompts(
         shift_labels=ids[:, 1:].masked_fill(mask[:, 1:] == 0, IGNORED),
         fused_lm_head=True,
     )
-    if entropies is not None and rest.entropy is not None:
-        entropies.append(torch.cat([entropy_of(first), rest.entropy], dim=1))
-    return torch.cat([logp, rest.log_probs], dim=1)
-
-
-def entropy_of(logp: Tensor) -> Tensor:
-    """Return the entropy of distributions, nats. (N, V) -> (N, 1)"""
-    return -(logp.exp() * logp).nan_to_num().sum(1, keepdim=True)
+    entropies = None if rest.entropy is None else torch.cat([entropy, rest.entropy], dim=1)
+    return torch.cat([logp, rest.log_probs], dim=1), entropies
 
 
 def without_dropout(model) -> None:

@@ -116,7 +116,9 @@ class Decoder:
             )
             ids, mask = different.chunk(2, dim=1)
         cache = DynamicCache(config=model_config(model))
-        cache.layers = [Roomy() if type(one) is DynamicLayer else one for one in cache.layers]
+        cache.layers = [
+            PreallocatedLayer() if type(one) is DynamicLayer else one for one in cache.layers
+        ]
         output, cache = prefilled(model, ids, mask, cache)
         cache.batch_select_indices(which)
         return output.logits[:, -1].float()[which], cache
@@ -144,7 +146,7 @@ def _exponential(noise: Tensor, rows: Tensor) -> Tensor:
     return noise.uniform_()[rows].neg_().log1p_().neg_().float()
 
 
-class Roomy(DynamicLayer):
+class PreallocatedLayer(DynamicLayer):
     """Keys and values in buffers with room for more tokens. DynamicLayer copies all for each."""
 
     keys: Tensor

@@ -55,13 +55,6 @@ def as_trl(means: dict[str, float]) -> dict[str, float]:
     return found
 
 
-def mean_entropy(entropy: Tensor, mask: Tensor, over: str) -> Tensor:
-    """Return the mean entropy of tokens, nats: of all, or of each completion's own mean. 0-d"""
-    if over == "token":
-        return (entropy * mask).sum() / mask.sum().clamp(min=1)
-    return ((entropy * mask).sum(1) / mask.sum(1).clamp(min=1)).mean()
-
-
 def of_mini_batch(mini_batch: Batch, group_size: int) -> dict[str, float]:
     """Return metrics of a mini-batch; those of rewards are of its graded groups, if any."""
     graded = mini_batch["graded"]

@@ -131,7 +131,7 @@ def refuse_rewards(
         )
 
 
-class Sound(TrainerCallback):
+class FiniteWeights(TrainerCallback):
     """End a run whose weights are no numbers any more, or that had nothing to learn from.
 
     All weights are looked at before they are saved or evaluated; after the other steps the smallest

@@ -74,7 +74,7 @@ class Stopped(Exception):
     """The process was told to end, in the middle of a step."""
 
 
-class Saves(TrainerCallback):
+class ResumableRun(TrainerCallback):
     """Saves where a run is every so many seconds, and when the process is told to end.
 
     A process by itself stops at once, and saves what was before the step that it was in. Several

@@ -13,7 +13,6 @@ from rapid.training.refusals import sample, told
 
 NOT_ARGUMENTS = ("prompt", "completion", "completion_ids")  # columns that TRL passes by other names
 
-
 logger = logging.getLogger(__name__)
 
 

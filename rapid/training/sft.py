@@ -10,7 +10,7 @@ from trl import SFTConfig, SFTTrainer
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.benchmarks.prompts import prompt_ids
-from rapid.training.refusals import Sound
+from rapid.training.refusals import FiniteWeights
 from rapid.training.trl.saving import SavingTrainer
 
 
@@ -66,5 +66,5 @@ def sft_trainer(
         config,
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
-        callbacks=[Sound()],
+        callbacks=[FiniteWeights()],
     )

@@ -33,12 +33,13 @@ from typing_extensions import override
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import Pass
 from rapid.algorithms.groups import chosen
+from rapid.algorithms.means import completion_mean, token_mean
 from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.caches import sees_padding
 from rapid.training.config import RapidConfig
 from rapid.training.forward import completion_logp
-from rapid.training.metrics import WeightedMeans, as_trl, mean_entropy, of_mini_batch
+from rapid.training.metrics import WeightedMeans, as_trl, of_mini_batch
 from rapid.training.processes import gathered, with_others
 from rapid.training.refusals import sample
 from rapid.training.trl.trainer import SamplingTrainer
@@ -178,8 +179,7 @@ class RapidTrainer(SamplingTrainer):
                 self._means.add({}, piece["sequence_share"])
             self.last_pass = self.state.global_step + 1, piece, self._logp
             return loss
-        entropies: list[Tensor] = []
-        log_pi = self._log_pi(model, piece, entropies)  # (N, T)
+        log_pi, entropy = self._log_pi(model, piece)  # (N, T) each
         itself, mask = log_pi.detach(), batches.learned(piece)
         log_mu = piece.get("behavior_logp", itself)
         reference = piece.get("reference_logp", itself)
@@ -187,11 +187,11 @@ class RapidTrainer(SamplingTrainer):
         given = Pass(log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit)
         loss, metrics = algorithm.loss(self.args.settings, given)
         if "sampler_logp" in piece and "behavior_logp" not in piece:
-            off = (piece["sampler_logp"] - itself).abs().nan_to_num() * mask
-            metrics["sampler_mismatch"] = off.sum() / mask.sum().clamp(min=1)
-        for entropy in entropies:  # one, of the rows that this process runs
-            own_mask = batches.learned(batches.own_part(piece))
-            metrics["entropy"] = mean_entropy(entropy.detach(), own_mask, algorithm.metrics_over)
+            off = (piece["sampler_logp"] - itself).abs().nan_to_num()
+            metrics["sampler_mismatch"] = token_mean(off, mask)
+        if entropy is not None:
+            mean = token_mean if algorithm.metrics_over == "token" else completion_mean
+            metrics["entropy"] = mean(entropy.detach(), batches.learned(batches.own_part(piece)))
         whole = torch.ones_like(loss)  # an evaluation's batch is a part of nothing
         self._means.add(metrics, piece.get(f"{algorithm.metrics_over}_share", whole))
         self.last_pass = self.state.global_step + 1, piece, itself
@@ -291,18 +291,18 @@ class RapidTrainer(SamplingTrainer):
                 piece["behavior_logp"] = known
             else:
                 with torch.no_grad():
-                    piece["behavior_logp"] = self._log_pi(self.model, piece)
+                    piece["behavior_logp"], _ = self._log_pi(self.model, piece)
 
-    def _log_pi(self, model, piece: Batch, entropies: list[Tensor] | None = None) -> Tensor:
-        """Return log pi of each token of a pass, (N, T); `entropies` gets that of the own rows."""
+    def _log_pi(self, model, piece: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return log pi of each token of a pass, (N, T), and entropies of the own rows, (n, T)."""
         share = self.args.share_prefill and self.same_prompts
         own = batches.own_part(piece)
         one_prompt = math.gcd(len(own["completion_ids"]), self._together())
         with self.accelerator.autocast():
-            logp = completion_logp(model, own, one_prompt, self.temperature, share, entropies)
+            logp, entropy = completion_logp(model, own, one_prompt, self.temperature, share)
         if "own_rows" in piece:
             logp = with_others(logp, self.accelerator)[: len(piece["completion_ids"])]
-        return logp
+        return logp, entropy
 
     # Metrics --------------------------------------------------------------------------------------
 

@@ -80,19 +80,7 @@ def score_mean(p: Problem, values: Tensor) -> Tensor:
     return torch.autograd.grad(total, pi)[0]
 
 
-def rows_gradient(
-    p: Problem, prompts: Tensor, outcomes: Tensor, group_size: int, loss=rapid_loss, **settings
-):
-    """d J_estimate / d log pi of each token, (N, 2), by one call of a loss."""
-    logp = outcome_logp(p.pi)[prompts, outcomes].requires_grad_()
-    behavior_logp = outcome_logp(p.mu)[prompts, outcomes]
-    mask = torch.ones_like(behavior_logp)
-    rewards = p.rewards[prompts, outcomes]
-    value, _ = loss(logp, behavior_logp, mask, rewards, group_size, **settings)
-    return -torch.autograd.grad(value, logp)[0]
-
-
-def expected_gradient(p: Problem, group_size: int, **settings) -> Tensor:
+def expected_gradient(p: Problem, group_size: int, loss=rapid_loss, **settings) -> Tensor:
     """The mean of a loss's estimate over all groups of mu, (PROMPTS, PARAMETERS)."""
     groups = torch.cartesian_prod(*[torch.arange(OUTCOMES)] * group_size)  # (groups, N_k)
     count = PROMPTS * len(groups)
@@ -103,8 +91,11 @@ def expected_gradient(p: Problem, group_size: int, **settings) -> Tensor:
     share = (chance * count).repeat_interleave(group_size)
     pi = p.pi.clone().requires_grad_()
     logp = outcome_logp(pi)[prompts, outcomes]
-    rows = rows_gradient(p, prompts, outcomes, group_size, **settings) * share[:, None]
-    return torch.autograd.grad(logp, pi, rows)[0]
+    behavior_logp, rewards = outcome_logp(p.mu)[prompts, outcomes], p.rewards[prompts, outcomes]
+    mask = torch.ones_like(behavior_logp)
+    value, _ = loss(logp, behavior_logp, mask, rewards, group_size, **settings)
+    (rows,) = torch.autograd.grad(value, logp, retain_graph=True)
+    return torch.autograd.grad(logp, pi, -rows * share[:, None])[0]
 
 
 def bias(p: Problem, group_size: int, **settings) -> tuple[float, float]:

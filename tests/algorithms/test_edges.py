@@ -1,4 +1,4 @@
-"""rapid_loss where something is empty, equal, alone or extreme.."""
+"""rapid_loss where something is empty, equal, alone or extreme."""
 
 import math
 
@@ -9,7 +9,6 @@ from rapid.algorithms import dapo_loss, grpo_loss, rapid_loss
 
 clip = pytest.mark.parametrize("clip", ["advantage", "both"])
 baselines = pytest.mark.parametrize("baseline", ["group", "others"])
-REWARDS = [[1.0, 0.0, 0.5, 1.0], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
 
 
 def run(log_weights, rewards, group_size, eta, *settings, lengths=None, dtype=torch.float64):
@@ -51,54 +50,39 @@ def test_a_batch_without_tokens_has_a_loss_and_a_gradient_of_zero(baseline):
     assert (metrics["staleness"].item(), metrics["weight"].item()) == (0, 1)
 
 
-@baselines
-def test_an_eta_of_infinity_clips_nothing_either_way(baseline):
-    one, other = (
-        run([3.0, -1.0, 0.0, 2.0], REWARDS[0], 4, math.inf, clip, baseline)
-        for clip in ("advantage", "both")
-    )
-    assert torch.equal(one[1], other[1])
-    metrics = one[2]
+def test_an_eta_of_infinity_clips_nothing():
+    _, _, metrics = run([3.0, -1.0, 0.0, 2.0], [1.0, 0.0, 0.5, 1.0], 4, math.inf)
     assert metrics["clip_fraction"].item() == 0
     assert metrics["staleness"].item() == pytest.approx(6 / 4)
 
 
 @clip
 @baselines
-@pytest.mark.parametrize("reward", [0.0, 1.0, 0.3])
-def test_equal_rewards_have_no_gradient_on_policy(clip, baseline, reward):
-    """Up to rounding of their mean where the reward is no power of two."""
-    _, gradient, _ = run([0.0] * 3, [reward] * 3, 3, 2.0, clip, baseline)
-    assert gradient.abs().max() <= (0 if reward in (0, 1) else 1e-16)
+def test_equal_rewards_have_no_gradient_on_policy_but_for_rounding(clip, baseline):
+    _, gradient, _ = run([0.0] * 3, [0.3] * 3, 3, 2.0, clip, baseline)
+    assert gradient.abs().max() <= 1e-16
 
 
 # Alone --------------------------------------------------------------------------------------------
 
 
-@clip
-def test_leaving_one_out_of_a_group_of_one_is_refused(clip):
+def test_leaving_one_out_of_a_group_of_one_is_refused():
     with pytest.raises(ValueError, match=r"group_size=1: make groups of at least 2"):
-        run([0.1, 0.2], [1.0, 0.0], 1, 2.0, clip, "others")
+        run([0.1, 0.2], [1.0, 0.0], 1, 2.0, "advantage", "others")
 
 
-@clip
-def test_a_group_of_one_is_its_own_baseline(clip):
-    _, gradient, _ = run([0.5, 0.0], [1.0, 1.0], 1, 10.0, clip)
+def test_a_group_of_one_is_its_own_baseline():
+    _, gradient, _ = run([0.5, 0.0], [1.0, 1.0], 1, 10.0)
     w = math.exp(0.5)
     assert gradient[:, 0].tolist() == pytest.approx([-w * (1 - w) / 2, 0])
 
 
-@pytest.mark.filterwarnings("ignore:std")
-@pytest.mark.parametrize("objective", ["grpo", "dapo"])
-def test_a_group_of_one_has_no_advantage_in_grpo_and_dapo(objective):
+def test_a_group_of_one_has_no_advantage_in_grpo_and_dapo():
     """num_generations_eval may be 1."""
     logp, ones = torch.full((2, 2), -1.5, dtype=torch.float64), torch.ones(2, 2)
     rewards = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    if objective == "grpo":
-        loss, _ = grpo_loss(logp, logp, logp, ones, rewards, 1, 0.0, 0.2)
-    else:
-        loss, _ = dapo_loss(logp, logp, ones, rewards, 1, 0.2, 0.28)
-    assert loss.item() == 0
+    assert grpo_loss(logp, logp, logp, ones, rewards, 1, 0.0, 0.2)[0].item() == 0
+    assert dapo_loss(logp, logp, ones, rewards, 1, 0.2, 0.28)[0].item() == 0
 
 
 # Extreme ------------------------------------------------------------------------------------------
@@ -106,65 +90,30 @@ def test_a_group_of_one_has_no_advantage_in_grpo_and_dapo(objective):
 
 @clip
 @baselines
-@pytest.mark.parametrize("rewards", REWARDS)
-@pytest.mark.parametrize("sign", [1, -1])
-def test_log_weights_of_200_stay_finite(clip, baseline, rewards, sign):
-    """exp(200) is far within float64."""
-    loss, gradient, metrics = run(
-        [sign * 200.0, 0.1, -0.1, -sign * 200.0], rewards, 4, 2.0, clip, baseline
-    )
-    for value in (loss, gradient, *metrics.values()):
-        assert torch.isfinite(value).all()
+@pytest.mark.parametrize("rewards", [[1.0, 0.0, 0.5, 1.0], [1.0] * 4, [0.0] * 4])
+@pytest.mark.parametrize(("size", "dtype"), [(200.0, torch.float32), (800.0, torch.float64)])
+def test_weights_that_overflow_stay_finite(clip, baseline, rewards, size, dtype):
+    """In front of the advantage they are huge, but a norm can clip it; rewards of 0 stay nothing.
 
-
-@baselines
-@pytest.mark.parametrize("rewards", REWARDS)
-@pytest.mark.parametrize(
-    ("size", "dtype"),
-    [(200.0, torch.float32), (800.0, torch.float64)],
-    ids=["float32", "float64"],
-)
-def test_weights_that_overflow_are_clipped_in_both(baseline, rewards, size, dtype):
-    """Loss and gradient are those of weights of eta; the mean weight that is reported is huge."""
+    Clipped in both places, loss and gradient are those of weights of eta.
+    """
     extreme, large = (
-        run([x, 0.1, -0.1, -x], rewards, 4, 2.0, "both", baseline, dtype=dtype)
-        for x in (size, 80.0)
+        run([x, 0.1, -0.1, -x], rewards, 4, 2.0, clip, baseline, dtype=dtype) for x in (size, 80.0)
     )
-    # -x leaves a weight of 0 or of 1e-35.
-    torch.testing.assert_close(extreme[1], large[1], rtol=0, atol=1e-15)
-    assert torch.isfinite(extreme[0])
-    assert not any(torch.isnan(value) for value in extreme[2].values())
-    assert extreme[2]["staleness"] < size
-    assert math.isfinite(extreme[2]["weight"])
-    assert extreme[2]["weight"] > 1e25
-
-
-@baselines
-def test_a_weight_that_overflows_in_front_is_seen_in_the_loss(baseline):
-    """clip="advantage" leaves the weight in front alone: huge, but a norm can clip it."""
-    loss, gradient, _ = run([800.0, 0.1, -0.1, 0.0], REWARDS[0], 4, 2.0, "advantage", baseline)
-    assert 1e24 < abs(loss) < math.inf
-    assert (gradient[0].abs() > 1e24).all()
-    assert torch.isfinite(gradient).all()
-
-
-@baselines
-def test_a_weight_that_overflows_gives_no_nan_where_all_rewards_are_zero(baseline):
-    """`contributes` says that such a group has a gradient of exactly zero."""
-    loss, gradient, _ = run([800.0, 0.1, -0.1, 0.0], REWARDS[2], 4, 2.0, "advantage", baseline)
-    assert loss.item() == 0
-    assert not gradient.any()
+    loss, gradient, metrics = extreme
+    for value in (loss, gradient, *metrics.values()):
+        assert value.isfinite().all()
+    assert metrics["staleness"] < size
+    assert metrics["weight"] > 1e25
+    # A weight of e^-size is 0, one of e^-80 is 1e-35.
+    torch.testing.assert_close(gradient, large[1], rtol=0, atol=1e-15)
+    if not any(rewards):
+        assert loss.item() == 0 and not gradient.any()
+    elif clip == "advantage":
+        assert loss.abs() > 1e22 and (gradient[0].abs() > 1e22).all()
 
 
 def test_leave_one_out_survives_a_weight_beyond_the_others_precision():
     """w = (e^40, 1, 1), eta = inf: the first one's baseline is the mean of the others, 1."""
     _, gradient, _ = run([40.0, 0.0, 0.0], [0.5, 1.0, 1.0], 3, math.inf, "both", "others")
     assert gradient[0, 0].item() == pytest.approx(-math.exp(40) * (0.5 - 1) / 3)
-
-
-# Metrics ------------------------------------------------------------------------------------------
-
-
-def test_staleness_is_exact_in_float64():
-    _, _, metrics = run([5.0, 6.0], [1.0, 0.0], 2, 1.7)
-    assert metrics["staleness"].item() == pytest.approx(math.log(1.7), rel=1e-12)

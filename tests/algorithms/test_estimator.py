@@ -1,6 +1,6 @@
-"""What the mean of rapid_loss's estimate is: by enumeration of all groups, and by sampling many.
+"""What the mean of rapid_loss's estimate is, by enumeration of all groups, to 1e-12.
 
-Facts are asserted to 1e-12; `pytest -s`, or `python -m tests.algorithms.tabular`, shows the biases.
+`python -m tests.algorithms.tabular` prints the biases.
 """
 
 import math
@@ -12,22 +12,17 @@ from rapid.algorithms.groups import group_mean
 from tests.algorithms.tabular import (
     DEGREES,
     ETAS,
-    OUTCOMES,
-    PROMPTS,
     expected_gradient,
     outcome_logp,
     problem,
-    rows_gradient,
     score_mean,
     table,
     true_gradient,
 )
 
-STALE = [DEGREES["stale"], DEGREES["very stale"]]
-CLIPS = ["advantage", "both"]
-staleness = pytest.mark.parametrize("staleness", STALE)
+staleness = pytest.mark.parametrize("staleness", [DEGREES["stale"], DEGREES["very stale"]])
 group_size = pytest.mark.parametrize("group_size", [2, 3])
-clip = pytest.mark.parametrize("clip", CLIPS)
+clip = pytest.mark.parametrize("clip", ["advantage", "both"])
 eta = pytest.mark.parametrize("eta", [*ETAS, math.inf])
 
 
@@ -35,12 +30,8 @@ def assert_same(found, expected):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-def distance(found, expected):
-    return (found - expected).norm().item()
-
-
-def test_the_table_of_biases_is_printed():
-    print("\n" + table())
+def test_the_table_of_biases_has_a_row_for_each_setting():
+    assert len(table().splitlines()) == len(DEGREES) * (4 + 2 * (1 + 2 * len(ETAS))) - 1
 
 
 def test_the_true_gradient_is_that_of_finite_differences():
@@ -133,89 +124,7 @@ def test_on_policy_the_plain_estimate_is_shrunk_and_leave_one_out_is_not(group_s
     assert_same(without, true_gradient(p))
 
 
-# How the bias changes -----------------------------------------------------------------------------
-
-
-@staleness
-def test_the_bias_of_clipping_both_goes_to_zero_as_eta_grows(staleness):
-    p = problem(staleness)
-    top = p.weight.max().item()
-
-    def bias(eta):
-        mean = expected_gradient(p, 2, eta=eta, clip="both", baseline="others")
-        return distance(mean, true_gradient(p))
-
-    assert bias(0.25) > 0.1 * true_gradient(p).norm()
-    assert bias(0.999 * top) < 1e-3
-    assert bias(top * (1 - 1e-9)) < 1e-9
-    assert max(bias(top), bias(2 * top)) < 1e-12
-
-
-# Sampled ------------------------------------------------------------------------------------------
-
-SAMPLED, SIZE = 204_800, 4  # groups, completions of each
-
-
-@pytest.fixture(scope="module")
-def sampled():
-    """A problem, and the estimate of each of many groups of four that mu samples, (SAMPLED, D)."""
-    p = problem(DEGREES["stale"])
-    generator = torch.Generator().manual_seed(0)
-    prompts = (torch.arange(SAMPLED) % PROMPTS).repeat_interleave(SIZE)
-    draws = [
-        torch.multinomial(chances, SAMPLED // PROMPTS * SIZE, True, generator=generator)
-        for chances in p.probability
-    ]
-    outcomes = torch.stack([draw.view(-1, SIZE) for draw in draws], 1).flatten()
-
-    # The gradient by backpropagation through the policy, of one loss: the mean over all groups.
-    pi = p.pi.clone().requires_grad_()
-    logp = outcome_logp(pi)[prompts, outcomes]
-    rows = rows_gradient(p, prompts, outcomes, SIZE, eta=math.inf, baseline="others")
-    mean = torch.autograd.grad(logp, pi, rows)[0].flatten()
-
-    # The estimate of each group, whose mean it is: by the gradient of each outcome.
-    pi = p.pi.clone().requires_grad_()
-    total = outcome_logp(pi).sum(-1).flatten()
-    scores = torch.stack(
-        [torch.autograd.grad(x, pi, retain_graph=True)[0].flatten() for x in total]
-    )
-    which = torch.arange(SAMPLED).repeat_interleave(SIZE) * len(scores)
-    which = which + prompts * OUTCOMES + outcomes
-    shares = torch.zeros(SAMPLED * len(scores), dtype=torch.float64)
-    shares.index_add_(0, which, rows[:, 0] * SAMPLED)
-    estimates = shares.view(SAMPLED, -1) @ scores
-    torch.testing.assert_close(estimates.mean(0), mean, rtol=0, atol=1e-12)
-    return p, estimates
-
-
-def test_the_mean_of_many_sampled_groups_is_the_true_gradient(sampled):
-    """Within four standard errors in every coordinate, and these are small."""
-    p, estimates = sampled
-    true = true_gradient(p).flatten()
-    error = estimates.mean(0) - true
-    standard_error = estimates.std(0) / math.sqrt(SAMPLED)
-    assert (error.abs() <= 4 * standard_error).all()
-    assert standard_error.max() < 0.03 * true.abs().max()
-
-
-def test_the_plain_estimate_of_the_same_groups_would_be_told_apart(sampled):
-    """The test above has the power to see a bias: the own term is many standard errors."""
-    p, estimates = sampled
-    standard_error = estimates.std(0) / math.sqrt(SAMPLED)
-    own = score_mean(p, p.weight**2 * p.rewards).flatten() / SIZE
-    assert (own.abs() / standard_error).max() > 20
-
-
-def test_the_error_shrinks_with_the_square_root_of_the_number_of_groups(sampled):
-    """Over many disjoint batches; 16 times the groups, a quarter of the error."""
-    p, estimates = sampled
-    true = true_gradient(p).flatten()
-
-    def root_mean_square(size):
-        return (estimates.view(-1, size, len(true)).mean(1) - true).square().mean().sqrt().item()
-
-    assert root_mean_square(200) / root_mean_square(3200) == pytest.approx(4, rel=0.15)
+# Groups that are not whole ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

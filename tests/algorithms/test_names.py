@@ -11,7 +11,7 @@ from rapid.config.params import BadParams, load
 
 @pytest.mark.parametrize(
     ("name", "kind", "h"),
-    [("sft", "sft", 1), ("naive-grpo", "naive-grpo", 1), ("rapid-H16", "rapid", 16)],
+    [("sft", "sft", 1), ("naive-grpo", "naive-grpo", 1), ("dr-grpo-H16", "dr-grpo", 16)],
 )
 def test_a_plain_name(name, kind, h):
     found = parse(name)
@@ -22,12 +22,8 @@ def test_a_plain_name(name, kind, h):
 def test_a_variant():
     found = parse("rapid-H4,eta=1.5,weighted=false,group_size=8,n_step=16")
     assert (found.plain, found.H) == ("rapid-H4", 4)
-    assert found.changes.model_dump(exclude_none=True) == {
-        "eta": 1.5,
-        "weighted": False,
-        "group_size": 8,
-        "n_step": 16,
-    }
+    changes = {"eta": 1.5, "weighted": False, "group_size": 8, "n_step": 16}
+    assert found.changes.model_dump(exclude_none=True) == changes
 
 
 @pytest.mark.parametrize(

@@ -126,19 +126,6 @@ def lab(color: str) -> list[float]:
     return [116 * y - 16, 500 * (x - y), 200 * (y - z)]
 
 
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [("grpo-H4", "GRPO (H=4)"), ("cispo-H2", "CISPO (H=2)"), ("dr-grpo-H16", "Dr. GRPO (H=16)")],
-)
-def test_any_rl_algorithm_may_be_given_an_h(values, name, label):
-    values["tables"]["main"]["algorithms"].append(name)
-    run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm=name, seed=1)
-    spec = specs.train_spec(load(values), run)
-    assert int(name.split("-H")[1]) == spec.H
-    assert labels.algorithm(name) == label
-    assert style.look(name).color == style.look(name.split("-H")[0]).color
-
-
 def test_a_plain_policy_gradient_off_policy_says_how_stale_it_is(toy_model, tmp_path):
     settings = {"max_steps": 4}
     stale = loops.run(toy_model, tmp_path, "pg", H=2, **settings).state.log_history

@@ -9,11 +9,11 @@ from importlib.util import find_spec
 import pytest
 import torch
 import yaml
+from transformers import AutoTokenizer
 
 from rapid.config.specs import Run, TrainSpec
 from rapid.cost.shapes import from_config
-from tests.conftest import ROOT
-from tests.gpu import model as model_of_gpus
+from tests.conftest import ROOT, save_qwen2
 
 pytestmark = [
     pytest.mark.gpu,
@@ -23,7 +23,18 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def model(toy_model, tmp_path_factory):
-    return model_of_gpus.save(toy_model, tmp_path_factory.mktemp("model"))
+    """60 million parameters with random weights: large enough for a GPU's memory to show it."""
+    return save_qwen2(
+        tmp_path_factory.mktemp("model"),
+        AutoTokenizer.from_pretrained(toy_model),
+        hidden_size=512,
+        intermediate_size=1536,
+        num_hidden_layers=12,
+        vocab_size=32_000,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+    )
 
 
 def run(model, folder, launcher=(), **settings) -> list[dict]:
@@ -88,9 +99,7 @@ def test_memory_is_what_the_plan_says(model, tmp_path, values):
     from rapid.cost.expected import Expected
     from rapid.cost.memory import job_memory
 
-    (found,) = run(
-        model, tmp_path, max_completion_length=512, max_steps=2, skip_zero_groups=False
-    )  # fmt: skip
+    (found,) = run(model, tmp_path, max_completion_length=512, max_steps=2, skip_zero_groups=False)
     rapid = {name: values["rapid"][name] for name in ("eta", "clip")}
     spec = TrainSpec(
         run=Run(benchmark="math", model="m", algorithm="rapid-H4", seed=1),

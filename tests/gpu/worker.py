@@ -16,7 +16,6 @@ from transformers import AutoTokenizer
 from performance.rewards import SolveRate
 from rapid import RapidConfig, RapidTrainer
 from rapid.artifacts.manifests import hardware
-from rapid.training import batches
 
 
 def main(model: Path, out: Path, settings: dict) -> None:
@@ -45,7 +44,7 @@ def main(model: Path, out: Path, settings: dict) -> None:
     before = [p.detach().float().norm().item() for p in trainer.model.parameters()]
     trainer.train()
     after = [p.detach().float().norm().item() for p in trainer.model.parameters()]
-    step, piece, logp = trainer.last_pass
+    step, _, logp = trainer.last_pass
     rank = trainer.accelerator.process_index
     found = {
         "processes": trainer.accelerator.num_processes,
@@ -56,7 +55,6 @@ def main(model: Path, out: Path, settings: dict) -> None:
         "log": [row for row in trainer.state.log_history if "loss" in row],
         "last_step": step,
         "finite": bool(torch.isfinite(logp).all()),
-        "completions": len(batches.own_part(piece)["completion_ids"]),
         "seconds": dict(trainer.clock.seconds),
         "peak_gb": torch.cuda.max_memory_allocated() / 1e9,
     }

@@ -1,7 +1,6 @@
 """Training loops on the toy model, plain and with each saving, in one and several processes."""
 
 import random
-from collections import Counter
 
 import torch
 from datasets import Dataset
@@ -79,31 +78,17 @@ ROUNDING = 8 * (64 + 258) * 2.0**-24
 REWARDS = {"digits_sum": digits_sum, "sometimes": sometimes}
 
 
-class ScriptedTrainer(RapidTrainer):
-    """Sample what prompt, place in the group and step say: alike in any number of processes."""
-
-    def _generate_single_turn(self, prompt_ids, *_):
-        completions = []
-        first = self.accelerator.process_index * len(prompt_ids)
-        for row, ids in enumerate(map(tuple, prompt_ids), first):
-            place = row % self.num_generations
-            rng = random.Random(repr((ids, place, self.state.global_step)))
-            completions.append([rng.randrange(2, 258) for _ in range(rng.randint(1, 8))])
-        for row, ids in enumerate(completions):
-            self._grade_early(row, ids)
-        return completions, None
-
-
 class Scripted:
-    """Sample what the prompt and the place in its group say."""
+    """Sample what prompt, place in the group and step say: alike in any number of processes."""
 
     equal_lengths = False
 
     def _generate_single_turn(self, prompt_ids, *_, **__):
-        seen, completions, logps = Counter(), [], []
-        for ids in map(tuple, prompt_ids):
-            rng = random.Random(repr((ids, seen[ids])))
-            seen[ids] += 1
+        completions, logps = [], []
+        first = self.accelerator.process_index * len(prompt_ids)
+        for row, ids in enumerate(map(tuple, prompt_ids), first):
+            place = row % self.num_generations
+            rng = random.Random(repr((ids, place, self.state.global_step)))
             length = 4 if self.equal_lengths else rng.randint(1, 8)
             completions.append([rng.randrange(2, 258) for _ in range(length)])
             logps.append([rng.uniform(-5.6, -5.5) for _ in range(length)])
@@ -114,8 +99,12 @@ class ScriptedGrpo(Scripted, GRPOTrainer):
     pass
 
 
-class ScriptedRapid(Scripted, RapidTrainer):
-    pass
+class ScriptedTrainer(Scripted, RapidTrainer):
+    def _generate_single_turn(self, *args):
+        completions, logps = super()._generate_single_turn(*args)
+        for row, ids in enumerate(completions):
+            self._grade_early(row, ids)
+        return completions, logps
 
 
 class Recorded:

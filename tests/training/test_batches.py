@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rapid.training.batches import (
-    Kept,
+    RecentRows,
     endless,
     group_widths,
     mini_batches,
@@ -19,7 +19,6 @@ from rapid.training.batches import (
     share_out,
     take,
     with_shares,
-    without_weight,
 )
 
 
@@ -36,10 +35,8 @@ def batch(rows=8, width=3):
 
 def test_mini_batches_keep_order_and_lose_nothing():
     pieces = mini_batches(batch(), 2)
-    assert [piece["completion_ids"][:, 0].tolist() for piece in pieces] == [
-        [0, 1, 2, 3],
-        [4, 5, 6, 7],
-    ]
+    firsts = [piece["completion_ids"][:, 0].tolist() for piece in pieces]
+    assert firsts == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 def test_shares_sum_to_one_over_everything_that_could_be_run():
@@ -50,17 +47,6 @@ def test_shares_sum_to_one_over_everything_that_could_be_run():
     assert sum(piece["sequence_share"].item() for piece in pieces) == 1
     assert sum(piece["token_share"].item() for piece in pieces) == pytest.approx(1)
     assert pieces[0]["token_share"].item() == pytest.approx(4 / 19)
-
-
-def test_shares_make_up_for_the_mean_over_processes():
-    piece = with_shares(take(batch(), [0], 2, True), batch(), processes=2)
-    assert piece["sequence_share"] == piece["token_share"] == 0.5
-
-
-def test_an_idle_pass_has_no_weight():
-    piece = without_weight(take(batch(), [0], 2, True))
-    assert piece["sequence_share"] == piece["token_share"] == 0
-    assert not piece["completion_mask"].any()  # in no count of tokens either
 
 
 def test_a_trimmed_pass_is_as_wide_as_its_own_longest_rows():
@@ -82,83 +68,72 @@ def test_widths_are_of_the_longest_in_each_group():
     assert group_widths(whole, 2) == [(3, 3), (3, 2)]
 
 
-WIDTHS = [(10, random.Random(i).randint(1, 50)) for i in range(40)]
+# Passes -------------------------------------------------------------------------------------------
+
+NUMBERS = random.Random(0)
+WIDTHS = [(NUMBERS.randint(8, 12), NUMBERS.randint(1, 50)) for _ in range(40)]
 
 
-class TestPack:
-    def test_every_group_is_in_one_pass(self):
-        packed = pack(range(40), WIDTHS, 4, 400)
-        assert sorted(group for one in packed for group in one) == list(range(40))
-
-    def test_no_pass_of_several_groups_exceeds_the_budget(self):
-        for one in pack(range(40), WIDTHS, 4, 400):
-            prompt, completion = (max(WIDTHS[g][i] for g in one) for i in (0, 1))
-            assert len(one) == 1 or len(one) * 4 * (prompt + completion) <= 400
-
-    def test_the_next_group_would_not_have_fitted(self):
-        packed = pack(range(40), WIDTHS, 4, 400)
-        for one, after in pairwise(packed):
-            width = max(sum(WIDTHS[g]) for g in one)
-            assert (len(one) + 1) * 4 * width > 400 or after == []
-
-    def test_a_group_wider_than_the_budget_has_a_pass_of_its_own(self):
-        assert pack([0, 1], [(5, 100), (5, 5)], 2, 30) == [[0], [1]]
-
-    def test_padding_is_little(self):
-        packed = pack(range(40), WIDTHS, 4, 400)
-        padded = sum(len(one) * max(sum(WIDTHS[g]) for g in one) for one in packed)
-        assert sum(map(sum, WIDTHS)) / padded > 0.9
+def padded(groups) -> int:
+    """The tokens of a pass of groups of four."""
+    return len(groups) * 4 * sum(max(WIDTHS[g][i] for g in groups) for i in (0, 1))
 
 
-class TestShareOut:
-    def test_every_group_has_one_process(self):
-        shares = share_out(range(1, 40), [sum(width) for width in WIDTHS], 3)
-        assert sorted(group for share in shares for group in share) == list(range(1, 40))
-
-    def test_loads_differ_by_less_than_one_group(self):
-        costs = [sum(width) for width in WIDTHS]
-        loads = [sum(costs[g] for g in share) for share in share_out(range(40), costs, 4)]
-        assert max(loads) - min(loads) <= max(costs)
-
-    def test_fewer_groups_than_processes(self):
-        assert share_out([5], [1] * 6, 3) == [[5], [], []]
+def test_packed_passes_have_every_group_once_within_the_budget_and_little_padding():
+    packed = pack(range(40), WIDTHS, 4, 400)
+    assert sorted(group for one in packed for group in one) == list(range(40))
+    assert all(len(one) == 1 or padded(one) <= 400 for one in packed)
+    assert all(padded([*one, after]) > 400 for one, (after, *_) in pairwise(packed))
+    assert 4 * sum(map(sum, WIDTHS)) > 0.9 * sum(map(padded, packed))
 
 
-class TestPasses:
-    def whole(self):
-        made = batch(24)
-        made["completion_mask"][::3, 1:] = 0
-        return made
+def test_a_group_wider_than_the_budget_has_a_pass_of_its_own():
+    assert pack([0, 1], [(5, 100), (5, 5)], 2, 30) == [[0], [1]]
 
-    def of(self, groups, processes=2, **settings):
-        settings = {"size": 2, "budget": 30, **settings}
-        return [
-            passes(self.whole(), groups, 2, processes=processes, process=process, **settings)
-            for process in range(processes)
-        ]
 
-    def test_processes_make_as_many(self):
-        first, second = self.of([0, 1, 4])
-        assert len(first) == len(second)
+def test_every_group_has_one_process_and_loads_differ_by_less_than_a_group():
+    costs = [sum(width) for width in WIDTHS]
+    shares = share_out(range(1, 40), costs, 4)
+    assert sorted(group for share in shares for group in share) == list(range(1, 40))
+    loads = [sum(costs[g] for g in share) for share in shares]
+    assert max(loads) - min(loads) <= max(costs)
+    assert share_out([5], [1] * 6, 3) == [[5], [], []]
 
-    def test_shares_average_to_the_part_that_is_run(self):
-        for settings in ({}, {"budget": None}):
-            both = self.of([0, 1, 4, 7, 9], **settings)
-            shares = [sum(p["sequence_share"].item() for p in process) for process in both]
-            assert sum(shares) / 2 == pytest.approx(5 / 12)
 
-    def test_a_process_without_work_takes_part_without_weight(self):
-        *_, idle = self.of([1, 3, 5], processes=4)
-        assert [piece["sequence_share"].item() for piece in idle] == [0]
+def passes_of(groups, processes, group_size=2, **settings):
+    """The passes of each process, of 24 completions, a third of which are short."""
+    whole = batch(24) | {"rewards": torch.arange(24.0)}
+    whole["completion_mask"][::3, 1:] = 0
+    settings = {"size": 2, "budget": 30} | settings
+    return [
+        passes(whole, groups, group_size, processes=processes, process=process, **settings)
+        for process in range(processes)
+    ]
 
-    def test_without_anything_to_run_there_is_no_pass_unless_one_is_needed(self):
-        assert self.of([]) == [[], []]
-        assert [len(process) for process in self.of([], least=1)] == [1, 1]
 
-    def test_without_a_budget_passes_are_in_order_and_as_wide_as_the_batch(self):
-        (made,) = self.of([0, 1, 2], processes=1, budget=None)
-        assert [piece["completion_ids"][:, 0].tolist() for piece in made] == [[0, 1, 2, 3], [4, 5]]
-        assert {piece["completion_ids"].size(1) for piece in made} == {3}
+@pytest.mark.parametrize("budget", [30, None])
+def test_processes_make_as_many_passes_whose_shares_average_to_what_is_run(budget):
+    first, second = passes_of([0, 1, 4, 7, 9], 2, budget=budget)
+    assert len(first) == len(second)
+    shares = sum(piece["sequence_share"].item() for piece in first + second)
+    assert shares / 2 == pytest.approx(5 / 12)
+
+
+def test_a_process_without_work_takes_part_without_weight():
+    *_, (idle,) = passes_of([1, 3, 5], 4)
+    assert idle["sequence_share"] == idle["token_share"] == 0
+    assert not idle["completion_mask"].any()  # in no count of tokens either
+
+
+def test_without_anything_to_run_there_is_no_pass_unless_one_is_needed():
+    assert passes_of([], 2) == [[], []]
+    assert [len(process) for process in passes_of([], 2, least=1)] == [1, 1]
+
+
+def test_without_a_budget_passes_are_in_order_and_as_wide_as_the_batch():
+    (made,) = passes_of([0, 1, 2], 1, budget=None)
+    assert [piece["completion_ids"][:, 0].tolist() for piece in made] == [[0, 1, 2, 3], [4, 5]]
+    assert {piece["completion_ids"].size(1) for piece in made} == {3}
 
 
 @pytest.mark.parametrize(
@@ -179,33 +154,27 @@ def test_a_process_runs_part_of_one_group_or_whole_groups(groups, group_size, pr
     assert part_of_group(groups, group_size, processes) == part
 
 
-class TestTornPass:
-    def of(self, groups, processes):
-        whole = batch(12) | {"rewards": torch.arange(12.0)}
-        whole["completion_mask"][::3, 1:] = 0
-        settings = {"processes": processes, "size": 2, "budget": 100}
-        made = [passes(whole, groups, 4, process=p, **settings) for p in range(processes)]
-        assert all(len(process) == 1 for process in made)
-        return [process[0] for process in made]
+@pytest.mark.parametrize(
+    ("groups", "processes", "own"),
+    [
+        ([1], 4, [[4], [5], [6], [7]]),
+        ([0, 2], 4, [[0, 1], [2, 3], [8, 9], [10, 11]]),  # a process has one prompt
+        ([0], 3, [[0, 1], [2, 3], [3, 3]]),  # where nothing is left, the last again
+    ],
+)
+def test_processes_run_parts_of_a_torn_pass_and_see_all_of_it(groups, processes, own):
+    made = [piece for (piece,) in passes_of(groups, processes, group_size=4)]
+    assert [own_part(piece)["completion_ids"][:, 0].tolist() for piece in made] == own
+    rows = [4 * group + n for group in groups for n in range(4)]
+    tokens = [1 if row % 3 == 0 else 3 for row in range(24)]
+    for piece in made:
+        assert piece["rewards"].tolist() == rows
+        assert piece["sequence_share"].item() == pytest.approx(len(rows) / 24)
+        share = sum(tokens[row] for row in rows) / sum(tokens)
+        assert piece["token_share"].item() == pytest.approx(share)
 
-    def test_processes_run_each_completion_once_and_see_all(self):
-        made = self.of([1], 4)
-        assert [own_part(p)["completion_ids"][:, 0].tolist() for p in made] == [[4], [5], [6], [7]]
-        assert all(piece["rewards"].tolist() == [4, 5, 6, 7] for piece in made)
 
-    def test_a_process_has_one_prompt(self):
-        made = self.of([0, 2], 4)
-        own = [own_part(piece)["prompt_ids"][:, 0].tolist() for piece in made]
-        assert own == [[0, 1], [2, 3], [8, 9], [10, 11]]
-
-    def test_a_process_for_which_nothing_is_left_runs_the_last_again(self):
-        own = [own_part(piece)["completion_ids"][:, 0].tolist() for piece in self.of([0], 3)]
-        assert own == [[0, 1], [2, 3], [3, 3]]
-
-    def test_all_have_the_share_of_the_whole_pass(self):
-        for piece in self.of([1], 4):
-            assert piece["sequence_share"].item() == pytest.approx(1 / 3)
-            assert piece["token_share"].item() == pytest.approx(10 / 28)
+# Rows ---------------------------------------------------------------------------------------------
 
 
 def test_spare_prompts_are_all_prompts_again_and_again_and_alike_everywhere():
@@ -227,7 +196,7 @@ def test_only_as_many_rows_stay_decoded_as_are_asked_for_again():
             decoded.append(index)
             return {"row": index}
 
-    kept = Kept(Rows(), 3)
+    kept = RecentRows(Rows(), 3)
     for first in (0, 3, 6):
         for _ in range(4):
             assert [kept[first + i]["row"] for i in range(3)] == [first, first + 1, first + 2]

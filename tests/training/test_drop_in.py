@@ -1,8 +1,5 @@
 """RapidTrainer is called, extended and read like GRPOTrainer."""
 
-import logging
-from functools import partial
-
 import pytest
 import torch
 from datasets import Dataset
@@ -10,10 +7,8 @@ from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
-from rapid.training.rewards import StreamedRewards
 from tests.training.loops import (
     COMMON,
-    ROUNDING,
     ScriptedTrainer,
     assert_learned_alike,
     build,
@@ -89,42 +84,6 @@ def test_beams_at_h_1_are_graded_when_all_are_found(toy_model, tmp_path):
     settings = {"generation_kwargs": {"num_beams": 2}, "grading_workers": 2, "max_steps": 1}
     trainer = run(toy_model, tmp_path, "pg", **settings)
     assert trainer.state.global_step == 1
-
-
-def test_rewards_that_compare_completions_are_suspected_beside_sampling(caplog):
-    def above_the_mean(completion_ids, **_):
-        mean = sum(map(len, completion_ids)) / len(completion_ids)
-        return [len(ids) - mean for ids in completion_ids]
-
-    def absolute(completion_ids, **_):
-        return [float(len(ids)) for ids in completion_ids]
-
-    rewards = StreamedRewards([absolute, above_the_mean], 1, dict)
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            rewards.collect([{"prompt": "p"}] * 3, ["a", "b", "c"], [[1], [1, 2], [1, 2, 3]])
-    (warning,) = caplog.messages
-    assert warning.startswith("above_the_mean gave all 3 completions")
-    assert "set grading_workers=0" in warning
-
-
-class Waits:
-    async def __call__(self, **_):
-        return [1.0]
-
-
-def test_rewards_that_cannot_be_called_one_by_one_are_refused():
-    with pytest.raises(ValueError, match="async, and waits beside others: set grading_workers=0"):
-        StreamedRewards([Waits()], 1, dict)
-    with pytest.raises(ValueError, match="async"):
-        StreamedRewards([partial(Waits())], 1, dict)
-
-    def logs(completions, **others):
-        others["log_extra"]("text", completions)
-        return [1.0]
-
-    with pytest.raises(ValueError, match=r"log_extra\('text'\) .* set grading_workers=0"):
-        StreamedRewards([logs], 1, dict).collect([{"prompt": "p"}], ["a"], [[1]])
 
 
 def test_the_model_card_cites_the_paper_of_what_was_trained(toy_model, tmp_path):
@@ -203,19 +162,14 @@ def test_metrics_have_trls_names_in_training_and_evaluation(toy_model, tmp_path)
         assert ("eval_kl" in found) == bool(beta)
 
 
-@pytest.mark.parametrize("share_prefill", [False, True])
-def test_entropies_are_those_of_the_distributions(toy_model, tmp_path, share_prefill):
-    one_pass = {"skip_zero_groups": False, "token_budget": 10_000, "share_prefill": share_prefill}
-    unchanged = {"max_steps": 1, "learning_rate": 0.0}
-    trainer = run(toy_model, tmp_path, "pg", **one_pass, **unchanged)
+def test_entropy_is_the_mean_over_completions_of_the_mean_over_their_tokens(toy_model, tmp_path):
+    """Those of tokens are held against logits in test_forward.py."""
+    one_pass = {"skip_zero_groups": False, "token_budget": 10_000}
+    trainer = run(toy_model, tmp_path, "pg", max_steps=1, learning_rate=0.0, **one_pass)
     _, piece, _ = trainer.last_pass
-    with torch.no_grad():
-        ids = torch.cat([piece["prompt_ids"], piece["completion_ids"]], 1)
-        mask = torch.cat([piece["prompt_mask"], piece["completion_mask"]], 1)
-        logits = trainer.model(input_ids=ids, attention_mask=mask).logits
-    logp = logits[:, piece["prompt_ids"].size(1) - 1 : -1].log_softmax(-1)
     mask = piece["completion_mask"]
-    entropy = -(logp.exp() * logp).sum(-1) * mask
-    assert len(mask) == 16
-    expected = (entropy.sum(1) / mask.sum(1)).mean().item()
-    assert logged(trainer, "entropy") == [pytest.approx(expected, rel=ROUNDING)]
+    with torch.no_grad():
+        _, entropy = trainer._log_pi(trainer.model, piece)
+    assert len({*mask.sum(1).tolist()}) > 1
+    expected = ((entropy * mask).sum(1) / mask.sum(1)).mean().item()
+    assert logged(trainer, "entropy") == [pytest.approx(expected, rel=1e-5)]

@@ -1,4 +1,4 @@
-"""Log-probabilities, with shared prompts and without, are those of tempered logits.
+"""Log-probabilities and entropies, with shared prompts and without, are those of tempered logits.
 
 tests/training/conformance/test_families.py holds shared prompts against plain passes of all families.
 """
@@ -21,15 +21,17 @@ TEMPERATURE = 0.7
 def test_they_are_the_log_softmax_of_tempered_logits(piece, share, width):
     piece = {k: v[:, :width] if k.startswith("completion") else v for k, v in piece.items()}
     model = untrained("Qwen2", torch.float64)
-    add_fused_lm_head(model, temperature=TEMPERATURE)
+    add_fused_lm_head(model, temperature=TEMPERATURE, outputs=("log_probs", "entropy"))
     ids = torch.cat([piece["prompt_ids"], piece["completion_ids"]], dim=1)
     mask = torch.cat([piece["prompt_mask"], piece["completion_mask"]], dim=1)
     logits = model(input_ids=ids, attention_mask=mask, position_ids=positions(mask)).logits
     logp = torch.log_softmax(logits[:, -width - 1 : -1] / TEMPERATURE, dim=-1)
     expected = logp.gather(2, piece["completion_ids"][:, :, None])[:, :, 0]
-    found = completion_logp(model, piece, GROUP, TEMPERATURE, share)
+    entropy = -(logp.exp() * logp).sum(-1)
     seen = piece["completion_mask"].bool()
-    torch.testing.assert_close(found[seen].double(), expected[seen], rtol=0, atol=ROUNDING)
+    found = completion_logp(model, piece, GROUP, TEMPERATURE, share)
+    for one, other in zip(found, (expected, entropy), strict=True):
+        torch.testing.assert_close(one[seen].double(), other[seen], rtol=0, atol=ROUNDING)
 
 
 def test_positions_count_what_the_mask_shows():

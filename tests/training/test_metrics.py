@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rapid.training.metrics import WeightedMeans, as_trl, mean_entropy, of_mini_batch
+from rapid.training.metrics import WeightedMeans, as_trl, of_mini_batch
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -43,14 +43,6 @@ def test_names_of_trl():
     }
     assert as_trl({"clip_fraction": 0.5})["clip_ratio/high_mean"] == 0.5
     assert as_trl({"weight": 1.0}) == {}
-
-
-def test_entropy_is_of_all_tokens_or_of_each_completion():
-    entropy = torch.tensor([[1.0, 3.0, 9.0], [5.0, 9.0, 9.0]])
-    mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
-    assert mean_entropy(entropy, mask, "token") == 3
-    assert mean_entropy(entropy, mask, "sequence") == (2 + 5) / 2
-    assert mean_entropy(entropy, torch.zeros(2, 3), "token") == 0
 
 
 def test_rewards_are_of_graded_groups_and_lengths_of_all():

@@ -7,12 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from transformers import TrainerCallback
 
-from rapid.artifacts.files import read_jsonl
+from rapid.artifacts.evaluations import CurvePoint
+from rapid.artifacts.files import read_jsonl, write_jsonl
 from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights
 from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.made import make
 from rapid.config.specs import TrainSpec
-from rapid.stages.train import token_weights
+from rapid.grading.verdicts import Verdict
+from rapid.stages.evaluate import CURVE, evaluate
+from rapid.stages.train import token_weights, train
 from rapid.training.clock import PhaseClock
 from rapid.training.recorder import Snapshots, StepRecorder
 from rapid.training.usage import Usage
@@ -45,10 +50,6 @@ def test_snapshots_are_at_equal_distances_and_never_the_last(tmp_path, count, la
 @pytest.fixture(scope="module")
 def trained(toy_model, tmp_path_factory):
     """The folder of a run of RAPID with H = 2 and a reward for half of all completions."""
-    from rapid.artifacts.files import write_jsonl
-    from rapid.benchmarks.made import make
-    from rapid.stages.train import train
-
     folder = tmp_path_factory.mktemp("run")
     made = make(BENCHMARKS["math"], 0, {"train": 10})["train"]
     write_jsonl(folder / "train.jsonl", [exercise.problem for exercise in made])
@@ -77,8 +78,6 @@ def half_right():
     calls = []
 
     def grade(self, problem, completion):
-        from rapid.grading.verdicts import Verdict
-
         calls.append(completion)
         return Verdict(reward=float(len(calls) % 2), reason="correct")
 
@@ -125,9 +124,6 @@ def test_token_weights_are_of_a_completion_that_counts(trained, learned, shown):
 
 
 def test_a_curve_has_a_point_for_each_snapshot(trained, toy_model):
-    from rapid.artifacts.evaluations import CurvePoint
-    from rapid.stages.evaluate import CURVE, evaluate
-
     spec = evaluation().model_copy(update={"snapshots": 1})
     folder = trained / "evaluation"
     evaluate(spec, trained / "run/model", trained / "train.jsonl", folder)
@@ -141,10 +137,6 @@ def test_a_curve_has_a_point_for_each_snapshot(trained, toy_model):
 
 def test_a_run_that_reports_is_the_run_that_does_not(trained, toy_model, tmp_path, monkeypatch):
     """And what it reports has TRL's names and ours."""
-    from transformers import TrainerCallback
-
-    from rapid.stages.train import train
-
     reported = {}
 
     class Drawing(TrainerCallback):

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -72,24 +73,50 @@ def test_what_a_reward_raises_is_raised_when_rewards_are_asked_for():
 
 
 def test_further_arguments_reach_the_function():
-    def reward(extra, **_):
-        return [extra]
-
-    assert (
-        StreamedRewards([reward], 1, lambda: {"extra": 7.0}).collect(EXAMPLES, COMPLETIONS, IDS)[0]
-        == 7
-    )
+    rewards = StreamedRewards([lambda extra, **_: [extra]], 1, lambda: {"extra": 7.0})
+    assert (rewards.collect(EXAMPLES, COMPLETIONS, IDS) == 7).all()
 
 
-async def waits(**_):
-    return [1.0]
+def test_rewards_that_compare_completions_are_suspected_once(caplog):
+    def above_the_mean(completion_ids, **_):
+        mean = sum(map(len, completion_ids)) / len(completion_ids)
+        return [len(ids) - mean for ids in completion_ids]
+
+    rewards = StreamedRewards([by_answer, above_the_mean], 1, dict)
+    for _ in range(2):
+        rewards.collect(EXAMPLES, COMPLETIONS, IDS)
+    (warning,) = caplog.messages
+    assert warning.startswith("above_the_mean gave all 8 completions")
+    assert "set grading_workers=0" in warning
+
+
+class Waits:
+    async def __call__(self, **_):
+        return [1.0]
 
 
 def logs_columns(log_extra, **_):
     return [1.0]
 
 
-@pytest.mark.parametrize("function", [waits, logs_columns, torch.nn.Linear(1, 1)])
-def test_what_cannot_be_graded_one_by_one_is_refused(function):
-    with pytest.raises(ValueError, match="grading_workers=0"):
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (Waits(), "async"),
+        (partial(Waits()), "async"),
+        (logs_columns, "logs columns"),
+        (torch.nn.Linear(1, 1), "reward model"),
+    ],
+)
+def test_what_cannot_be_graded_one_by_one_is_refused(function, why):
+    with pytest.raises(ValueError, match=f"{why}.*set grading_workers=0"):
         StreamedRewards([function], 1, dict)
+
+
+def test_what_logs_columns_unannounced_is_refused_then():
+    def logs(completions, **others):
+        others["log_extra"]("text", completions)
+        return [1.0]
+
+    with pytest.raises(ValueError, match=r"log_extra\('text'\) .* set grading_workers=0"):
+        StreamedRewards([logs], 1, dict).collect(EXAMPLES, COMPLETIONS, IDS)

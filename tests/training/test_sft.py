@@ -5,6 +5,7 @@ import pytest
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.training.sft import sft_trainer
+from tests.training.loops import COMMON
 
 
 @pytest.fixture
@@ -12,20 +13,12 @@ def trainer(toy_model, tmp_path):
     params = SftParameters(
         learning_rate=1e-3, epochs=1, batch=2, micro_batch=1, temperature=1.0, top_p=1.0, samples=1
     )
-    common = {
-        "output_dir": str(tmp_path),
-        "use_cpu": True,
-        "bf16": False,
-        "report_to": [],
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "gradient_checkpointing": False,
-    }
     demonstrations = [
         Demonstration(id="1", prompt="ab\n", message="AB", completion="  cd"),
         Demonstration(id="2", prompt="a\n", message="A", completion="  c"),
     ]
-    return sft_trainer(toy_model, demonstrations, params, common)
+    common = {name: COMMON[name] for name in COMMON if name != "num_generations"}
+    return sft_trainer(toy_model, demonstrations, params, {"output_dir": str(tmp_path)} | common)
 
 
 def test_the_loss_is_on_the_completion_and_its_end_only(trainer):
@@ -39,12 +32,10 @@ def test_the_loss_is_on_the_completion_and_its_end_only(trainer):
 
 
 def test_the_tokens_are_those_of_prompt_and_completion_apart(trainer):
-    tokenizer = trainer.processing_class
-    rows = {tokenizer.decode(row["input_ids"]) for row in trainer.train_dataset}
-    assert rows == {"ab\n  cd<eos>", "a\n  c<eos>"}
-    row = trainer.train_dataset[0]
-    prompt = tokenizer("ab\n")["input_ids"]
-    assert row["input_ids"][: len(prompt)] == prompt
+    encode = trainer.processing_class.encode
+    expected = [[*encode("ab\n"), *encode("  cd")], [*encode("a\n"), *encode("  c")]]
+    end = [trainer.processing_class.eos_token_id]
+    assert [row["input_ids"] for row in trainer.train_dataset] == [ids + end for ids in expected]
 
 
 def test_a_step_takes_several_passes(trainer):

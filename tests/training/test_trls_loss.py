@@ -10,7 +10,7 @@ from trl import GRPOConfig
 
 from rapid import RapidConfig
 from tests.training.conformance.families import untrained
-from tests.training.loops import COMMON, ScriptedGrpo, ScriptedRapid, make, sometimes
+from tests.training.loops import COMMON, ScriptedGrpo, ScriptedTrainer, make, sometimes
 
 GROUP, N_STEP, H = 4, 16, 2
 ROUNDING = 2e-6  # of the largest entry of the gradient
@@ -56,9 +56,9 @@ def stock(model, folder, **settings) -> ScriptedGrpo:
     return trainer
 
 
-def ours(model, folder, **settings) -> ScriptedRapid:
+def ours(model, folder, **settings) -> ScriptedTrainer:
     sizes = {"objective": "trl", "H": H, "n_step": N_STEP}
-    return built(ScriptedRapid, RapidConfig, folder, model, sizes | settings)
+    return built(ScriptedTrainer, RapidConfig, folder, model, sizes | settings)
 
 
 def built(kind, config, folder, model, settings):

@@ -156,15 +156,9 @@ def test_nothing_is_learned_where_the_graded_are_equal_as_in_trl(
     def reward(prompts, **_):
         return [rewards[next(places) % GROUP] for _ in prompts]
 
-    config = GRPOConfig(
-        str(tmp_path),
-        **COMMON,
-        loss_type="grpo",
-        learning_rate=RATE,
-        per_device_train_batch_size=16,
-        max_completion_length=6,
-        max_steps=1,
-    )
+    steps = {"per_device_train_batch_size": 16, "max_steps": 1, "learning_rate": RATE}
+    settings = COMMON | steps | {"loss_type": "grpo", "max_completion_length": 6}
+    config = GRPOConfig(str(tmp_path), **settings)
     theirs = make(GRPOTrainer, config, toy_model, reward)
     theirs.train()
     sizes = {"H": 1, "max_steps": 1, "grading_workers": workers}

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rapid.training.clock import PhaseClock
 from rapid.training.trl import vllm
 from tests.conftest import ROOT
 
@@ -20,6 +19,7 @@ NOT_COMPILED = {
     "VLLM_USE_AOT_COMPILE": "0",
     "TORCHDYNAMO_DISABLE": "1",
 }
+SPACE = "VLLM_CPU_KVCACHE_SPACE"
 
 
 # On the CPU, with vLLM ----------------------------------------------------------------------------
@@ -37,7 +37,7 @@ def found(request, toy_model, tmp_path_factory) -> dict:
     done = subprocess.run(
         [sys.executable, "-m", "tests.training.vllm_worker", str(toy_model), str(folder)],
         cwd=ROOT,
-        env=os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1", **request.param},
+        env=os.environ | {SPACE: "1", **request.param},
         text=True,
         capture_output=True,
         timeout=900,
@@ -46,17 +46,14 @@ def found(request, toy_model, tmp_path_factory) -> dict:
     return json.loads((folder / "found.json").read_text())
 
 
-def test_the_engine_computes_in_what_the_policy_computes_in(found):
-    assert found["dtype"] == "torch.float32"
+def test_the_engine_has_the_policys_precision_and_the_seed_of_the_run(found):
+    assert (found["dtype"], found["seed"]) == ("torch.float32", 3)
 
 
-def test_the_engine_samples_from_the_seed_of_the_run(found):
-    assert found["seed"] == 3
-
-
-def test_a_trainer_with_vllm_samples_from_its_own_policy(found):
+def test_a_trainer_with_vllm_samples_from_its_own_policy_and_knows_mu(found):
     assert len(found["trained"]["mismatch"]) == 2
     assert max(found["trained"]["mismatch"]) < 1e-4
+    assert found["trained"]["mu is the sampler's"]
 
 
 def test_a_resumed_run_is_the_run_that_was_not_stopped(found):
@@ -64,44 +61,28 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(found):
     assert found["resumed"]
 
 
-def test_log_mu_is_what_vllm_says_that_it_sampled_with(found):
-    assert found["trained"]["mu is the sampler's"]
-
-
 def test_weights_are_synced_once_for_an_inference_batch_sampled_in_parts(found):
     assert found["trained"]["syncs"] == 2
-
-
-def test_the_sync_has_its_time(found):
     assert 0 < found["trained"]["seconds"]["sync"] < found["trained"]["seconds"]["sampling"]
 
 
+@pytest.mark.parametrize("case", ["tied", "untied", "not in one call", "adapted"])
+def test_a_sync_gives_vllm_all_weights(found, case):
+    """In one call: on CPUs also where it is not asked for."""
+    assert found[case]["stale"] > 1e-2
+    assert found[case]["after"] < 1e-4
+    if case != "adapted":  # whose weights vLLM gets merged
+        assert found[case]["tensors of each call"][-1] == found[case]["tensors"]
+
+
 @pytest.mark.parametrize("embeddings", ["tied", "untied"])
-def test_a_sync_gives_vllm_all_weights(found, embeddings):
-    assert found[embeddings]["stale"] > 1e-2
-    assert found[embeddings]["after"] < 1e-4
-
-
-def test_a_sync_gives_vllm_a_policy_with_its_adapter(found):
-    assert found["adapted"]["stale"] > 1e-2
-    assert found["adapted"]["after"] < 1e-4
+def test_a_sync_is_one_call(found, embeddings):
+    assert len(found[embeddings]["tensors of each call"]) == 1
 
 
 def test_a_sync_without_packing_the_head_again_would_leave_a_tied_head_stale(found):
     assert found["without the head"]["stale"] > 1e-2
     assert found["without the head"]["after"] < 1e-4
-
-
-@pytest.mark.parametrize("embeddings", ["tied", "untied"])
-def test_a_sync_is_one_call(found, embeddings):
-    assert found[embeddings]["tensors of each call"] == [found[embeddings]["tensors"]]
-
-
-def test_it_is_one_call_on_cpus_even_if_it_is_not_asked_for(found):
-    case = found["not in one call"]
-    assert case["tensors of each call"][-1] == case["tensors"]
-    assert case["stale"] > 1e-2
-    assert case["after"] < 1e-4
 
 
 def test_prompts_of_a_group_are_computed_once(found):
@@ -156,18 +137,16 @@ def noted(monkeypatch, in_one_call=True, **settings) -> list[str]:
     return engine.noted
 
 
-def test_elsewhere_all_weights_are_loaded_in_one_call(monkeypatch):
-    assert noted(monkeypatch) == ["begin sync", "load ['a', 'b']", "reset cache", "end sync"]
-
-
-def test_elsewhere_it_is_trls_sync_if_one_call_is_not_asked_for(monkeypatch):
-    assert noted(monkeypatch, in_one_call=False) == ["begin sync", "TRL's sync", "end sync"]
-
-
-@pytest.mark.parametrize("in_one_call", [True, False])
-def test_a_server_gets_its_weights_from_trl(monkeypatch, in_one_call):
-    steps = noted(monkeypatch, in_one_call, mode="server")
-    assert steps == ["begin sync", "TRL's sync", "end sync"]
+@pytest.mark.parametrize(
+    ("mode", "in_one_call", "does"),
+    [
+        ("colocate", True, ["load ['a', 'b']", "reset cache"]),
+        ("colocate", False, ["TRL's sync"]),
+        ("server", True, ["TRL's sync"]),
+    ],
+)
+def test_elsewhere_weights_are_loaded_in_one_call_or_by_trl(monkeypatch, mode, in_one_call, does):
+    assert noted(monkeypatch, in_one_call, mode=mode) == ["begin sync", *does, "end sync"]
 
 
 def test_an_engine_that_sleeps_is_woken_first(monkeypatch):
@@ -195,26 +174,11 @@ def test_the_engine_is_asked_for_the_precision_of_the_policys_forward(mixed, sto
     assert vllm._policy_dtype(engine) == computed
 
 
-def test_the_users_environment_comes_first(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(os, "environ", {"VLLM_CPU_KVCACHE_SPACE": "7"})
+@pytest.mark.parametrize(
+    ("gpu", "given", "expected"), [(False, {}, "2"), (False, {SPACE: "7"}, "7"), (True, {}, None)]
+)
+def test_the_cache_has_a_size_on_cpus_unless_the_user_gave_one(monkeypatch, gpu, given, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(os, "environ", environment := dict(given))
     vllm.prepare_environment()
-    assert os.environ["VLLM_CPU_KVCACHE_SPACE"] == "7"
-
-
-def test_with_a_gpu_the_environment_is_left_alone(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(os, "environ", {})
-    vllm.prepare_environment()
-    assert os.environ == {}
-
-
-def test_a_phase_clock_counts_the_sync_and_not_what_it_interrupts(monkeypatch):
-    times = iter([0.0, 1.0, 2.0, 5.0, 6.0])
-    clock = PhaseClock(now=lambda: next(times))
-    monkeypatch.setattr(vllm, "_on_cpu", lambda: False)
-    engine = NotedEngine()
-    vllm.mend_weight_sync(engine, True, clock)
-    with clock.phase("sampling"):
-        engine.sync_weights()
-    assert clock.seconds == {"sync": 3.0, "sampling": 2.0}
+    assert environment.get(SPACE) == expected

@@ -54,7 +54,6 @@ def main(asked: Path, model: Path, out: Path) -> None:
                 "rows": rows,
                 "evaluation": trainer.evaluate(prompts) if evaluated else {},
                 "completions": trainer.completions_sampled,
-                "kind": str(trainer.accelerator.distributed_type),
                 "processes": trainer.accelerator.num_processes,
             },
             out / f"{name}.{process}.pt",

@@ -1,13 +1,7 @@
 """Everything that bends TRL, and which of its behaviours forces each bend.
 
-trainer      SamplingTrainer, GRPOTrainer without its loop: a method overridden there says in its
-             docstring why
-vllm         the engine that TRL builds in this process: its precision, its seed, its weights
-sizes        GRPOConfig's batch sizes, read as n_step and H, and set from them
-checkpoints  what a run needs to go on exactly, also in the middle of an inference batch
-loss         GRPOTrainer's own loss, of the passes that an optimizer step is cut into
-objective    that loss as an objective: the settings that ask for it, and its defaults
-here         names of TRL's that the code depends on, the import of vLLM
+A method that is overridden says in its docstring why. docs/architecture.md says what each file is
+for. Here are the names of TRL's that the code depends on, and the import of vLLM.
 
 tests/training/test_trl.py compares all of it with the TRL that is installed. This module imports
 nothing of TRL: `without_vllm` has to come first.
@@ -23,13 +17,13 @@ COLUMNS = {
     "ref_per_token_logps": "reference_logp",
     "sampling_per_token_logps": "sampler_logp",
 }
-# Those that only TRL's own loss looks at, and all that it gets of a pass.
-OF_TRLS_LOSS = {
+# All that TRL's own loss gets of a pass.
+LOSS_COLUMNS = {
+    **COLUMNS,
     "advantages": "advantages",
     "old_per_token_logps": "behavior_logp",
     "importance_sampling_ratio": "importance_sampling_ratio",
 }
-LOSS_COLUMNS = COLUMNS | OF_TRLS_LOSS
 # Columns of what this trainer does not train on.
 REFUSED_COLUMNS = ("pixel_values",)
 

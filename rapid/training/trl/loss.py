@@ -23,8 +23,8 @@ class OwnLoss(GRPOTrainer):
     current_gradient_accumulation_steps: Any
     _logp: Tensor  # (N, T), log pi of the last pass, without gradient
 
-    def _log_pi(self, model, piece: Batch, entropies: list[Tensor] | None = None) -> Tensor:
-        """Return log pi of each token of a pass, (N, T); `entropies` gets theirs."""
+    def _log_pi(self, model, piece: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return log pi of each token of a pass, (N, T), and entropies."""
         raise NotImplementedError
 
     def _loss_of_trl(self, model, piece: Batch, tokens: Tensor | int) -> Tensor:
@@ -95,8 +95,6 @@ class OwnLoss(GRPOTrainer):
                 for cut in (slice(prompt), slice(prompt, None))
                 for part in (input_ids, attention_mask)
             )
-            entropies: list[Tensor] = []
-            logp = self._log_pi(model, dict(zip(FORWARD, seen, strict=True)), entropies)
-            found = logp, entropies[0], None
+            found = *self._log_pi(model, dict(zip(FORWARD, seen, strict=True))), None
         self._logp = found[0].detach()
         return found

@@ -6,7 +6,6 @@ or transformers' Trainer's, which call it; its docstring says what they do witho
 
 import inspect
 import math
-from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -35,7 +34,7 @@ from rapid.training.generation import Decoder, decoding
 from rapid.training.processes import gathered
 from rapid.training.refusals import (
     TEXT,
-    Sound,
+    FiniteWeights,
     refuse_completions,
     refuse_prompts,
     refuse_rewards,
@@ -85,7 +84,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
             )
         self._optimizer_phase = ExitStack()  # from the last pass to the end of the optimizer's step
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
-        self.add_callback(Sound())
+        self.add_callback(FiniteWeights())
         if self.rollout_func is not None:
             self.rollout_func = with_tokens(self.rollout_func)
         if self.use_vllm:
@@ -144,7 +143,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
             batch_size = size // self.accelerator.num_processes
             if isinstance(dataset, Dataset):
                 prompts = size // self.num_generations
-                dataset = batches.Kept(dataset, prompts)
+                dataset = batches.RecentRows(dataset, prompts)
         loader = super()._get_dataloader(
             dataset, description, batch_size, sampler_fn, is_training, dataloader_key
         )
@@ -191,7 +190,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
             reference, model = self.model, self.accelerator.unwrap_model(self.model)
             without = use_adapter(model, "ref" if "ref" in model.peft_config else None)
         with torch.no_grad(), without:
-            piece["reference_logp"] = self._log_pi(reference, piece)
+            piece["reference_logp"], _ = self._log_pi(reference, piece)
 
     @override
     def _generate_and_score_completions(self, inputs) -> Batch:
@@ -320,15 +319,16 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         if self.use_vllm:
             return nullcontext([])
         early = self.model.training and not self.tools
+
+        def on_end(row: int, ids: list[int]) -> None:
+            self._grade_early(start + row, ids)
+
         decoder = Decoder(
             share_prefill=self.args.share_prefill,
             record=early and self.args.H > 1 and self.sampler_is_exact(),
-            on_end=self._grader_from(start) if early and self._streamed else None,
+            on_end=on_end if early and self._streamed else None,
         )
         return decoding(self.accelerator.unwrap_model(self.model), decoder)
-
-    def _grader_from(self, start: int) -> Callable[[int, list[int]], None]:
-        return lambda row, ids: self._grade_early(start + row, ids)
 
     def sampler_is_exact(self) -> bool:
         """Return whether the sampler's log-probabilities are the policy's, up to rounding."""

@@ -17,7 +17,7 @@ from trl import GRPOTrainer
 from rapid import RapidTrainer
 from tests.training.conformance.families import SHAPE
 from tests.training.conformance.test_families import quiet
-from tests.training.loops import ScriptedGrpo, ScriptedRapid, ScriptedTrainer, logged, weights
+from tests.training.loops import ScriptedGrpo, ScriptedTrainer, logged, weights
 
 CHAT = "{% for m in messages %}{{ m['role'][0] + ':' + m['content'] + ';' }}{% endfor %}"
 CHAT += "{% if add_generation_prompt %}a:{% endif %}"
@@ -89,7 +89,7 @@ def test_prompts_and_rewards_of_every_kind_have_trls_gradient(
     name, chat, workers, toy_model, train
 ):
     runs = []
-    for kind, sizes in ((ScriptedGrpo, THEIRS), (ScriptedRapid, OURS)):
+    for kind, sizes in ((ScriptedGrpo, THEIRS), (ScriptedTrainer, OURS)):
         tokenizer = AutoTokenizer.from_pretrained(toy_model, padding_side="left")
         tokenizer.chat_template = CHAT
         functions, others = rewards(name, tokenizer)
@@ -97,7 +97,7 @@ def test_prompts_and_rewards_of_every_kind_have_trls_gradient(
         given = {"train_dataset": rows, "processing_class": tokenizer} | others
         if name == "weighted":
             sizes = sizes | {"reward_weights": [0.5, -1.0, 2.0]}
-        if kind is ScriptedRapid:
+        if kind is ScriptedTrainer:
             sizes = sizes | {"grading_workers": workers}
         runs.append(train(kind, quiet("Llama"), functions, given, **sizes))
     start = torch.cat([p.detach().flatten() for p in quiet("Llama").parameters()])

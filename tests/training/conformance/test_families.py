@@ -14,7 +14,7 @@ from rapid.training.caches import can_share_prompts
 from rapid.training.forward import completion_logp, without_dropout
 from tests.training.conformance.families import ATTENTION, FAMILIES, STATES, untrained
 from tests.training.conftest import GROUP
-from tests.training.loops import ScriptedGrpo, ScriptedRapid, logged, weights
+from tests.training.loops import ScriptedGrpo, ScriptedTrainer, logged, weights
 
 
 def sharp(family: str):
@@ -49,7 +49,8 @@ def one_by_one(model, piece) -> torch.Tensor:
 )
 def test_log_probabilities_are_those_of_each_completion_by_itself(family, share, piece):
     model = sharp(family)
-    found = completion_logp(model, piece, GROUP, 1.0, share) * piece["completion_mask"]
+    found, _ = completion_logp(model, piece, GROUP, 1.0, share)
+    found = found * piece["completion_mask"]
     torch.testing.assert_close(found.float(), one_by_one(model, piece), rtol=0, atol=2e-5)
 
 
@@ -58,8 +59,8 @@ def test_a_shared_prompt_has_the_gradient_of_a_plain_pass(family, piece):
     gradients = []
     for share in (False, True):
         model = sharp(family)
-        logp = completion_logp(model, piece, GROUP, 1.0, share) * piece["completion_mask"]
-        (logp * torch.arange(1, 7)).sum().backward()
+        logp, _ = completion_logp(model, piece, GROUP, 1.0, share)
+        (logp * piece["completion_mask"] * torch.arange(1, 7)).sum().backward()
         gradients.append(
             torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
         )
@@ -104,7 +105,7 @@ def test_the_gradient_of_grpo_is_trls(family, train):
     given = {"loss_type": "grpo", "per_device_train_batch_size": 16}
     theirs = train(ScriptedGrpo, quiet(family), **given, **plain)
     sizes = {"objective": "grpo", "H": 1, "n_step": 16, "micro_batch_size": 8}
-    ours = train(ScriptedRapid, quiet(family), **sizes, **plain)
+    ours = train(ScriptedTrainer, quiet(family), **sizes, **plain)
     start = torch.cat([p.detach().flatten() for p in untrained(family).parameters()])
     theirs, ours = weights(theirs) - start, weights(ours) - start
     assert theirs.abs().max() > 1e-4

@@ -140,17 +140,8 @@ def test_tools_are_called_and_their_answers_masked(toy_model, tmp_path, objectiv
         graded.extend(completions)
         return [float(len(turns)) for turns in completions]
 
-    trainer = make(
-        toy_model,
-        tmp_path,
-        CHATS,
-        reward_funcs=reward,
-        tools=[double],
-        objective=objective,
-        H=1,
-        max_steps=1,
-        grading_workers=workers,
-    )
+    settings = {"objective": objective, "H": 1, "max_steps": 1, "grading_workers": workers}
+    trainer = make(toy_model, tmp_path, CHATS, reward_funcs=reward, tools=[double], **settings)
     turns = [["no idea", CALL] * (N_STEP // 2)]
     trainer.model.generate = says(trainer.processing_class, turns)
     before = weights(trainer)
@@ -159,16 +150,9 @@ def test_tools_are_called_and_their_answers_masked(toy_model, tmp_path, objectiv
     assert [len(one) for one in graded] == [1, 3] * (N_STEP // 2)
     assert graded[1][1] == {"role": "tool", "name": "double", "content": "6"}
     _, piece, _ = trainer.last_pass
-    said = trainer.processing_class.batch_decode(
-        [
-            ids[mask.bool()]
-            for ids, mask in zip(
-                piece["completion_ids"],
-                piece["completion_mask"] * piece["tool_mask"],
-                strict=True,
-            )
-        ]
-    )
+    learned = (piece["completion_mask"] * piece["tool_mask"]).bool()
+    said = [ids[mask] for ids, mask in zip(piece["completion_ids"], learned, strict=True)]
+    said = trainer.processing_class.batch_decode(said)
     assert {*said} == {"no idea<eos>", f"{CALL}<eos>done<eos>"}
 
 
