@@ -291,12 +291,8 @@ def terminal():
 @pytest.mark.fault("a completion that gives a terminal orders", times=len(WRITTEN))
 def test_rapid_ask_prints_signs_only_to_a_terminal(toy_model, monkeypatch, capsys):
     for text in WRITTEN:
-
-        @contextmanager
-        def model(*_, text=text, **__):
-            yield SimpleNamespace(sample=lambda *_, **__: [SimpleNamespace(text=text)])
-
-        monkeypatch.setattr(sampling, "sampler", model)
+        answer = [SimpleNamespace(text=text)]
+        monkeypatch.setattr(sampling, "sample", lambda *_, answer=answer, **__: answer)
         with terminal() as (out, sent), monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", out)
             assert cli.run(["ask", "--model", str(toy_model), "a"]) == 0

@@ -164,7 +164,7 @@ def test_metrics_have_trls_names_in_training_and_evaluation(toy_model, tmp_path)
 
 def test_entropy_is_the_mean_over_completions_of_the_mean_over_their_tokens(toy_model, tmp_path):
     """Those of tokens are held against logits in test_forward.py."""
-    one_pass = {"skip_zero_groups": False, "token_budget": 10_000}
+    one_pass = {"skip_zero_groups": False, "token_budget": 10_000, "max_completion_length": 128}
     trainer = run(toy_model, tmp_path, "pg", max_steps=1, learning_rate=0.0, **one_pass)
     _, piece, _ = trainer.last_pass
     mask = piece["completion_mask"]
