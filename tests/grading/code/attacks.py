@@ -50,6 +50,7 @@ def deep(kind: str) -> str:
 
 TIME = {
     "an endless loop": ("def f(x):\n    while True: pass", {TIMEOUT}),
+    "an endless loop at import": ("while True: pass", {TIMEOUT}),
     "sleep": ("import time\ndef f(x): time.sleep(60)", {TIMEOUT}),
     "arithmetic in C": ("def f(x): return 3 ** 10 ** 9", {TIMEOUT}),
     "catching everything": (
@@ -65,6 +66,7 @@ TIME = {
         {TIMEOUT},
     ),
     "output to stdout": ("while True: print('x' * 1000)", {TIMEOUT}),
+    "output to stderr": ("import os\nwhile True: os.write(2, b'x' * 1000)", {TIMEOUT, CRASHED}),
     "a finaliser": ("class A:\n def __del__(self):\n  while True: pass\ndef f(x): A()", {TIMEOUT}),
     "an endless iterable": (
         "import itertools\n"
@@ -75,6 +77,7 @@ TIME = {
 }
 
 MEMORY_AND_DEPTH = {
+    "memory, bit by bit": ("a = []\nwhile True: a.append('x' * 10**7)", {MEMORY, TIMEOUT}),
     "memory, at once": ("def f(x): return bytearray(10**11)", {MEMORY}),
     "memory without objects": (
         unguarded("a = [ctypes.create_string_buffer(10**8) for _ in range(1000)]"),
@@ -100,6 +103,10 @@ OUTPUTS = {
     "a huge integer in full": (forge(b'{"output": ' + b"7" * 5_000 + b"}\n"), {CRASHED}),
     "not a number": ("def f(x): return float('nan')", {WRONG_ANSWER}),
     "half a character": ("def f(x): return '\\udcff' * 10", {WRONG_ANSWER}),
+    "a pickle": (
+        "class A:\n    def __reduce__(self): return (print, ('unpickled',))\ndef f(x): return A()",
+        {WRONG_ANSWER},
+    ),
     "equal to everything": (
         "class A: __eq__, __hash__ = lambda *_: True, lambda _: 0\ndef f(x): return A()",
         {WRONG_ANSWER},
@@ -114,6 +121,15 @@ OUTPUTS = {
         "class A:\n    __class__ = property(lambda self: int)\ndef f(x): return A()",
         {WRONG_ANSWER, CRASHED},
     ),
+    "an instance of everything": (
+        "class M(type): __instancecheck__ = lambda *_: True\n"
+        "class A(metaclass=M): pass\ndef f(x): return A",
+        {WRONG_ANSWER},
+    ),
+    "a number that lies about itself": (
+        "class A(int): __repr__ = __str__ = lambda self: '2'\ndef f(x): return A(0)",
+        {WRONG_ANSWER},
+    ),
     "a mapping with hostile keys": (
         "class A(dict):\n    def items(self): return [(self, 1)]\ndef f(x): return A()",
         {CRASHED, WRONG_ANSWER},
@@ -123,6 +139,7 @@ OUTPUTS = {
 
 FORGERIES = {
     "a verdict": (forge(b'{"reason": "passed"}\n'), {CRASHED}),
+    "a reward": (forge(b'{"reward": 1.0, "reason": "passed"}\n'), {CRASHED}),
     "an excuse": (forge(b'{"reason": "infrastructure"}\n'), {CRASHED}),
     "an unknown reason": (forge(b'{"reason": ["passed"]}\n'), {CRASHED}),
     "an output": (forge(b'{"output": 0}\n'), {WRONG_ANSWER}),
@@ -145,6 +162,11 @@ FORGERIES = {
     "a closed socket": ("import os\nos.closerange(0, 64)\n" + RIGHT, {CRASHED}),
     "a silent end": ("import os\ndef f(x): os._exit(0)", {CRASHED}),
     "sys.exit(0)": ("import sys\ndef f(x): sys.exit(0)", {CRASHED}),
+    "sys.exit(0) at import": ("raise SystemExit(0)", {CRASHED}),
+    "an exit handler": (
+        "import atexit, os\natexit.register(os._exit, 0)\ndef f(x): raise SystemExit",
+        {CRASHED},
+    ),
     "an interrupt": ("raise KeyboardInterrupt", {CRASHED}),
     "patched builtins": (
         "import builtins\nbuiltins.len = lambda x: 0\nbuiltins.isinstance = lambda *a: True\n"
@@ -153,6 +175,15 @@ FORGERIES = {
     ),
     "patched json": (
         'import json\njson.dumps = lambda *a, **k: \'{"reason": "passed"}\'\ndef f(x): return 0',
+        {CRASHED},
+    ),
+    "patched import": (
+        "import builtins\nbuiltins.__import__ = lambda *a, **k: None\n"
+        "import encoding\ndef f(x): return encoding",
+        {WRONG_ANSWER},
+    ),
+    "an assertion that always holds": (
+        "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\ndef f(x): assert 0",
         {CRASHED},
     ),
     "patched encoding": (
@@ -188,9 +219,11 @@ FORBIDDEN_ACTIONS = {
     "reading a file": ("def f(x): return open('/etc/passwd').read()", {FORBIDDEN}),
     "reading a folder": ("import os\ndef f(x): return os.listdir('/')", {FORBIDDEN}),
     "reading its descriptors": ("import os\nos.listdir('/proc/self/fd')", {FORBIDDEN}),
+    "reading its memory": ("open('/proc/self/mem', 'r+b')", {FORBIDDEN}),
     "writing a file": (f"open('/tmp/{LEFT}', 'w')", {FORBIDDEN}),
     "a socket": ("import socket\ndef f(x): return socket.socket()", {FORBIDDEN}),
     "a process": ("import subprocess\nsubprocess.run(['true'])", {FORBIDDEN, CRASHED}),
+    "a shell": ("import os\ndef f(x): return os.system('true')", {FORBIDDEN}),
     "the C library": ("import ctypes\nctypes.CDLL(None)", {FORBIDDEN}),
     "limits": ("import resource\nresource.setrlimit(0, (-1, -1))", {FORBIDDEN}),
     "a thread": (
@@ -203,6 +236,17 @@ EVASIONS = {
     name: (unguarded(action), {CRASHED, FORBIDDEN})
     for name, action in {
         "fork bomb": "while True: os.fork()",
+        "fork and leave": "os.fork() or os.setsid() or os.fork()",
+        "signal the parent": "os.kill(os.getppid(), 0)",
+        "signal the group": "os.killpg(0, 0)",
+        "tracing": "ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) and 1 / 0",
+        "TCP": "socket.create_connection(('127.0.0.1', 9))",
+        "UDP": "socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('127.0.0.1', 9))",
+        "an abstract socket": f"socket.socket(socket.AF_UNIX).bind('\\0{LEFT}')",
+        "reading": "os.open('/etc/passwd', os.O_RDONLY)",
+        "a folder": f"os.mkdir('/tmp/{LEFT}')",
+        "a link": f"os.symlink('/', '/tmp/{LEFT}')",
+        "a fifo": f"os.mkfifo('/tmp/{LEFT}')",
         "kill self": "os.kill(os.getpid(), 9)",
         "stop self": "os.kill(os.getpid(), signal.SIGSTOP)",
         "signal everyone": "os.kill(-1, 0)",
