@@ -1,4 +1,4 @@
-"""Groups said to contribute nothing have a gradient of exactly zero, and no others are said to."""
+"""What is said of a gradient without computing it: where it is exactly zero, and its advantages."""
 
 import pytest
 import torch
@@ -14,26 +14,24 @@ GIVEN = {
 }
 
 
-@pytest.mark.parametrize("on_policy", [True, False])
-@pytest.mark.parametrize(
-    ("objective", "changes"),
-    [
-        ("rapid", {}),
-        ("rapid", {"eta": 0.5}),
-        ("rapid", {"baseline": "others"}),
-        ("rapid", {"baseline": "none"}),
-        ("rapid", {"weighted": False}),
-        ("rapid", {"weighted": False, "eta": 0.5}),
-        ("rapid", {"weighted": False, "baseline": "none"}),
-        ("pg", {}),
-        ("grpo", {}),
-        ("grpo", {"beta": 0.04}),
-        ("dapo", {}),
-        *((one.name, {}) for one in CURRENT),
-        ("topr", {"offset": 0.5}),
-    ],
-)
-def test_what_is_skipped_has_no_gradient_and_what_is_run_has(objective, changes, on_policy):
+CASES = [
+    ("rapid", {}),
+    ("rapid", {"eta": 0.5}),
+    ("rapid", {"baseline": "others"}),
+    ("rapid", {"baseline": "none"}),
+    ("rapid", {"weighted": False}),
+    ("rapid", {"weighted": False, "eta": 0.5}),
+    ("rapid", {"weighted": False, "baseline": "none"}),
+    ("pg", {}),
+    ("grpo", {}),
+    ("dapo", {}),
+    *((one.name, {}) for one in CURRENT),
+    ("topr", {"offset": 0.5}),
+]
+
+
+def gradient(objective, changes, on_policy):
+    """Return an objective, its settings, and its gradient by completion and token, (9, 4)."""
     algorithm = ALGORITHMS[objective]
     kind = algorithm.parameters
     settings = kind and kind(**GIVEN.get(objective, {}) | changes)
@@ -42,8 +40,26 @@ def test_what_is_skipped_has_no_gradient_and_what_is_run_has(objective, changes,
     mu = logp.clone() if on_policy else mu
     given = Pass(logp.requires_grad_(), mu, reference, torch.ones(9, 4), REWARDS, 3)
     algorithm.loss(settings, given)[0].backward()
+    return algorithm, settings, logp.grad
+
+
+@pytest.mark.parametrize("on_policy", [True, False])
+@pytest.mark.parametrize(("objective", "changes"), [*CASES, ("grpo", {"beta": 0.04})])
+def test_what_is_skipped_has_no_gradient_and_what_is_run_has(objective, changes, on_policy):
+    algorithm, settings, found = gradient(objective, changes, on_policy)
     said = algorithm.contributes(REWARDS, 3, settings, on_policy=on_policy)
-    assert said.tolist() == (logp.grad.view(3, -1) != 0).any(1).tolist()
+    assert said.tolist() == (found.view(3, -1) != 0).any(1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("objective", "changes"),
+    [*CASES, *(("rapid", {"eta": 0.5, "clip": clip}) for clip in ("both", "nowhere"))],
+)
+def test_an_on_policy_gradient_goes_along_the_advantages(objective, changes):
+    algorithm, settings, found = gradient(objective, changes, on_policy=True)
+    advantages = algorithm.advantages(settings, REWARDS, 3)
+    expected = (advantages / advantages.norm())[:, None].expand(9, 4)
+    torch.testing.assert_close(-found / found[:, 0].norm(), expected)
 
 
 def test_torn_groups_are_refused():
