@@ -48,7 +48,7 @@ def dapo_loss(
         epsilon_low, epsilon_high: token ratios are clipped to [1 - low, 1 + high]; a high of None
             is the low.
 
-    Other arguments, result and errors are those of `grpo_loss`, without a reference or a KL term.
+    Other arguments, metrics and errors are those of `grpo_loss`, without a reference or a KL term.
     """
     advantages = standardized(rewards, group_size)
     high = epsilon_low if epsilon_high is None else epsilon_high

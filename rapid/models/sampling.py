@@ -61,7 +61,9 @@ def sample(
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
     if tokenizer.pad_token is None:  # Llama's
         tokenizer.pad_token = tokenizer.eos_token
-    encoded = [prompt_ids(tokenizer, prompt, chat) for prompt in prompts]
+    encoded: list[list[int]] = []
+    for prompt, same in groupby(prompts):
+        encoded += [prompt_ids(tokenizer, prompt, chat)] * len(list(same))
     drawn = {"temperature": temperature, "top_p": top_p, "top_k": 0}
     if kind == "vllm":
         drawn["max_tokens"] = max_tokens

@@ -69,7 +69,9 @@ def _cells(own: pd.DataFrame, rates: list[float]) -> list[Cell]:
         rate: Cell(MISSING if pd.isna(mean) else formats.percent(mean))
         for rate, mean in means.items()
     }
-    best = smoothed(own).idxmax()
-    at_the_end = AT_THE_END if best in (rates[0], rates[-1]) else ""
-    cells[best] = replace(cells[best], mark="best", reason=at_the_end)
+    known = smoothed(own).dropna()  # a rate beside a missing trial has none
+    if not known.empty:
+        best = known.idxmax()
+        at_the_end = AT_THE_END if best in (rates[0], rates[-1]) else ""
+        cells[best] = replace(cells[best], mark="best", reason=at_the_end)
     return list(cells.values())

@@ -22,6 +22,12 @@ def test_every_algorithm_samples_each_problem_once_an_epoch(params, name):
     assert work.completions == pytest.approx(64 * 4)
 
 
+def test_a_run_has_a_step_for_each_n_step_of_its_completions(params):
+    spec, sizes = spec_of(params, "pg"), params.benchmarks["math"]
+    completions = sizes.train * spec.training.group_size * spec.training.epochs
+    assert counted(params, "pg").steps == completions // spec.n_step
+
+
 def test_larger_batches_take_fewer_decoding_steps(params):
     found = [counted(params, f"rapid-H{h}").decoding_steps for h in (1, 2, 4, 8, 16)]
     assert found == sorted(found, reverse=True)

@@ -1,7 +1,10 @@
 """Sampling from a toy model, with transformers and with vLLM."""
 
 import json
+import os
+import sys
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -53,6 +56,30 @@ def test_generate_is_asked_for_what_was_asked_and_tokens_count_up_to_the_end(
     assert (config.pad_token_id, config.eos_token_id) == (pad, [end])
     assert [one.tokens for one in samples] == [3, 3, 4, 2]
     assert [one.text for one in samples] == ["xx", "xx", "xxxx", "x"]
+
+
+def test_vllm_is_asked_for_what_was_asked_once_for_each_prompt(toy_model, monkeypatch):
+    asked = []
+
+    class Engine:
+        def __init__(self, **settings):
+            asked.append(settings)
+            core = SimpleNamespace(shutdown=lambda: asked.append("end"))
+            self.llm_engine = SimpleNamespace(engine_core=core)
+
+        def generate(self, prompts, settings):
+            asked.append((prompts, settings))
+            one = SimpleNamespace(text="x", token_ids=[1, 2])
+            return [SimpleNamespace(outputs=[one] * each["n"]) for each in settings]
+
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=Engine, SamplingParams=dict))
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    drawn = {"max_tokens": 4, "temperature": 0.6, "top_p": 0.9}
+    found = sampling.sample("vllm", toy_model, ["a", "a", "b"], **drawn, seed=3, tensor_parallel=2)
+    engine, (prompts, settings), end = asked
+    assert (engine["seed"], engine["tensor_parallel_size"], engine["dtype"]) == (3, 2, "float32")
+    assert settings == [drawn | {"top_k": 0, "n": n} for n in (2, 1)]
+    assert (len(prompts), end, [one.tokens for one in found]) == (2, "end", [2, 2, 2])
 
 
 CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"

@@ -162,14 +162,20 @@ def test_metrics_have_trls_names_in_training_and_evaluation(toy_model, tmp_path)
         assert ("eval_kl" in found) == bool(beta)
 
 
-def test_entropy_is_the_mean_over_completions_of_the_mean_over_their_tokens(toy_model, tmp_path):
+@pytest.mark.parametrize("objective", ["pg", "dapo"])
+def test_entropy_is_of_each_completion_or_of_all_tokens(toy_model, tmp_path, objective):
     """Those of tokens are held against logits in test_forward.py."""
     one_pass = {"skip_zero_groups": False, "token_budget": 10_000, "max_completion_length": 128}
-    trainer = run(toy_model, tmp_path, "pg", max_steps=1, learning_rate=0.0, **one_pass)
+    unlike = {"temperature": 0.3}  # entropies
+    settings = one_pass | unlike | {"max_steps": 1, "learning_rate": 0.0}
+    trainer = run(toy_model, tmp_path, objective, **settings)
     _, piece, _ = trainer.last_pass
     mask = piece["completion_mask"]
     with torch.no_grad():
         _, entropy = trainer._log_pi(trainer.model, piece)
     assert len({*mask.sum(1).tolist()}) > 1
-    expected = ((entropy * mask).sum(1) / mask.sum(1)).mean().item()
+    each, all_tokens = (entropy * mask).sum(1) / mask.sum(1), (entropy * mask).sum() / mask.sum()
+    expected, other = each.mean().item(), all_tokens.item()
+    expected, other = (other, expected) if objective == "dapo" else (expected, other)
+    assert abs(expected - other) > 3e-4
     assert logged(trainer, "entropy") == [pytest.approx(expected, rel=1e-5)]

@@ -20,7 +20,7 @@ from rapid.grading.verdicts import Verdict
 
 MEMORY_MB = 4295  # EvalPlus's 4 GiB, in 1e6 bytes: some of MBPP+'s references need gigabytes
 
-_FENCE = re.compile(r"^[ \t]*```[^\n`]*(?:\n|\Z)", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*```([^\n]*)(?:\n|\Z)", re.MULTILINE)
 _DEFINITION = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]|\blambda\b", re.MULTILINE)
 
 
@@ -33,7 +33,12 @@ def extract_code(completion: str, name: str) -> str:
     the first fence may only close; then the last block that defines anything; then the last.
     A block that is indented, as in a list, is moved to the margin.
     """
-    pieces = _FENCE.split(completion)
+    pieces, start = [], 0
+    for fence in _FENCE.finditer(completion):
+        if len(pieces) % 2 or "`" not in fence[1]:  # any closes, and none opens with a backtick
+            pieces.append(completion[start : fence.start()])
+            start = fence.end()
+    pieces.append(completion[start:])
     blocks = pieces[1::2]
     if not blocks:
         return completion

@@ -40,7 +40,7 @@ the problem file, by Python: return open(PATH, 'rb').read()
 the problem file, as a module: sys.path.insert(0, FOLDER); import secret_module; return secret_module.A
 the problem file, from its folder: return libc.openat(libc.open(FOLDER.encode(), os.O_DIRECTORY), NAME, 0) >= 0
 the problem file, by its path alone: return read(f'/proc/self/fd/{libc.open(FILE, os.O_PATH)}')
-the problem file, by a link: libc.symlink(FILE, b'/tmp/raid'); found = read('/tmp/raid'); libc.unlink(b'/tmp/raid'); return found
+the problem file, by a link: link = '/tmp/' + SECRET[:8].hex(); libc.symlink(FILE, link.encode()); found = read(link); libc.unlink(link.encode()); return found
 the length of the problem file: return libc.truncate(FILE, ctypes.c_long(len(SECRET))) == 0
 the mode of the problem file: return libc.chmod(FILE, 0o600) == 0
 writing to the problem file: return libc.open(FILE, os.O_WRONLY) >= 0

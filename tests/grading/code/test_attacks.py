@@ -70,7 +70,10 @@ UNORDERED = "Diff", "def Diff(): return list(range(20_000))"  # compared as sets
 
 # Outputs as large as they may be, each the slowest or largest to read or compare in its own way.
 COSTLY = {
-    "different numbers of one hash": (UNORDERED, "[k * (2**61 - 1) for k in range(20_000)]"),
+    "different numbers of one hash": (  # as a list: `set` is the runner's no longer
+        UNORDERED,
+        "vars(__import__('builtins')).update(set=list) or [k * (2**61 - 1) for k in range(20_000)]",
+    ),
     "a shape to stretch": (FLOATS, "[[i / 2] for i in range(20_000)]"),
     "strings to pad": (FLOATS, "['x' * 10**6] + [''] * 19_999"),
     "numbers to widen": (FLOATS, "[1 << 10**6] + [0.5] * 19_999"),

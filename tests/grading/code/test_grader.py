@@ -74,6 +74,9 @@ def test_the_standard_library_can_be_imported(grader, enclosed):
         ("[0.5]", "[__import__('fractions').Fraction(1, 2)]", verdicts.PASSED),
         ("0.5", "__import__('decimal').Decimal('0.5')", verdicts.PASSED),
         ("0.1", "__import__('decimal').Decimal('0.1')", verdicts.WRONG_ANSWER),
+        ("10**17 + 1", "__import__('fractions').Fraction(10**17 + 1)", verdicts.PASSED),
+        ("0.5", "__import__('fractions').Fraction(10**400, 3)", verdicts.WRONG_ANSWER),
+        ("0.5", "__import__('decimal').Decimal('sNaN')", verdicts.WRONG_ANSWER),
         ("[1]", "filter(None, [0, 1])", verdicts.WRONG_ANSWER),
     ],
 )
@@ -120,6 +123,8 @@ USE = "Use it:\n```python\nf(2)\n```"
         ("```python\ndef f():\n    return", "def f():\n    return"),
         ("```\ndef f(): 1\n```\nTest it:\n```\ndef test_f(): assert f() == 1\n```", "def f(): 1\n"),
         ("```\ndef f(): 1\n```\n```\nassert f == 1 or (lambda: f())\n```", "def f(): 1\n"),
+        ("```\ndef f(): 1\n``` `f` is tested:\n```\nf()\n```", "def f(): 1\n"),
+        ("```\ndef f(): 1\n````\nSo.", "def f(): 1\n"),
         ("def f(): 1\n```", "def f(): 1\n"),
         (f"def f(): 1\n```\n{USE}", "def f(): 1\n"),
         ("1. So:\n\n   ```python\n\n   def f():\n     1\n   ```\n", "\ndef f():\n  1\n"),

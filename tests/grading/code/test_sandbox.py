@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,12 @@ def f():
     return made
 """
     assert call(unfiltered, program, timeout=20.0) == []
+
+
+def test_a_server_of_the_host_is_out_of_reach(unfiltered, enclosed):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        action = f"__import__('socket').create_connection({server.getsockname()}, 1)"
+        assert call(unfiltered, error_of(action)) in ("OSError", "ConnectionRefusedError")
 
 
 @pytest.mark.parametrize(

@@ -140,9 +140,14 @@ class TestBox:
 
     def test_it_outlives_the_thread_that_started_it(self, backend):
         code = "print('ready', flush=True); print(sys.stdin.readline().strip())"
+
+        def start():
+            process, lifeline = started(launch(backend, "", "author"), code)
+            assert process.stdout.readline() == b"ready\n"  # before the thread ends
+            return process, lifeline
+
         with ThreadPoolExecutor(1) as thread:
-            process, lifeline = thread.submit(started, launch(backend, "", "author"), code).result()
-        assert process.stdout.readline() == b"ready\n"
+            process, lifeline = thread.submit(start).result()
         time.sleep(0.5)  # for a signal that should not come
         output, _ = process.communicate(b"hello\n", timeout=30)
         os.close(lifeline)

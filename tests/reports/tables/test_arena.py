@@ -261,6 +261,9 @@ def test_the_report_of_a_tuning_has_its_trials(tuning, runs):
     assert table.groups[0].columns == ["0.0001", "0.001", "0.01"]
     (best,) = (cell for cell in table.rows[0].cells[0] if cell.mark)
     assert best == table.rows[0].cells[0][0] and "end of the grid" in best.reason
+    none = Measured.read(tuning, runs.root / "none", in_arena(tuning))
+    (table,) = contents.build_arena(none).results
+    assert {cell.text for cell in table.rows[0].cells[0]} == {"—"}
 
 
 # The experiments' files ----------------------------------------------------------------------------

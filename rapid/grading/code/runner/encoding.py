@@ -3,13 +3,14 @@
 JSON's own types stand for themselves (integers within 64 bits, floats with NaN and infinities);
 every other type is an object with one key, the type's name. A subclass is sent as the plain type
 it extends, so an object with an `__eq__` of its own arrives as data, and a fraction or a decimal as
-the float that it equals, if any. What is no plain data arrives as an `Opaque`. Nothing here is
+the number that it equals, if any. What is no plain data arrives as an `Opaque`. Nothing here is
 pickle: reading what hostile code sent runs none of it.
 
 A list or tuple of over `MANY` items, with those of its items, is sent as a `Digest`: encoded one by
 one they would take a minute and gigabytes.
 """
 
+import contextlib
 import hashlib
 import marshal
 import struct
@@ -99,8 +100,11 @@ def encode(value: Any) -> Any:
     for name, container in _CONTAINERS.items():
         if isinstance(value, container):
             return {name: [encode(item) for item in value]}
-    if isinstance(value, Fraction | Decimal) and value == (plain := float(value)):
-        return plain
+    if isinstance(value, Fraction | Decimal):
+        for kind in (int, float):
+            with contextlib.suppress(ValueError, ArithmeticError):  # not a number, or too large
+                if value == (plain := kind(value)):
+                    return encode(plain)
     return {"object": type(value).__name__}
 
 
