@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from rapid.algorithms import PLAIN
+from rapid.artifacts.files import BadFile
 from rapid.config.arena import ArenaField, Claim, Measure
 from reports.measured import Measured
 from reports.statistics import crossed, curves, pairs, times
@@ -58,9 +59,13 @@ class FieldOutcomes:
         found = self._measured()
         if not self.measured.params.arena.only:
             return found
-        rows = pd.read_csv(self.measured.root / self.measured.params.arena.record)
+        file = self.measured.root / self.measured.params.arena.record
+        rows = pd.read_csv(file)
         by_name = dict(list(rows[rows.benchmark == self.benchmark].groupby("algorithm")))
         by_name = {name: of.set_index("seed") for name, of in by_name.items()}
+        needed = {*self.field.rates} - {*found} | {PLAIN.name}
+        if lacking := sorted(needed - {*by_name}):
+            raise BadFile(f"{file}: no runs of {', '.join(lacking)} on {self.benchmark}")
         here, there = found[PLAIN.name].runs.set_index("seed").runtime, by_name[PLAIN.name].runtime
         shared = here.index.intersection(there.index)
         scale = here[shared].mean() / there[shared].mean()

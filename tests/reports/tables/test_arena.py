@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from rapid.artifacts.evaluations import CurvePoint
+from rapid.artifacts.files import BadFile
 from rapid.config.arena import Claim
 from rapid.config.params import load
 from rapid.config.params import read as read_params
@@ -203,6 +204,10 @@ def test_one_s_own_is_placed_among_those_on_record(params, complete):
         "On MATH RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Its learning rate was given, not tuned."
     )
+
+    rows[rows.algorithm != "pg"].to_csv(complete.root / "record.csv", index=False)
+    with pytest.raises(BadFile, match="no runs of pg on math"):
+        arena.fields(read(own, complete))[0].compare("rapid-H4", "pg", "seconds")
 
 
 # Tuning -------------------------------------------------------------------------------------------
