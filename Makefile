@@ -14,29 +14,13 @@ PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup tables studies arena arena-tuning test test-all test-faults test-gpu \
+.PHONY: help setup tables studies arena arena-record arena-tuning test test-all test-faults test-gpu \
 	test-processors mutants gpu bench figures-of-docs lint lock clean
 
 help:
-	@echo "make tables     run the pipeline of params.yaml: reports/tables.tex  (CORES=$(CORES))"
-	@echo "make studies    what else was asked of the paper: reports/studies/report.html"
-	@echo "make arena      every algorithm on the same ground  (ARENA=--quick for each step in minutes)"
-	@echo "make arena-tuning      the learning rates of its algorithms, tried on other problems"
-	@echo "make test       the tests, with the pipeline at its smallest  (WORKERS=$(WORKERS))"
-	@echo "make test-all   the slow tests too"
-	@echo "make test-faults   faults injected for real, and a table of what survived  (WRITE=1 into docs)"
-	@echo "make test-processors   the numeric tests as on processors without AVX2, and without AVX-512"
-	@echo "make mutants    what the tests notice of random changes of the code  (MUTANTS=--count=200)"
-	@echo "make test-gpu   the tests that need a GPU; says so where there is none"
-	@echo "make bench      speed and memory, against TRL too: performance/results/  (BENCH=--quick)"
-	@echo "make gpu        GPU tests and benchmark with the Python that is there  (GPU_BENCH=--tiny on a CPU)"
-	@echo "make figures-of-docs   what the documents say otherwise than runs and results  (WRITE=1)"
-	@echo "make lint       ruff, and mypy for types"
-	@echo "make setup      only the environment: .venv, from $(LOCK)"
-	@echo "make lock       resolve requirements/*.in anew"
-	@echo "make clean      delete what the pipeline made, not the environment"
+	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 24
 
-setup: $(STAMP)
+setup: $(STAMP)  ## only the environment: .venv
 
 # A stamp stands for a whole environment: it goes before anything is changed. Without it, as after an
 # interruption or for the other lock, the environment is made afresh, from what uv has downloaded.
@@ -54,11 +38,11 @@ $(STAMP): $(LOCK) pyproject.toml
 	@.venv/bin/rapid lean-setup || echo "No Lean: minif2f's cells will be em dashes (see above)."
 	@touch $@
 
-tables: setup
+tables: setup  ## run the pipeline of params.yaml: reports/tables.tex  (CORES=4)
 	$(ACTIVATE) snakemake --cores $(CORES) reports/tables.tex
 	@cat reports/tables.txt
 
-studies: setup
+studies: setup  ## what else was asked of the paper: reports/studies/report.html
 	$(ACTIVATE) snakemake --cores $(CORES) studies
 	@cat reports/studies/tables.txt
 
@@ -70,62 +54,74 @@ MINE = --config name=arena-$(ALGORITHM) 'arena={only: [pg, $(ALGORITHM)], fields
 	mbpp_plus: {rates: {$(ALGORITHM): $(RATE)}}, math: {rates: {$(ALGORITHM): $(RATE)}}}}'
 TUNING := experiments/arena.yaml experiments/arena-tuning.yaml
 
-arena: setup
+arena: setup  ## every algorithm on the same ground  (ARENA=--quick for each step in minutes)
 	@test -z "$(ALGORITHM)" -o -e experiments/arena-results.csv || { \
-		echo "experiments/arena-results.csv is not there: run make arena, and copy there" \
-			"experiments/arena/reports/arena/results.csv"; exit 1; }
+		echo "experiments/arena-results.csv is not there: run make arena, then make arena-record"; \
+		exit 1; }
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml experiments/$(ARENA_NAME).yaml \
 		$(if $(ALGORITHM),$(MINE)) -- arena
 	@cat experiments/arena$(if $(ALGORITHM),-$(ALGORITHM),$(patsubst --%,-%,$(ARENA)))/reports/arena/tables.txt
 
-arena-tuning: setup
+# The files that the report is made from, one after the other and without times: a digest of them.
+RAW := experiments/arena-raw.tar.xz
+SMALL := -name manifest.json -o -name summary.json -o -name evaluation.json -o -name curve.jsonl
+
+arena-record: setup  ## keep what a whole arena found, for Git and DVC
+	cp experiments/arena/reports/arena/results.csv experiments/arena-results.csv
+	cp experiments/arena/reports/arena/tables.txt experiments/arena-tables.txt
+	find data models experiments/arena/*/ -type f \( $(SMALL) \) | LC_ALL=C sort | \
+		tar -cJf $(RAW) -T - --mtime=@0 --owner=0 --group=0 --mode=644
+	rm -rf .dvc/recorded
+	$(ACTIVATE) dvc add $(RAW) && dvc push $(RAW).dvc
+
+arena-tuning: setup  ## the learning rates of its algorithms, tried on other problems
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(TUNING) -- arena
 	$(ACTIVATE) python -m reports.tuning --configfile params.yaml $(TUNING) \
 		--record experiments/arena-tuning.csv --write experiments/arena.yaml
 
-test: setup
+test: setup  ## the tests, with the pipeline at its smallest  (WORKERS=2)
 	$(ACTIVATE) $(PYTEST) -m "not slow and not gpu"
 
-test-all: setup
+test-all: setup  ## the slow tests too
 	$(ACTIVATE) $(PYTEST) -m "not gpu" --ignore=tests/end_to_end
 	$(ACTIVATE) python -m pytest -m "not gpu" tests/end_to_end  # which take both cores
 
-test-faults: setup
+test-faults: setup  ## faults injected for real, and a table of what survived  (WRITE=1 into docs)
 	$(ACTIVATE) $(PYTEST) tests/faults $(if $(WRITE),--record-faults)
 	$(if $(WRITE),$(ACTIVATE) python -m tests.documents --write)
 
-test-processors: setup
+test-processors: setup  ## the numeric tests as on processors without AVX2, and without AVX-512
 	$(ACTIVATE) ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
 		$(PYTEST) -m "not slow and not gpu" $(NUMERIC)
 	$(ACTIVATE) ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
 		$(PYTEST) -m "not slow and not gpu" $(NUMERIC)
 
 # Hours, a mutant at a time: what was run is in mutants.jsonl, and is not run again.
-mutants: setup
+mutants: setup  ## what the tests notice of random changes of the code  (MUTANTS=--count=200)
 	$(ACTIVATE) python -m tests.mutants $(MUTANTS)
 
-test-gpu: setup
+test-gpu: setup  ## the tests that need a GPU; says so where there is none
 	$(ACTIVATE) python -m pytest -m gpu
 
 # No network and no environment of ours needed: docs/servers.md. Once more goes on where it ended.
-gpu:
+gpu:  ## GPU tests and benchmark with the Python that is there  (GPU_BENCH=--tiny on a CPU)
 	@$(or $(wildcard .venv/bin/python),python3) -m performance.gpu $(GPU_BENCH)
 
 # Alone on the machine: what else runs is measured too. BENCH has options: python -m performance.bench -h
-bench: setup
+bench: setup  ## speed and memory, against TRL too: performance/results/  (BENCH=--quick)
 	$(ACTIVATE) snakemake --cores $(CORES) models/tiny-qwen2/manifest.json
 	$(ACTIVATE) python -m performance.bench $(BENCH)
 
-figures-of-docs: setup
+figures-of-docs: setup  ## what the documents say otherwise than runs and results  (WRITE=1)
 	$(ACTIVATE) python -m tests.documents $(if $(WRITE),--write)
 
-lint: setup
+lint: setup  ## ruff, and mypy for types
 	$(ACTIVATE) ruff check . && ruff format --check . && mypy
 
-lock:
+lock:  ## resolve requirements/*.in anew
 	$(PYTHON) requirements/lock.py
 
-clean:
+clean:  ## delete what the pipeline made, not the environment
 	rm -rf data models distilled runs evaluations logs benchmarks experiments/*/
 	rm -rf reports/tables.tex reports/tables.txt reports/appendix.tex reports/appendix.txt
 	rm -rf reports/report.html reports/manifest.json reports/figures

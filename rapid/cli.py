@@ -28,12 +28,10 @@ from rapid.artifacts.runs import CHECKPOINTS, RunSummary
 from rapid.artifacts.text import shown
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
-from rapid.grading.grader import GraderDied, GradingFailed
-from rapid.grading.lean import LeanUnavailable
 from rapid.grading.policy import Grading
 from rapid.grading.verdicts import INFRASTRUCTURE
+from rapid.machine.endings import ending
 from rapid.machine.lease import lease_folder
-from rapid.machine.shortages import shortage
 from rapid.machine.warm import AGAIN, ATTEMPTS
 
 
@@ -42,27 +40,7 @@ def run(arguments: list[str]) -> int:
     parser = _parser()
     args = parser.parse_args(arguments)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    try:
-        return args.run(args) or 0
-    except (BadInput, FileNotFoundError) as error:
-        _say(args.command, error)
-        return 2
-    except (GraderDied, GradingFailed, LeanUnavailable, FloatingPointError) as error:
-        _say(args.command, error)
-        return 1
-    except Exception as error:
-        if (lacking := shortage(error)) is None:
-            raise
-        place = f"{args.out}: " if hasattr(args, "out") else ""
-        _say(args.command, f"{place}{lacking}")
-        return 1
-
-
-def _say(command: str, wrong: object) -> None:
-    """Print what went wrong in a line of its own; a progress bar may have begun one."""
-    for bar in list(tqdm._instances):
-        bar.close()
-    print(f"rapid {command}: {wrong}", file=sys.stderr)
+    return ending(args.command, lambda: args.run(args), getattr(args, "out", None))
 
 
 def _parser() -> argparse.ArgumentParser:

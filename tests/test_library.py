@@ -89,7 +89,7 @@ def test_an_error_names_the_extra(module, extra):
 def example(model: Path) -> str:
     """Return the README's example, with few prompts and a model that is here."""
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    return code.replace("Qwen/Qwen2.5-0.5B", str(model)).replace("range(32)", "range(8)")
+    return code.replace("Qwen/Qwen2.5-0.5B", str(model)).replace("range(32)", "range(4)")
 
 
 def test_the_readme_s_example_is_short_and_trains(toy_model, tmp_path, monkeypatch):
@@ -98,8 +98,8 @@ def test_the_readme_s_example_is_short_and_trains(toy_model, tmp_path, monkeypat
     assert len(code.splitlines()) < 40
     exec(compile(code, "README.md", "exec"), {})
     [state] = tmp_path.glob("out/checkpoint-*/trainer_state.json")
-    # 64 prompts, 8 completions each, 3 epochs, 32 completions per step
-    assert json.loads(state.read_text())["global_step"] == 64 * 8 * 3 / 32
+    # 32 prompts, 8 completions each, 3 epochs, 32 completions per step
+    assert json.loads(state.read_text())["global_step"] == 32 * 8 * 3 / 32
 
 
 # The library alone -----------------------------------------------------------------------------

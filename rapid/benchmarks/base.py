@@ -119,6 +119,10 @@ class Benchmark:
         """
         return None
 
-    def unavailable(self) -> str | None:
-        """Return why completions cannot be graded on this machine, or None where they can."""
+    def unavailable(self, hub: bool = False) -> str | None:
+        """Return why completions cannot be graded on this machine, or None where they can.
+
+        Args:
+            hub: those of the published problems, which may need more than made ones.
+        """
         return None

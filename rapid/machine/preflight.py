@@ -73,8 +73,8 @@ def checks(params: Params, machine: bool = True) -> Iterator[Check]:
         if benchmark.source != "embedded":
             yield _problems(name, benchmark.source)
     yield _disk(params, sizes)
-    for name in params.benchmarks:
-        yield _grader(name, params.grading)
+    for name, benchmark in params.benchmarks.items():
+        yield _grader(name, params.grading, benchmark.source == "hub")
 
 
 def _machine(params: Params) -> Iterator[Check]:
@@ -210,10 +210,10 @@ def _disk(params: Params, sizes: dict[str, int]) -> Check:
     return _check("disk", f"{there:,} MB free here, {needed}", there >= wanted, todo)
 
 
-def _grader(benchmark: str, policy: Grading) -> Check:
+def _grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
     what, task = f"grader of {benchmark}", BENCHMARKS[benchmark]
     try:
-        if missing := task.unavailable():
+        if missing := task.unavailable(hub):
             todo = "Run rapid lean-setup, or leave the benchmark out."
             return Check(what, missing.rstrip("."), todo)
         with task.grader(task.usual_timeout, policy=policy) as grader:

@@ -14,8 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from rapid.config.specs import TrainSpec
 from rapid.machine.devices import VISIBLE
@@ -93,6 +91,8 @@ def serve_command(model: Path, port: int, spec: TrainSpec) -> list[str]:
 
 
 def _wait(started: subprocess.Popen, port: int) -> None:
+    from urllib.request import urlopen
+
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if started.poll() is not None:
@@ -100,7 +100,7 @@ def _wait(started: subprocess.Popen, port: int) -> None:
         try:
             with urlopen(f"http://{HOST}:{port}/health", timeout=POLL_SECONDS):
                 return
-        except (URLError, OSError):
+        except OSError:
             time.sleep(POLL_SECONDS)
     raise ServerDied(f"vLLM's server did not answer within {START_SECONDS} s")
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from rapid.config.specs import TrainSpec
-from rapid.grading.grader import GraderDied, GradingFailed
+from rapid.machine.endings import ending
 from rapid.machine.lease import bind, usable_cores
 from rapid.machine.processes import end_with_parent
 
@@ -17,13 +17,13 @@ def run(spec: str, model: str, data: str, folder: str) -> None:
     local, threads = int(os.environ["LOCAL_RANK"]), job.compute.threads
     bind(usable_cores()[local * threads : (local + 1) * threads], threads)
 
-    from rapid.stages.train import train
+    def work() -> None:
+        from rapid.stages.train import train
 
-    try:
         train(job, Path(model), Path(data), Path(folder))
-    except (GraderDied, GradingFailed) as error:
-        print(f"rapid train: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+
+    if status := ending("train", work, Path(folder)):
+        raise SystemExit(status)
 
 
 if __name__ == "__main__":

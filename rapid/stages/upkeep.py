@@ -97,13 +97,13 @@ def _record(files: list[Path], found: Findings) -> int:
     times back.
     """
     freshness.reconcile(found)
-    touch = ["snakemake", "--touch", "--forceall", "--cores", "1", "--quiet", "all", "--configfile"]
+    # Nothing is computed: there is nothing to look at beforehand, and no process to keep warm.
+    touch = ["snakemake", "--touch", "--forceall", "--no-hooks", "--cores", "1", "--quiet", "all"]
     targets = [job.manifest for job in found.current]
     written = [path for job in found.current for path in freshness.written(job)]
     times = {path: os.stat(path).st_mtime_ns for path in written}
     status = subprocess.run(
-        [sys.executable, "-m", *touch, *map(str, files), "--", *targets],
-        env=os.environ | {"RAPID_PREFLIGHT": "off"},  # nothing is computed
+        [sys.executable, "-m", *touch, "--configfile", *map(str, files), "--", *targets],
         check=False,
     ).returncode
     for path, time in times.items():

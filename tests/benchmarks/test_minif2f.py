@@ -1,5 +1,6 @@
 """MiniF2F: what of a completion is the proof, and how raw completions are graded."""
 
+import shutil
 from random import Random
 from types import SimpleNamespace
 
@@ -234,6 +235,13 @@ def test_without_lean_the_task_says_why(monkeypatch):
 
     monkeypatch.setattr(minif2f, "ensure_lean", none)
     assert BENCHMARKS["minif2f"].unavailable() == "npm cannot reach its registry"
+
+
+def test_the_hub_s_problems_need_mathlib(grader):
+    if shutil.which("lean"):
+        pytest.skip("a native Lean may have Mathlib")
+    assert BENCHMARKS["minif2f"].unavailable() is None
+    assert "has no Mathlib. To grade" in BENCHMARKS["minif2f"].unavailable(hub=True)
 
 
 class Recording:

@@ -15,7 +15,6 @@ from rapid.config.specs import DistillSpec, EvaluateSpec, Run, TrainSpec
 from rapid.grading import verdicts
 from rapid.grading.grader import GraderDied
 from rapid.grading.math.grader import MathGrader
-from rapid.stages.distill import distill
 from rapid.stages.train import train
 
 COMMON = {
@@ -124,9 +123,14 @@ def distillation() -> DistillSpec:
     )
 
 
-def test_distillation_keeps_nothing_that_was_not_graded(problems, deaths, toy_model, tmp_path):
+def test_distillation_keeps_nothing_that_was_not_graded(
+    problems, deaths, toy_model, tmp_path, monkeypatch
+):
+    """By its command, which no workflow of the fast tests starts."""
+    monkeypatch.setattr("rapid.machine.resources.lease", lambda spec: None)
     deaths.add(4)
-    distill(distillation(), toy_model, problems, tmp_path / "d")
+    command = ["distill", "--spec", distillation().model_dump_json(), "--out", str(tmp_path / "d")]
+    assert run([*command, "--model", str(toy_model), "--data", str(problems)]) == 0
     manifest = json.loads((tmp_path / "d/manifest.json").read_text())
     assert manifest["reasons"]["infrastructure"] == 1
     assert manifest["kept"] == manifest["reasons"]["passed"] == 7
