@@ -62,14 +62,14 @@ arena: setup  ## every algorithm on the same ground  (ARENA=--quick for each ste
 		$(if $(ALGORITHM),$(MINE)) -- arena
 	@cat experiments/arena$(if $(ALGORITHM),-$(ALGORITHM),$(patsubst --%,-%,$(ARENA)))/reports/arena/tables.txt
 
-# The files that the report is made from, one after the other and without times: a digest of them.
+# What the report is made from; without times, so that the same results are the same file.
 RAW := experiments/arena-raw.tar.xz
 SMALL := -name manifest.json -o -name summary.json -o -name evaluation.json -o -name curve.jsonl
 
 arena-record: setup  ## keep what a whole arena found, for Git and DVC
 	cp experiments/arena/reports/arena/results.csv experiments/arena-results.csv
 	cp experiments/arena/reports/arena/tables.txt experiments/arena-tables.txt
-	find data models experiments/arena/*/ -type f \( $(SMALL) \) | LC_ALL=C sort | \
+	find experiments/arena -type f \( $(SMALL) \) | LC_ALL=C sort | \
 		tar -cJf $(RAW) -T - --mtime=@0 --owner=0 --group=0 --mode=644
 	rm -rf .dvc/recorded
 	$(ACTIVATE) dvc add $(RAW) && dvc push $(RAW).dvc

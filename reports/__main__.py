@@ -101,7 +101,7 @@ def _drawn(measured: Measured, content: Content, options: argparse.Namespace) ->
 def _read(measured: Measured, kind: str) -> list[Path]:
     """Return the runs' files that a report may be from."""
     trained = measured.frame[measured.frame.algorithm != BASE]
-    own = ("summary.json", "steps.jsonl", *([TOKEN_WEIGHTS] if kind == "report" else []))
+    own = ("summary.json", *(["steps.jsonl", TOKEN_WEIGHTS] if kind == "report" else []))
     of_evaluations = ("evaluation.json", *([] if kind == "report" else [CURVE]))
     places = [(folder, name) for folder in trained.folder for name in own]
     places += [(folder, n) for folder in measured.frame.evaluation for n in of_evaluations]

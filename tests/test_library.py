@@ -87,9 +87,12 @@ def test_an_error_names_the_extra(module, extra):
 
 
 def example(model: Path) -> str:
-    """Return the README's example, with few prompts and a model that is here."""
+    """Return the README's example, with an inference batch of prompts and a model that is here."""
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    return code.replace("Qwen/Qwen2.5-0.5B", str(model)).replace("range(32)", "range(4)")
+    code = code.replace("a in range(32)", "a in range(4)").replace(
+        "b in range(32)", "b in range(8)"
+    )
+    return code.replace("Qwen/Qwen2.5-0.5B", str(model))
 
 
 def test_the_readme_s_example_is_short_and_trains(toy_model, tmp_path, monkeypatch):

@@ -119,10 +119,13 @@ class Benchmark:
         """
         return None
 
-    def unavailable(self, hub: bool = False) -> str | None:
-        """Return why completions cannot be graded on this machine, or None where they can.
-
-        Args:
-            hub: those of the published problems, which may need more than made ones.
-        """
+    def unavailable(self) -> str | None:
+        """Return why completions cannot be graded on this machine, or None where they can."""
         return None
+
+    def try_hub(self, policy: Grading) -> None:
+        """Start what grades the hub's problems, where made ones need less.
+
+        Raises:
+            LeanUnavailable: it does not start.
+        """

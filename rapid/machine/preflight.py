@@ -213,9 +213,11 @@ def _disk(params: Params, sizes: dict[str, int]) -> Check:
 def _grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
     what, task = f"grader of {benchmark}", BENCHMARKS[benchmark]
     try:
-        if missing := task.unavailable(hub):
+        if missing := task.unavailable():
             todo = "Run rapid lean-setup, or leave the benchmark out."
             return Check(what, missing.rstrip("."), todo)
+        if hub:
+            task.try_hub(policy)
         with task.grader(task.usual_timeout, policy=policy) as grader:
             walls = grader.walls()
     except ModuleNotFoundError as error:

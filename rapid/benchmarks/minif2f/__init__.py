@@ -8,8 +8,7 @@ from rapid.benchmarks.minif2f.made import draw
 from rapid.benchmarks.minif2f.record import LeanProblem
 from rapid.grading.lean import LeanUnavailable, ensure_lean, standby
 from rapid.grading.lean.grader import LeanGrader
-from rapid.grading.lean.install import MATHLIB_ADVICE
-from rapid.grading.lean.selfcheck import has_mathlib
+from rapid.grading.lean.selfcheck import start_mathlib
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.pool import SteadyGrader
 
@@ -49,11 +48,12 @@ class MiniF2F(Benchmark):
     def lend(self) -> Callable[[bool], None] | None:
         return standby.lend()
 
-    def unavailable(self, hub: bool = False) -> str | None:
+    def unavailable(self) -> str | None:
         try:
-            found = ensure_lean()
+            ensure_lean()
         except LeanUnavailable as reason:
             return str(reason)
-        if hub and not has_mathlib(found):
-            return f"{found} has no Mathlib. {MATHLIB_ADVICE}"
         return None
+
+    def try_hub(self, policy: Grading) -> None:
+        start_mathlib(ensure_lean(), policy.unsafe_lean)

@@ -21,8 +21,12 @@ def setup(stream: TextIO) -> int:
     except LeanUnavailable as error:
         print(f"Lean is not available: {error}", file=stream)
         return 1
+    try:
+        start_mathlib(backend)
+        mathlib = "found"
+    except LeanUnavailable:
+        mathlib = f"not found. {MATHLIB_ADVICE}"
     works = judgements == [1.0, 0.0, 1.0, 0.0]
-    mathlib = "found" if has_mathlib(backend) else f"not found. {MATHLIB_ADVICE}"
     print(f"Lean        {backend.version}, {KINDS[backend.kind]}", file=stream)
     print(f"folder      {backend.folder}", file=stream)
     print(f"start-up    {seconds[0]:.1f} s, then {seconds[1]:.1f} s", file=stream)
@@ -31,13 +35,8 @@ def setup(stream: TextIO) -> int:
     return 0 if works else 1
 
 
-def has_mathlib(backend: Backend) -> bool:
-    """Return whether problems whose header imports Mathlib can be graded."""
-    if backend.kind == "wasm":
-        return False
-    try:
-        with LeanChecker(timeout=60, header="import Mathlib\n", backend=backend) as lean:
-            lean.wait_ready()
-    except LeanUnavailable:
-        return False
-    return True
+def start_mathlib(backend: Backend, unsafe: bool = False) -> None:
+    """Raise LeanUnavailable where problems whose header imports Mathlib cannot be graded."""
+    header = "import Mathlib\n"
+    with LeanChecker(timeout=60, header=header, backend=backend, unsafe=unsafe) as lean:
+        lean.wait_ready()
