@@ -20,6 +20,8 @@ from rapid.training.caches import (
 )
 
 IGNORED = -100  # a label that is not scored
+# On a CPU TRL's head takes three times as long as logits that are held, up to 256 MB in float32.
+WHOLE_LOGITS = 2**26
 RANDOM = ("drop", "jitter", "noise")  # in names of probabilities and widths that are for training
 
 
@@ -79,23 +81,33 @@ def _with_shared_prompts(
     ids, mask = piece["completion_ids"], piece["completion_mask"]  # (N, T)
     prompt, cache = prefilled(model, prompts, prompt_mask)
     cache.batch_repeat_interleave(group_size)
-    logits = prompt.logits[:, -1].float() / temperature  # (K, V)
-    first = torch.log_softmax(logits, dim=-1).repeat_interleave(group_size, dim=0)
-    logp = first.gather(1, ids[:, :1])  # (N, 1)
-    entropy = -(first.exp() * first).nan_to_num().sum(1, keepdim=True)
+    logits = prompt.logits[:, -1:].repeat_interleave(group_size, dim=0)  # (N, 1, V)
+    logp, entropy = _scored(logits, ids[:, :1], temperature)
     if ids.size(1) == 1:
         return logp, entropy
     full_mask = torch.cat([piece["prompt_mask"], mask[:, :-1]], dim=1)
-    rest = model(
-        input_ids=ids[:, :-1],
-        attention_mask=full_mask,
-        position_ids=positions(full_mask)[:, -(ids.size(1) - 1) :],
-        past_key_values=cache,
-        shift_labels=ids[:, 1:].masked_fill(mask[:, 1:] == 0, IGNORED),
-        fused_lm_head=True,
-    )
-    entropies = None if rest.entropy is None else torch.cat([entropy, rest.entropy], dim=1)
-    return torch.cat([logp, rest.log_probs], dim=1), entropies
+    following = {
+        "input_ids": ids[:, :-1],
+        "attention_mask": full_mask,
+        "position_ids": positions(full_mask)[:, -(ids.size(1) - 1) :],
+        "past_key_values": cache,
+    }
+    if ids.device.type == "cpu" and ids.numel() * logits.size(-1) <= WHOLE_LOGITS:
+        found = _scored(model(**following).logits, ids[:, 1:], temperature)
+    else:
+        labels = ids[:, 1:].masked_fill(mask[:, 1:] == 0, IGNORED)
+        output = model(**following, shift_labels=labels, fused_lm_head=True)
+        found = output.log_probs, output.entropy
+    entropies = None if found[1] is None else torch.cat([entropy, found[1]], dim=1)
+    return torch.cat([logp, found[0]], dim=1), entropies
+
+
+def _scored(logits: Tensor, ids: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Return log pi of tokens, (N, T), and the entropies, from logits (N, T, V)."""
+    logp = torch.log_softmax(logits.float() / temperature, dim=-1)
+    with torch.no_grad():
+        entropy = -logp.exp().mul_(logp).nan_to_num_().sum(-1)
+    return logp.gather(-1, ids.unsqueeze(-1)).squeeze(-1), entropy
 
 
 def without_dropout(model) -> None:

@@ -53,7 +53,6 @@ def sft_trainer(
     ]
     config = SFTConfig(
         **common,
-        model_init_kwargs={"use_safetensors": True},
         learning_rate=params.learning_rate,
         num_train_epochs=params.epochs,
         per_device_train_batch_size=of_a_pass,

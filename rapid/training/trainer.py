@@ -296,6 +296,7 @@ class RapidTrainer(SamplingTrainer):
     def _log_pi(self, model, piece: Batch) -> tuple[Tensor, Tensor | None]:
         """Return log pi of each token of a pass, (N, T), and entropies of the own rows, (n, T)."""
         share = self.args.share_prefill and self.same_prompts
+        share = share and not self.args.cast_lm_head_to_fp32  # which only TRL's own head heeds
         own = batches.own_part(piece)
         one_prompt = math.gcd(len(own["completion_ids"]), self._together())
         with self.accelerator.autocast():

@@ -7,6 +7,7 @@ import pytest
 import torch
 from trl.trainer.utils import add_fused_lm_head
 
+from rapid.training import forward
 from rapid.training.caches import positions
 from rapid.training.forward import completion_logp
 from tests.training.conformance.families import untrained
@@ -32,6 +33,20 @@ def test_they_are_the_log_softmax_of_tempered_logits(piece, share, width):
     found = completion_logp(model, piece, GROUP, TEMPERATURE, share)
     for one, other in zip(found, (expected, entropy), strict=True):
         torch.testing.assert_close(one[seen].double(), other[seen], rtol=0, atol=ROUNDING)
+
+
+def test_logits_that_are_held_have_the_gradient_of_trls_chunks(piece, monkeypatch):
+    gradients = {}
+    for limit in (0, forward.WHOLE_LOGITS):
+        monkeypatch.setattr(forward, "WHOLE_LOGITS", limit)
+        model = untrained("Qwen2", torch.float64)
+        add_fused_lm_head(model, temperature=TEMPERATURE, outputs=("log_probs", "entropy"))
+        logp, _ = completion_logp(model, piece, GROUP, TEMPERATURE, True)
+        weights = torch.linspace(-1, 2, logp.numel()).view_as(logp) * piece["completion_mask"]
+        (logp * weights).sum().backward()
+        gradients[limit] = torch.cat([p.grad.flatten() for p in model.parameters()])
+    one, other = gradients.values()
+    assert (one - other).norm() <= ROUNDING * one.norm() and one.norm() > 0
 
 
 def test_positions_count_what_the_mask_shows():
