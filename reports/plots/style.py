@@ -139,6 +139,8 @@ def render(figure: Figure, kinds: Sequence[str] = tuple(METADATA)) -> dict[str, 
     with plt.rc_context(SETTINGS):
         drawn = figure.draw()
         try:
+            drawn.draw_without_rendering()
+            drawn.set_layout_engine("none")  # what is laid out need not be for each kind
             for kind, stream in streams.items():
                 drawn.savefig(stream, format=kind, dpi=200, metadata=METADATA[kind])
         finally:

@@ -19,7 +19,7 @@ NOT_COMPILED = {
     "VLLM_USE_AOT_COMPILE": "0",
     "TORCHDYNAMO_DISABLE": "1",
 }
-SPACE = "VLLM_CPU_KVCACHE_SPACE"
+SPACE, AHEAD = "VLLM_CPU_KVCACHE_SPACE", "VLLM_USE_AOT_COMPILE"
 
 
 # On the CPU, with vLLM ----------------------------------------------------------------------------
@@ -37,13 +37,14 @@ def found(request, toy_model, tmp_path_factory) -> dict:
     done = subprocess.run(
         [sys.executable, "-m", "tests.training.vllm_worker", str(toy_model), str(folder)],
         cwd=ROOT,
-        env=os.environ | {SPACE: "1", **request.param},
+        env=os.environ | {SPACE: "1", "VLLM_CACHE_ROOT": str(folder / "cache"), **request.param},
         text=True,
         capture_output=True,
         timeout=900,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
-    return json.loads((folder / "found.json").read_text())
+    again = {"compiled again": "load failure" in done.stdout + done.stderr}
+    return json.loads((folder / "found.json").read_text()) | again
 
 
 def test_the_engine_has_the_policys_precision_and_the_seed_of_the_run(found):
@@ -83,6 +84,10 @@ def test_a_sync_is_one_call(found, embeddings):
 def test_a_sync_without_packing_the_head_again_would_leave_a_tied_head_stale(found):
     assert found["without the head"]["stale"] > 1e-2
     assert found["without the head"]["after"] < 1e-4
+
+
+def test_what_was_compiled_is_loaded(found):
+    assert not found["compiled again"]
 
 
 def test_prompts_of_a_group_are_computed_once(found):
@@ -175,10 +180,15 @@ def test_the_engine_is_asked_for_the_precision_of_the_policys_forward(mixed, sto
 
 
 @pytest.mark.parametrize(
-    ("gpu", "given", "expected"), [(False, {}, "2"), (False, {SPACE: "7"}, "7"), (True, {}, None)]
+    ("gpu", "given", "expected"),
+    [
+        (False, {}, {SPACE: "2", AHEAD: "0"}),
+        (False, {SPACE: "7", AHEAD: "1"}, {SPACE: "7", AHEAD: "1"}),
+        (True, {}, {}),
+    ],
 )
-def test_the_cache_has_a_size_on_cpus_unless_the_user_gave_one(monkeypatch, gpu, given, expected):
+def test_on_cpus_what_the_user_did_not_set_is_set(monkeypatch, gpu, given, expected):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     monkeypatch.setattr(os, "environ", environment := dict(given))
     vllm.prepare_environment()
-    assert environment == ({SPACE: expected} if expected else {})
+    assert environment == expected
