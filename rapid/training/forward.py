@@ -105,8 +105,7 @@ def _with_shared_prompts(
 def _scored(logits: Tensor, ids: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """Return log pi of tokens, (N, T), and the entropies, from logits (N, T, V)."""
     logp = torch.log_softmax(logits.float() / temperature, dim=-1)
-    with torch.no_grad():
-        entropy = -logp.exp().mul_(logp).nan_to_num_().sum(-1)
+    entropy = -(logp.exp() * logp).nan_to_num().sum(-1)
     return logp.gather(-1, ids.unsqueeze(-1)).squeeze(-1), entropy
 
 
