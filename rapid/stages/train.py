@@ -31,6 +31,8 @@ from rapid.grading.verdicts import REASONS
 from rapid.machine.processes import is_main
 from rapid.machine.warm import attempt
 
+SHORT = 128  # tokens of a completion
+
 
 def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     """Train, and write model/, steps.jsonl, summary.json and manifest.json into the run's folder.
@@ -181,8 +183,10 @@ def _arguments(spec: TrainSpec, checkpoints: Path) -> dict:
     from rapid.stages.reporting import PROJECT
 
     bf16 = (spec.training or spec.objective).precision == "bfloat16"
-    # In bfloat16 PyTorch's own attention takes a CPU half as long again, mostly backwards.
-    attention = {"attn_implementation": "eager"} if bf16 and not torch.cuda.is_available() else {}
+    # In bfloat16 PyTorch's own attention takes a CPU half as long again, mostly backwards. Plain
+    # attention keeps its weights of all pairs of tokens: few where completions are short.
+    plain = bf16 and spec.max_completion_length <= SHORT and not torch.cuda.is_available()
+    attention = {"attn_implementation": "eager"} if plain else {}
     return {
         "output_dir": str(checkpoints),
         "model_init_kwargs": {"use_safetensors": True} | attention,
