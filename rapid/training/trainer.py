@@ -300,7 +300,9 @@ class RapidTrainer(SamplingTrainer):
         own = batches.own_part(piece)
         one_prompt = math.gcd(len(own["completion_ids"]), self._together())
         with self.accelerator.autocast():
-            logp, entropy = completion_logp(model, own, one_prompt, self.temperature, share)
+            logp, entropy = completion_logp(
+                model, own, one_prompt, self.temperature, share, self.args.trls_loss
+            )
         if "own_rows" in piece:
             logp = with_others(logp, self.accelerator)[: len(piece["completion_ids"])]
         return logp, entropy
