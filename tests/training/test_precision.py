@@ -36,6 +36,27 @@ def test_in_bfloat16_log_mu_is_found_again(toy_model, tmp_path):
     assert logged(trainer, "rapid/weight") == pytest.approx([1] * 4, abs=ROUNDING)
 
 
+def test_a_head_in_float32_is_trls_own(toy_model, tmp_path):
+    """Only TRL's patched forward heeds it, so prompts are not shared, whatever was asked."""
+    settings = {"dtype": torch.bfloat16, "trainer": ScriptedTrainer} | STEPS
+    both = [
+        weights(
+            run(
+                toy_model,
+                tmp_path,
+                "rapid",
+                cast_lm_head_to_fp32=cast,
+                share_prefill=share,
+                **settings,
+            )
+        )
+        for cast in (True, False)
+        for share in (True, False)
+    ]
+    assert torch.equal(both[0], both[1])
+    assert not torch.equal(both[2], both[3])  # without it there is something to share
+
+
 def test_a_log_mu_that_is_not_known_is_found_again(toy_model, tmp_path):
     unknown = run(toy_model, tmp_path, "rapid", trainer=Unknown, **STEPS)
     assert unknown.last_pass[1]["sampler_logp"].isnan().any()
