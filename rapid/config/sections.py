@@ -1,7 +1,7 @@
 """The sections of params.yaml: what may be said in each, in which bounds; and what names a run."""
 
 from functools import partial
-from operator import eq
+from operator import eq, not_
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -155,6 +155,9 @@ class Training(Section):
     micro_batch: PositiveInt = Field(description="completions per forward and backward pass")
     temperature: PositiveFloat = Field(description="of sampling")
     precision: Precision = "float32"
+    trust_sampler: bool = Field(
+        False, exclude_if=not_, description="take log mu from it in bfloat16 too, which is faster"
+    )
     start: Start = Field(
         BASE, exclude_if=partial(eq, BASE), description="the run from whose model RL starts"
     )

@@ -108,9 +108,9 @@ def _by_vllm(
     model: Path, encoded: list[list[int]], drawn: dict, seed: int, precision: str, gpus: int
 ) -> list[Sample]:
     """Sample with an engine of vLLM's in this process."""
-    from rapid.training.trl.vllm import prepare_environment
+    from rapid.training.trl.vllm import prepare_engine
 
-    prepare_environment()
+    needed = prepare_engine()
     # In this process: its random numbers follow from the seed, and it ends with this one.
     if gpus == 1:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
@@ -123,6 +123,7 @@ def _by_vllm(
         seed=seed,
         tensor_parallel_size=gpus,
         enforce_eager=not torch.cuda.is_available(),
+        **needed,
     )
     try:
         groups = [(ids, len(list(same))) for ids, same in groupby(encoded)]

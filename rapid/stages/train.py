@@ -272,6 +272,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
         num_generations=training.group_size,
         micro_batch_size=training.micro_batch,
         max_completion_length=spec.max_completion_length,
+        trust_sampler=training.trust_sampler,
         temperature=training.temperature,
         grading_workers=1 if spec.compute.threads > 1 else 0,
         learning_rate=training.learning_rate,

@@ -140,6 +140,12 @@ class RapidConfig(GRPOConfig):
         "inference batch, and later from the sampler, if it computes in float32 like the policy "
         "and can share prompts. Else another forward pass finds it.",
     )
+    trust_sampler: bool = option(
+        False,
+        "Let reuse_logp take log mu from a sampler in bfloat16 or float16, or vLLM's server, too. "
+        "It is what was sampled from, but rounded apart from the policy's: by some thousandths of "
+        "a nat a token, which add up over a completion.",
+    )
     share_prefill: bool = option(
         True,
         "Compute a group's prompt once, in sampling and in training. Not where a model keeps more "

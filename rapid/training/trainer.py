@@ -287,7 +287,7 @@ class RapidTrainer(SamplingTrainer):
             if "behavior_logp" in piece:  # TRL needed it to correct vLLM's
                 continue
             known = piece.get("sampler_logp")
-            if known is not None and self.sampler_is_exact() and not known.isnan().any():
+            if known is not None and self.sampler_tells_mu() and not known.isnan().any():
                 piece["behavior_logp"] = known
             else:
                 with torch.no_grad():

@@ -31,9 +31,21 @@ def test_in_bfloat16_log_mu_is_found_again(toy_model, tmp_path):
     """The sampler rounds otherwise than a pass does: of an unchanged policy weights are 1."""
     unchanged = {"dtype": torch.bfloat16, "learning_rate": 0.0} | STEPS
     trainer = run(toy_model, tmp_path, "rapid", **unchanged)
-    assert not trainer.sampler_is_exact()
+    assert not trainer.sampler_tells_mu()
     assert max(logged(trainer, "rapid/staleness")) < ROUNDING
     assert logged(trainer, "rapid/weight") == pytest.approx([1] * 4, abs=ROUNDING)
+
+
+def test_a_sampler_in_bfloat16_may_be_trusted(toy_model, tmp_path):
+    """Its log-probabilities are mu then, of which an unchanged policy is off by rounding."""
+    unchanged = {"dtype": torch.bfloat16, "learning_rate": 0.0, "trust_sampler": True} | STEPS
+    trainer = run(toy_model, tmp_path, "rapid", **unchanged)
+    late = trainer.last_pass[1]
+    assert late["behavior_logp"] is late["sampler_logp"]
+    # Of 6 tokens at most, whose logits below 8 are rounded by 2**-6.
+    assert max(logged(trainer, "rapid/staleness")) < 6 * 2.0**-5
+    asked = run(toy_model, tmp_path, "rapid", **unchanged, reuse_logp=False)
+    assert "sampler_logp" not in asked.last_pass[1]
 
 
 def test_a_head_in_float32_is_trls_own(toy_model, tmp_path):

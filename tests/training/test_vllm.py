@@ -180,15 +180,15 @@ def test_the_engine_is_asked_for_the_precision_of_the_policys_forward(mixed, sto
 
 
 @pytest.mark.parametrize(
-    ("gpu", "given", "expected"),
+    ("gpu", "given", "expected", "told"),
     [
-        (False, {}, {SPACE: "2", AHEAD: "0"}),
-        (False, {SPACE: "7", AHEAD: "1"}, {SPACE: "7", AHEAD: "1"}),
-        (True, {}, {}),
+        (False, {}, {SPACE: "2", AHEAD: "0"}, {"block_size": 32}),
+        (False, {SPACE: "7", AHEAD: "1"}, {SPACE: "7", AHEAD: "1"}, {"block_size": 32}),
+        (True, {}, {}, {}),
     ],
 )
-def test_on_cpus_what_the_user_did_not_set_is_set(monkeypatch, gpu, given, expected):
+def test_on_cpus_what_the_user_did_not_set_is_set(monkeypatch, gpu, given, expected, told):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     monkeypatch.setattr(os, "environ", environment := dict(given))
-    vllm.prepare_environment()
+    assert vllm.prepare_engine() == told
     assert environment == expected

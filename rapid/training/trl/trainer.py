@@ -325,17 +325,17 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
 
         decoder = Decoder(
             share_prefill=self.args.share_prefill,
-            record=early and self.args.H > 1 and self.sampler_is_exact(),
+            record=early and self.args.H > 1 and self.sampler_tells_mu(),
             on_end=on_end if early and self._streamed else None,
         )
         return decoding(self.accelerator.unwrap_model(self.model), decoder)
 
-    def sampler_is_exact(self) -> bool:
-        """Return whether the sampler's log-probabilities are the policy's, up to rounding."""
-        precise = self.model.dtype in (torch.float32, torch.float64)
-        if not (self.args.reuse_logp and precise) or self.args.bf16 or self.args.fp16:
-            return False
-        return not self.use_vllm or engine_dtype(self.vllm_generation) == torch.float32
+    def sampler_tells_mu(self) -> bool:
+        """Return whether log mu is the sampler's: it is the policy's up to rounding, or trusted."""
+        engines = [engine_dtype(self.vllm_generation)] if self.use_vllm else []
+        exact = {self.model.dtype, *engines} <= {torch.float32, torch.float64}
+        exact &= not (self.args.bf16 or self.args.fp16)
+        return self.args.reuse_logp and (exact or self.args.trust_sampler)
 
     # Grading --------------------------------------------------------------------------------------
 

@@ -19,6 +19,9 @@ from rapid.training.clock import PhaseClock
 MIXED = {"bf16": torch.bfloat16, "fp16": torch.float16}  # accelerate's names
 # Else vLLM takes a share of the machine's memory, or fails where that is not free.
 CPU_KVCACHE_GIB = 2
+# Tokens of a block of vLLM's cache on a CPU, the fewest that it takes. It computes a group's prompt
+# once up to its last whole block; its own 128 are more than most prompts have.
+CPU_BLOCK = 32
 
 
 def engine_dtype(generation: VLLMGeneration) -> torch.dtype | None:
@@ -50,8 +53,7 @@ def engine_like_the_policy(seed: int) -> Iterator[None]:
         # Ranks that share a tensor-parallel engine have to sample alike.
         rank = generation.accelerator.process_index // generation.tensor_parallel_size
         llm = vllm_generation.LLM
-        alike = {"dtype": _policy_dtype(generation), "seed": seed + rank}
-        prepare_environment()
+        alike = {"dtype": _policy_dtype(generation), "seed": seed + rank} | prepare_engine()
         with patch.object(vllm_generation, "LLM", lambda **asked: llm(**asked | alike)):
             initialize(generation)
 
@@ -65,15 +67,18 @@ def _policy_dtype(generation: VLLMGeneration) -> torch.dtype:
     return torch.float32 if computed == torch.float64 else computed
 
 
-def prepare_environment() -> None:
-    """Set how much memory vLLM may use for its cache on CPUs, unless the user has set it.
+def prepare_engine() -> dict[str, int]:
+    """Return what an engine here needs to be told, and set what it reads from the environment.
 
-    vLLM 0.31 cannot load what it compiled ahead of time for a CPU, and compiles it in each process
+    On CPUs that is how much memory vLLM may use for its cache, unless the user has set it. vLLM
+    0.31 cannot load what it compiled ahead of time for a CPU, and compiles it in each process
     again: a minute for 135 million parameters. Its older cache is loaded, in a quarter of that.
     """
-    if not torch.cuda.is_available():
-        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(CPU_KVCACHE_GIB))
-        os.environ.setdefault("VLLM_USE_AOT_COMPILE", "0")
+    if torch.cuda.is_available():
+        return {}
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(CPU_KVCACHE_GIB))
+    os.environ.setdefault("VLLM_USE_AOT_COMPILE", "0")
+    return {"block_size": CPU_BLOCK}
 
 
 # Weights ------------------------------------------------------------------------------------------
