@@ -68,7 +68,7 @@ class RapidConfig(GRPOConfig):
     TRL's fields have the values that follow from n_step and H.
 
     Each of the savings can be switched off, to measure it; none changes the gradient. They are
-    skip_zero_groups, pack, reuse_logp, share_prefill, reduce_metrics_once and sync_in_one_call.
+    skip_zero_groups, pack, reuse_logp, share_prefill and reduce_metrics_once.
 
     Raises:
         ValueError: settings that contradict each other; the message says what to change.
@@ -154,7 +154,6 @@ class RapidConfig(GRPOConfig):
     reduce_metrics_once: bool = option(
         True, "Reduce metrics once per optimizer step, not once per pass."
     )
-    sync_in_one_call: bool = option(True, "Hand vLLM all weights in one call, not in one for each.")
     # GRPOConfig's defaults that would change the paper's algorithms.
     scale_rewards: str = option(
         None,

@@ -67,9 +67,8 @@ def test_weights_are_synced_once_for_an_inference_batch_sampled_in_parts(found):
     assert 0 < found["trained"]["seconds"]["sync"] < found["trained"]["seconds"]["sampling"]
 
 
-@pytest.mark.parametrize("case", ["tied", "untied", "not in one call", "adapted"])
+@pytest.mark.parametrize("case", ["tied", "untied", "adapted"])
 def test_a_sync_gives_vllm_all_weights(found, case):
-    """In one call: on CPUs also where it is not asked for."""
     assert found[case]["stale"] > 1e-2
     assert found[case]["after"] < 1e-4
     if case != "adapted":  # whose weights vLLM gets merged
@@ -91,7 +90,7 @@ def test_what_was_compiled_is_loaded(found):
 
 
 def test_prompts_of_a_group_are_computed_once(found):
-    assert found["cached"] == [0, 128, 0, 128]  # whole blocks only
+    assert found["cached"] == [0, 192, 0, 192]  # whole blocks of 200
 
 
 def test_a_trained_model_is_loaded_again_by_transformers_and_by_vllm(found):
@@ -133,25 +132,21 @@ class NotedEngine:
         self.noted.append("TRL's sync")
 
 
-def noted(monkeypatch, in_one_call=True, **settings) -> list[str]:
+def noted(monkeypatch, **settings) -> list[str]:
     """What a sync does to an engine that is not on a CPU."""
     monkeypatch.setattr(vllm, "_on_cpu", lambda: False)
     engine = NotedEngine(**settings)
-    vllm.mend_weight_sync(engine, in_one_call, engine.clock)
+    vllm.mend_weight_sync(engine, engine.clock)
     engine.sync_weights()
     return engine.noted
 
 
 @pytest.mark.parametrize(
-    ("mode", "in_one_call", "does"),
-    [
-        ("colocate", True, ["load ['a', 'b']", "reset cache"]),
-        ("colocate", False, ["TRL's sync"]),
-        ("server", True, ["TRL's sync"]),
-    ],
+    ("mode", "does"),
+    [("colocate", ["load ['a', 'b']", "reset cache"]), ("server", ["TRL's sync"])],
 )
-def test_elsewhere_weights_are_loaded_in_one_call_or_by_trl(monkeypatch, mode, in_one_call, does):
-    assert noted(monkeypatch, in_one_call, mode=mode) == ["begin sync", *does, "end sync"]
+def test_elsewhere_weights_are_loaded_in_one_call_or_by_trl(monkeypatch, mode, does):
+    assert noted(monkeypatch, mode=mode) == ["begin sync", *does, "end sync"]
 
 
 def test_an_engine_that_sleeps_is_woken_first(monkeypatch):

@@ -32,18 +32,17 @@ def main(toy_model: Path, folder: Path) -> None:
         "seed": torch.initial_seed(),
         "trained": train(trainer),
         "resumed": resumed(trainer),
-        "tied": synced(trainer.vllm_generation, in_one_call=True),
+        "tied": synced(trainer.vllm_generation),
         "without the head": without_the_head(trainer.vllm_generation),
         "cached": cached_tokens(trainer.vllm_generation),
         "saved": saved(trainer, folder / "saved"),
     }
     make_untied(toy_model, folder / "untied")
     untied = engine(load(folder / "untied"))
-    found["untied"] = synced(untied, in_one_call=True)
-    found["not in one call"] = synced(untied, in_one_call=False)
+    found["untied"] = synced(untied)
     adapter = LoraConfig(target_modules=["embed_tokens", "q_proj"])
     untied.model = get_peft_model(untied.model, adapter)
-    found["adapted"] = synced(untied, in_one_call=True)
+    found["adapted"] = synced(untied)
     (folder / "found.json").write_text(json.dumps(found))
 
 
@@ -124,9 +123,9 @@ def watch_reloads(generation: VLLMGeneration) -> list[list[str]]:
     return calls
 
 
-def synced(generation: VLLMGeneration, in_one_call: bool) -> dict:
+def synced(generation: VLLMGeneration) -> dict:
     """What vLLM makes of other weights, whose cache still is of the old ones."""
-    vllm.mend_weight_sync(generation, in_one_call, PhaseClock())
+    vllm.mend_weight_sync(generation, PhaseClock())
     calls = watch_reloads(generation)
     perturb(generation.model)
     stale = mismatch(generation)

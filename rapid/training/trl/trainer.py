@@ -88,7 +88,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         if self.rollout_func is not None:
             self.rollout_func = with_tokens(self.rollout_func)
         if self.use_vllm:
-            mend_weight_sync(self.vllm_generation, args.sync_in_one_call, self.clock)
+            mend_weight_sync(self.vllm_generation, self.clock)
 
     def _patch_adaption_prompts(self) -> None:
         """Let PEFT's adaption prompts call the forward that TRL patched; they keep that before."""

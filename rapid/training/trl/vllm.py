@@ -84,20 +84,15 @@ def prepare_engine() -> dict[str, int]:
 # Weights ------------------------------------------------------------------------------------------
 
 
-def mend_weight_sync(generation: VLLMGeneration, in_one_call: bool, clock: PhaseClock) -> None:
+def mend_weight_sync(generation: VLLMGeneration, clock: PhaseClock) -> None:
     """Make `generation.sync_weights` right on CPUs, fast elsewhere, and count its time to "sync".
 
     TRL hands the engine one tensor at a time; its loader is made for all in one call. A server gets
     its weights as TRL sends them.
-
-    Args:
-        in_one_call: hand over all weights in one call. On CPUs it is always so (see `_reload`).
     """
     sync = generation.sync_weights
-    if generation.mode == "colocate" and _on_cpu():
-        sync = partial(_sync, generation, _reload)
-    elif generation.mode == "colocate" and in_one_call:
-        sync = partial(_sync, generation, _load)
+    if generation.mode == "colocate":
+        sync = partial(_sync, generation, _reload if _on_cpu() else _load)
 
     def timed_sync() -> None:
         with clock.phase("sync"):
