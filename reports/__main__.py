@@ -80,7 +80,7 @@ def _drawn(measured: Measured, content: Content, options: argparse.Namespace) ->
     from reports.plots import style  # matplotlib: only who asks for figures waits for it
     from reports.render import html
 
-    figures = getattr(plots, f"build_{options.kind}")(measured)
+    figures = plots.build(options.kind, measured)
     kinds = [*(["pdf", "png"] if options.figures else []), *(["svg"] if options.html else [])]
     rendered = {name: style.render(figure, kinds) for name, figure in figures.items()}
     paths = style.save(rendered, options.figures) if options.figures else []

@@ -53,11 +53,6 @@ class RapidSection(RapidParameters):
 
     H: PositiveInt = Field(description="optimizer steps an inference batch, of the compared run")
 
-    @property
-    def objective(self) -> RapidParameters:
-        """The parameters that decide a run's result; its H is in its name."""
-        return RapidParameters(**self.model_dump(exclude={"H"}))
-
 
 def rapid_loss(
     logp: Tensor,
@@ -139,7 +134,7 @@ class Rapid(Algorithm):
         return looks[h.bit_length() % len(looks)]
 
     def objective(self, params: Any) -> RapidParameters:
-        return params.rapid.objective
+        return RapidParameters(**params.rapid.model_dump(exclude={"H"}))  # H is in a run's name
 
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
         """Return which groups have a gradient.

@@ -89,12 +89,7 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     Args:
         samples: n, completions of the problem, at least k.
         correct: c, how many of them are correct.
-
-    Raises:
-        ValueError: fewer samples than k.
     """
-    if k > samples:
-        raise ValueError(f"pass@{k} needs at least {k} samples of each problem, not {samples}")
     return 1 - comb(samples - correct, k) / comb(samples, k)
 
 

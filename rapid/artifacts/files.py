@@ -46,10 +46,6 @@ class BadFile(BadInput):
     """A file is not what it should be. The message begins with its path."""
 
 
-class BadRow(BadFile):
-    """A line of a JSON-lines file is not the record that it should be."""
-
-
 def read_json(path: Path | str, record: type[Row]) -> Row:
     """Return the record in a JSON file.
 
@@ -68,7 +64,7 @@ def read_jsonl(path: Path | str, row_type: type[Row]) -> Iterator[Row]:
     """Yield the rows of a JSON-lines file, plain or gzip.
 
     Raises:
-        BadRow: with the file, the line number and what is wrong with it.
+        BadFile: with the file, the line number and what is wrong with it.
     """
     for _, row in numbered_rows(path, row_type):
         yield row
@@ -91,9 +87,9 @@ def numbered_rows(
                 if line.strip():
                     yield number, parse(line)
         except ValidationError as error:
-            raise BadRow(f"{path}:{number}: {_first(error, 'the line')}") from None
+            raise BadFile(f"{path}:{number}: {_first(error, 'the line')}") from None
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise BadRow(f"{path}:{number + 1}: not readable as gzip: {error}") from None
+            raise BadFile(f"{path}:{number + 1}: not readable as gzip: {error}") from None
 
 
 def _first(error: ValidationError, whole: str) -> str:

@@ -17,10 +17,6 @@ from rapid.benchmarks.base import Benchmark, Exercise
 DRAWS_PER_EXERCISE = 200  # fruitless draws before a maker is taken to have no more to offer
 
 
-class TooFewProblems(BadInput):
-    """A maker has fewer different problems than asked for."""
-
-
 def make(benchmark: Benchmark, seed: int, counts: dict[str, int]) -> dict[str, list[Exercise]]:
     """Make exercises in parts, no two with the same content.
 
@@ -28,7 +24,7 @@ def make(benchmark: Benchmark, seed: int, counts: dict[str, int]) -> dict[str, l
         counts: exercises by part. A part does not depend on the sizes of the parts after it.
 
     Raises:
-        TooFewProblems: the maker has not that many different problems.
+        BadInput: the maker has not that many different problems.
     """
     seen, parts = set(), {}
     for part, count in counts.items():
@@ -41,7 +37,7 @@ def make(benchmark: Benchmark, seed: int, counts: dict[str, int]) -> dict[str, l
             key = exercise.problem.content
             fruitless = fruitless + 1 if key in seen else 0
             if fruitless > DRAWS_PER_EXERCISE:
-                raise TooFewProblems(
+                raise BadInput(
                     f"{benchmark.name}: {len(seen)} different problems were made, "
                     f"{sum(counts.values())} were asked for; lower train, test or "
                     "pretraining.demonstrations"

@@ -14,15 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rapid.artifacts.files import BadInput, BadRow, numbered_rows
+from rapid.artifacts.files import BadFile, BadInput, numbered_rows
 from rapid.artifacts.hub import limit_waiting
 from rapid.benchmarks.base import Benchmark, Problem
 
 PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "test"}
-
-
-class BadSource(BadInput):
-    """A source that gives no problems, or not those that are asked for."""
 
 
 @dataclass
@@ -39,15 +35,15 @@ def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
     """Return a benchmark's problems by id, from JSON lines as published, plain or gzip.
 
     Raises:
-        BadRow: a line is not a problem, or has the id of an earlier one.
+        BadFile: a line is not a problem, or has the id of an earlier one.
     """
     problems: dict[str, Problem] = {}
     for number, problem in numbered_rows(path, benchmark.record):
         if problem.id in problems:
-            raise BadRow(f"{path}:{number}: a second problem with the id {problem.id!r}")
+            raise BadFile(f"{path}:{number}: a second problem with the id {problem.id!r}")
         problems[problem.id] = problem
     if not problems:
-        raise BadRow(f"{path}: no problems in it")
+        raise BadFile(f"{path}: no problems in it")
     return problems
 
 
@@ -55,7 +51,7 @@ def load(benchmark: Benchmark, source: str) -> Published:
     """Read all problems of a source.
 
     Raises:
-        BadSource, BadRow: with what is wrong, and where.
+        BadInput: with what is wrong, and where.
     """
     found = Published("@".join(benchmark.hub) if source == "hub" else source)
     path = Path(source)
@@ -64,7 +60,7 @@ def load(benchmark: Benchmark, source: str) -> Published:
     elif path.is_file():
         rows = _file(benchmark, path)
     else:
-        raise BadSource(
+        raise BadInput(
             f"benchmarks.{benchmark.name}.source: {source!r} is neither embedded nor hub, and "
             "there is no such file or folder"
         )
@@ -87,7 +83,7 @@ def choose(
     would be trained on if they were not `weak`.
 
     Raises:
-        BadSource: there are fewer.
+        BadInput: there are fewer.
     """
     rng = random.Random(f"{benchmark.name} {seed}")
     if len(found.parts) == 1:
@@ -102,7 +98,7 @@ def choose(
     parts["train"] = [problem for problem in parts["train"] if problem.id not in weak]
     for part, problems in parts.items():
         if len(problems) < counts[part]:
-            raise BadSource(
+            raise BadInput(
                 f"benchmarks.{benchmark.name}.{part}: {counts[part]:,} asked for, there are "
                 f"{len(problems):,}{_without(found)}"
             )
@@ -159,7 +155,7 @@ def _dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Problem]]
     try:
         splits = load_dataset(name, revision=revision)
     except Exception as error:  # of the hub's client, of the network, of the files: a dozen kinds
-        raise BadSource(
+        raise BadInput(
             f"benchmarks.{benchmark.name}.source: {name} could not be loaded: {error}\n"
             "Without a way to the hub, set source to a file with the problems, or to a folder with "
             "a copy of the dataset."
@@ -169,4 +165,4 @@ def _dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Problem]]
             try:
                 yield split, benchmark.record.model_validate(benchmark.from_hub(row))
             except ValueError as error:
-                raise BadRow(f"{name}, {split}, row {number}: {error}") from None
+                raise BadFile(f"{name}, {split}, row {number}: {error}") from None

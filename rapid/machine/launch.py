@@ -26,10 +26,6 @@ CONFIG = Path(__file__).resolve().parents[2] / "workflow" / "accelerate" / "zero
 PROCESS = "rapid.stages.train_process"  # what a launcher starts, in each process
 
 
-class NoNodes(BadInput):
-    """Several servers are asked for where there is no SLURM job on as many."""
-
-
 def launch(spec: TrainSpec, paths: list[str], address: str = "", port: int = 0, rank: int = 0):
     """Train in this server's processes, and return when all have ended.
 
@@ -78,10 +74,10 @@ def launch_on_nodes(spec: TrainSpec, paths: list[str]) -> None:
     """Become srun, which starts a launcher on each server of this SLURM job.
 
     Raises:
-        NoNodes: this is no SLURM job.
+        BadInput: this is no SLURM job.
     """
     if "SLURM_JOB_ID" not in os.environ:
-        raise NoNodes(
+        raise BadInput(
             f"compute.nodes: {spec.compute.nodes}: only a SLURM job has several servers. Run the "
             "workflow with --profile workflow/profiles/slurm, or set compute.nodes: 1"
         )

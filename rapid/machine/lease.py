@@ -35,18 +35,6 @@ WAITING = "waiting for "  # how a log says so
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt
 
 
-class TooFew(BadInput):
-    """More is asked for than this machine has. The message names the key and what there is."""
-
-
-class InUse(BadInput):
-    """Another process works in the same folder."""
-
-
-class NotOurs(BadInput):
-    """The folder of leases is not this user's alone."""
-
-
 def usable_cores() -> list[int]:
     """Return the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
@@ -60,11 +48,11 @@ def lease_cores(count: int, folder: Path | None = None, threads: int | None = No
     Also sets the number of torch's threads to `threads`, by default `count`.
 
     Raises:
-        TooFew: the machine has fewer than `count` cores.
+        BadInput: the machine has fewer than `count` cores.
     """
     cores = usable_cores()
     if count > len(cores):
-        raise TooFew(
+        raise BadInput(
             f"compute.threads x compute.processes: {count} is not allowed; allowed: at most "
             f"{len(cores)}, the cores of this machine (or of this SLURM job)"
         )
@@ -105,11 +93,11 @@ def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
         Their names, as in CUDA_VISIBLE_DEVICES.
 
     Raises:
-        TooFew: the process may use fewer than `count` GPUs.
+        BadInput: the process may use fewer than `count` GPUs.
     """
     gpus = visible_gpus() if count else []
     if count > len(gpus):
-        raise TooFew(
+        raise BadInput(
             f"compute.device: gpu: this job needs {count} GPU(s) and may use {len(gpus)}. Lower "
             f"compute.processes, set {VISIBLE} to GPUs that are there, or set compute.device: cpu; "
             "nvidia-smi lists this machine's GPUs"
@@ -126,7 +114,7 @@ def lease_folder(folder: Path) -> Iterator[None]:
     """Have a folder to oneself, at most until the process ends; make it if need be.
 
     Raises:
-        InUse: another process has it.
+        BadInput: another process has it.
     """
     owner = folder / "lock"
     until = time.monotonic() + REFUSED_AFTER
@@ -139,7 +127,7 @@ def lease_folder(folder: Path) -> Iterator[None]:
             if time.monotonic() > until:
                 raise
         except Timeout:
-            raise InUse(
+            raise BadInput(
                 f"{folder.parent}: process {owner.read_text() or 'of another user'} works on it. "
                 "Wait until it ends, or end it"
             ) from None
@@ -155,7 +143,7 @@ def _own(folder: Path) -> None:
     at other files, or hold them for ever.
 
     Raises:
-        NotOurs: it is a link, another user's, or others may write to it.
+        BadInput: it is a link, another user's, or others may write to it.
     """
     with contextlib.suppress(FileExistsError):  # what there is, is looked at next
         folder.mkdir(mode=0o700, parents=True)
@@ -168,7 +156,7 @@ def _own(folder: Path) -> None:
         why = "other users may write to it"
     else:
         return
-    raise NotOurs(
+    raise BadInput(
         f"the folder of leases, {folder}, cannot be trusted: {why}. Remove it, or set TMPDIR to "
         "a folder of your own"
     )

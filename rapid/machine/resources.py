@@ -58,7 +58,7 @@ def lease(spec: BaseModel | None) -> None:
     """Lease what the job needs on this server, and say what that is.
 
     Raises:
-        TooFew: the machine has less.
+        BadInput: the machine has less.
     """
     leased = lease_cores(cores(spec), threads=_compute(spec).threads)
     gpu_names = lease_gpus(gpus_a_node(spec))

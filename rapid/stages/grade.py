@@ -13,7 +13,7 @@ from typing import Self
 
 from pydantic import ConfigDict, InstanceOf
 
-from rapid.artifacts.files import BadRow, Record, numbered_rows
+from rapid.artifacts.files import BadFile, Record, numbered_rows
 from rapid.benchmarks.base import Benchmark, Problem
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.verdicts import Verdict
@@ -45,12 +45,12 @@ def read_submissions(path: Path, problems: dict[str, Problem]) -> list[Submissio
     """Return completions to grade, in order.
 
     Raises:
-        BadRow: a line is not one, or its problem is unknown.
+        BadFile: a line is not one, or its problem is unknown.
     """
     submissions = []
     for number, submission in numbered_rows(path, Submission, Submission.from_json):
         if submission.id not in problems:
-            raise BadRow(f"{path}:{number}: id: no problem {submission.id!r}")
+            raise BadFile(f"{path}:{number}: id: no problem {submission.id!r}")
         submissions.append(submission)
     return submissions
 

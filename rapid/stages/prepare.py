@@ -21,16 +21,11 @@ from rapid.benchmarks.published import choose, load
 from rapid.config.specs import PrepareSpec
 
 
-class Leak(BadInput):
-    """A problem is in two parts of a benchmark."""
-
-
 def prepare(spec: PrepareSpec, folder: Path) -> None:
     """Write train.jsonl, test.jsonl, pretrain.jsonl and manifest.json into `folder`.
 
     Raises:
-        TooFewProblems, BadSource, BadRow: the problems that are asked for cannot be had.
-        Leak: a problem is in two of the files.
+        BadInput: the problems asked for cannot be had, or one is in two of the files.
     """
     embedded = spec.source == "embedded"
     counts = {"test": spec.test, "train": spec.train}
@@ -83,7 +78,7 @@ def refuse_leaks(parts: dict[str, list[Problem]]) -> None:
     """Check that no problem is in two parts. Spaces and letter case make no difference.
 
     Raises:
-        Leak: with the ids of all such pairs, the first twenty of them.
+        BadInput: with the ids of all such pairs, the first twenty of them.
     """
     owners: dict[str, tuple[str, str]] = {}
     leaks = []
@@ -94,4 +89,4 @@ def refuse_leaks(parts: dict[str, list[Problem]]) -> None:
                 leaks.append(f"{other} {first} is {part} {problem.id}")
     if leaks:
         more = f" and {len(leaks) - 20} more" if len(leaks) > 20 else ""
-        raise Leak(f"the same problem is in two parts: {'; '.join(leaks[:20])}{more}")
+        raise BadInput(f"the same problem is in two parts: {'; '.join(leaks[:20])}{more}")

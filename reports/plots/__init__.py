@@ -16,24 +16,12 @@ _MODULES = sorted(path.stem for path in Path(__file__).with_name("figures").glob
 FIGURES = [name.replace("_", "-") for name in _MODULES]
 
 
-def build_report(measured) -> dict:
-    """Return all figures of the report by name."""
+def build(kind: str, measured) -> dict:
+    """Return all figures of a kind of report, by name."""
+    if kind != "report":
+        return import_module(f"{__name__}.{kind}").figures(measured)
     modules = (import_module(f"{__name__}.figures.{name}") for name in _MODULES)
     return {name: module.figure(measured) for name, module in zip(FIGURES, modules, strict=True)}
-
-
-def build_studies(measured) -> dict:
-    """Return all figures of the studies by name."""
-    from reports.plots import studies
-
-    return studies.figures(measured)
-
-
-def build_arena(measured) -> dict:
-    """Return all figures of the arena by name."""
-    from reports.plots import arena
-
-    return arena.figures(measured)
 
 
 def arena_figures(params: Params) -> list[str]:

@@ -126,7 +126,7 @@ def _draw_curves(study: StudyRuns):
 
 def _by_seconds(axes, of: list[AccuracyCurve], name: str, divisor: float) -> None:
     grid = np.linspace(0, min(curve.seconds[-1] for curve in of), POINTS)
-    values = 100 * np.stack([curve.at(grid) for curve in of])  # (runs, POINTS)
+    values = 100 * np.stack([curve.within(grid) for curve in of])  # (runs, POINTS)
     deviation = values.std(0, ddof=1) if len(of) > 1 else None
     label = labels.algorithm(parse(name).plain)
     style.line(axes, name, grid / divisor, values.mean(0), deviation, label=label)

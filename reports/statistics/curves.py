@@ -39,13 +39,9 @@ class AccuracyCurve:
                 return t + (u - t) * (level - low) / (high - low)
         return None
 
-    def at(self, grid: np.ndarray) -> np.ndarray:
-        """Return accuracy at these seconds, (n,) -> (n,); NaN after the end of the run."""
-        return np.interp(grid, self.seconds, self.accuracy, right=np.nan)
-
-    def within(self, seconds: float) -> float:
-        """Return accuracy at these seconds, or at the end of the run if that comes first."""
-        return float(np.interp(seconds, self.seconds, self.accuracy))
+    def within(self, seconds: np.ndarray | float) -> np.ndarray:
+        """Return accuracy at these seconds, of the same shape; behind the run's end that there."""
+        return np.interp(seconds, self.seconds, self.accuracy)
 
     def after(self, completions: float) -> float:
         """Return accuracy after so many completions, or at the end of the run."""

@@ -11,6 +11,8 @@ from scipy import optimize, special, stats
 
 from reports.statistics.estimates import LEVEL, Estimate
 
+POWER = 0.8  # how often a test is to find what is there
+
 
 def holm(ps: Sequence[float]) -> np.ndarray:
     """Return p-values adjusted for having made all these comparisons (Holm 1979)."""
@@ -33,26 +35,24 @@ def equivalence(difference: Estimate, margin: float) -> float:
     return max(below, above)
 
 
-def detectable(found: Estimate, alpha: float = 1 - LEVEL, power: float = 0.8) -> float:
+def detectable(found: Estimate, alpha: float = 1 - LEVEL) -> float:
     """Return the least true difference that a t-test with this standard error would mostly see.
 
     Args:
         found: an estimate with a standard error; the answer is on the scale of that.
         alpha: the test's two-sided level. For a family of m claims 0.05 / m is on the safe side.
-        power: how often the difference is to be seen.
     """
     df = min(found.df, 1e6)  # beyond it the distribution is the normal one
     critical = stats.t.isf(alpha / 2, df)
-    return float(found.error * special.nctdtrinc(df, 1 - power, critical))
+    return float(found.error * special.nctdtrinc(df, 1 - POWER, critical))
 
 
-def provable(found: Estimate, alpha: float = 1 - LEVEL, power: float = 0.8) -> float:
+def provable(found: Estimate, alpha: float = 1 - LEVEL) -> float:
     """Return the least margin that two one-sided tests would mostly show if the truth were 0.
 
     Args:
         found: an estimate with a standard error, as that of the runs to come.
         alpha: the level of each of the tests.
-        power: how often equality is to be shown.
     """
     df = min(found.df, 1e6)
     shares = (np.arange(1000) + 0.5) / 1000
@@ -60,6 +60,6 @@ def provable(found: Estimate, alpha: float = 1 - LEVEL, power: float = 0.8) -> f
 
     def short(margin: float) -> float:
         inside = np.maximum(0, 2 * stats.norm.cdf(margin - critical) - 1)
-        return inside.mean() - power
+        return inside.mean() - POWER
 
     return float(found.error * optimize.brentq(short, 0, critical.max() + 10))

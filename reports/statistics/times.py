@@ -66,9 +66,7 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
     return Estimate(value, float(ordered[least - 1]), float(ordered[-least]), over, p_at=p_at)
 
 
-def detectable(
-    ours: Sequence[float], theirs: Sequence[float], alpha: float, power: float = 0.8
-) -> float | None:
+def detectable(ours: Sequence[float], theirs: Sequence[float], alpha: float) -> float | None:
     """Return the ratio below 1 that signed ranks of so many pairs would mostly have seen.
 
     It takes logarithms of ratios for normal, with the deviation of the pairs in which both get
@@ -77,7 +75,6 @@ def detectable(
 
     Args:
         alpha: the test's two-sided level.
-        power: how often the ratio is to be seen.
     """
     pairs = _pairs(ours, theirs)
     logs = [math.log(a / b) for a, b in pairs if max(a, b) < math.inf and min(a, b) > 0]
@@ -85,7 +82,7 @@ def detectable(
     if len(logs) < 2 or 2 * 0.5**n > alpha:
         return None
     error = np.std(logs, ddof=1) / math.sqrt(3 * n / math.pi)
-    return math.exp(-decisions.detectable(Estimate(0.0, error=error, df=n - 1), alpha, power))
+    return math.exp(-decisions.detectable(Estimate(0.0, error=error, df=n - 1), alpha))
 
 
 def _pairs(ours: Sequence[float], theirs: Sequence[float]) -> list[tuple[float, float]]:

@@ -1,7 +1,6 @@
 """The trials of learning rates as tables: in the report of a tuning, and of the arena after it."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 
@@ -22,13 +21,8 @@ def tables(measured: Measured) -> list[Table]:
 
 def recorded(measured: Measured, number: int) -> list[Table]:
     """Return the tables of the tuning that the arena's rates are from, if it is on record."""
-    path = measured.root / record(measured.params.name or "")
+    path = measured.root / "experiments" / f"{measured.params.name}-tuning.csv"
     return _tables(measured, pd.read_csv(path), number) if path.is_file() else []
-
-
-def record(experiment: str) -> Path:
-    """Return where the trials for an experiment are on record."""
-    return Path("experiments") / f"{experiment}-tuning.csv"
 
 
 def _tables(measured: Measured, record: pd.DataFrame, number: int) -> list[Table]:

@@ -7,7 +7,6 @@ import torch
 
 from rapid.algorithms import ALGORITHMS, CURRENT
 from rapid.algorithms.base import Pass
-from rapid.algorithms.rloo import rloo_loss
 from rapid.algorithms.tis import tis_loss
 from rapid.algorithms.topr import topr_loss
 from tests.algorithms.tabular import (
@@ -16,7 +15,6 @@ from tests.algorithms.tabular import (
     outcome_logp,
     problem,
     score_mean,
-    true_gradient,
 )
 
 GROUPS, GROUP = 3, 4
@@ -128,13 +126,6 @@ def test_an_objective_does_not_depend_on_how_a_step_is_cut_into_passes():
 
 def assert_same(found, expected):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_rloo_is_unbiased_on_policy(seed):
-    p = problem(0.0, seed)
-    found = expected_gradient(p, 3, loss=lambda logp, mu, *others: rloo_loss(logp, *others))
-    assert_same(found, true_gradient(p))
 
 
 @pytest.mark.parametrize("cap", [1.2, math.inf])

@@ -20,7 +20,7 @@ from tests.algorithms.tabular import (
     true_gradient,
 )
 
-staleness = pytest.mark.parametrize("staleness", [DEGREES["stale"], DEGREES["very stale"]])
+staleness = pytest.mark.parametrize("staleness", DEGREES.values())
 group_size = pytest.mark.parametrize("group_size", [2, 3])
 clip = pytest.mark.parametrize("clip", ["advantage", "both"])
 eta = pytest.mark.parametrize("eta", [*ETAS, math.inf])
@@ -110,18 +110,6 @@ def test_clipped_in_both_is_the_gradient_of_the_clipped_weights(
         value = ((group_size - 1) * value + c * p.rewards) / group_size
     mean = expected_gradient(p, group_size, eta=eta, clip="both", baseline=baseline)
     assert_same(mean, score_mean(p, c * (p.rewards - value)))
-
-
-@group_size
-@clip
-@eta
-def test_on_policy_the_plain_estimate_is_shrunk_and_leave_one_out_is_not(group_size, clip, eta):
-    """E = (1 - 1/N_k) grad J: its direction is right, and no weight of 1 is clipped at eta >= 1."""
-    p = problem(0.0)
-    plain = expected_gradient(p, group_size, eta=eta, clip=clip)
-    assert_same(plain, (1 - 1 / group_size) * true_gradient(p))
-    without = expected_gradient(p, group_size, eta=eta, clip=clip, baseline="others")
-    assert_same(without, true_gradient(p))
 
 
 # Groups that are not whole ------------------------------------------------------------------------

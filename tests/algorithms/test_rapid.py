@@ -77,44 +77,6 @@ def constants(logp, behavior_logp, mask, rewards, group, eta, clip, baseline, we
     return fronts
 
 
-def bigrams():
-    """A policy whose completions share parameters: (logits, ids, log mu, mask, rewards)."""
-    generator = torch.Generator().manual_seed(4)
-    logits = torch.randn(5, 5, generator=generator, dtype=torch.float64, requires_grad=True)
-    ids = torch.randint(0, 5, (8, 7), generator=generator)
-    mask = (torch.arange(6) < torch.tensor([6, 1, 3, 4, 2, 6, 5, 1])[:, None]).double()
-    noise = torch.randn(5, 5, generator=generator, dtype=torch.float64)
-    rewards = torch.rand(8, generator=generator, dtype=torch.float64)
-    return logits, ids, bigram_logp(logits.detach() + 0.4 * noise, ids), mask, rewards
-
-
-def bigram_logp(logits, ids):
-    """log-probability of each token of ids but the first, given the one before. (N, T)"""
-    return logits.log_softmax(-1)[ids[:, :-1], ids[:, 1:]]
-
-
-@clip
-@baselines
-def test_the_parameters_gradient_is_that_of_finite_differences(clip, baseline):
-    """Weights and advantages are held, as the estimator holds them constant."""
-    logits, ids, behavior_logp, mask, rewards = bigrams()
-    logp = bigram_logp(logits, ids)
-    settings = (4, 1.3, clip, baseline)
-    loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, *settings)
-    (gradient,) = torch.autograd.grad(loss, logits)
-    fronts = constants(logp, behavior_logp, mask, rewards, *settings)
-    fronts, held, step = torch.tensor(fronts, dtype=torch.float64), logits.detach(), 1e-5
-
-    def objective(x):
-        return -(fronts * (bigram_logp(x, ids) * mask).sum(1)).mean()
-
-    for i in range(held.numel()):
-        move = torch.zeros_like(held)
-        move.view(-1)[i] = step
-        slope = (objective(held + move) - objective(held - move)) / (2 * step)
-        assert gradient.view(-1)[i].item() == pytest.approx(slope.item(), abs=1e-9)
-
-
 @clip
 @pytest.mark.parametrize("eta", [1.0, 1.5, 2.0, math.inf])
 def test_on_policy_it_is_the_policy_gradient(clip, eta):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rapid.artifacts.files import BadRow, read_jsonl, write_jsonl, write_text
+from rapid.artifacts.files import BadFile, read_jsonl, write_jsonl, write_text
 from rapid.benchmarks.math.record import MathProblem
 
 ROW = MathProblem(unique_id="a", problem="1+1?", answer="2", level=None)
@@ -23,7 +23,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
 def test_a_wrong_line_is_named_with_what_is_wrong(tmp_path, line, why):
     path = tmp_path / "rows.jsonl"
     path.write_text(f"{ROW.model_dump_json()}\n\n{line}\n")
-    with pytest.raises(BadRow, match=rf"rows\.jsonl:3: {why}"):
+    with pytest.raises(BadFile, match=rf"rows\.jsonl:3: {why}"):
         list(read_jsonl(path, MathProblem))
 
 

@@ -6,8 +6,9 @@ from collections import Counter
 import pytest
 
 from rapid.artifacts.demonstrations import Lesson
+from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import TooFewProblems, make
+from rapid.benchmarks.made import make
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 
 MADE = [name for name, benchmark in BENCHMARKS.items() if benchmark.draw]
@@ -37,7 +38,7 @@ class TestMake:
     def test_problems_end_with_a_message_that_says_what_to_lower(self, name, monkeypatch):
         always = BENCHMARKS[name].draw(random.Random(0), "made")
         monkeypatch.setattr(type(BENCHMARKS[name]), "draw", lambda *_: always)
-        with pytest.raises(TooFewProblems, match="1 different problems were made, 2 were asked"):
+        with pytest.raises(BadInput, match="1 different problems were made, 2 were asked"):
             make(BENCHMARKS[name], 0, {"train": 2})
 
 

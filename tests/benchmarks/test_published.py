@@ -7,13 +7,13 @@ import re
 import datasets
 import pytest
 
-from rapid.artifacts.files import BadRow
+from rapid.artifacts.files import BadFile, BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.mbpp_plus import MbppPlus
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.minif2f.record import LeanProblem
-from rapid.benchmarks.published import BadSource, choose, load
+from rapid.benchmarks.published import choose, load
 
 MATH, MBPP_PLUS = BENCHMARKS["math"], BENCHMARKS["mbpp_plus"]
 
@@ -85,12 +85,12 @@ def test_the_pinned_revision_is_a_commit(name, revision):
 
 def test_without_a_way_to_the_hub_the_message_says_what_to_do():
     # Tests are offline: the hub's client refuses before it reaches for the network.
-    with pytest.raises(BadSource, match=r"(?s)hendrycks-MATH-benchmark could not.*set source to a"):
+    with pytest.raises(BadInput, match=r"(?s)hendrycks-MATH-benchmark could not.*set source to a"):
         load(MATH, "hub")
 
 
 def test_a_source_that_is_nowhere_is_named():
-    with pytest.raises(BadSource, match=r"benchmarks\.math\.source: 'nowhere\.jsonl'"):
+    with pytest.raises(BadInput, match=r"benchmarks\.math\.source: 'nowhere\.jsonl'"):
         load(MATH, "nowhere.jsonl")
 
 
@@ -110,7 +110,7 @@ def test_mbpp_plus_as_on_the_hub(tmp_path):
 
 def test_a_row_of_the_hub_that_is_no_problem_is_named(tmp_path):
     write(tmp_path / "test.jsonl", [question(1), {"problem": "2?"}])
-    with pytest.raises(BadRow, match="test, row 1"):
+    with pytest.raises(BadFile, match="test, row 1"):
         load(MATH, str(tmp_path))
 
 
@@ -202,7 +202,7 @@ class TestChoose:
         assert after["test"] == before["test"]
         assert after["train"] == before["train"][1:]
         assert found.dropped == {weak[0]: "not trained on: its tests accept True"}
-        with pytest.raises(BadSource, match=r"6 asked for, there are 5; left out: Mbpp/90"):
+        with pytest.raises(BadInput, match=r"6 asked for, there are 5; left out: Mbpp/90"):
             choose(found, MBPP_PLUS, every, 0)
 
     def test_whole_parts_keep_their_order(self, math_folder):
@@ -213,5 +213,5 @@ class TestChoose:
         write(tmp_path / "train.jsonl", [question(0), question(1, answer="")])
         write(tmp_path / "test.jsonl", [question(2)])
         said = r"math\.train: 2 asked for, there are 1; left out: test/1\.json \(empty"
-        with pytest.raises(BadSource, match=said):
+        with pytest.raises(BadInput, match=said):
             choose(load(MATH, str(tmp_path)), MATH, {"train": 2, "test": 1}, 0)

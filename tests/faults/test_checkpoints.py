@@ -11,10 +11,10 @@ import pytest
 
 from rapid.artifacts import manifests
 from rapid.artifacts.code import Spec
-from rapid.artifacts.files import write_json, write_jsonl
+from rapid.artifacts.files import BadInput, write_json, write_jsonl
 from rapid.artifacts.runs import Progress
 from rapid.machine import lease
-from rapid.machine.lease import InUse, lease_folder
+from rapid.machine.lease import lease_folder
 from rapid.training.resume import Attempt, place
 from rapid.training.trl.saving import DIGESTS, digests, newest
 from tests.faults.runs import is_held
@@ -120,7 +120,7 @@ def test_a_second_process_is_refused_and_a_dead_one_is_not_minded(tmp_path, monk
     for _ in range(20):
         with leased(folder, signal.pause) as owner:
             refused = rf"run: process {owner} of \S+ works on it\. Wait until"
-            with pytest.raises(InUse, match=refused), lease_folder(folder):
+            with pytest.raises(BadInput, match=refused), lease_folder(folder):
                 pass
             os.kill(owner, signal.SIGKILL)
             os.waitpid(owner, 0)

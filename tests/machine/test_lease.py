@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from rapid.artifacts.files import BadInput
 from rapid.machine.devices import Gpu, chosen
-from rapid.machine.lease import NotOurs, TooFew, lease_cores, lease_gpus, usable_cores
+from rapid.machine.lease import lease_cores, lease_gpus, usable_cores
 from tests.processes import ending, python
 
 HOLD = """
@@ -71,7 +72,7 @@ lease_cores(1, Path(sys.argv[1]), threads=3)
 
 
 def test_more_cores_than_the_machine_has_are_refused(tmp_path):
-    with pytest.raises(TooFew, match="processes: 1000 is not allowed; allowed: at most"):
+    with pytest.raises(BadInput, match="processes: 1000 is not allowed; allowed: at most"):
         lease_cores(1000, tmp_path)
 
 
@@ -100,7 +101,7 @@ def test_a_folder_of_leases_that_others_control_is_refused(tmp_path, make):
     if make is another_users and os.geteuid() != 0:
         pytest.skip("only root can give a folder away")
     make(tmp_path / "leases")
-    with pytest.raises(NotOurs, match=r"cannot be trusted.*set TMPDIR"):
+    with pytest.raises(BadInput, match=r"cannot be trusted.*set TMPDIR"):
         lease_cores(1, tmp_path / "leases")
     assert list(tmp_path.glob("elsewhere/*")) == []
 
@@ -165,7 +166,7 @@ def test_a_job_without_gpus_sees_none(tmp_path, monkeypatch):
 
 def test_too_few_gpus_say_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr("rapid.machine.lease.visible_gpus", lambda: GPUS[:1])
-    with pytest.raises(TooFew, match=r"needs 2 GPU\(s\) and may use 1. Lower compute.processes"):
+    with pytest.raises(BadInput, match=r"needs 2 GPU\(s\) and may use 1. Lower compute.processes"):
         lease_gpus(2, tmp_path)
 
 

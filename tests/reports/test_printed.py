@@ -11,18 +11,6 @@ MBPP = [row for row in printed.accuracies() if row[0].startswith("mbpp_plus ")]
 OUT_OF_REACH = {("minif2f", "pass@1"), ("minif2f", "runtime")}
 
 
-@pytest.mark.parametrize(
-    ("text", "low", "high"),
-    [("0.06", 0.055, 0.065), ("9.9%", 9.85, 9.95), ("15.5m", 15.45, 15.55), ("4h7m", 246.5, 247.5)],
-)
-def test_rounding_is_half_of_the_last_digit_either_way(text, low, high):
-    assert printed.rounding(text) == pytest.approx((low, high))
-
-
-def test_counts_are_those_that_print_so():
-    assert printed.counts(["9.9%", "1.0%"], 114) == [(10, 12, 12)]
-
-
 def test_deviations_are_the_samples():
     assert len(MBPP) == 18
     assert all(printed.counts(cell, problems) for _, _, cell, problems in MBPP)

@@ -12,7 +12,6 @@ from rapid.artifacts.files import read_jsonl, sha256_file
 from rapid.config.sections import EmbeddedModel, Pretraining
 from rapid.config.specs import PrepareSpec, PretrainSpec, TokenizerSpec
 from rapid.models.architectures import build_model
-from rapid.models.sampling import sample
 from rapid.stages import pretrain as stage
 from rapid.stages.prepare import prepare
 from rapid.stages.pretrain import (
@@ -221,11 +220,6 @@ class TestOptimizer:
 
 
 class TestPretrain:
-    def test_the_folder_loads_and_generates_until_eos_or_limit(self, model_folder):
-        drawn = {"max_tokens": 5, "temperature": 1.0, "top_p": 1.0, "seed": 0}
-        samples = sample("transformers", model_folder, ["Problem: 1+1?\n"] * 3, **drawn)
-        assert all(1 <= sample.tokens <= 5 for sample in samples)
-
     def test_the_same_spec_makes_the_same_weights_by_the_folder_s_own_tokenizer(
         self, data, files, tokenizer_folder, model_folder, tmp_path, monkeypatch
     ):

@@ -10,7 +10,6 @@ from rapid.training.batches import (
     RecentRows,
     endless,
     group_widths,
-    mini_batches,
     own_part,
     pack,
     part_of_group,
@@ -31,12 +30,6 @@ def batch(rows=8, width=3):
         "completion_ids": ids,
         "completion_mask": mask,
     }
-
-
-def test_mini_batches_keep_order_and_lose_nothing():
-    pieces = mini_batches(batch(), 2)
-    firsts = [piece["completion_ids"][:, 0].tolist() for piece in pieces]
-    assert firsts == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 def test_shares_sum_to_one_over_everything_that_could_be_run():

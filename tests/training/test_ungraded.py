@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid.algorithms import dapo_loss, grpo_loss, pg_loss, rapid_loss
-from rapid.training.batches import FORWARD, with_graded
+from rapid.training.batches import FORWARD
 from tests.training.loops import (
     ALL,
     COMMON,
@@ -22,7 +22,6 @@ from tests.training.loops import (
     ScriptedTrainer,
     assert_learned_alike,
     descend,
-    digits_sum,
     log_pi,
     logged,
     make,
@@ -174,23 +173,3 @@ def test_a_group_that_is_not_graded_is_sampled_anew_by_dapo(toy_model, tmp_path)
     )
     assert min(logged(once, "rapid/graded")) < 1
     assert logged(often, "rapid/graded") == [1] * 4
-
-
-def test_a_reward_of_one_function_is_enough(toy_model, tmp_path):
-    """As in TRL, where a function returns None for what is not its own."""
-
-    def never(completions, **_):
-        return [None] * len(completions)
-
-    both = run(toy_model, tmp_path, "pg", [never, digits_sum], **PLAIN)
-    one = run(toy_model, tmp_path, "pg", **PLAIN)
-    torch.testing.assert_close(weights(both), weights(one), rtol=0, atol=0)
-
-
-def test_one_reward_that_is_missing_leaves_its_group_out():
-    nan = float("nan")
-    rewards = torch.tensor([1.0, nan, 0.0, 1.0])
-    batch = with_graded({"rewards": rewards, "accuracy": torch.ones(4)}, 2)
-    assert batch["graded"].tolist() == [False, False, True, True]
-    assert batch["rewards"].tolist() == [0, 0, 0, 1]
-    assert batch["accuracy"].tolist() == [0, 0, 1, 1]

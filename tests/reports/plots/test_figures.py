@@ -24,7 +24,7 @@ WEIGHTS = {
 
 
 def build(params, runs):
-    return plots.build_report(Measured.read(params, runs.root))
+    return plots.build("report", Measured.read(params, runs.root))
 
 
 def weights(runs, run=RUN, **change):

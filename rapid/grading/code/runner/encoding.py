@@ -34,12 +34,6 @@ _CONTAINERS = {"tuple": tuple, "set": set, "frozenset": frozenset}
 class Opaque:
     """Stands for an object that is not plain data. Equal to itself only."""
 
-    def __init__(self, type_name: str):
-        self.type_name = type_name
-
-    def __repr__(self) -> str:
-        return f"<{self.type_name} object>"
-
 
 @dataclass(frozen=True)
 class Digest:
@@ -136,7 +130,7 @@ def decode(data: Any) -> Any:
     if kind == "bytes":
         return bytes.fromhex(content)
     if kind in ("digest", "object") and isinstance(content, str):
-        return Digest(content) if kind == "digest" else Opaque(content)
+        return Digest(content) if kind == "digest" else Opaque()
     raise ValueError(f"not an encoded value: {kind!r}")
 
 
