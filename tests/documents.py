@@ -32,7 +32,7 @@ from rapid import cli
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import commit, hardware
 from rapid.artifacts.text import columns, markdown
-from rapid.config.jobs import jobs
+from rapid.config.jobs import jobs, plan
 from rapid.config.params import Params, load, read
 from rapid.config.specs import BASE, compared
 from reports import experiment, labels, plan_versus_paper
@@ -49,7 +49,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 TIMES = "performance/results/commands.jsonl"
-FIGURES = "reports/figures"  # where a report's lie, and docs/figures those of the documents
+FIGURES = "reports/figures"  # where a report's lie
 
 
 def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
@@ -152,13 +152,20 @@ def within(text: str, root: Path, file: str) -> str:
     return NUMBER.sub(lambda figure: figure[0] if figure[0] in known else "?", text)
 
 
-def picture(text: str, root: Path, name: str) -> str:
-    """Return a figure of the default's report, and the code that made its runs."""
-    if not (root / FIGURES / f"{name}.png").exists():
+def picture(text: str, root: Path, name: str, *overlays: str) -> str:
+    """Return a figure of a report, and the code that made its runs."""
+    if not drawn(root, name, *overlays)[0].exists():
         return MISSING
-    measured = Measured.read(params(), root)
+    measured = Measured.read(params(*overlays), root)
     made = notes.commits(list(measured.frame[measured.frame.no_summary == ""].commit))
     return "\n".join([text.split("\n")[0], "", *made]) + "\n"
+
+
+def drawn(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
+    """Return the file of a report's figure, and the one that documents show."""
+    asked = params(*overlays)
+    shown = f"{asked.name}-{name}.png" if asked.name else f"{name}.png"
+    return root / plan(asked).root / FIGURES / f"{name}.png", ROOT / "docs/figures" / shown
 
 
 MAKERS = {one.__name__: one for one in (table1, sweep, plan_check, plan_paper, jobs_of, speed)}
@@ -256,9 +263,10 @@ def main(arguments: list[str] | None = None) -> int:
         differing += said != found
         if options.write and said != found:
             write_text(page, found)
-            for name in re.findall(r"<!-- figures: picture ([\w-]+)", found):
-                if (drawn := options.root / FIGURES / f"{name}.png").exists():
-                    shutil.copy(drawn, ROOT / "docs/figures")
+            pictures = [mark.split()[1:] for mark, *_ in marks(page) if mark.startswith("picture ")]
+            for made, shown in (drawn(options.root, *one) for one in pictures):
+                if made.exists():
+                    shutil.copy(made, shown)
     return 1 if differing and not options.write else 0
 
 
