@@ -29,7 +29,7 @@ QUICK = ROOT / "benchmarks" / "quick"  # not among the results that are kept
 def main(arguments: list[str] | None = None) -> int:
     """Run the command, and return its exit status."""
     options = _parser().parse_args(arguments)
-    _prepare(PROCESSES if "h" in options.part else 1, gpu="k" in options.part)
+    _prepare(PROCESSES if "h" in options.part else 1, gpu=not {"j", "k"}.isdisjoint(options.part))
     from performance import parts, report, results
 
     folder = options.out or (QUICK if options.quick else results.FOLDER)

@@ -116,7 +116,6 @@ class Gate(TrainerCallback):
             "cpu_seconds": cpu_seconds,
             "cpu_sampling": self._sampling,
             "tokens": self._tokens,
-            "steps": self._steps,
             "completions": self._steps * self._setting.n_step,
             "length": fmean(self._reward.lengths),
             "solved": fmean(verdicts),
@@ -158,7 +157,11 @@ class Loop:
             self._processes.append(context.Process(target=_live, args=arguments, daemon=True))
             self._processes[-1].start()
             theirs.close()
-        self._answer(BUILD_SECONDS)
+        try:
+            self._answer(BUILD_SECONDS)
+        except RuntimeError:  # or it would go on beside what is measured next
+            self.__exit__()
+            raise
 
     def run(self, steps: int) -> dict:
         """Take optimizer steps, and return what they took."""

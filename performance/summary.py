@@ -56,8 +56,7 @@ def timing(sides: dict[str, list[dict]]) -> dict:
     }
     if others:
         baseline, *_, compared = seconds.values()
-        faster = baseline / compared
-        return figures | {"faster": spread(faster), "lowest_pair": number(faster.min())}
+        return figures | {"faster": spread(baseline / compared)}
     return figures | _phases(ours) | (_floors(ours) if "floor.rate" in ours else {})
 
 

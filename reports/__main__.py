@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         inputs = {path.as_posix(): written_digest(path) for path in _read(measured, kind)}
         content = getattr(contents, f"build_{kind}")(measured)
         written = _tables(content, options.output) if options.output else []
-        if options.output and kind == "arena" and params.arena.fields and not params.arena.tuning:
+        if options.output and kind == "arena" and not params.arena.tuning:
             written.append(options.output.with_name(RESULTS))
             write_text(written[-1], record(measured).to_csv(index=False, float_format="%.6g"))
         if options.html or options.figures:
@@ -67,7 +67,7 @@ def _tables(content: Content, output: Path) -> list[Path]:
     appendix = output.with_name("appendix.tex")
     paths = []
     for path, tables in ((output, content.results), (appendix, content.appendix)):
-        if tables:
+        if tables or path == output:
             write_text(path, latex.render(tables))
             write_text(path.with_suffix(".txt"), text.render(tables) + "\n")
             paths += [path, path.with_suffix(".txt")]
@@ -85,15 +85,9 @@ def _drawn(measured: Measured, content: Content, options: argparse.Namespace) ->
     rendered = {name: style.render(figure, kinds) for name, figure in figures.items()}
     paths = style.save(rendered, options.figures) if options.figures else []
     if options.html:
-        page = html.Page(
-            frame=measured.frame,
-            content=content,
-            figures=figures,
-            images={name: files["svg"] for name, files in rendered.items()},
-            root=options.root.resolve(),
-            folder=options.html.parent.resolve(),
-        )
-        write_text(options.html, html.render(page))
+        images = {name: files["svg"] for name, files in rendered.items()}
+        folder = options.html.parent.resolve()
+        write_text(options.html, html.render(measured, content, figures, images, folder))
         paths.append(options.html)
     return paths
 

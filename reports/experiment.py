@@ -8,7 +8,6 @@ import argparse
 import math
 import sys
 from pathlib import Path
-from statistics import fmean
 
 import pandas as pd
 from dvclive import Live
@@ -74,8 +73,7 @@ def curves(runs: list[list[StepRecord]]) -> pd.DataFrame:
         [step.model_dump(include={"step", *CURVES}) for run in runs for step in run],
         columns=["step", *CURVES],
     )
-    by_step = rows.astype(float).groupby("step")
-    return by_step.agg(lambda values: fmean(values.dropna()) if values.notna().any() else math.nan)
+    return rows.astype(float).groupby("step").mean()
 
 
 def draw(points: pd.DataFrame, folder: Path) -> None:

@@ -41,8 +41,7 @@ def plain(value: float, like: float | None = None) -> str:
 
 def correlation(r: float) -> str:
     """Return three decimals with a true minus sign; no negative zero."""
-    text = f"{r:.3f}"
-    return "0.000" if float(text) == 0 else text.replace("-", MINUS)
+    return f"{r:z.3f}".replace("-", MINUS)
 
 
 def points(share: float) -> str:

@@ -14,7 +14,6 @@ from rapid.config.specs import BASE, Run
 from reports import labels
 from reports.collect import collect
 from reports.files import Manifest, read_manifests
-from reports.statistics.summary import spread
 
 # Their runtime is shown but wins nothing: the one does not train, the other does not explore.
 UNRANKED_RUNTIME = (BASE, *(name for name, one in ALGORITHMS.items() if one.imitates))
@@ -40,10 +39,6 @@ class Contest:
         """Return the runs of these algorithms, one after the other."""
         runs = self.runs[self.runs.algorithm.isin(algorithms)]
         return runs.sort_values("algorithm", key=lambda it: it.map(algorithms.index), kind="stable")
-
-    def mean(self, algorithm: str, metric: str) -> float | None:
-        """Return the mean of a metric over seeds, or `None` where no run has it."""
-        return spread(self.of(algorithm)[metric]).mean if metric in self.runs else None
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ def python(*arguments: object, folder: Path = ROOT, status: int | None = 0, **va
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=folder, env=os.environ | variables, capture_output=True, text=True, check=False,
+        timeout=3600,
     )  # fmt: skip
     assert status in (None, done.returncode), done.stdout[-4000:] + done.stderr[-8000:]
     return done

@@ -119,13 +119,14 @@ def alone(tmp_path_factory) -> Path:
     venv.create(folder / "env", symlinks=True)
     torch, here = f"torch=={version('torch')}", f"--python={folder / 'env/bin/python'}"
     lock = ROOT / f"requirements/{'cpu' if torch.endswith('cpu') else 'gpu'}.txt"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UV_OFFLINE", "1")
-        uv = install.Uv(sys.executable, f"uv=={version('uv')}")
-        place = uv.place_of_cpu_build(torch.removesuffix("+cpu")) or {}
-        if not uv.pip("install", here, str(wheel), torch, f"--constraints={lock}", **place):
-            pytest.skip("uv's cache has not all that the wheel needs: it was made without uv")
-    return folder / "env/bin"
+    uv = install.Uv(sys.executable, f"uv=={version('uv')}")
+    for offline in ("1", "0"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("UV_OFFLINE", offline)
+            place = uv.place_of_cpu_build(torch.removesuffix("+cpu")) or {}
+            if uv.pip("install", here, str(wheel), torch, f"--constraints={lock}", **place):
+                return folder / "env/bin"
+    pytest.skip("neither uv's cache nor an index has all that the wheel needs")
 
 
 def said_by(command: list, folder: Path) -> tuple[int, str]:

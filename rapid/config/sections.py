@@ -123,7 +123,7 @@ class PublishedModel(Section):
     )
     revision: str = Field("main", description="of a hub's name: branch, tag or commit")
     chat: bool = Field(False, description="prompt it as a chat model, by its own template")
-    tensor_parallel: PositiveInt = Field(1, description="GPUs that share it where it only samples")
+    tensor_parallel: PositiveInt = Field(1, description="GPUs that share it as teacher, by vLLM")
 
 
 def _which(model: Any) -> str:

@@ -29,7 +29,6 @@ from rapid.config.sections import (
     Pretraining,
     PublishedModel,
     Run,
-    Section,
     Seed,
     Training,
     check_source,
@@ -259,7 +258,7 @@ def is_made(params: Params, model: ModelName) -> bool:
     return isinstance(params.models[model], EmbeddedModel)
 
 
-def source_files(spec: Section) -> list[str]:
+def source_files(spec: Spec) -> list[str]:
     """Return the user's files that a job reads."""
     if isinstance(spec, PrepareSpec) and spec.source not in ("embedded", "hub"):
         return [spec.source]
@@ -311,7 +310,7 @@ def distill_spec(params: Params, benchmark: str) -> DistillSpec | DemonstrateSpe
     ).with_code()
 
 
-def served(spec: Section) -> bool:
+def served(spec: Spec) -> bool:
     """Return whether a job samples from a vLLM server."""
     return isinstance(spec, TrainSpec) and spec.compute.serves(spec.run.algorithm)
 

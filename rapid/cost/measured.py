@@ -269,6 +269,8 @@ def _seen(observed: list[Observed], usual: Expected) -> Expected:
     Importance weights run all groups with a reward after first steps, which tells their share.
     """
     rl = [one for one in observed if one.spec.training]
+    limit = observed[0].spec.max_completion_length
+    length = usual.length * limit / usual.limit  # where no run of RL tells
     signal = _mean([one.signal for one in rl], usual.signal)
     rewarded = [
         (one.summary.run * one.spec.H - signal) / (one.spec.H - 1)
@@ -277,8 +279,8 @@ def _seen(observed: list[Observed], usual: Expected) -> Expected:
     ]
     return replace(
         usual,
-        limit=observed[0].spec.max_completion_length,
-        length=_mean([one.summary.completion_length or None for one in rl], usual.length),
+        limit=limit,
+        length=_mean([one.summary.completion_length or None for one in rl], length),
         spread=_mean([one.spread for one in rl], usual.spread),
         signal=signal,
         rewarded=max(signal, min(1.0, _mean(rewarded, halfway(signal)))),

@@ -24,7 +24,20 @@ class Gpu:
 
 def visible_gpus() -> list[Gpu]:
     """Return NVIDIA's GPUs, those in CUDA_VISIBLE_DEVICES where it is set; [] without a driver."""
-    gpus = all_gpus()
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # not installed, or no driver: either way there are none to use
+        return []
+    try:
+        gpus = []
+        for number in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+            memory_mb = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total / 1e6)
+            gpus.append(Gpu(str(number), pynvml.nvmlDeviceGetUUID(handle), memory_mb))
+    finally:
+        pynvml.nvmlShutdown()
     return chosen(gpus, os.environ[VISIBLE]) if VISIBLE in os.environ else gpus
 
 
@@ -40,25 +53,3 @@ def chosen(gpus: list[Gpu], names: str) -> list[Gpu]:
             break
         found.append(Gpu(name, same[0].identity, same[0].memory_mb))
     return found
-
-
-def all_gpus() -> list[Gpu]:
-    """Return all GPUs that the driver shows this process, in its order."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-    except Exception:  # not installed, or no driver: either way there are none to use
-        return []
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return [
-            Gpu(
-                str(number),
-                pynvml.nvmlDeviceGetUUID(handle),
-                int(pynvml.nvmlDeviceGetMemoryInfo(handle).total / 1e6),
-            )
-            for number, handle in enumerate(handles)
-        ]
-    finally:
-        pynvml.nvmlShutdown()

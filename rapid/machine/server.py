@@ -78,16 +78,9 @@ def serve_command(model: Path, port: int, spec: TrainSpec) -> list[str]:
     """Return the server's command line, as TRL wants it, in the trainer's precision."""
     from trl.scripts.vllm_serve import ScriptArguments, build_command
 
-    return build_command(
-        ScriptArguments(
-            model=str(model),
-            host=HOST,
-            port=port,
-            dtype=spec.training.precision,
-            log_level="warning",
-        ),
-        ["--seed", str(spec.run.seed), "--load-format", "safetensors"],
-    )
+    served = {"host": HOST, "port": port, "dtype": spec.training.precision, "log_level": "warning"}
+    asked = ["--seed", str(spec.run.seed), "--load-format", "safetensors"]
+    return build_command(ScriptArguments(model=str(model), **served), asked)
 
 
 def _wait(started: subprocess.Popen, port: int) -> None:

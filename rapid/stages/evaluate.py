@@ -39,31 +39,31 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
     beside = ("summary.json", *(("steps.jsonl", SNAPSHOTS) if spec.snapshots else ()))
     inputs = verified(model, test, *map(model.with_name, beside))
     begin(folder, "evaluation.json", CURVE)
-    if missing := task.unavailable() or not_trained(model):
-        evaluation = Evaluation(**header, status="unavailable", note=missing)
-        return _write(spec, folder, evaluation, [], inputs)
-
-    problems = list(read_jsonl(test, task.record))
-    with task.grader(spec.timeout, policy=spec.grading) as grader:
-        scores, length, reasons = _scores(spec, model, problems, grader)
-        curve = [
-            CurvePoint(
-                step=step.step,
-                seconds=step.seconds,
-                pass_at=_pass_at(spec, _scores(spec, kept, problems, grader)[0]),
-            )
-            for step, kept in _snapshots(spec, model)
-        ]
-        walls = grader.walls()
-    evaluation = Evaluation(
-        **header,
-        pass_at=_pass_at(spec, scores),
-        problems=len(problems),
-        completion_length=length,
-        reasons=reasons,
-        scores=scores,
-    )
-    return _write(spec, folder, evaluation, curve, inputs, walls)
+    missing, curve, walls = task.unavailable() or not_trained(model), [], ""
+    if missing:
+        found = {"status": "unavailable", "note": missing}
+    else:
+        problems = list(read_jsonl(test, task.record))
+        with task.grader(spec.timeout, policy=spec.grading) as grader:
+            scores, length, reasons = _scores(spec, model, problems, grader)
+            for step, kept in _snapshots(spec, model):
+                pass_at = _pass_at(spec, _scores(spec, kept, problems, grader)[0])
+                curve.append(CurvePoint(step=step.step, seconds=step.seconds, pass_at=pass_at))
+            walls = grader.walls()
+        found = {
+            "pass_at": _pass_at(spec, scores),
+            "problems": len(problems),
+            "completion_length": length,
+            "reasons": reasons,
+            "scores": scores,
+        }
+    evaluation = Evaluation(**header, **found)
+    written = [folder / "evaluation.json", *([folder / CURVE] if curve else [])]
+    write_json(written[0], evaluation)
+    if curve:
+        write_jsonl(written[1], curve)
+    write_manifest(folder, "evaluate", spec, inputs, written, walls=walls)
+    return evaluation
 
 
 def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]:
@@ -115,19 +115,3 @@ def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]
     """Return the mean pass@k for each k of which there is one."""
     means = {k: mean_pass_at_k(scores, k) for k in spec.pass_at}
     return {k: mean for k, mean in means.items() if mean is not None}
-
-
-def _write(
-    spec: EvaluateSpec,
-    folder: Path,
-    evaluation: Evaluation,
-    curve: list[CurvePoint],
-    inputs: dict[str, str],
-    walls: str = "",
-) -> Evaluation:
-    written = [folder / "evaluation.json", *([folder / CURVE] if curve else [])]
-    write_json(written[0], evaluation)
-    if curve:
-        write_jsonl(written[1], curve)
-    write_manifest(folder, "evaluate", spec, inputs, written, walls=walls)
-    return evaluation

@@ -146,18 +146,6 @@ def batches(examples: list[dict], size: int, seed: int) -> list[list[dict]]:
     return made
 
 
-def collate(batch: list[dict], pad: int) -> dict:
-    """Return the tensors of a batch, (B, T), padded on the right to its longest example."""
-    import torch
-
-    def padded(name: str, filler: int) -> torch.Tensor:
-        rows = [torch.tensor(example[name]) for example in batch]
-        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=filler)
-
-    ids, labels = padded("input_ids", pad), padded("labels", IGNORED)
-    return {"input_ids": ids, "attention_mask": (ids != pad).long(), "labels": labels}
-
-
 def build_optimizer(model, learning_rate: float):
     """Return Muon for the layers' matrices, AdamW for embeddings, norms and biases.
 
@@ -191,7 +179,7 @@ def build_optimizer(model, learning_rate: float):
 
 def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder: Path):
     import torch
-    from transformers import Trainer, TrainingArguments, get_cosine_schedule_with_warmup
+    from transformers import AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
     from rapid.training.refusals import FiniteWeights
 
@@ -204,18 +192,21 @@ def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder:
         per_device_train_batch_size=1,  # of the batches made above
         remove_unused_columns=False,
         logging_steps=100,
+        lr_scheduler_type="cosine",
+        warmup_steps=WARMUP,
         save_strategy="no",
         report_to=[],
         use_cpu=not torch.cuda.is_available(),
         dataloader_pin_memory=torch.cuda.is_available(),
     )
-    pad = tokenizer.pad_token_id
+    # The folder's own tokenizer pads on the left, for sampling.
+    pad = DataCollatorForSeq2Seq(AutoTokenizer.from_pretrained(folder, padding_side="right"))
     return Trainer(
         model,
         arguments,
-        data_collator=lambda one: collate(one[0], pad),
+        data_collator=lambda one: pad(one[0]),
         train_dataset=made,
         processing_class=tokenizer,
         callbacks=[FiniteWeights()],
-        optimizers=(optimizer, get_cosine_schedule_with_warmup(optimizer, WARMUP, len(made))),
+        optimizers=(optimizer, None),
     )

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on the teacher's correct completions, with TRL's SFTTrainer."""
+"""Supervised fine-tuning on a teacher's correct completions or made ones, with TRL's SFTTrainer."""
 
 from pathlib import Path
 

@@ -7,7 +7,6 @@ by the browser's own popovers: there is no script. Links to runs are relative to
 import base64
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -20,6 +19,7 @@ from rapid.config.specs import BASE
 from reports import contents, formats, labels
 from reports.collect import file_of, of_evaluation
 from reports.contents import Content
+from reports.measured import Measured
 from reports.plots.style import Figure
 from reports.tables import claims
 from reports.tables.table import MISSING, Table
@@ -28,28 +28,11 @@ VERDICTS = {claims.HOLDS: "holds", claims.FAILS: "fails", claims.UNTESTED: "unte
 SIGNS = {"holds": "\N{CHECK MARK}", "fails": "\N{MULTIPLICATION X}", "untested": "\N{EN DASH}"}
 
 
-@dataclass(frozen=True)
-class Page:
-    """What the template needs beside the content. Figures and images (SVG) are by name."""
-
-    frame: pd.DataFrame
-    content: Content
-    figures: dict[str, Figure]
-    images: dict[str, bytes]
-    root: Path
-    folder: Path  # of report.html
-
-    def exists(self, path: str) -> bool:
-        """Return whether there is such a file below the root; a missing one is not linked."""
-        return (self.root / path).is_file()
-
-    def href(self, path: str) -> str:
-        """Return the address of a file below the root, from report.html."""
-        return quote(Path(os.path.relpath(self.root / path, self.folder)).as_posix())
-
-
-def render(page: Page) -> str:
-    """Return the text of report.html."""
+def render(
+    measured: Measured, content: Content, figures: dict[str, Figure], images: dict, folder: Path
+) -> str:
+    """Return the text of report.html, which lies in `folder`. Figures, images (SVG) are by name."""
+    frame, root = measured.frame, measured.root.resolve()
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("reports.render"),
         trim_blocks=True,
@@ -61,15 +44,19 @@ def render(page: Page) -> str:
         "symbols": symbols,
         "image": image,
         "verdict": lambda text: VERDICTS.get(text, ""),
+        "exists": lambda path: (root / path).is_file(),  # what is missing is not linked
+        "href": lambda path: quote(Path(os.path.relpath(root / path, folder)).as_posix()),
     }
     environment.tests["table"] = lambda item: isinstance(item, Table)
     text = environment.get_template("report.html.j2").render(
-        page=page,
-        sections=page.content.with_figures(list(page.figures)),
-        missing=contents.missing(page.frame),
-        counts=contents.counts(page.frame),
-        facts=facts(page.frame),
-        runs=[_run(run) for _, run in page.frame.iterrows()],
+        content=content,
+        figures=figures,
+        images=images,
+        sections=content.with_figures(list(figures)),
+        missing=contents.missing(frame),
+        counts=contents.counts(frame),
+        facts=facts(frame),
+        runs=[_run(run) for _, run in frame.iterrows()],
         signs=SIGNS,
     )
     return shown(text)

@@ -25,8 +25,7 @@ def median(times: Sequence[float]) -> Estimate:
     ordered, n = np.sort(np.asarray(times, dtype=float)), len(times)
     if not n:
         return Estimate(None, reason="no run has a time")
-    # Not numpy's median, which subtracts infinities.
-    middle = float(sum(ordered[[(n - 1) // 2, n // 2]]) / 2)
+    middle = float(np.median(ordered))
     never = int(np.isinf(ordered).sum())
     over = f"n = {n} runs, of which {never} never got there" if never else f"n = {n} runs"
     least = int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))  # fewer than these are cut off below

@@ -14,6 +14,7 @@ from itertools import groupby
 import pandas as pd
 
 from rapid.algorithms import RAPID
+from rapid.algorithms.names import parse
 from rapid.artifacts.text import listing
 from reports import formats, labels, paper
 from reports.collect import of_evaluation
@@ -96,7 +97,8 @@ def rapid(contest: Contest, wanted: str | None = None) -> str:
     Where the table has no such RAPID it is the one with the least H.
     """
     wanted = wanted or paper.first(contest.benchmark, paper.RAPIDS, "runtime")
-    return wanted if wanted in contest.rapids else next(iter(contest.rapids), RAPID.name)
+    least = min(contest.rapids, key=lambda name: parse(name).H, default=RAPID.name)
+    return wanted if wanted in contest.rapids else least
 
 
 def compared(contest: Contest, column: Column, ours: str, theirs: str = BASELINE) -> Evidence:

@@ -64,7 +64,7 @@ def _places(contest: Contest, names: list[str], metric: str) -> list[Cell]:
     """Return the places of each algorithm, paper / here, and at the end Kendall's tau of both."""
     means = pd.DataFrame(
         {
-            name: (paper.main(contest.benchmark, name, metric), contest.mean(name, metric))
+            name: (paper.main(contest.benchmark, name, metric), contest.of(name)[metric].mean())
             for name in names
             if metric != "runtime" or name not in UNRANKED_RUNTIME
         },

@@ -26,22 +26,6 @@ def run(log_weights, rewards, group_size, eta, *settings, lengths=None, dtype=to
 # Empty and equal ----------------------------------------------------------------------------------
 
 
-@clip
-@baselines
-def test_a_completion_without_tokens_has_no_gradient_and_counts_in_the_baseline(clip, baseline):
-    """Its probability is 1 under any policy, so its weight is 1."""
-    log_weights, rewards = [0.4, 9.9, -0.4], [0.25, 1.0, 0.5]
-    _, gradient, metrics = run(log_weights, rewards, 3, 1.2, clip, baseline, lengths=[2, 0, 2])
-    w = [math.exp(0.4), 1.0, math.exp(-0.4)]
-    c = [min(x, 1.2) for x in w]
-    for n in range(3):
-        others = [i for i in range(3) if i != n or baseline == "group"]
-        value = sum(c[i] * rewards[i] for i in others) / len(others)
-        expected = -(c if clip == "both" else w)[n] * (rewards[n] - value) / 3
-        assert gradient[n].tolist() == pytest.approx([expected] * 2 if n != 1 else [0, 0])
-    assert metrics["weight"].item() == pytest.approx(sum(w) / 3)
-
-
 @baselines
 def test_a_batch_without_tokens_has_a_loss_and_a_gradient_of_zero(baseline):
     loss, gradient, metrics = run([0.3, -0.3], [1.0, 0.0], 2, 2.0, "both", baseline, lengths=[0, 0])

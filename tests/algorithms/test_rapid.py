@@ -17,6 +17,7 @@ def batch(n=6, t=5, seed=0):
     logp = -torch.rand(n, t, generator=generator, dtype=torch.float64)
     behavior_logp = logp + 0.4 * torch.randn(n, t, generator=generator, dtype=torch.float64)
     lengths = torch.randint(1, t + 1, (n,), generator=generator)
+    lengths[0] = 0  # without tokens: its probability is 1 under any policy, and so its weight
     mask = (torch.arange(t) < lengths[:, None]).double()
     rewards = torch.randint(0, 2, (n,), generator=generator).double()
     return logp.requires_grad_(), behavior_logp, mask, rewards

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rapid.artifacts.files import BadFile, read_jsonl, write_jsonl, write_text
+from rapid.artifacts.files import BadFile, read_jsonl, write_jsonl
 from rapid.benchmarks.math.record import MathProblem
 
 ROW = MathProblem(unique_id="a", problem="1+1?", answer="2", level=None)
@@ -25,8 +25,3 @@ def test_a_wrong_line_is_named_with_what_is_wrong(tmp_path, line, why):
     path.write_text(f"{ROW.model_dump_json()}\n\n{line}\n")
     with pytest.raises(BadFile, match=rf"rows\.jsonl:3: {why}"):
         list(read_jsonl(path, MathProblem))
-
-
-def test_a_write_leaves_nothing_beside_it(tmp_path):
-    write_text(tmp_path / "new" / "file", "text")
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]

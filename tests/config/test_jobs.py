@@ -87,11 +87,6 @@ def only_pg(values) -> dict:
     return values
 
 
-def test_without_sft_there_is_no_teacher(values):
-    found = jobs(load(only_pg(values)))
-    assert "models/teacher" not in folders(found) and not folders(found, "distill")
-
-
 def test_a_command_names_files_of_the_inputs(default):
     for job in default.jobs:
         paths = [part for part in job.command.split() if "/" in part]
@@ -143,7 +138,7 @@ def test_a_run_starts_from_another_s_model(values, start):
     assert first.spec.training is None or first.spec.training.start == "base"
     needed = folders(found.jobs)
     assert {first.folder, first.folder.replace("runs", "evaluations")} <= needed
-    assert ("models/teacher" in needed) == ("distilled/math" in needed) == (start == "sft")
+    assert ("models/teacher" in needed) == bool(folders(found.jobs, "distill")) == (start == "sft")
 
 
 def test_made_demonstrations_need_no_teacher(values):

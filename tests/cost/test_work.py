@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from rapid.config.params import load
-from rapid.config.specs import Run, evaluate_spec
 from rapid.cost.work import job_work, train_work
 from tests.cost.conftest import EXPECTED, computing, spec_of
 
@@ -18,14 +17,10 @@ def counted(params, name, expected=SPREAD, benchmark="math"):
 
 @pytest.mark.parametrize("name", ["pg", "grpo", "naive-grpo", "rapid-H2", "rapid-H16"])
 def test_every_algorithm_samples_each_problem_once_an_epoch(params, name):
+    """And takes a step for each N_step of its completions, 4."""
     work = counted(params, name)
     assert work.completions == pytest.approx(64 * 4)
-
-
-def test_a_run_has_a_step_for_each_n_step_of_its_completions(params):
-    spec, sizes = spec_of(params, "pg"), params.benchmarks["math"]
-    completions = sizes.train * spec.training.group_size * spec.training.epochs
-    assert counted(params, "pg").steps == completions // spec.n_step
+    assert work.steps == 64
 
 
 def test_larger_batches_take_fewer_decoding_steps(params):
@@ -98,14 +93,6 @@ def test_transformers_computes_rows_that_have_ended_and_vllm_does_not(params):
     assert static.decoding_steps == pytest.approx(continuous.decoding_steps)
     assert static.rows == pytest.approx(4 * static.decoding_steps)
     assert continuous.rows == pytest.approx(64 * 4 * SPREAD.mean)
-
-
-def test_snapshots_are_evaluated_too(params):
-    def completions(name):
-        run = Run(benchmark="math", model="tiny-qwen2", algorithm=name, seed=1)
-        return job_work(evaluate_spec(params, run), params, lambda *pair: EXPECTED).completions
-
-    assert completions("pg,epochs=2,snapshots=7") == pytest.approx(8 * completions("pg"))
 
 
 def test_sft_costs_in_proportion_to_its_steps(params):

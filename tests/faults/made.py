@@ -1,10 +1,8 @@
 """A small pipeline as it stands when all jobs have ended: few jobs, made files, true manifests."""
 
 import json
-import os
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir
 from pathlib import Path
 
 import yaml
@@ -48,21 +46,10 @@ def make(root: Path) -> None:
     """Write params.yaml and the files of every job but the reports below a folder."""
     values = small_values()
     write_text(root / "params.yaml", yaml.safe_dump(values, sort_keys=False))
-    with inside(root):
+    with chdir(root):
         for number, job in enumerate(plan(load(values)).jobs):
             if job.stage != "report":
                 write(job, random.Random(number))
-
-
-@contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    """Work in a folder."""
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 def write(job: Job, rng: random.Random) -> None:

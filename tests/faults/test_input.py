@@ -211,7 +211,8 @@ def trained_by_sft(folder: Path) -> None:
     params = load(DEFAULT).sft
     rows = [Demonstration(id="a", prompt="a", message="a", completion="b")]
     quiet = {"output_dir": "unused", "report_to": [], "use_cpu": True, "bf16": False}
-    sft_trainer(folder, rows, params, quiet | {"save_strategy": "no", "max_steps": 1}).train()
+    quiet |= {"save_strategy": "no", "max_steps": 1, "model_init_kwargs": {"use_safetensors": True}}
+    sft_trainer(folder, rows, params, quiet).train()
 
 
 def sampled(folder: Path) -> None:
@@ -361,14 +362,8 @@ def test_words_of_runs_are_no_tags_and_no_orders(hostile):
 
 @pytest.mark.fault("a figure of what models have written", times=len(WRITTEN))
 def test_a_figure_has_no_tags_of_a_completion(tmp_path):
-    record = TokenWeights(
-        tokens=[text.replace("\ud800", "") for text in WRITTEN],
-        log_weights=[0.1] * len(WRITTEN),
-        H=4,
-        step=1,
-        benchmark="math",
-        id="a",
-    )
+    of = {"H": 4, "step": 1, "benchmark": "math", "id": "a"}
+    record = TokenWeights(tokens=WRITTEN, log_weights=[0.1] * len(WRITTEN), **of)
     figure = style.Figure(title="a", caption="b", draw=lambda: tokens._draw(record))
     drawn = style.render(figure, ["svg"])["svg"]
     tags = {element.tag.rpartition("}")[2] for element in xml.fromstring(drawn).iter()}

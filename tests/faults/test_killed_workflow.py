@@ -22,16 +22,9 @@ from tests.processes import adopting
 
 KILLS = 4
 COMMAND = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", "reports/tables.tex"]
-REPORT = [
-    sys.executable,
-    "-m",
-    "reports",
-    "--config",
-    "params.yaml",
-    "--html",
-    "reports/report.html",
-]
-REPORT += ["--output", "reports/tables.tex", "--figures", "reports/figures"]
+REPORT = [sys.executable, "-m", "reports", "--config", "params.yaml"]
+REPORT += ["--html", "reports/report.html", "--output", "reports/tables.tex"]
+REPORT += ["--figures", "reports/figures"]
 MADE = ("data", "models", "distilled", "runs", "evaluations")
 
 

@@ -41,12 +41,6 @@ def grade(grader: SteadyGrader, *completions: str) -> list[str]:
 
 
 class TestSteadyGrader:
-    def test_a_second_death_is_a_verdict_without_reward(self):
-        mortal = Mortal({"a": 2})
-        verdict = SteadyGrader("math", lambda: mortal).grade(PROBLEM, "a")
-        assert (verdict.reward, verdict.reason) == (None, "infrastructure")
-        assert len(mortal.graded) == 2
-
     def test_verdicts_are_counted_by_reason_and_deaths_not_remembered(self):
         mortal = Mortal({"a": 2, "b": 1})
         grader = SteadyGrader("math", lambda: mortal)

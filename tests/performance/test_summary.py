@@ -12,7 +12,6 @@ def sample(seconds: float, **others) -> dict:
         "cpu_seconds": seconds,
         "cpu_sampling": 0.5 * seconds,
         "tokens": 64 * 150,
-        "steps": 4,
         "completions": 64,
         "length": 30.0,
         "solved": 0.1,
@@ -46,7 +45,6 @@ def test_a_median_stands_with_its_quartiles():
 def test_speed_is_the_median_ratio_within_pairs():
     figures = summary.timing(PAIR)
     assert figures["faster"] == pytest.approx([2.2, 2.1, 2.3])
-    assert figures["lowest_pair"] == 2
     assert figures["seconds_stock"] == pytest.approx([34.375, 32.8125, 35.9375])  # per 1,000
     assert figures["tokens_rapid"] == 30 and figures["cpu_share"] == 1
     assert figures["run_stock"] == 150

@@ -100,6 +100,7 @@ class TestPublished:
         for side, where, names in (("outputs", folder, FILES), ("inputs", source, FILES[:2])):
             assert manifest[side] == {str(where / n): sha256_file(where / n) for n in names}
         assert manifest["split"] == "the source's"
+        assert manifest["versions"]["python"] and manifest["commit"] and manifest["hardware"]
 
     def test_a_problem_of_both_parts_stops_it_and_nothing_is_written(self, source, tmp_path):
         write_jsonl(source / "test.jsonl", [question("b", "3?")])

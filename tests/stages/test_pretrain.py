@@ -19,7 +19,6 @@ from rapid.stages.pretrain import (
     IGNORED,
     batches,
     build_optimizer,
-    collate,
     demonstrations,
     lessons,
     make_tokenizer,
@@ -144,18 +143,6 @@ class TestBatches:
         assert sum(map(sum, lengths)) / padded > 0.9
         first = [batch[0] for batch in lengths]
         assert first != sorted(first)
-
-    def test_padding_has_no_attention_and_no_loss(self):
-        batch = [
-            {"input_ids": [5, 6, 7], "labels": [IGNORED, 6, 7]},
-            {"input_ids": [5], "labels": [5]},
-        ]
-        made = {name: tensor.tolist() for name, tensor in collate(batch, pad=0).items()}
-        assert made == {
-            "input_ids": [[5, 6, 7], [5, 0, 0]],
-            "attention_mask": [[1, 1, 1], [1, 0, 0]],
-            "labels": [[IGNORED, 6, 7], [5, IGNORED, IGNORED]],
-        }
 
 
 @pytest.mark.parametrize("architecture", ["qwen2", "llama", "gemma3"])

@@ -78,6 +78,8 @@ GOOD = {
             {"sampling_batch_size": 6, "use_vllm": True},
             "sampling_batch_size=6 .* make it a multiple of 4",
         ),
+        ({"disable_dropout": False}, "set disable_dropout=True, or H=1"),
+        ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha=5.0: .* or set H=1"),
     ],
 )
 def test_a_contradiction_is_refused(change, message):
@@ -239,6 +241,7 @@ def test_generation_kwargs_may_say_what_is_so_anyway():
 def test_on_policy_may_truncate_sampling():
     RapidConfig(**GOOD | {"H": 1}, generation_kwargs={"top_k": 5})
     RapidConfig(**{**GOOD, "H": 1, "objective": "pg", "top_p": 0.9})
+    RapidConfig(**GOOD | {"H": 1}, disable_dropout=False, neftune_noise_alpha=5.0)
 
 
 def test_parameters_by_name_are_the_fields_that_mean_them():

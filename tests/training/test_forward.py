@@ -47,10 +47,3 @@ def test_logits_that_are_held_have_the_gradient_of_trls_chunks(piece, monkeypatc
         gradients[limit] = torch.cat([p.grad.flatten() for p in model.parameters()])
     one, other = gradients.values()
     assert (one - other).norm() <= ROUNDING * one.norm() and one.norm() > 0
-
-
-def test_positions_count_what_the_mask_shows():
-    assert positions(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])).tolist() == [
-        [0, 0, 0, 1],
-        [0, 1, 2, 3],
-    ]

@@ -7,8 +7,6 @@ N_step = 4 and groups of 4, which processes have to tear.
 import json
 import multiprocessing
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -17,6 +15,7 @@ from accelerate.state import AcceleratorState
 
 from performance.loops import environments
 from tests.conftest import ROOT
+from tests.processes import python
 from tests.training import worker
 from tests.training.loops import (
     ALL,
@@ -104,15 +103,10 @@ def by_accelerate(processes: int, *given) -> None:
     """Launch workers with ZeRO-2."""
     config = yaml.safe_load((ROOT / "workflow/accelerate/zero2.yaml").read_text())
     config |= {"num_processes": processes, "use_cpu": True}
-    (given[-1] / "config.yaml").write_text(yaml.safe_dump(config))
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--main_process_port", "0"]
-    command += ["--config_file", str(given[-1] / "config.yaml")]
-    command += ["-m", "tests.training.worker", *map(str, given)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, text=True, capture_output=True, timeout=500
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    file = given[-1] / "config.yaml"
+    file.write_text(yaml.safe_dump(config))
+    launcher = "-m", "accelerate.commands.launch", "--main_process_port", 0, "--config_file", file
+    python(*launcher, "-m", "tests.training.worker", *given, DS_ACCELERATOR="cpu")
 
 
 @pytest.fixture(scope="module", params=["ddp", pytest.param("zero2", marks=pytest.mark.slow)])

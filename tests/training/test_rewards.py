@@ -72,11 +72,6 @@ def test_what_a_reward_raises_is_raised_when_rewards_are_asked_for():
         StreamedRewards([broken], 1, dict).collect(EXAMPLES, COMPLETIONS, IDS)
 
 
-def test_further_arguments_reach_the_function():
-    rewards = StreamedRewards([lambda extra, **_: [extra]], 1, lambda: {"extra": 7.0})
-    assert (rewards.collect(EXAMPLES, COMPLETIONS, IDS) == 7).all()
-
-
 def test_rewards_that_compare_completions_are_suspected_once(caplog):
     def above_the_mean(completion_ids, **_):
         mean = sum(map(len, completion_ids)) / len(completion_ids)

@@ -71,8 +71,3 @@ def test_what_the_page_says_of_the_objective_is_so():
         assert RapidConfig("unused", **SIZES, **{name: value}).trls_loss, name
         with pytest.raises(ValueError, match=rf"\b{name}\b"):
             RapidConfig("unused", **SIZES, **{name: value}, objective="rapid")
-
-
-def test_sizes_are_as_the_page_says():
-    config = RapidConfig("unused", use_cpu=True, bf16=False, report_to=[])
-    assert (config.n_step, config.H) == (32, 4)

@@ -20,7 +20,7 @@ from rapid.training.trl import vllm
 from tests.training.loops import digits_sum, weights
 
 SEED, TEMPERATURE, TOKENS = 3, 0.7, 16
-# Longer than a block of vLLM's cache, which on CPUs is 128 tokens: there is something to share, and
+# Longer than a block of vLLM's cache, which on CPUs is 32 tokens: there is something to share, and
 # after a change of weights something stale to use.
 PROMPTS = [[(7 * i + shift) % 250 + 2 for i in range(200)] for shift in (0, 0, 1, 1)]
 

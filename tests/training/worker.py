@@ -1,6 +1,6 @@
 """One of the processes of test_processes.py: loops on the toy model, from JSON to tensors.
 
-The first process writes, for each loop asked for, its final weights and what its steps logged.
+Each process writes, for each loop asked for, its final weights and what its steps logged.
 """
 
 import gc

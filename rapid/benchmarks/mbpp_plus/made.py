@@ -112,11 +112,7 @@ def _draw_numbers(rng: random.Random, id: str) -> Exercise | None:
 
 def _draw_words(rng: random.Random, id: str) -> Exercise | None:
     k = rng.randint(2, 12)
-    clauses = (
-        rng.choice(_word_filters(k)),
-        rng.choice(WORD_CHANGES),
-        rng.choice(WORD_RESULTS),
-    )
+    clauses = (rng.choice(_word_filters(k)), rng.choice(WORD_CHANGES), rng.choice(WORD_RESULTS))
 
     def word(size: int) -> str:
         return "".join(rng.choices(LETTERS, k=size))

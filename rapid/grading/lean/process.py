@@ -91,12 +91,7 @@ class LeanProcess(subprocess.Popen):
     """
 
     def __init__(
-        self,
-        backend: Backend,
-        header: str,
-        role: Role,
-        unsafe: bool = False,
-        waits: bool = False,
+        self, backend: Backend, header: str, role: Role, unsafe: bool = False, waits: bool = False
     ):
         self.seconds: float | None = None  # from start to ready
         self.answered = 0  # requests before it was ready

@@ -122,8 +122,3 @@ USE = "Use it:\n```python\nf(2)\n```"
 def test_the_program_is_found_in_the_text(completion, code):
     assert extract_code(completion, "f") == code
     assert extract_code(code, "f") == code
-
-
-def test_a_program_before_its_closing_fence_passes(grader, double):
-    completion = f"{double.canonical_solution}```\n{USE}"
-    assert grader.grade(double, completion).reason == verdicts.PASSED

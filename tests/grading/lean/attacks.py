@@ -4,12 +4,7 @@ Every text here is to be refused whatever walls stand before the judge: test_att
 each on an author as it is, on one without its word list, and on one that exports no matter what.
 """
 
-from tests.grading.lean.test_proofs import (
-    FALSE,
-    FORBIDDEN,
-    NOT_PROVED,
-    SECOND_COMMANDS,
-)
+from tests.grading.lean.test_proofs import FALSE, FORBIDDEN, NOT_PROVED, SECOND_COMMANDS
 
 FALSEHOOD = "theorem p1 : False := by\n  "
 FERMAT = "theorem p1 : ∃ a b c : Nat, 0 < a ∧ 0 < b ∧ a ^ 3 + b ^ 3 = c ^ 3 := by\n  "

@@ -85,7 +85,7 @@ def tower(op: str, count: int) -> bytes:
     return lines.proof(term)
 
 
-def bound(index: int, body: int = 0) -> bytes:
+def bound(index: int) -> bytes:
     lines = Lines()
     true = lines.const("True")
     return lines.proof(lines.term("lambda", true, lines.term("bvar", index)))
@@ -220,10 +220,8 @@ def match_redefined() -> bytes:
     type = nat
     value = lines.app(lines.term("bvar", 1), lines.const("Unit", "unit"))
     for argument in (second, first, nat, motive):
-        type, value = (
-            lines.term("forall", argument, type),
-            lines.term("lambda", argument, value),
-        )
+        type = lines.term("forall", argument, type)
+        value = lines.term("lambda", argument, value)
     name, level = lines.name("p1", "match_1"), lines.name("u")
     lines.declare("def", name, type, value, "abbrev", params=[level])
     reflexive = lines.app(lines.const("Eq", "refl", levels=[one]), nat, lines.term("nat", "1"))

@@ -5,7 +5,6 @@ what a Lean in hostile hands could do.
 """
 
 import os
-import stat
 import sys
 from pathlib import Path
 
@@ -109,16 +108,8 @@ def stand_in(folder: Path) -> Backend:
     """The stand-in as a native Lean, with `folder` in the command lines of its processes."""
     program = folder / "bin" / "lean"
     program.parent.mkdir(parents=True)
-    program.write_text(
-        STAND_IN.format(
-            python=os.path.realpath(sys.executable),
-            program=PROGRAM,
-            verdicts=VERDICTS,
-            statement=STATEMENT,
-            endless=ENDLESS,
-            prefix=str(folder),
-        ),
-        encoding="utf-8",
-    )
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    known = {"program": PROGRAM, "verdicts": VERDICTS, "statement": STATEMENT, "endless": ENDLESS}
+    python = os.path.realpath(sys.executable)
+    program.write_text(STAND_IN.format(python=python, prefix=str(folder), **known), "utf-8")
+    program.chmod(0o755)
     return Backend("native", "4.99.0", program.parent)

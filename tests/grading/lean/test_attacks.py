@@ -1,7 +1,5 @@
 """Attacks on the Lean checker: no falsehood is proved, whichever of the author's checks are off."""
 
-from pathlib import Path
-
 import pytest
 
 from rapid.grading import verdicts
@@ -17,24 +15,15 @@ AUTHORS = {
 }
 
 
-def checker_with(author: str, folder: Path, patch: pytest.MonkeyPatch) -> LeanChecker:
-    """A checker whose author is another one; the judge is always the same."""
-    change_script("author.js", AUTHORS[author], folder, patch)
-    return LeanChecker(timeout=30)
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in [*AUTHORS][1:]]
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        "as it is",
-        pytest.param("without words", marks=pytest.mark.slow),
-        pytest.param("that exports all", marks=pytest.mark.slow),
-    ],
-)
+@pytest.fixture(scope="module", params=["as it is", *SLOW])
 def lean(request, tmp_path_factory):
+    """A checker whose author is another one; the judge is always the same."""
     with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("author")
-        with checker_with(request.param, folder, patch) as checker:
+        change_script("author.js", AUTHORS[request.param], tmp_path_factory.mktemp("author"), patch)
+        with LeanChecker(timeout=30) as checker:
             checker.wait_ready()
             yield checker
 

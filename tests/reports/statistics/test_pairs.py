@@ -2,16 +2,12 @@
 
 from functools import partial
 
-import numpy as np
 import pytest
-from scipy.stats import ttest_rel
 
 from rapid.artifacts.evaluations import ProblemScore
 from rapid.artifacts.files import BadFile
 from reports.collect import collect
-from reports.measured import Measured
 from reports.statistics import pairs
-from reports.tables import results
 from tests.reports.conftest import run_of
 
 run = partial(run_of, benchmark="mbpp_plus")
@@ -50,15 +46,6 @@ def test_pass_at_8_is_whether_any_is_right(params, runs):
     assert pairs.accuracy(of(params, runs, "pg"), "pass@8").value == 0.5
 
 
-def test_runtimes_pair_by_seed_and_not_by_position(params, runs):
-    for seed, ours, theirs in ((0, 10, 40), (1, 30, 60)):
-        runs.summary(run("rapid-H2", seed), seconds=ours)
-        runs.summary(run("pg", seed), seconds=theirs)
-    shuffled = of(params, runs, "pg").iloc[::-1]
-    found = pairs.ratio(of(params, runs, "rapid-H2"), shuffled, "runtime")
-    assert found.value == pytest.approx((10 / 40 * 30 / 60) ** 0.5)
-
-
 def test_problems_with_too_few_graded_samples_are_not_in_pass_at_k(params, runs):
     """As `rapid.stages.evaluate` writes it: the second problem counts in pass@1 and not in pass@8."""
     of_each = {"a": (8, 4), "b": (7, 7)}
@@ -70,38 +57,3 @@ def test_problems_with_too_few_graded_samples_are_not_in_pass_at_k(params, runs)
     runs.edit(path, lambda document: document["pass_at"].update({"8": 0.5}))
     with pytest.raises(BadFile, match=r"0\.5 at k = 8, but its scores give 1\.0"):
         collect(params, runs.root)
-
-
-def marked(params, runs, column):
-    table = results.main(Measured.read(params, runs.root))
-    c = table.groups[0].columns.index(column)
-    return {row.label: row.cells[0][c] for row in table.rows}
-
-
-def test_what_is_within_noise_of_the_best_is_marked(params, runs):
-    runs.scored(run("pg"), [5] * 20)
-    runs.scored(run("dapo"), [5, 4] * 9 + [4, 6])  # best by less than noise, and beaten often
-    runs.scored(run("grpo"), [0] * 10 + [1] * 10)
-    cells = marked(params, runs, "Pass@1")
-    assert (cells["PG"].mark, cells["PG"].tied) == ("best", False)
-    assert (cells["DAPO"].mark, cells["DAPO"].tied) == ("runner-up", False)
-    runs.scored(run("dapo"), [8, 1] * 10)
-    cells = marked(params, runs, "Pass@1")
-    assert cells["DAPO"].tied and not cells["GRPO"].tied
-
-
-def test_runtimes_within_noise_are_those_of_the_t_test(params, runs):
-    seconds = {"pg": (10.0, 11.0), "dapo": (12.0, 19.0), "grpo": (100.0, 111.0)}
-    for name, pair in seconds.items():
-        for seed, value in enumerate(pair):
-            runs.summary(run(name, seed), seconds=value)
-    cells = marked(params, runs, "Runtime")
-    for name, tied in (("dapo", True), ("grpo", False)):
-        p = ttest_rel(np.log(seconds[name]), np.log(seconds["pg"])).pvalue
-        assert cells[name.upper()].tied == (p >= 0.05) == tied
-
-
-def test_one_seed_says_nothing_of_a_runtimes_noise(params, runs):
-    runs.summary(run("pg"), seconds=10)
-    runs.summary(run("dapo"), seconds=10.1)
-    assert not any(cell.tied for cell in marked(params, runs, "Runtime").values())

@@ -3,7 +3,9 @@
 import re
 from functools import partial
 
+import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
 from rapid.config import specs
 from rapid.config.params import load
@@ -216,3 +218,32 @@ def test_a_note_names_the_runs_with_completions_that_were_not_graded(params, run
     (note,) = (n for n in main(params, runs).notes if "without a verdict" in n)
     assert "1 of 160 in the evaluation of Base on MBPP+ (tiny_qwen, seed 0)" in note
     assert "2 of 92 in training of PG on MBPP+ (tiny_qwen, seed 1)" in note
+
+
+def test_what_is_within_noise_of_the_best_is_marked(params, runs):
+    runs.scored(run("pg"), [5] * 20)
+    runs.scored(run("dapo"), [5, 4] * 9 + [4, 6])  # best by less than noise, and beaten often
+    runs.scored(run("grpo"), [0] * 10 + [1] * 10)
+    cells = column(main(params, runs), "MBPP+", "Pass@1")
+    assert (cells["PG"].mark, cells["PG"].tied) == ("best", False)
+    assert (cells["DAPO"].mark, cells["DAPO"].tied) == ("runner-up", False)
+    runs.scored(run("dapo"), [8, 1] * 10)
+    cells = column(main(params, runs), "MBPP+", "Pass@1")
+    assert cells["DAPO"].tied and not cells["GRPO"].tied
+
+
+def test_runtimes_within_noise_are_those_of_the_t_test(params, runs):
+    seconds = {"pg": (10.0, 11.0), "dapo": (12.0, 19.0), "grpo": (100.0, 111.0)}
+    for name, pair in seconds.items():
+        for seed, value in enumerate(pair):
+            runs.summary(run(name, seed), seconds=value)
+    cells = column(main(params, runs), "MBPP+", "Runtime")
+    for name, tied in (("dapo", True), ("grpo", False)):
+        p = ttest_rel(np.log(seconds[name]), np.log(seconds["pg"])).pvalue
+        assert cells[name.upper()].tied == (p >= 0.05) == tied
+
+
+def test_one_seed_says_nothing_of_a_runtimes_noise(params, runs):
+    runs.summary(run("pg"), seconds=10)
+    runs.summary(run("dapo"), seconds=10.1)
+    assert not any(cell.tied for cell in column(main(params, runs), "MBPP+", "Runtime").values())

@@ -78,7 +78,7 @@ def rewards(name: str, tokenizer) -> tuple[list, dict]:
 def cases():
     for name in ("column", "async", "some", "weighted", "model"):
         for chat in (False, True):
-            for workers in (0, 2) if name == "column" else (0,):  # others: see test_drop_in.py
+            for workers in (0, 2) if name == "column" else (0,):  # others: test_rewards.py
                 quick = (name, chat) in {("column", True), ("weighted", False), ("model", True)}
                 slow = [] if quick else [pytest.mark.slow]
                 yield pytest.param(name, chat, workers, marks=slow)

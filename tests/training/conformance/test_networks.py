@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from rapid import RapidConfig, RapidTrainer
+from rapid import RapidTrainer
 from rapid.training.forward import completion_logp, without_dropout
 from tests.training.conformance.adapters import TARGETS, config_of
 from tests.training.conformance.families import untrained
@@ -59,13 +59,6 @@ def test_an_adapter_with_dropout_has_weights_of_1_too(train):
     settings = {"arguments": {"peft_config": adapter}, "learning_rate": 0.0, **OFF_POLICY}
     trainer = train(RapidTrainer, untrained("Llama"), **settings)
     assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
-
-
-def test_dropout_can_be_left_on_where_nothing_is_weighed(tmp_path):
-    settings = {"use_cpu": True, "bf16": False, "report_to": [], "disable_dropout": False}
-    RapidConfig(str(tmp_path), H=1, **settings)
-    with pytest.raises(ValueError, match="set disable_dropout=True, or H=1"):
-        RapidConfig(str(tmp_path), H=2, **settings)
 
 
 def both(train, build, **others):
@@ -142,10 +135,3 @@ def test_an_adapters_model_is_sampled_as_itself_too(train):
     trainer = train(RapidTrainer, model, arguments=given, learning_rate=0.0, **OFF_POLICY)
     assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
     assert model.generation_config.suppress_tokens
-
-
-def test_noise_in_embeddings_is_refused_where_completions_are_weighed(tmp_path):
-    settings = {"use_cpu": True, "bf16": False, "report_to": [], "neftune_noise_alpha": 5.0}
-    RapidConfig(str(tmp_path), H=1, **settings)
-    with pytest.raises(ValueError, match=r"neftune_noise_alpha=5.0: .* or set H=1"):
-        RapidConfig(str(tmp_path), H=2, **settings)
