@@ -52,6 +52,15 @@ def test_what_nobody_knows_beforehand_is_read_off_the_runs(params, tmp_path):
     assert measured.startup["math"] == pytest.approx(Law().startup)
 
 
+def test_where_no_run_of_rl_tells_a_length_is_usual_for_the_benchmarks_own_limit(params, tmp_path):
+    write_run(tmp_path, params, spec_of(params, "sft", "mbpp_plus"), Law())
+    found = fit(made(tmp_path, params), shapes(params, {}), EXPECTED).seen(
+        "mbpp_plus", "tiny-qwen2"
+    )
+    assert found.limit == params.benchmarks["mbpp_plus"].max_completion_length != EXPECTED.limit
+    assert found.length / found.limit == pytest.approx(EXPECTED.length / EXPECTED.limit)
+
+
 @pytest.mark.parametrize("draw", range(5))
 def test_the_total_of_other_runs_is_within_a_quarter(params, tmp_path, draw):
     """Fitted to three runs of one seed that each are up to 10 % faster or slower."""

@@ -1,5 +1,7 @@
 """One tiny measurement with the machinery of each part, on the toy model."""
 
+import multiprocessing
+import time
 from dataclasses import replace
 from functools import partial
 
@@ -74,6 +76,14 @@ def test_completions_are_of_a_fixed_length_where_that_is_asked_for(workload):
     setting = Setting(H=2, n_step=8, micro_batch=4, length=9, fixed_length=True)
     with loop(workload, setting=setting) as one:
         assert one.run(2)["length"] == 9
+
+
+def test_a_loop_that_is_not_ready_in_time_does_not_go_on(monkeypatch):
+    monkeypatch.setattr(loops, "BUILD_SECONDS", 0.1)
+    others = multiprocessing.active_children()
+    with pytest.raises(RuntimeError, match="not ready after 0 s"):
+        loops.Loop(SMALL, lambda **_: time.sleep(3600), partial(rewards.SolveRate, 0.5))
+    assert multiprocessing.active_children() == others
 
 
 def test_the_solve_rate_is_the_same_for_the_same_text():

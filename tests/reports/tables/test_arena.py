@@ -1,5 +1,7 @@
 """The arena's report from runs whose end points are known, and the rates that a tuning chooses."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -180,6 +182,17 @@ def test_the_command_writes_a_page_of_what_there_is(params, complete, tmp_path, 
     if gone != "nothing":
         verdicts = arena.judge(read(params, complete))
         assert {one.verdict for one in verdicts} == {UNTESTED}
+
+
+def test_a_page_of_maps_alone_has_the_files_that_the_workflow_expects(params, runs, tmp_path):
+    values = params.model_dump(mode="json")
+    del values["arena"]["fields"]
+    for one in values["arena"]["maps"].values():
+        one["rate"] = 1e-4
+    arguments = ["--arena", "--config", json.dumps(values), "--root", str(runs.root)]
+    assert main([*arguments, "--output", str(tmp_path / "out" / "tables.tex")]) == 0
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"tables.tex", "tables.txt", "results.csv"} <= made
 
 
 def test_one_s_own_is_placed_among_those_on_record(params, complete):

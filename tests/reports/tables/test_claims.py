@@ -4,13 +4,14 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from rapid.config.params import load
 from rapid.config.specs import Run
 from reports import contents
-from reports.measured import Measured
+from reports.measured import Contest, Measured
 from reports.statistics.estimates import student
 from reports.tables import claims, results, versus_paper
 from reports.tables.claims import FAILS, HOLDS, UNTESTED
@@ -201,6 +202,12 @@ def test_clipped(params, runs, shares, verdict):
     for seed, share in enumerate(shares):
         runs.summary(run("rapid-H2", seed), clip_fraction=share)
     assert found(params, runs, "5% clipped").verdict == verdict
+
+
+def test_where_the_papers_h_is_missing_the_least_is_asked():
+    contest = Contest("math", "any", pd.DataFrame(), ["pg", "rapid-H16", "rapid-H2"])
+    assert claims.rapid(contest) == "rapid-H2"
+    assert claims.rapid(contest, "rapid-H16") == "rapid-H16"
 
 
 def test_without_runs_nothing_is_tested(params, runs):
