@@ -68,7 +68,7 @@ class RapidConfig(GRPOConfig):
     TRL's fields have the values that follow from n_step and H.
 
     Each of the savings can be switched off, to measure it; none changes the gradient. They are
-    skip_zero_groups, pack, reuse_logp, share_prefill and reduce_metrics_once.
+    skip_zero_groups, pack, reuse_logp and share_prefill.
 
     Raises:
         ValueError: settings that contradict each other; the message says what to change.
@@ -150,9 +150,6 @@ class RapidConfig(GRPOConfig):
         True,
         "Compute a group's prompt once, in sampling and in training. Not where a model keeps more "
         "of it than keys and values, has virtual tokens, or gradient checkpointing keeps nothing.",
-    )
-    reduce_metrics_once: bool = option(
-        True, "Reduce metrics once per optimizer step, not once per pass."
     )
     # GRPOConfig's defaults that would change the paper's algorithms.
     scale_rewards: str = option(

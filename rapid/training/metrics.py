@@ -12,31 +12,26 @@ from rapid.training.batches import Batch, learned
 class WeightedMeans:
     """Means over passes, each weighted by its share of the mini-batch.
 
-    Args:
-        reduce: the mean of a tensor over processes.
-        at_once: reduce once, when the means are taken; else at every pass, as a plain loop does.
+    `reduce` gives the mean of a tensor over processes: once an optimizer step, of all its passes.
     """
 
-    def __init__(self, reduce: Callable[[Tensor], Tensor], at_once: bool):
+    def __init__(self, reduce: Callable[[Tensor], Tensor]):
         self._reduce = reduce
-        self._at_once = at_once
         self._names: list[str] = []
         self._sums: list[Tensor] = []  # of each pass: weighted metrics, and the weight
 
     def add(self, metrics: dict[str, Tensor], weight: Tensor) -> None:
         """Add a pass's metrics, 0-d each. The passes of a step have the same ones."""
-        sums = torch.stack([*(value * weight for value in metrics.values()), weight]).float()
-        if not self._at_once:
-            sums = self._reduce(sums).cpu()
         self._names = list(metrics)
-        self._sums.append(sums)
+        weighted = [value * weight for value in metrics.values()]
+        self._sums.append(torch.stack([*weighted, weight]).float())
 
     def take(self) -> tuple[dict[str, float], float]:
         """Return the means since the last call, and the sum of the weights; ({}, 0) of nothing."""
         if not self._sums:
             return {}, 0.0
         sums, self._sums = sum(self._sums, self._sums[0].new_zeros(())), []
-        *values, weight = (self._reduce(sums) if self._at_once else sums).tolist()
+        *values, weight = self._reduce(sums).tolist()
         if not weight:
             return {}, 0.0
         return {n: v / weight for n, v in zip(self._names, values, strict=True)}, weight

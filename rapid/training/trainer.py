@@ -96,9 +96,7 @@ class RapidTrainer(SamplingTrainer):
         self._spares = 0  # prompts drawn for groups to be replaced
         self._said_ungraded = False
         self._tokens: Tensor | int = 0  # of the inference batch, in all processes
-        self._means = WeightedMeans(
-            lambda values: self.accelerator.reduce(values, "mean"), self.args.reduce_metrics_once
-        )
+        self._means = WeightedMeans(lambda values: self.accelerator.reduce(values, "mean"))
 
     def _refuse_too_few_prompts(self) -> None:
         needed = self.args.H * self.args.n_step // self.num_generations

@@ -32,7 +32,6 @@ PLAIN = {
     "pack": False,
     "reuse_logp": False,
     "share_prefill": False,
-    "reduce_metrics_once": False,
     "grading_workers": 0,
 }
 SAVINGS = {
@@ -40,7 +39,6 @@ SAVINGS = {
     "pack": {"pack": True, "token_budget": 150},
     "reuse_logp": {"reuse_logp": True},
     "share_prefill": {"share_prefill": True},
-    "reduce_metrics_once": {"reduce_metrics_once": True},
     "grading_workers": {"grading_workers": 2},
 }
 ALL = {name: value for saving in SAVINGS.values() for name, value in saving.items()}

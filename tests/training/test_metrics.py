@@ -6,28 +6,26 @@ import torch
 from rapid.training.metrics import WeightedMeans, as_trl, of_mini_batch
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_mean_is_of_what_was_run_however_it_is_cut(at_once):
+def test_a_mean_is_of_what_was_run_however_it_is_cut():
     """Three eighths of a mini-batch were run; the rest counts nowhere."""
-    means = WeightedMeans(lambda values: values, at_once)
+    means = WeightedMeans(lambda values: values)
     means.add({"staleness": torch.tensor(2.0), "weight": torch.tensor(1.0)}, torch.tensor(0.25))
     means.add({"staleness": torch.tensor(5.0), "weight": torch.tensor(4.0)}, torch.tensor(0.125))
     assert means.take() == ({"staleness": 3.0, "weight": 2.0}, 0.375)
     assert means.take() == ({}, 0.0)
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_mean_is_over_processes(at_once):
+def test_a_mean_is_over_processes():
     """The other process ran a pass with half the weight and another value."""
     other = torch.tensor([8 * 0.125, 0.125])
-    means = WeightedMeans(lambda values: (values + other) / 2, at_once)
+    means = WeightedMeans(lambda values: (values + other) / 2)
     means.add({"weight": torch.tensor(2.0)}, torch.tensor(0.25))
     found, run = means.take()
     assert (found, run) == ({"weight": 4.0}, 0.1875)
 
 
 def test_a_pass_without_weight_says_nothing():
-    means = WeightedMeans(lambda values: values, True)
+    means = WeightedMeans(lambda values: values)
     means.add({"weight": torch.tensor(2.0)}, torch.tensor(0.0))
     assert means.take() == ({}, 0.0)
 
