@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -219,11 +220,13 @@ def growth(plan: Plan, workload: Workload) -> Iterator[Experiment]:
 
 def profiles(plan: Plan, workload: Workload) -> Rows:
     """Yield part (i): what kinds of operators the time goes into, of both trainers."""
-    setting = plan.usual(workload)
-    for side, build in SIDES.items():
+    usual = plan.usual(workload)
+    longer = replace(usual, length=16 if plan.quick else 128, fixed_length=True)
+    settings = ((usual, (0.1, 1.0)), (longer, (USUAL_RATE,)))
+    for (setting, rates), (side, build) in product(settings, SIDES.items()):
         with Loop(setting, partial(build, workload), SolveRate) as loop:
             loop.run(setting.H)  # warms it up
-            for rate in (0.1, 1.0):
+            for rate in rates:
                 loop.call(_set_rate, rate)
                 samples = [operators.measure(loop, setting.H) for _ in range(plan.repeats)]
                 labels = _labels(workload, setting) | {"rate": rate, "trainer": side}
