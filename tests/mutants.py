@@ -57,6 +57,11 @@ SWAPS = {
     ast.FloorDiv: ("//", "*"), ast.Mod: ("%", "*"), ast.Pow: ("**", "*"), ast.And: ("and", "or"),
     ast.Or: ("or", "and"), ast.BitAnd: ("&", "|"), ast.BitOr: ("|", "&"),
 }  # fmt: skip
+# Calls that say something, draw, parse a command or remember: no figure follows from them.
+QUIET = {
+    "ArgumentParser", "Look", "add_argument", "getLogger", "info", "lru_cache", "print", "tqdm",
+    "warn", "warning",
+}  # fmt: skip
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "sum": "max", "mean": "sum"}
 
 
@@ -107,8 +112,10 @@ def mutants(file: str, source: str) -> Iterator[Mutant]:
 
 
 def looked_at(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield what may be changed: no words, annotations, errors' messages and no `strict` of zip."""
+    """Yield what may be changed: no words, annotations, errors and no `strict` of zip."""
     for child in ast.iter_child_nodes(tree):
+        if is_quiet(child):
+            continue
         if isinstance(child, ast.JoinedStr | ast.Raise | ast.arg | ast.ImportFrom | ast.Import):
             continue
         if child in (getattr(tree, "annotation", None), getattr(tree, "returns", None)):
@@ -118,6 +125,13 @@ def looked_at(tree: ast.AST) -> Iterator[ast.AST]:
         if hasattr(child, "lineno"):
             yield child
         yield from looked_at(child)
+
+
+def is_quiet(node: ast.AST) -> bool:
+    """Return whether it is one of the `QUIET` calls."""
+    call = node.value if isinstance(node, ast.Expr) else node
+    function = call.func if isinstance(call, ast.Call) else None
+    return getattr(function, "attr", getattr(function, "id", "")) in QUIET
 
 
 def changes(node, source: str, span: Callable) -> Iterator[tuple[int, int, str]]:

@@ -7,6 +7,7 @@ def f(x: int = 1) -> bool:
     if (x) > 2 and not g(x, y=x, label="é", strict=True):
         x += min([(x).mean()])
         say(x)
+        print(x + 1)
     return -x == 3 or raised(f"{x + 1}")
 '''
 
@@ -25,10 +26,10 @@ def test_every_kind_of_change_is_made_where_it_is_code():
         (4, "min", "max"),
         (4, "mean", "sum"),
         (5, "say(x)", "pass"),
-        (6, "or", "and"),
-        (6, "==", "!="),
-        (6, "-", " "),
-        (6, "3", "4"),
+        (7, "or", "and"),
+        (7, "==", "!="),
+        (7, "-", " "),
+        (7, "3", "4"),
     ]  # fmt: skip
 
 
