@@ -117,15 +117,20 @@ def bench(text: str, root: Path, part: str) -> str:
 
 
 def times(text: str, root: Path) -> str:
-    """Return a table with what commands took, in two columns, and the machines below it."""
+    """Return a table with what commands took, from the fastest machine to the slowest, and where.
+
+    When is that of the last machine; the machines are in a line below.
+    """
 
     def measured(row: re.Match) -> str:
-        if not (last := timed().get(row[2])):
+        found = [one for one in timed() if one["command"] == row[2]]
+        if not found:
             return row[0]
-        machines.append(last["hardware"])
-        minutes = round(last["seconds"] / 60)
-        took = f"{minutes} minute{'s' * (minutes != 1)}"
-        return f"{row[1]} {took:10} | {when(last):19} |"
+        machines.extend(one["hardware"] for one in found)
+        least, most = (round(f(one["seconds"] for one in found) / 60) for f in (min, max))
+        minutes = f"{least} to {most}" if least != most else str(most)
+        took = f"{minutes} minute{'s' * (most != 1)}"
+        return f"{row[1]} {took:16} | {max(map(when, found)):19} |"
 
     machines: list[str] = []
     table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|", measured, text, flags=re.MULTILINE)
@@ -212,21 +217,22 @@ def make(mark: str, text: str, root: Path) -> str:
     return MAKERS[name](text, root, *arguments)
 
 
-def timed() -> dict[str, dict]:
-    """Return when commands ran last, where and how long, by command."""
-    lines = (ROOT / TIMES).read_text(encoding="utf-8").splitlines()
-    return {row["command"]: row for row in map(json.loads, lines)}
+def timed() -> list[dict]:
+    """Return how long commands took: a row for each command and machine."""
+    return list(map(json.loads, (ROOT / TIMES).read_text(encoding="utf-8").splitlines()))
 
 
 def note_time(command: str) -> None:
-    """Run a command, and note how long it took."""
+    """Run a command, and note how long it took, in place of what this machine took before."""
     code, since = commit(), time.monotonic()
     subprocess.run(command, shell=True, cwd=ROOT, check=True)
     seconds = round(time.monotonic() - since, 1)
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    place = {"date": date, "commit": code, "hardware": hardware()}
-    rows = timed() | {command: {"command": command, "seconds": seconds} | place}
-    write_text(ROOT / TIMES, "".join(json.dumps(one) + "\n" for _, one in sorted(rows.items())))
+    own = {"command": command, "hardware": hardware()}
+    rows = [one for one in timed() if not own.items() <= one.items()]
+    rows.append(own | {"seconds": seconds, "date": date, "commit": code})
+    rows.sort(key=lambda one: (one["command"], one["hardware"]))
+    write_text(ROOT / TIMES, "".join(json.dumps(one) + "\n" for one in rows))
 
 
 def remade(page: Path, root: Path) -> str:
