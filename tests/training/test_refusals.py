@@ -98,7 +98,7 @@ def test_an_infinite_reward_is_told_with_its_sample(row, whose):
         refuse_rewards(rewards, ["f", "g"], 2, ["a", "b"], ["x", "y"])
     rewards[0, 0] = 1e20  # whose square is
     for first in (2, 1):
-        with pytest.raises(ValueError, match="f gave .* to another process's sample"):
+        with pytest.raises(ValueError, match=r"f gave .* to another process's sample"):
             refuse_rewards(rewards, ["f", "g"], first, ["a", "b"], ["x", "y"])
 
 
