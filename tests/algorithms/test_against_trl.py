@@ -200,8 +200,14 @@ def assert_same_steps(theirs, mine):
 
 @pytest.mark.parametrize(
     ("objective", "H", "settings"),
-    [("pg", 1, {}), ("grpo", 2, {}), ("grpo", 2, {"beta": 0.0}), ("dapo", 2, {})],
-    ids=["pg", "grpo", "grpo without kl", "dapo"],
+    [
+        ("pg", 1, {}),
+        ("grpo", 2, {}),
+        ("grpo", 2, {"beta": 0.0}),
+        ("dapo", 2, {}),
+        ("dr-grpo", 2, {"learning_rate": 4.0}),
+    ],
+    ids=["pg", "grpo", "grpo without kl", "dapo", "dr-grpo"],
 )
 def test_the_trainer_takes_the_steps_of_stock_trl(
     toy_model, tmp_path, in_order, objective, H, settings

@@ -1,5 +1,7 @@
 """What sft is trained on."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from rapid.algorithms.sft import SftParameters
@@ -8,17 +10,20 @@ from rapid.training.sft import sft_trainer
 from tests.training.loops import COMMON
 
 
-@pytest.fixture
-def trainer(toy_model, tmp_path):
-    params = SftParameters(
-        learning_rate=1e-3, epochs=1, batch=2, micro_batch=1, temperature=1.0, top_p=1.0, samples=1
-    )
+def build(toy_model, tmp_path, **sizes):
+    ask = {"temperature": 1.0, "top_p": 1.0, "samples": 1}
+    params = SftParameters(learning_rate=1e-3, epochs=1, **sizes, **ask)
     demonstrations = [
         Demonstration(id="1", prompt="ab\n", message="AB", completion="  cd"),
         Demonstration(id="2", prompt="a\n", message="A", completion="  c"),
     ]
     common = {name: COMMON[name] for name in COMMON if name != "num_generations"}
     return sft_trainer(toy_model, demonstrations, params, {"output_dir": str(tmp_path)} | common)
+
+
+@pytest.fixture
+def trainer(toy_model, tmp_path):
+    return build(toy_model, tmp_path, batch=2, micro_batch=1)
 
 
 def test_the_loss_is_on_the_completion_and_its_end_only(trainer):
@@ -41,3 +46,15 @@ def test_the_tokens_are_those_of_prompt_and_completion_apart(trainer):
 def test_a_step_takes_several_passes(trainer):
     assert trainer.args.gradient_accumulation_steps == 2
     assert trainer.train().global_step == 1
+    assert trainer.args.learning_rate == 1e-3
+
+
+@pytest.mark.parametrize(("processes", "of_a_pass", "passes"), [(1, 4, 3), (2, 3, 2)])
+def test_a_pass_is_the_largest_part_of_a_batch_that_fits(
+    toy_model, tmp_path, monkeypatch, processes, of_a_pass, passes
+):
+    state = SimpleNamespace(num_processes=processes)
+    monkeypatch.setattr("rapid.training.sft.PartialState", lambda: state)
+    args = build(toy_model, tmp_path, batch=12, micro_batch=5).args
+    assert args.per_device_train_batch_size == of_a_pass
+    assert args.gradient_accumulation_steps == passes
