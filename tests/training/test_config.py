@@ -256,6 +256,16 @@ def test_by_default_all_is_saved_and_nothing_trusted_or_sampled_anew():
     assert config.dynamic_sampling_rounds == 1
 
 
+@pytest.mark.parametrize(
+    ("gpu", "able", "given", "bf16"),
+    [(1, 1, None, True), (1, 1, False, False), (1, 0, None, False), (0, 1, None, False)],
+)
+def test_bfloat16_is_for_gpus_that_have_it(monkeypatch, gpu, able, given, bf16):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: bool(gpu))
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: bool(able))
+    assert RapidConfig("unused", use_cpu=True, report_to=[], bf16=given).bf16 is bf16
+
+
 def test_on_policy_may_truncate_sampling():
     RapidConfig(**GOOD | {"H": 1}, generation_kwargs={"top_k": 5})
     RapidConfig(**{**GOOD, "H": 1, "objective": "pg", "top_p": 0.9})

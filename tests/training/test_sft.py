@@ -1,8 +1,11 @@
 """What sft is trained on."""
 
+from shutil import copytree
 from types import SimpleNamespace
 
 import pytest
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer
 
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
@@ -36,11 +39,18 @@ def test_the_loss_is_on_the_completion_and_its_end_only(trainer):
     assert imitated == {"  cd<eos>", "  c<eos>"}
 
 
-def test_the_tokens_are_those_of_prompt_and_completion_apart(trainer):
-    encode = trainer.processing_class.encode
-    expected = [[*encode("ab\n"), *encode("  cd")], [*encode("a\n"), *encode("  c")]]
-    end = [trainer.processing_class.eos_token_id]
-    assert [row["input_ids"] for row in trainer.train_dataset] == [ids + end for ids in expected]
+def test_the_tokens_are_those_of_prompt_and_completion_apart(toy_model, tmp_path):
+    """Of a tokenizer that begins a text with <pad>, which a completion does not."""
+    tokenizer = AutoTokenizer.from_pretrained(toy_model)
+    encode, end = tokenizer.encode, tokenizer.eos_token_id
+    texts = ("ab\n", "  cd"), ("a\n", "  c")
+    expected = [[0, *encode(prompt), *encode(text), end] for prompt, text in texts]
+    begun = TemplateProcessing(single="<pad> $A", special_tokens=[("<pad>", 0)])
+    tokenizer.backend_tokenizer.post_processor = begun
+    copytree(toy_model, tmp_path, dirs_exist_ok=True)
+    tokenizer.save_pretrained(tmp_path)
+    trainer = build(tmp_path, tmp_path, batch=2, micro_batch=1)
+    assert [row["input_ids"] for row in trainer.train_dataset] == expected
 
 
 def test_a_step_takes_several_passes(trainer):
