@@ -42,11 +42,11 @@ def spend(seconds: float) -> None:
 
 def log(recorder, step, save=False):
     """Log a step, and save after it."""
-    control, state = (
-        SimpleNamespace(should_save=save),
-        SimpleNamespace(global_step=step, max_steps=9),
-    )
-    recorder.on_log(None, state, control, {"loss": 0.5, "grad_norm": 2.0, "rapid/kl": 0.25})
+    control, state = SimpleNamespace(should_save=save), SimpleNamespace(global_step=step)
+    state.max_steps = 9
+    logs = {"loss": 0.5, "grad_norm": 2.0}
+    own = {"rapid/accuracy": 0.75, "rapid/length": 6.0, "rapid/kl": 0.25}
+    recorder.on_log(None, state, control, logs | own)
     if save:
         spend(50)
         kept = recorder.state()
@@ -71,40 +71,40 @@ def test_what_is_paused_saved_or_shown_is_not_the_runs_time(monkeypatch, tmp_pat
     spend(1)
     recorder.pause(lambda: spend(40))
     log(recorder, 1)
-    spend(2)
+    spend(1)
     recorder.clock = clock(sampling=5.0, grading=1.0)
-    kept = log(recorder, 2, save=True)
+    log(recorder, 2)
+    spend(1)
+    kept = log(recorder, 3, save=True)
     spend(4)
-    assert [step.seconds for step in recorder.steps] == [1, 3]
-    assert [(step.sampling, step.grading, step.sync) for step in recorder.steps] == [
-        (2, 0, 0),
-        (3, 1, 0),
-    ]
-    assert recorder.steps[0].loss == 0.5 and recorder.steps[0].kl == 0.25
-    assert [(row.step, row.of) for row in shown(file)] == [(1, 9), (2, 9)]
+    assert [step.seconds for step in recorder.steps] == [1, 2, 3]
+    phases = [(step.sampling, step.grading, step.sync) for step in recorder.steps]
+    assert phases == [(2, 0, 0), (3, 1, 0), (0, 0, 0)]
+    (first, *_) = recorder.steps
+    assert (first.loss, first.gradient_norm, first.kl) == (0.5, 2.0, 0.25)
+    assert (first.reward, first.completion_length) == (0.75, 6.0)
+    assert [(row.step, row.of) for row in shown(file)] == [(1, 9), (2, 9), (3, 9)]
     recorder.on_train_end(None, None, None)
     spend(100)
     assert recorder.seconds == 7
-    assert recorder.used.waited == 7 + 30 * 3  # of shown steps it is
+    assert recorder.used.waited == 7 + 30 * 4  # of shown steps it is
 
     spend(1000)
     again = StepRecorder()
-    again.clock = clock(sampling=0.0)
+    again.clock = SimpleNamespace(seconds={}, waited={})
     again.restore(kept | {"peak_memory_mb": 1e9})
-    assert (again.clock.seconds, again.clock.waited) == (
-        {"sampling": 5, "grading": 1},
-        {"grading": 3},
-    )
+    clocks = {"seconds": {"sampling": 5, "grading": 1}, "waited": {"grading": 3}}
+    assert vars(again.clock) == clocks
     again.on_train_begin(None, None, None)
     again.follow(file, 9)
     spend(5)
-    log(again, 3)
-    assert [step.seconds for step in again.steps] == [1, 3, 8]
-    assert again.steps[2].sampling == 0
-    assert [row.step for row in shown(file)] == [1, 2, 3]
+    log(again, 4)
+    assert [step.seconds for step in again.steps] == [1, 2, 3, 8]
+    assert again.steps[3].sampling == 0
+    assert [row.step for row in shown(file)] == [1, 2, 3, 4]
     again.on_train_end(None, None, None)
     assert again.peak_memory_mb == 1e9 > recorder.peak_memory_mb > 0
-    assert again.used.waited == 3 + 30 * 3 + 5 + 30 * 2
+    assert again.used.waited == 3 + 30 * 4 + 5 + 30 * 2
 
 
 @pytest.mark.parametrize(("count", "last", "expected"), [(3, 16, [4, 8, 12]), (7, 4, [1, 2, 3])])
