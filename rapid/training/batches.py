@@ -95,7 +95,7 @@ def take(mini_batch: Batch, groups: Sequence[int], group_size: int, trim: bool) 
     Two columns of completions stay. One would be computed with the prompt alone, in one call of the
     model instead of two: processes have to make as many, or DDP waits for ever.
     """
-    index = torch.tensor(groups, dtype=torch.long, device=mini_batch["completion_ids"].device)
+    index = torch.tensor(groups, device=mini_batch["completion_ids"].device)
     piece = rows(mini_batch, rows_of(index, group_size))
     if not trim:
         return piece
@@ -216,7 +216,7 @@ def pack(
     widths: Sequence[tuple[int, int]],
     group_size: int,
     budget: int,
-    alike: bool = False,
+    alike: bool,
 ) -> list[list[int]]:
     """Return passes of groups of like length, each of at most `budget` padded tokens or one group.
 

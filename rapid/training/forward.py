@@ -47,6 +47,11 @@ def completion_logp(
         return _by_prompt_length(model, piece)
     if share_prefill and group_size > 1 and can_share_prompts(model):
         return _with_shared_prompts(model, piece, group_size, temperature, learn_entropy)
+    return _plain(model, piece)
+
+
+def _plain(model, piece: Batch) -> tuple[Tensor, Tensor | None]:
+    """Return what `completion_logp` does, from one forward pass of prompts and completions."""
     ids = torch.cat([piece["prompt_ids"], piece["completion_ids"]], dim=1)  # (N, P + T)
     mask = torch.cat([piece["prompt_mask"], piece["completion_mask"]], dim=1)
     labels = ids.masked_fill(mask == 0, IGNORED)
@@ -72,7 +77,7 @@ def _by_prompt_length(model, piece: Batch) -> tuple[Tensor, Tensor | None]:
         part = {name: piece[name][order[-1]] for name in FORWARD}
         for name in ("prompt_ids", "prompt_mask"):
             part[name] = part[name][:, width - length :]
-        found.append(completion_logp(model, part, 1, 1.0, False))
+        found.append(_plain(model, part))
     back = torch.cat(order).argsort()
     entropies = [entropy for _, entropy in found if entropy is not None]
     logp = torch.cat([logp for logp, _ in found])[back]

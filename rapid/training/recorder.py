@@ -157,7 +157,7 @@ class Snapshots(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         last, parts = state.max_steps, self._count + 1
-        self._at = {round(last * part / parts) for part in range(1, parts)} - {0, last}
+        self._at = {round(last * part / parts) for part in range(1, parts)} - {last}
 
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step in self._at:

@@ -151,7 +151,7 @@ class ResumableRun(TrainerCallback):
         if args.world_size == 1:
             self._stops_at_once = True
             if self._signal:
-                raise Stopped
+                self._told(self._signal, None)
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
         self._stops_at_once = False

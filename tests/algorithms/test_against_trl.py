@@ -200,8 +200,14 @@ def assert_same_steps(theirs, mine):
 
 @pytest.mark.parametrize(
     ("objective", "H", "settings"),
-    [("pg", 1, {}), ("grpo", 2, {}), ("grpo", 2, {"beta": 0.0}), ("dapo", 2, {})],
-    ids=["pg", "grpo", "grpo without kl", "dapo"],
+    [
+        ("pg", 1, {}),
+        ("grpo", 2, {}),
+        ("grpo", 2, {"beta": 0.0}),
+        ("dapo", 2, {}),
+        ("dr-grpo", 2, {"learning_rate": 4.0}),
+    ],
+    ids=["pg", "grpo", "grpo without kl", "dapo", "dr-grpo"],
 )
 def test_the_trainer_takes_the_steps_of_stock_trl(
     toy_model, tmp_path, in_order, objective, H, settings
@@ -214,6 +220,11 @@ def test_the_trainer_takes_the_steps_of_stock_trl(
     theirs, mine = trained(objective, H, toy_model, tmp_path, **alike, **settings)
     assert_same_steps(theirs, mine)
     assert (min(logged(mine, "rapid/run")) < 1) == (not mine.args.beta)
+    if mine.args.beta:  # which an evaluation's loss is of alone, where weights are 1
+        found, expected = (
+            one.evaluate(one.train_dataset.select(range(4)))["eval_loss"] for one in (mine, theirs)
+        )
+        assert found == pytest.approx(expected, rel=1e-4) and expected > 0
 
 
 @pytest.mark.parametrize("objective", ["grpo", "dapo"])

@@ -11,11 +11,10 @@ import pytest
 
 from rapid.artifacts import manifests
 from rapid.artifacts.code import Spec
-from rapid.artifacts.files import BadInput, write_json, write_jsonl
-from rapid.artifacts.runs import Progress
+from rapid.artifacts.files import BadInput, write_json
 from rapid.machine import lease
 from rapid.machine.lease import lease_folder
-from rapid.training.resume import Attempt, place
+from rapid.training.resume import place
 from rapid.training.trl.saving import DIGESTS, digests, newest
 from tests.faults.runs import is_held
 
@@ -142,16 +141,3 @@ def test_a_run_that_ends_leaves_its_folder_to_who_waits_for_it(tmp_path, monkeyp
         with lease_folder(folder):
             assert is_held(folder / "lock")
         assert os.waitpid(owner, 0)[1] == 0
-
-
-def test_what_was_lost_is_what_the_file_tells(tmp_path):
-    """Also where the files are copied, and their times are those of the copies."""
-    file = tmp_path / "attempt.json"
-    assert Attempt.after(tmp_path, 0.0) == Attempt()
-    write_json(file, Attempt(interrupted=1, lost=2.0))
-    steps = [Progress(step=n, of=9, seconds=10.0 * n, loss=0, gradient_norm=0) for n in (1, 2, 3)]
-    write_jsonl(tmp_path / "progress.jsonl", steps)  # and the checkpoint is after 20 seconds
-    assert Attempt.after(tmp_path, 20.0) == Attempt(interrupted=2, lost=12.0)
-    assert Attempt.after(tmp_path, 30.5) == Attempt(interrupted=2, lost=2.0)
-    file.write_text("[]")
-    assert Attempt.after(tmp_path, 20.0) == Attempt()

@@ -40,6 +40,10 @@ def test_shares_sum_to_one_over_everything_that_could_be_run():
     assert sum(piece["sequence_share"].item() for piece in pieces) == 1
     assert sum(piece["token_share"].item() for piece in pieces) == pytest.approx(1)
     assert pieces[0]["token_share"].item() == pytest.approx(4 / 19)
+    for count in (1, 0):  # where a single token is learned, or none
+        whole["completion_mask"] = torch.zeros_like(whole["completion_mask"])
+        whole["completion_mask"][7, 0] = count
+        assert with_shares(take(whole, [3], 2, True), whole, 1)["token_share"] == count
 
 
 def test_a_trimmed_pass_is_as_wide_as_its_own_longest_rows():
@@ -52,6 +56,8 @@ def test_a_trimmed_pass_is_as_wide_as_its_own_longest_rows():
     assert first["completion_ids"].shape == (2, 3)
     assert second["completion_ids"].tolist() == [[6, 7], [9, 10]]  # in as many calls of the model
     assert take(whole, [1], 2, False)["completion_ids"].shape == (2, 3)
+    both = take(whole, [3, 1], 2, True)  # of which the one is longer
+    assert both["prompt_ids"].shape == both["completion_ids"].shape == (4, 3)
 
 
 def test_widths_are_of_the_longest_in_each_group():
@@ -73,7 +79,7 @@ def padded(groups) -> int:
 
 
 def test_packed_passes_have_every_group_once_within_the_budget_and_little_padding():
-    packed = pack(range(40), WIDTHS, 4, 400)
+    packed = pack(range(40), WIDTHS, 4, 400, alike=False)
     assert sorted(group for one in packed for group in one) == list(range(40))
     assert all(len(one) == 1 or padded(one) <= 400 for one in packed)
     assert all(padded([*one, after]) > 400 for one, (after, *_) in pairwise(packed))
@@ -81,7 +87,15 @@ def test_packed_passes_have_every_group_once_within_the_budget_and_little_paddin
 
 
 def test_a_group_wider_than_the_budget_has_a_pass_of_its_own():
-    assert pack([0, 1], [(5, 100), (5, 5)], 2, 30) == [[0], [1]]
+    assert pack([0, 1], [(5, 100), (5, 5)], 2, 30, alike=False) == [[0], [1]]
+
+
+def test_prompts_of_one_length_only_are_in_a_pass_that_is_to_have_them_alike():
+    widths = [(5, 1), (4, 1), (5, 2)]
+    assert pack(range(3), widths, 1, 100, alike=True) == [[1], [2, 0]]
+    assert pack(range(3), widths, 1, 100, alike=False) == [[2, 0, 1]]
+    (made,) = passes_of([0, 1, 2], 1, budget=None, alike=True)
+    assert [len(piece["completion_ids"]) for piece in made] == [2, 2, 2]
 
 
 def test_every_group_has_one_process_and_loads_differ_by_less_than_a_group():
@@ -91,6 +105,7 @@ def test_every_group_has_one_process_and_loads_differ_by_less_than_a_group():
     loads = [sum(costs[g] for g in share) for share in shares]
     assert max(loads) - min(loads) <= max(costs)
     assert share_out([5], [1] * 6, 3) == [[5], [], []]
+    assert share_out(range(3), [1, 1, 2], 2) == [[2], [0, 1]]
 
 
 def passes_of(groups, processes, group_size=2, **settings):
@@ -108,8 +123,11 @@ def passes_of(groups, processes, group_size=2, **settings):
 def test_processes_make_as_many_passes_whose_shares_average_to_what_is_run(budget):
     first, second = passes_of([0, 1, 4, 7, 9], 2, budget=budget)
     assert len(first) == len(second)
-    shares = sum(piece["sequence_share"].item() for piece in first + second)
+    shares, tokens = (
+        sum(piece[f"{of}_share"].item() for piece in first + second) for of in ("sequence", "token")
+    )
     assert shares / 2 == pytest.approx(5 / 12)
+    assert tokens / 2 == pytest.approx((5 * 1 + 5 * 3) / (8 * 1 + 16 * 3))
 
 
 def test_a_process_without_work_takes_part_without_weight():
@@ -124,7 +142,10 @@ def test_without_anything_to_run_there_is_no_pass_unless_one_is_needed():
 
 
 def test_without_a_budget_passes_are_in_order_and_as_wide_as_the_batch():
-    (made,) = passes_of([0, 1, 2], 1, budget=None)
+    whole = batch(8)
+    whole["completion_mask"][:6, 2:] = 0
+    alone = {"processes": 1, "process": 0, "size": 2, "budget": None}
+    made = passes(whole, [0, 1, 2], 2, **alone)
     assert [piece["completion_ids"][:, 0].tolist() for piece in made] == [[0, 1, 2, 3], [4, 5]]
     assert {piece["completion_ids"].size(1) for piece in made} == {3}
 

@@ -1,5 +1,6 @@
 """Settings that contradict each other are refused, with what to change."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -68,7 +69,7 @@ GOOD = {
         ({"epsilon": 0.3, **RAPID}, r"set epsilon=0.2, or .* grpo, naive-grpo, dapo, dr-grpo, trl"),
         ({"epsilon_high": 0.3, "objective": "grpo"}, "epsilon_high=None, or objective .* dapo"),
         ({"clip": "front", "objective": "grpo"}, "set clip='advantage', or .* rapid"),
-        ({"eta": 3.0, "objective": "pg"}, "set eta=2.0, or objective to one of rapid"),
+        ({"eta": 3.0, "objective": "pg"}, "set eta=2.0, or objective to one of rapid$"),
         ({"router_aux_loss_coef": 0.01, **RAPID}, "objective='rapid' decides; leave it at None"),
         ({"vespo_k_pos": 1.0, "objective": "dapo"}, "objective='dapo' decides; leave it at 2.0"),
         ({"vllm_importance_sampling_correction": True, **RAPID}, "decides; leave it at None"),
@@ -78,6 +79,9 @@ GOOD = {
             {"sampling_batch_size": 6, "use_vllm": True},
             "sampling_batch_size=6 .* make it a multiple of 4",
         ),
+        ({"learning_rate": -1.0}, "set learning_rate >= 0.0, and finite"),
+        ({"learning_rate": math.inf}, "learning_rate=inf: set"),
+        ({"temperature": 0.0}, "set temperature >= 1e-30"),
         ({"disable_dropout": False}, "set disable_dropout=True, or H=1"),
         ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha=5.0: .* or set H=1"),
     ],
@@ -164,6 +168,7 @@ def test_a_grpo_config_is_taken_over():
     assert RapidConfig.of(config) is config
     own = RapidConfig.of(replace(theirs, loss_type="grpo", delta=1.5, generation_batch_size=None))
     assert (own.objective, own.loss_type, own.delta) == ("trl", "grpo", 1.5)
+    assert RapidConfig.of(None).output_dir == "rapid"
     with pytest.raises(TypeError, match="args is a TrainingArguments: pass a RapidConfig"):
         RapidConfig.of(TrainingArguments("unused", use_cpu=True, report_to=[]))
 
@@ -233,9 +238,32 @@ def test_an_inference_batch_that_processes_cannot_share_is_refused(monkeypatch):
 
 
 def test_generation_kwargs_may_say_what_is_so_anyway():
-    same = {"top_k": 0, "temperature": 0.7, "do_sample": True, "max_new_tokens": 4}
+    same = {"top_k": 0, "temperature": 0.7, "do_sample": True, "max_new_tokens": 4, "num_beams": 1}
     RapidConfig(**GOOD, temperature=0.7, generation_kwargs=same)
     RapidConfig(**GOOD, top_p=0.9, generation_kwargs={"top_p": 1.0})  # these prevail, as in TRL
+
+
+def test_the_least_values_are_taken_and_what_changes_no_distribution():
+    least = {"sampling_batch_size": 1, "token_budget": 1, "learning_rate": 0.0}
+    for neutral in ({"top_k": -1, "min_p": 0}, {"top_k": None}):
+        RapidConfig(**GOOD, **least, **neutral)
+
+
+def test_by_default_all_is_saved_and_nothing_trusted_or_sampled_anew():
+    config = RapidConfig("unused", use_cpu=True, report_to=[])
+    assert config.skip_zero_groups and config.pack and config.reuse_logp and config.share_prefill
+    assert not config.trust_sampler and not config.grading_workers and not config.bf16
+    assert config.dynamic_sampling_rounds == 1
+
+
+@pytest.mark.parametrize(
+    ("gpu", "able", "given", "bf16"),
+    [(1, 1, None, True), (1, 1, False, False), (1, 0, None, False), (0, 1, None, False)],
+)
+def test_bfloat16_is_for_gpus_that_have_it(monkeypatch, gpu, able, given, bf16):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: bool(gpu))
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: bool(able))
+    assert RapidConfig("unused", use_cpu=True, report_to=[], bf16=given).bf16 is bf16
 
 
 def test_on_policy_may_truncate_sampling():

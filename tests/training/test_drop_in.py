@@ -61,6 +61,15 @@ def test_an_override_of_compute_loss_is_the_loss(toy_model, tmp_path):
     assert logged(half, "grad_norm")[0] == pytest.approx(logged(whole, "grad_norm")[0] / 2)
 
 
+def test_a_loss_that_is_no_number_ends_the_run(toy_model, tmp_path):
+    class Infinite(RapidTrainer):
+        def compute_loss(self, *args, **named):
+            return super().compute_loss(*args, **named) + torch.inf
+
+    with pytest.raises(FloatingPointError, match="step 1: the loss is inf"):
+        run(toy_model, tmp_path, "rapid", trainer=Infinite)
+
+
 def test_what_is_not_trained_on_is_refused_at_once_and_together(toy_model, tmp_path):
     config = RapidConfig(str(tmp_path), dynamic_sampling_rounds=2, **COMMON)
     stream = PROMPTS.add_column("image", [0] * len(PROMPTS)).to_iterable_dataset()

@@ -89,6 +89,7 @@ def test_each_prompt_is_computed_once_and_who_ended_is_left_out(model, prompts):
     for step, count in enumerate(rows[1:], 1):
         going = int((lengths > step).sum())
         assert going <= count < max(2, going / 0.75 + 1)
+    assert len({*rows[1:]}) < len({*lengths.tolist()})  # several at a time, for all are copied
     assert rows[-1] < 4
 
 
@@ -117,21 +118,30 @@ def test_recorded_log_mu_is_that_of_the_tempered_distribution(model, prompts):
     torch.testing.assert_close(decoder.logp[known], expected[known], rtol=0, atol=ROUNDING)
 
 
-def test_an_end_is_announced_once_and_while_others_are_sampled(model, prompts):
+@pytest.mark.parametrize("most", [40, 5])
+def test_an_end_is_announced_once_and_while_others_are_sampled(model, prompts, most):
     announced = {}
 
     def on_end(row, ids):
         assert row not in announced
         announced[row] = ids
 
-    tokens = sample(model, prompts, Decoder(on_end=on_end))
+    tokens = sample(model, prompts, Decoder(on_end=on_end), max_new_tokens=most)
+    assert tokens.size(1) <= most
     for row, ids in announced.items():
         assert tokens[row][: len(ids)].tolist() == ids
         assert ids[-1] in ENDS
         assert not {*ids[:-1]} & {*ENDS}
-    assert announced.keys() == {
-        row for row, ids in enumerate(tokens.tolist()) if ids[-1] == 0 or ids[-1] in ENDS
-    }
+    ended = [{*ids[: most - 1]} & {*ENDS} for ids in tokens.tolist()]
+    assert announced.keys() == {row for row, end in enumerate(ended) if end}
+    assert len(announced) > 0 and (most == 40 or len(announced) < len(PROMPTS))
+
+
+def test_probabilities_that_are_no_numbers_end_sampling(model, prompts, monkeypatch):
+    spoilt = torch.full_like(model.model.norm.weight, torch.nan)
+    monkeypatch.setattr(model.model.norm.weight, "data", spoilt)
+    with pytest.raises(FloatingPointError, match=r"NaN.* or the temperature \(0.7\) is too small"):
+        sample(model, prompts, Decoder())
 
 
 def test_generate_decodes_only_meanwhile_and_hands_log_mu_over(model, prompts):
@@ -142,11 +152,24 @@ def test_generate_decodes_only_meanwhile_and_hands_log_mu_over(model, prompts):
     assert "generate" not in vars(model)
 
 
-@pytest.mark.parametrize("sharded", ["is_deepspeed_zero3_enabled", "is_fsdp_managed_module"])
-def test_processes_that_share_weights_sample_in_step_by_generate(model, monkeypatch, sharded):
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("is_deepspeed_zero3_enabled", True),  # processes share weights, and sample in step
+        ("is_fsdp_managed_module", True),
+        ("can_share_prompts", False),
+    ],
+)
+def test_a_decoder_needs_all_weights_and_a_cache_of_prompts(model, monkeypatch, asked, says):
     assert can_decode(model, config())
-    monkeypatch.setattr(generation, sharded, lambda *_: True)
+    monkeypatch.setattr(generation, asked, lambda *_: says)
     assert not can_decode(model, config())
+
+
+def test_what_a_configuration_leaves_open_the_models_own_says(model, monkeypatch):
+    monkeypatch.setattr(model.generation_config, "num_beams", 2)
+    assert not can_decode(model, config())
+    assert can_decode(model, config(num_beams=1))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +178,10 @@ def test_processes_that_share_weights_sample_in_step_by_generate(model, monkeypa
 def test_what_the_decoder_cannot_do_is_left_to_generate(model, prompts, more):
     asked = config(max_new_tokens=4, **more)
     assert not can_decode(model, asked)
+    torch.manual_seed(0)
+    expected = model.generate(**prompts, generation_config=asked)
+    torch.manual_seed(0)
     with decoding(model, Decoder(record=True)) as recorded:
         output = model.generate(**prompts, generation_config=asked)
-    assert len(output) == len(PROMPTS)
+    assert output.tolist() == expected.tolist()
     assert recorded == []

@@ -22,11 +22,11 @@ STEPS = {"H": 2, "max_steps": 4}
 
 
 class Unknown(ScriptedTrainer):
-    """Its sampler does not know the probabilities of what it sampled."""
+    """Its sampler does not know the probability of the first token that it sampled."""
 
     def _generate_single_turn(self, *args):
         completions, _ = super()._generate_single_turn(*args)
-        return completions, [[math.nan] * len(ids) for ids in completions]
+        return completions, [[math.nan] + [-1.0] * (len(ids) - 1) for ids in completions]
 
 
 def test_in_bfloat16_log_mu_is_found_again(toy_model, tmp_path):

@@ -7,6 +7,7 @@ N_step = 4 and groups of 4, which processes have to tear.
 import json
 import multiprocessing
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ import yaml
 from accelerate.state import AcceleratorState
 
 from performance.loops import environments
+from rapid.training.batches import RATIO
+from rapid.training.processes import gathered
 from tests.conftest import ROOT
 from tests.processes import python
 from tests.training import worker
@@ -140,6 +143,26 @@ def alone(toy_model, tmp_path_factory):
         return known[key]
 
     return of
+
+
+def test_what_is_shorter_than_others_is_filled_up_on_its_own_side():
+    def pad(value, dim, pad_index, pad_first):
+        """As where another process has four tokens."""
+        missing = 4 - value.size(dim)
+        sides = (missing, 0) if pad_first else (0, missing)
+        return torch.nn.functional.pad(value, sides, value=pad_index)
+
+    others = SimpleNamespace(pad_across_processes=pad, gather=lambda value: value)
+    batch = {"prompt_ids": [[5, 6]], "completion_ids": [[7, 8]], "completion_mask": [[1, 1]]}
+    batch = {name: torch.tensor(value) for name, value in batch.items()}
+    batch[RATIO] = torch.tensor([[0.5, 0.5]])
+    found = gathered(batch, others, pad_id=9)
+    assert {name: value.tolist() for name, value in found.items()} == {
+        "prompt_ids": [[9, 9, 5, 6]],
+        "completion_ids": [[7, 8, 9, 9]],
+        "completion_mask": [[1, 1, 0, 0]],
+        RATIO: [[0.5, 0.5, 1.0, 1.0]],
+    }
 
 
 @pytest.mark.parametrize("name", LOOPS)

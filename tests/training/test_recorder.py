@@ -3,6 +3,7 @@
 import itertools
 import json
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from transformers import TrainerCallback
 
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import read_jsonl, write_jsonl
-from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights
+from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights, shown
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
 from rapid.config.specs import TrainSpec
@@ -24,17 +25,86 @@ from rapid.training.usage import Usage
 from tests.stages.test_ungraded import RAPID, evaluation, training
 
 
-def test_what_is_paused_is_not_the_runs_time(monkeypatch):
-    ticks = SimpleNamespace(perf_counter=itertools.count(start=100).__next__)
-    usage = (Usage(0, waited, 0) for waited in itertools.count(start=100))
-    monkeypatch.setattr("rapid.training.recorder.time", ticks)
-    monkeypatch.setattr(Usage, "now", lambda: next(usage))
-    recorder = StepRecorder()
+class Disk(type(Path())):
+    """A file that takes long to write to."""
+
+    def open(self, mode):
+        spend(30 if mode == "a" else 0)
+        return super().open(mode)
+
+
+NOW = SimpleNamespace(seconds=100.0)
+
+
+def spend(seconds: float) -> None:
+    NOW.seconds += seconds
+
+
+def log(recorder, step, save=False):
+    """Log a step, and save after it."""
+    control, state = SimpleNamespace(should_save=save), SimpleNamespace(global_step=step)
+    state.max_steps = 9
+    logs = {"loss": 0.5, "grad_norm": 2.0}
+    own = {"rapid/accuracy": 0.75, "rapid/length": 6.0, "rapid/kl": 0.25}
+    recorder.on_log(None, state, control, logs | own)
+    if save:
+        spend(50)
+        kept = recorder.state()
+        recorder.on_save(None, state, control)
+        return kept["attributes"]
+    return None
+
+
+def clock(**seconds):
+    return SimpleNamespace(seconds={**seconds}, waited={"grading": 3.0})
+
+
+def test_what_is_paused_saved_or_shown_is_not_the_runs_time(monkeypatch, tmp_path):
+    """Nor of a run that goes on from what was saved, whose other numbers go on, too."""
+    read = SimpleNamespace(perf_counter=lambda: NOW.seconds)
+    monkeypatch.setattr("rapid.training.recorder.time", read)
+    monkeypatch.setattr(Usage, "now", lambda: Usage(0, NOW.seconds, 0))
+    recorder, file = StepRecorder(), Disk(tmp_path / "progress.jsonl")
+    recorder.clock = clock(sampling=2.0)
     recorder.on_train_begin(None, None, None)
-    recorder.pause(lambda: [(ticks.perf_counter(), next(usage)) for _ in range(40)])
-    assert recorder.seconds == 2  # one before the pause, one after
+    recorder.follow(file, 9)
+    spend(1)
+    recorder.pause(lambda: spend(40))
+    log(recorder, 1)
+    spend(1)
+    recorder.clock = clock(sampling=5.0, grading=1.0)
+    log(recorder, 2)
+    spend(1)
+    kept = log(recorder, 3, save=True)
+    spend(4)
+    assert [step.seconds for step in recorder.steps] == [1, 2, 3]
+    phases = [(step.sampling, step.grading, step.sync) for step in recorder.steps]
+    assert phases == [(2, 0, 0), (3, 1, 0), (0, 0, 0)]
+    (first, *_) = recorder.steps
+    assert (first.loss, first.gradient_norm, first.kl) == (0.5, 2.0, 0.25)
+    assert (first.reward, first.completion_length) == (0.75, 6.0)
+    assert [(row.step, row.of) for row in shown(file)] == [(1, 9), (2, 9), (3, 9)]
     recorder.on_train_end(None, None, None)
-    assert recorder.used == Usage(0, 2, 0)
+    spend(100)
+    assert recorder.seconds == 7
+    assert recorder.used.waited == 7 + 30 * 4  # of shown steps it is
+
+    spend(1000)
+    again = StepRecorder()
+    again.clock = SimpleNamespace(seconds={}, waited={})
+    again.restore(kept | {"peak_memory_mb": 1e9})
+    clocks = {"seconds": {"sampling": 5, "grading": 1}, "waited": {"grading": 3}}
+    assert vars(again.clock) == clocks
+    again.on_train_begin(None, None, None)
+    again.follow(file, 9)
+    spend(5)
+    log(again, 4)
+    assert [step.seconds for step in again.steps] == [1, 2, 3, 8]
+    assert again.steps[3].sampling == 0
+    assert [row.step for row in shown(file)] == [1, 2, 3, 4]
+    again.on_train_end(None, None, None)
+    assert again.peak_memory_mb == 1e9 > recorder.peak_memory_mb > 0
+    assert again.used.waited == 3 + 30 * 4 + 5 + 30 * 2
 
 
 @pytest.mark.parametrize(("count", "last", "expected"), [(3, 16, [4, 8, 12]), (7, 4, [1, 2, 3])])

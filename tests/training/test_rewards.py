@@ -85,6 +85,34 @@ def test_rewards_that_compare_completions_are_suspected_once(caplog):
     assert "set grading_workers=0" in warning
 
 
+@pytest.mark.parametrize(
+    ("given", "suspected"),
+    [([1, 1], True), ([1], False), ([None, None], True), ([None, 1], False), ([1, None], False)],
+)
+def test_equal_rewards_of_two_or_more_are_suspected(caplog, given, suspected):
+    rewards = StreamedRewards([lambda answer, **_: [given[answer[0]]]], 1, dict)
+    count = len(given)
+    rewards.collect(EXAMPLES[:count], COMPLETIONS[:count], IDS[:count])
+    assert bool(caplog.messages) == suspected
+
+
+def test_where_one_raises_those_that_wait_are_not_graded():
+    calls, go = [], threading.Event()
+
+    def reward(answer, **_):
+        calls.append(answer)
+        assert len(calls) > 1, "the first"
+        go.wait()
+        return [1.0]
+
+    rewards = StreamedRewards([reward], 1, dict)
+    with pytest.raises(AssertionError, match="the first"):
+        rewards.collect(EXAMPLES, COMPLETIONS, IDS)
+    go.set()
+    rewards.collect(EXAMPLES[:1], COMPLETIONS[:1], IDS[:1])
+    assert len(calls) <= 3  # one had begun
+
+
 class Waits:
     async def __call__(self, **_):
         return [1.0]

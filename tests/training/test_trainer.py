@@ -2,12 +2,14 @@
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 from trl import GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
 from tests.training.loops import (
     COMMON,
     ROUNDING,
+    ScriptedTrainer,
     assert_learned_alike,
     logged,
     make,
@@ -43,6 +45,7 @@ def test_an_epoch_has_a_step_for_each_n_step_and_the_first_of_h_is_on_policy(toy
     assert run.completions_sampled == PROMPTS * 4
     staleness = logged(run, "rapid/staleness")
     assert max(staleness[0::2]) < ROUNDING < min(staleness[1::2])
+    assert logged(run, "rapid/sampler_mismatch") == pytest.approx([0] * 4, abs=ROUNDING)
 
 
 def test_log_mu_of_the_sampler_is_what_a_forward_pass_finds(toy_model, tmp_path):
@@ -85,13 +88,34 @@ def test_the_size_of_a_pass_does_not_change_what_is_learned(toy_model, tmp_path,
         assert found == pytest.approx(expected, rel=ROUNDING, abs=ROUNDING), name
 
 
+@pytest.mark.parametrize(
+    ("settings", "passes"), [({}, 2), ({"pack": False}, 2), ({"token_budget": 50}, 4)]
+)
+def test_a_pass_is_as_large_as_asked_for(train, toy_model, settings, passes):
+    """Of 16 completions, 8 or, with prompts of 8 tokens, 50 tokens."""
+    made = []
+
+    class Counted(ScriptedTrainer):
+        equal_lengths = True
+
+        def compute_loss(self, model, inputs, *others, **named):
+            made.append(len(inputs["completion_ids"]))
+            return super().compute_loss(model, inputs, *others, **named)
+
+    model = AutoModelForCausalLM.from_pretrained(toy_model)
+    sizes = {"H": 1, "n_step": 16, "micro_batch_size": 8, "skip_zero_groups": False}
+    train(Counted, model, **sizes | settings)
+    assert made == [16 // passes] * passes
+
+
 def test_dynamic_sampling_leaves_no_group_without_signal_that_it_can_replace(toy_model, tmp_path):
     dapo = {"objective": "dapo", "H": 1}
     plain = trained(toy_model, tmp_path, **dapo)
     dynamic = trained(toy_model, tmp_path, **dapo, dynamic_sampling_rounds=8)
     assert min(logged(plain, "rapid/signal")) < 1
     assert min(logged(dynamic, "rapid/signal")) == 1
-    assert dynamic.completions_sampled > plain.completions_sampled
+    others = dynamic.completions_sampled - plain.completions_sampled
+    assert others == 4 * dynamic.ahead()["spares"] > 0
 
 
 def test_dynamic_sampling_gives_up_after_its_rounds(toy_model, tmp_path):
@@ -140,6 +164,7 @@ def test_phases_are_measured_and_within_the_total(toy_model, tmp_path):
     result = run.train()
     phases = run.clock.seconds
     assert set(phases) == {"sampling", "grading", "backpropagation", "other"}
+    assert 0 < sum(logged(run, "step_time")) <= result.metrics["train_runtime"]
     assert 0.5 * result.metrics["train_runtime"] < sum(phases.values())
     assert sum(phases.values()) <= result.metrics["train_runtime"] * 1.05
 

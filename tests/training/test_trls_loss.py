@@ -120,8 +120,9 @@ def test_gradients_are_those_of_stock_trl(toy_model, tmp_path, of_stock, monkeyp
 @pytest.mark.parametrize("loss", OF_A_PASS)
 def test_what_trl_takes_of_a_pass_is_taken_of_ours(toy_model, tmp_path, of_stock, loss):
     expected, _ = of_stock(loss, OF_A_PASS[loss])
-    found = gradients(ours(toy_model, tmp_path, **OF_A_PASS[loss] | PASSES["one"]))
-    assert_same(found, expected)
+    trainer = ours(toy_model, tmp_path, **OF_A_PASS[loss] | PASSES["one"])
+    assert_same(gradients(trainer), expected)
+    assert trainer.last_pass[0] == 1  # of the step that is under way
 
 
 def test_experts_are_balanced_as_in_trl(toy_model, tmp_path, monkeypatch):

@@ -166,6 +166,15 @@ def test_nothing_is_learned_where_the_graded_are_equal_as_in_trl(
     assert torch.equal(weights(theirs), weights(ours))
 
 
+def test_that_nothing_was_graded_is_said_once(toy_model, tmp_path, caplog):
+    def reward(completions, trainer_state, **_):
+        return [None if trainer_state.global_step else 1.0] * len(completions)
+
+    run(toy_model, tmp_path, "pg", reward, max_steps=3)
+    (said,) = [text for text in caplog.messages if "graded" in text]
+    assert said.startswith("step 2: none of 16 completions was graded, the first of the prompt '")
+
+
 def test_a_group_that_is_not_graded_is_sampled_anew_by_dapo(toy_model, tmp_path):
     once, often = (
         run(toy_model, tmp_path, "dapo", "sometimes", dynamic_sampling_rounds=rounds, max_steps=4)

@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from rapid.training.usage import LOST, Usage
@@ -32,6 +34,29 @@ def test_where_nobody_counts_nothing_was_taken(tmp_path):
 def test_a_run_may_lose_a_little_time_either_way(name):
     lost = Usage(0, 0, 0)._replace(**{name: 1.0})
     assert lost.disturbed(0.9 / LOST) and not lost.disturbed(1.1 / LOST)
+    both = Usage(0, 0.6, 0.6)
+    assert both.disturbed(1.1 / LOST) and not both.disturbed(1.3 / LOST)
+
+
+def test_what_waited_is_held_against_the_time_without_grading():
+    assert Usage(0, 1.0, 0).disturbed(2 / LOST, grading=1.1 / LOST)
+    assert not Usage(0, 0, 1.0).disturbed(1.1 / LOST, grading=1 / LOST)
+    assert Usage(0, 0.4, 0).disturbed(0.5)
+    assert not Usage(0, 1.0, 0).disturbed(2.0, grading=2.0)
+
+
+def test_cpu_time_is_of_all_descendants_without_waiting_for_disks(monkeypatch):
+    """User, system, those of children that ended; and, of Linux, waiting."""
+
+    def process(times, *descendants):
+        def children(recursive):
+            return descendants if recursive else descendants[:1]
+
+        return SimpleNamespace(cpu_times=lambda: times, children=children)
+
+    others = process((16, 32, 64, 128, 999)), process((256, 0, 0, 0, 999))
+    monkeypatch.setattr(psutil, "Process", lambda: process((1, 2, 4, 8, 999), *others))
+    assert Usage.now().cpu == 511
 
 
 def test_children_s_cpu_time_counts_while_they_run_and_afterwards():
