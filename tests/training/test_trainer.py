@@ -185,7 +185,7 @@ def test_a_completion_is_graded_when_it_ends(toy_model, tmp_path, monkeypatch, c
 
 def test_a_step_is_framed_as_trainer_frames_one(toy_model, tmp_path, monkeypatch):
     """After evaluations, too. A second passes in the optimizer's step, and in a callback's."""
-    seconds, modes, emptied = [], [], []
+    seconds, modes, emptied, exchanged = [], [], [], []
 
     class Modal(torch.optim.SGD):
         """Has two modes, as schedule-free optimizers do."""
@@ -206,7 +206,14 @@ def test_a_step_is_framed_as_trainer_frames_one(toy_model, tmp_path, monkeypatch
             seconds.append(1)
             run.evaluate(run.train_dataset.select(range(1)))
 
-    run = trainer(toy_model, tmp_path, max_steps=3, torch_empty_cache_steps=2)
+    def watch(*given):
+        if run.model.training:
+            exchanged.append(run.accelerator.sync_gradients)
+        return loss_of(*given)
+
+    passes = {"skip_zero_groups": False, "pack": False}  # two in each step
+    run = trainer(toy_model, tmp_path, max_steps=3, torch_empty_cache_steps=2, **passes)
+    loss_of, run.compute_loss = run.compute_loss, watch
     monkeypatch.setattr(
         "rapid.training.trl.trainer.clear_device_cache",
         lambda: emptied.append(run.state.global_step),
@@ -216,6 +223,7 @@ def test_a_step_is_framed_as_trainer_frames_one(toy_model, tmp_path, monkeypatch
     run.clock = PhaseClock(lambda: len(seconds))
     run.train()
     assert modes == [("train", True)] * 3
+    assert exchanged == [False, True] * 3  # gradients between processes
     assert {name: value for name, value in run.clock.seconds.items() if value} == {
         "backpropagation": 3
     }
