@@ -111,6 +111,8 @@ P, G, S, N = (
         (1, {P: 2, G: 4, S: 16, "num_generations": 4}, 8, 4, 4),
         (1, {P: 8, N: 64}, 8, 8, 8),
         (2, {P: 4, G: 2, N: 64}, 16, 4, 8),
+        (1, {P: 8, N: 64, "num_iterations": 2}, 8, 16, 8),
+        (1, {P: 8, G: 4, N: 16}, 32, 1, 8),
         (1, {P: 8, "num_iterations": 2}, 8, 2, 8),
         (1, {P: 8, S: 2, "num_iterations": 3}, 8, 6, 8),
         (1, {P: 8, G: 4, S: 2}, 32, 1, 8),  # TRL samples twice for one step

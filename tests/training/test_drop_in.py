@@ -147,7 +147,8 @@ def test_the_table_of_completions_has_the_objectives_advantages(
     toy_model, tmp_path, objective, settings, advantages
 ):
     settings = {"H": 2, "max_steps": 2, "reward": "sometimes"} | settings
-    trainer = run(toy_model, tmp_path, objective, **settings)
+    trainer = run(toy_model, tmp_path, objective, per_device_eval_batch_size=8, **settings)
+    trainer.evaluate(PROMPTS.select(range(2)))  # some rows of the table are of training still
     rewards = torch.tensor(trainer._logs["rewards"]["sometimes"]).view(-1, 4)
     graded = ~rewards.isnan().any(1, keepdim=True)
     expected = torch.where(graded, advantages(rewards), 0.0)

@@ -1,10 +1,12 @@
 """What log mu is where the sampler's is not exact, and rewards that are not all known."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from rapid import RapidTrainer
 from rapid.training import forward
 from rapid.training.caches import prefilled
 from tests.training.loops import (
@@ -48,6 +50,35 @@ def test_a_sampler_in_bfloat16_may_be_trusted(toy_model, tmp_path):
     assert max(logged(trainer, "rapid/staleness")) < 6 * 2.0**-5
     asked = run(toy_model, tmp_path, "rapid", **unchanged, reuse_logp=False)
     assert "sampler_logp" not in asked.last_pass[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "given", "tells"),
+    [
+        (torch.float32, None, {}, True),
+        (torch.float32, torch.float32, {}, True),
+        (torch.float64, torch.float32, {}, True),
+        (torch.float32, torch.bfloat16, {}, False),
+        (torch.bfloat16, torch.float32, {}, False),
+        (torch.float32, None, {"bf16": True}, False),
+        (torch.float32, None, {"fp16": True}, False),
+        (torch.float32, None, {"fp16": True, "trust_sampler": True}, True),
+        (torch.float32, None, {"trust_sampler": True, "reuse_logp": False}, False),
+    ],
+)
+def test_a_sampler_tells_mu_where_it_and_the_policy_are_exact_or_it_is_trusted(
+    model, engine, given, tells
+):
+    args = {"bf16": False, "fp16": False, "reuse_logp": True, "trust_sampler": False} | given
+    config = SimpleNamespace(dtype=engine)
+    llm = SimpleNamespace(llm_engine=SimpleNamespace(model_config=config))
+    trainer = SimpleNamespace(
+        model=SimpleNamespace(dtype=model),
+        args=SimpleNamespace(**args),
+        use_vllm=engine is not None,
+        vllm_generation=SimpleNamespace(mode="colocate", llm=llm),
+    )
+    assert RapidTrainer.sampler_tells_mu(trainer) is tells
 
 
 @pytest.mark.parametrize("cast", [True, False])

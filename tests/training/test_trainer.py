@@ -2,10 +2,14 @@
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, TrainerCallback
 from trl import GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
+from rapid.training.clock import PhaseClock
+from rapid.training.rewards import StreamedRewards
+from tests.training.conformance.test_calls import CHAT
 from tests.training.loops import (
     COMMON,
     ROUNDING,
@@ -143,20 +147,110 @@ def test_sampling_in_smaller_batches_samples_as_many(toy_model, tmp_path):
     assert sum(sizes) == run.completions_sampled == PROMPTS * 4
 
 
-@pytest.mark.parametrize(("rows", "at_a_time"), [(8, 4), (6, 1)])
+@pytest.mark.parametrize(("rows", "at_a_time", "tells"), [(8, 4, True), (6, 1, False)])
 def test_a_sampler_is_asked_for_groups_only_where_it_has_whole_ones(
-    toy_model, tmp_path, monkeypatch, rows, at_a_time
+    toy_model, tmp_path, monkeypatch, rows, at_a_time, tells
 ):
+    """And what it answers, with its log-probabilities or without, is put together again."""
     asked = []
 
     def note(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images):
-        asked.append(num_generations)
-        return prompt_ids, None
+        asked.append((num_generations, has_tool_images))
+        return prompt_ids, [[-0.5 * one[0]] for one in prompt_ids] if tells else None
 
-    run = trainer(toy_model, tmp_path)
+    run = trainer(toy_model, tmp_path, sampling_batch_size=4)
     monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", note)
-    run._generate_single_turn([[1]] * rows, None, {}, 4)
-    assert asked == [at_a_time]
+    prompts = [[row] for row in range(rows)]
+    found = run._generate_single_turn(prompts, None, {}, 4)
+    assert asked == [(at_a_time, False)] * 2
+    assert found == (prompts, [[-0.5 * row] for row in range(rows)] if tells else None)
+
+
+@pytest.mark.parametrize(("chat", "beams"), [(False, 1), (True, 1), (False, 2)])
+def test_a_completion_is_graded_when_it_ends(toy_model, tmp_path, monkeypatch, chat, beams):
+    """As what it is in the end; of beams not before all are found."""
+    settings = {"H": 1, "n_step": 16, "max_steps": 1, "max_completion_length": 64}
+    settings |= {"sampling_batch_size": 8, "grading_workers": 1}
+    reward = parity if not chat else lambda completions, **_: [0.0]
+    run = trainer(toy_model, tmp_path, reward, generation_kwargs={"num_beams": beams}, **settings)
+    if chat:
+        run.processing_class.chat_template = CHAT
+        rows = [{"prompt": [{"role": "user", "content": f"prompt {i}"}]} for i in range(PROMPTS)]
+        run.train_dataset = Dataset.from_list(rows)
+    while_sampling, then, expected, sampling = [], [], [], []
+    generate, submit, collect = run.model.generate, StreamedRewards.submit, StreamedRewards.collect
+
+    def watch(**inputs):
+        sampling.append(1)
+        found = generate(**inputs)
+        sampling.clear()
+        return found
+
+    def note(self, row, example, *completion):
+        (while_sampling if sampling else then).append((row, example["prompt"], *completion))
+        submit(self, row, example, *completion)
+
+    def finish(self, examples, *completions):
+        assert not expected
+        prompts = [example["prompt"] for example in examples]
+        expected.extend(zip(range(16), prompts, *completions, strict=True))
+        assert then == expected
+        return collect(self, examples, *completions)
+
+    run.model.generate = watch
+    monkeypatch.setattr(StreamedRewards, "submit", note)
+    monkeypatch.setattr(StreamedRewards, "collect", finish)
+    run.train()
+    assert len(expected) == 16
+    assert all(one in expected for one in while_sampling)
+    assert any(row >= 8 for row, *_ in while_sampling) == (beams == 1)
+
+
+def test_a_step_is_framed_as_trainer_frames_one(toy_model, tmp_path, monkeypatch):
+    """After evaluations, too. A second passes in the optimizer's step, and in a callback's."""
+    seconds, modes, emptied, exchanged = [], [], [], []
+
+    class Modal(torch.optim.SGD):
+        """Has two modes, as schedule-free optimizers do."""
+
+        def train(self):
+            self.mode = "train"
+
+        def eval(self):
+            self.mode = "eval"
+
+        def step(self, closure=None):
+            seconds.append(1)
+            modes.append((self.mode, run.model.training))
+            return super().step(closure)
+
+    class Evaluates(TrainerCallback):
+        def on_step_end(self, *_, **__):
+            seconds.append(1)
+            run.evaluate(run.train_dataset.select(range(1)))
+
+    def watch(*given):
+        if run.model.training:
+            exchanged.append(run.accelerator.sync_gradients)
+        return loss_of(*given)
+
+    passes = {"skip_zero_groups": False, "pack": False}  # two in each step
+    run = trainer(toy_model, tmp_path, max_steps=3, torch_empty_cache_steps=2, **passes)
+    loss_of, run.compute_loss = run.compute_loss, watch
+    monkeypatch.setattr(
+        "rapid.training.trl.trainer.clear_device_cache",
+        lambda: emptied.append(run.state.global_step),
+    )
+    run.add_callback(Evaluates())
+    run.optimizer = Modal(run.model.parameters(), lr=0.1)
+    run.clock = PhaseClock(lambda: len(seconds))
+    run.train()
+    assert modes == [("train", True)] * 3
+    assert exchanged == [False, True] * 3  # gradients between processes
+    assert {name: value for name, value in run.clock.seconds.items() if value} == {
+        "backpropagation": 3
+    }
+    assert emptied == [0, 2]
 
 
 def test_phases_are_measured_and_within_the_total(toy_model, tmp_path):

@@ -17,7 +17,16 @@ from trl.trainer.utils import add_fused_lm_head
 
 from rapid.training import forward, trainer
 from rapid.training.config import RapidConfig
-from rapid.training.trl import LOSS_COLUMNS, REFUSED_COLUMNS, checkpoints, loss, saving, vllm
+from rapid.training.trl import (
+    LOSS_COLUMNS,
+    REFUSED_COLUMNS,
+    checkpoints,
+    loss,
+    remember_packages,
+    saving,
+    vllm,
+    without_vllm,
+)
 from rapid.training.trl import trainer as bends
 from rapid.training.trl.loss import OVER_TOKENS, OwnLoss
 from rapid.training.trl.objective import FIELDS
@@ -197,3 +206,24 @@ def test_steps_do_not_look_up_packages_or_move_prompts_again(toy_model, tmp_path
     run(toy_model, tmp_path, "rapid", max_steps=4)
     assert len(looked_up) == len({*looked_up})
     assert not moved
+
+
+def test_accelerate_looks_once_if_it_looks_as_it_does_today(monkeypatch):
+    looked = []
+    name = "_is_package_available"
+    monkeypatch.setattr(accelerate_imports, name, lambda package: looked.append(package) or True)
+    remember_packages()
+    remembering = getattr(accelerate_imports, name)
+    remember_packages()
+    assert getattr(accelerate_imports, name) is remembering
+    assert [remembering(package) for package in "abab"] == [True] * 4
+    assert looked == ["a", "b"]
+    monkeypatch.delattr(accelerate_imports, name)
+    remember_packages()
+    assert not hasattr(accelerate_imports, name)
+
+
+def test_trl_is_told_that_there_is_no_vllm(monkeypatch):
+    monkeypatch.setattr(trl_imports, "is_vllm_available", lambda: True)
+    without_vllm()
+    assert trl_imports.is_vllm_available(min_version="0.1") is False

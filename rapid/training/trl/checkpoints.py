@@ -130,7 +130,7 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
             wrong = ", ".join(f"{name} was {state['sizes'][name]}" for name in changed)
         else:
             wrong = f"there is no {file.name}: save_only_model, fewer processes or another trainer"
-        if self.ref_model is not None and self.args.sync_ref_model:
+        if self.args.sync_ref_model:
             wrong = "the reference model that sync_ref_model has moved is not saved"
         if wrong:
             raise ValueError(

@@ -63,14 +63,7 @@ class OwnLoss(GRPOTrainer):
 
     @override
     def _get_per_token_logps_and_entropies(
-        self,
-        model,
-        input_ids,
-        attention_mask,
-        logits_to_keep,
-        compute_entropy=False,
-        compute_aux_loss=False,
-        **others,
+        self, model, input_ids, attention_mask, logits_to_keep, **others
     ):
         """Return log pi and entropies for the loss as for other objectives; the rest as TRL does.
 
@@ -78,15 +71,9 @@ class OwnLoss(GRPOTrainer):
         absolute: log pi would not be that of the sampler. It asks for entropies in its loss only.
         The balance of experts is over all tokens that they saw, so that no prompt can be shared.
         """
-        if not compute_entropy or compute_aux_loss:
+        if not others.get("compute_entropy") or others.get("compute_aux_loss"):
             found = super()._get_per_token_logps_and_entropies(
-                model,
-                input_ids,
-                attention_mask,
-                logits_to_keep,
-                compute_entropy=compute_entropy,
-                compute_aux_loss=compute_aux_loss,
-                **others,
+                model, input_ids, attention_mask, logits_to_keep, **others
             )
         else:
             prompt = input_ids.size(1) - logits_to_keep

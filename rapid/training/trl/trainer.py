@@ -211,7 +211,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         place = told(at + sample(inputs[0].get("prompt")))
         with self.clock.phase("other"), place, aligned, patch.object(self, "beta", 0.0):
             sampled = super()._generate_and_score_completions(inputs)
-        if any(name in sampled for name in REFUSED_COLUMNS):
+        if sampled.keys() & REFUSED_COLUMNS:
             raise ValueError(TEXT)
         columns = LOSS_COLUMNS if self.args.trls_loss else COLUMNS
         batch = {ours: sampled[name] for name, ours in columns.items() if name in sampled}
@@ -220,25 +220,26 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         if self._sampled_logp:  # (N, T); the sampler may have gone on beyond the ends
             logp, width = pad_sequence(self._sampled_logp, True), batch["completion_ids"].size(1)
             batch["sampler_logp"] = pad(logp, (0, width - logp.size(1)))
-        first = self.accelerator.process_index * len(inputs)
-        rewards = self._rewards_per_func[first : first + len(inputs)]  # (N, functions)
-        weighted = rewards * self.reward_weights.to(rewards.device)
-        batch["rewards"] = weighted.nansum(1).masked_fill(rewards.isnan().all(1), math.nan)
-        batch["accuracy"] = rewards[:, 0].nan_to_num()
-        self.completions_sampled += len(inputs)
-        if not self.args.trls_loss:
-            self._log_advantages()
-        return batch
-
-    def _log_advantages(self) -> None:
-        """Show the objective's advantages in the table of completions, as these were sampled.
-
-        TRL's are those of its own loss. A group that was not graded has none.
-        """
         rewards = self._rewards_per_func  # (N, functions), of all processes
         weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
         weighted = weighted.masked_fill(rewards.isnan().all(1), math.nan)
-        known = {"rewards": weighted, "accuracy": weighted}
+        first = self.accelerator.process_index * len(inputs)
+        here = slice(first, first + len(inputs))
+        batch["rewards"], batch["accuracy"] = weighted[here], rewards[here, 0].nan_to_num()
+        self.completions_sampled += len(inputs)
+        if not self.args.trls_loss:
+            self._log_advantages(weighted)
+        return batch
+
+    def _log_advantages(self, rewards: Tensor) -> None:
+        """Show the objective's advantages in the table of completions, as these were sampled.
+
+        TRL's are those of its own loss. A group that was not graded has none.
+
+        Args:
+            rewards: (N,), of all processes.
+        """
+        known = {"rewards": rewards, "accuracy": rewards}
         graded = batches.with_graded(known, self.group_size)
         advantages = self.args.algorithm.advantages(
             self.args.settings, graded["rewards"], self.group_size

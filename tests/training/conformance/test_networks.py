@@ -114,6 +114,13 @@ def sampled_with(train, name, **sizes):
     return trainer
 
 
+def test_what_a_model_says_of_tokens_is_heard_on_policy(train):
+    trainer = sampled_with(train, "suppress_tokens", n_step=16, micro_batch_size=8, H=1)
+    _, piece, _ = trainer.last_pass
+    said = {*piece["completion_ids"][piece["completion_mask"].bool()].tolist()}
+    assert len(said) > 1 and not said & {*OWN["suppress_tokens"]}
+
+
 def test_what_a_model_says_of_generation_does_not_change_what_is_weighed(train):
     plain = train(RapidTrainer, untrained("Llama"), learning_rate=0.0, **OFF_POLICY)
     for name in OWN:

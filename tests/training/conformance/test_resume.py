@@ -1,5 +1,8 @@
 """A run that is stopped after any step and resumed is the run that was not stopped, bit by bit."""
 
+from collections import Counter
+from pickle import UnpicklingError
+
 import pytest
 import torch
 from datasets import Dataset
@@ -73,14 +76,27 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(name, toy_model, tmp_path
         assert trainer._logs["completion"] == whole._logs["completion"]
 
 
-def test_a_resumed_run_knows_what_ran_last(toy_model, tmp_path):
-    def runs_out(completions, trainer_state, **_):
+def test_a_resumed_run_knows_what_ran_last_and_what_was_said(toy_model, tmp_path):
+    """Of the latter some is no JSON, and some is logged in a later step only."""
+    verdicts = Counter()
+
+    def runs_out(completions, trainer_state, log_extra, **_):
+        log_extra("where", [tmp_path] * len(completions))
+        verdicts["graded"] += len(completions)
         return [float(i % 2 and trainer_state.global_step < 4) for i in range(len(completions))]
 
-    whole = build(toy_model, tmp_path, reward_funcs=runs_out, H=4)
+    whole, resumed = (
+        build(toy_model, tmp_path / name, reward_funcs=runs_out, H=4, logging_steps=4)
+        for name in ("whole", "again")
+    )
+    whole.verdicts = resumed.verdicts = verdicts
     whole.train()
-    resumed = build(toy_model, tmp_path / "again", reward_funcs=runs_out, H=4)
-    resumed.train(str(tmp_path / "checkpoint-5"))
+    expected = dict(verdicts)
+    verdicts["another run's"] = 1
+    resumed.train(str(tmp_path / "whole/checkpoint-5"))
+    assert dict(verdicts) == expected == {"graded": 2 * 16}
+    assert result(resumed)[1:] == result(whole)[1:]
+    assert [*resumed._logs["extra"]["where"]] == [str(tmp_path)] * 16
     assert resumed.last_pass[0] == whole.last_pass[0] == 4
     assert torch.equal(resumed.last_pass[2], whole.last_pass[2])
 
@@ -108,6 +124,7 @@ def test_a_run_saved_within_a_step_is_resumed_before_it(toy_model, tmp_path):
 
 def test_a_run_goes_on_from_the_newest_checkpoint_that_is_whole(toy_model, tmp_path, capsys):
     settings = LOOPS["rapid"] | {"save_total_limit": 2}
+    (tmp_path / "partial/checkpoint-3").mkdir(parents=True)  # of a run that was killed
     whole = build(toy_model, tmp_path, **settings)
     whole.train()
     assert {one.name for one in tmp_path.glob("*-*")} == {"checkpoint-7", "checkpoint-8"}
@@ -137,10 +154,11 @@ class EndsAnEpoch(TrainerCallback):
         control.should_epoch_stop = state.global_step == 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [2, 3, 4, 6])
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[pytest.mark.slow] * (step != 3)) for step in (2, 3, 4, 6)]
+)
 def test_a_run_whose_epoch_ended_early_is_resumed_in_the_next(step, toy_model, tmp_path):
-    settings = {"H": 2, "n_step": 2, "num_train_epochs": 3, "max_steps": -1}
+    settings = {"H": 2, "n_step": 2, "num_train_epochs": 2, "max_steps": -1}
     settings["arguments"] = {"callbacks": [EndsAnEpoch()]}
     whole = build(toy_model, tmp_path, **settings)
     whole.train()
@@ -162,6 +180,10 @@ def test_what_would_not_be_the_same_run_is_refused(toy_model, tmp_path):
     with pytest.raises(ValueError, match=r"checkpoint-3 is damaged: inference_batch_0\.pth"):
         build(toy_model, tmp_path, H=4).train(str(checkpoint))
     (checkpoint / "digests.json").unlink()  # as an earlier version saved it
+    torch.save({"sizes": checkpoint}, checkpoint / "inference_batch_0.pth")
+    with pytest.raises(UnpicklingError, match="Weights only load failed"):  # it could be any code
+        build(toy_model, tmp_path, H=4).train(str(checkpoint))
+    (checkpoint / "inference_batch_0.pth").unlink()
     with pytest.raises(ValueError, match=r"no inference_batch_0.pth: save_only_model"):
         build(toy_model, tmp_path, H=4).train(str(checkpoint))
 
