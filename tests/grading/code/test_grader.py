@@ -7,6 +7,7 @@ from rapid.grading import verdicts
 from rapid.grading.code.grader import CodeGrader, extract_code
 from rapid.grading.code.reference import run_reference
 from rapid.grading.grader import BadProblem
+from tests.grading.code.attacks import forge
 
 
 def problem(solution: str, *inputs: list, **fields) -> CodeProblem:
@@ -24,9 +25,15 @@ def test_plus_inputs_count(grader, double):
     assert grader.grade(double, "def f(x): return abs(2 * x)").reason == verdicts.WRONG_ANSWER
 
 
-def test_the_first_wrong_output_ends_the_run(grader, double):
-    program = "def f(x):\n    while x == 2: pass\n    return 0"
+@pytest.mark.parametrize("wrong", ["0", "[0] * 30_000"])  # the second is not even read
+def test_the_first_wrong_output_ends_the_run(grader, double, wrong):
+    program = f"def f(x):\n    while x == 2: pass\n    return {wrong}"
     assert grader.grade(double, program).reason == verdicts.WRONG_ANSWER
+
+
+def test_a_line_that_is_no_answer_ends_the_run(grader, double):
+    program = f"{forge(b'no JSON' + bytes([10]))}\nwhile True: pass"
+    assert grader.grade(double, program).reason == verdicts.CRASHED
 
 
 def test_chance_repeats_itself(layer):
@@ -113,6 +120,7 @@ USE = "Use it:\n```python\nf(2)\n```"
         ("```\ndef f(): 1\n```\n```\nassert f == 1 or (lambda: f())\n```", "def f(): 1\n"),
         ("```\ndef f(): 1\n``` `f` is tested:\n```\nf()\n```", "def f(): 1\n"),
         ("```\ndef f(): 1\n````\nSo.", "def f(): 1\n"),
+        ("```\ndef f(): 1\n```\n```f``` or:\n```\ndef f(): 2\n```", "def f(): 2\n"),
         ("def f(): 1\n```", "def f(): 1\n"),
         (f"def f(): 1\n```\n{USE}", "def f(): 1\n"),
         ("1. So:\n\n   ```python\n\n   def f():\n     1\n   ```\n", "\ndef f():\n  1\n"),
