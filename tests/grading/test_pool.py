@@ -119,6 +119,7 @@ def test_a_repeated_completion_of_a_problem_is_graded_once():
     assert [grade(grader, text) for text in ("1", "2", "1")] == [1.0, 0.0, 1.0]
     assert grader.hits == 1
     grader.grade(SECOND, "1")
+    assert grader.grade(FIRST, "\ud800").reason == verdicts.UNPARSABLE  # half a character
     assert counting.calls == [("a", "1"), ("a", "2"), ("b", "1")]
 
 
