@@ -30,10 +30,10 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         test: problems, test.jsonl.
         folder: where the files go.
     """
-    task, settings = BENCHMARKS[spec.run.benchmark], spec.evaluation
+    task = BENCHMARKS[spec.run.benchmark]
     header = {
         **spec.run.model_dump(),
-        **settings.model_dump(include={"samples", "temperature", "top_p"}),
+        **spec.evaluation.model_dump(),
         "max_completion_length": spec.max_completion_length,
     }
     beside = ("summary.json", *(("steps.jsonl", SNAPSHOTS) if spec.snapshots else ()))

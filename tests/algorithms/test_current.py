@@ -7,7 +7,9 @@ import torch
 
 from rapid.algorithms import ALGORITHMS, CURRENT
 from rapid.algorithms.base import Pass
-from rapid.algorithms.tis import tis_loss
+from rapid.algorithms.dppo import DppoParameters
+from rapid.algorithms.m2po import outliers as outliers_of
+from rapid.algorithms.tis import TisParameters, tis_loss
 from rapid.algorithms.topr import topr_loss
 from tests.algorithms.tabular import (
     DEGREES,
@@ -103,6 +105,37 @@ def test_the_gradient_is_that_of_the_closed_form(name, seed):
     torch.testing.assert_close(given.logp.grad, torch.tensor(expected).double(), rtol=0, atol=1e-7)
     if name != "rloo":
         assert 0 < metrics["clip_fraction"].item() == pytest.approx(clipped)
+
+
+def test_weights_and_staleness_are_means_over_completions():
+    """Also over those that have no advantage, and over one without tokens, whose weight is 1."""
+    given = batch(4)
+    moved = ((given.logp - given.behavior_logp) * given.mask).sum(1).tolist()
+    stale = ALGORITHMS["pg"].loss(None, given._replace(H=2))[1]["staleness"]
+    assert stale.item() == pytest.approx(sum(map(abs, moved)) / len(moved))
+    kernels = {  # by the published defaults
+        "topr": lambda w, A: 1 if A >= 0 else min(w, 1),
+        "vespo": lambda w, A: (
+            w**2 * math.exp(3 * (1 - w)) if A > 0 else w**3 * math.exp(2 * (1 - w))
+        ),
+    }
+    for name, kernel in kernels.items():
+        algorithm = ALGORITHMS[name]
+        found = algorithm.loss(algorithm.parameters(), given)[1]["weight"].item()
+        pairs = zip(map(math.exp, moved), advantages(standardized=True), strict=True)
+        assert found == pytest.approx(sum(kernel(*pair) for pair in pairs) / len(moved))
+
+
+def test_what_reaches_a_bound_is_not_beyond_it():
+    log_ratio = torch.tensor([[0.5, -0.5], [0.5, 1.0]])
+    left_out = outliers_of(log_ratio, log_ratio.bool(), group_size=1, tau=0.25)
+    assert left_out.tolist() == [[False, False], [False, True]]
+    # Weights at their cap are not cut, and no probability moves by more than 1.
+    given = batch(5)
+    on_policy = given._replace(behavior_logp=given.logp.detach())
+    assert ALGORITHMS["tis"].loss(TisParameters(cap=1.0), on_policy)[1]["clip_fraction"] == 0
+    sure = given._replace(logp=torch.zeros(12, 5), behavior_logp=torch.full((12, 5), -math.inf))
+    assert ALGORITHMS["dppo"].loss(DppoParameters(divergence=1), sure)[1]["clip_fraction"] == 0
 
 
 def test_an_objective_does_not_depend_on_how_a_step_is_cut_into_passes():

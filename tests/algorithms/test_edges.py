@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rapid.algorithms import dapo_loss, grpo_loss, rapid_loss
+from rapid.algorithms.means import completion_mean, token_mean
 
 clip = pytest.mark.parametrize("clip", ["advantage", "both"])
 baselines = pytest.mark.parametrize("baseline", ["group", "others"])
@@ -32,6 +33,11 @@ def test_a_batch_without_tokens_has_a_loss_and_a_gradient_of_zero(baseline):
     assert loss.item() == 0
     assert not gradient.any()
     assert (metrics["staleness"].item(), metrics["weight"].item()) == (0, 1)
+
+
+def test_a_batch_of_one_token_has_its_mean():
+    values, mask = torch.tensor([[3.0, 5.0], [7.0, 9.0]]), torch.tensor([[1, 0], [0, 0]])
+    assert (token_mean(values, mask).item(), completion_mean(values, mask).item()) == (3, 1.5)
 
 
 def test_an_eta_of_infinity_clips_nothing():

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.names import parse, pattern
 from rapid.config import specs
 from rapid.config.params import BadParams, load
@@ -20,10 +21,11 @@ def test_a_plain_name(name, kind, h):
 
 
 def test_a_variant():
-    found = parse("rapid-H4,eta=1.5,weighted=false,group_size=8,n_step=16")
+    found = parse("rapid-H4,eta=1.5,weighted=false,group_size=2,n_step=16")
     assert (found.plain, found.H) == ("rapid-H4", 4)
-    changes = {"eta": 1.5, "weighted": False, "group_size": 8, "n_step": 16}
+    changes = {"eta": 1.5, "weighted": False, "group_size": 2, "n_step": 16}
     assert found.changes.model_dump(exclude_none=True) == changes
+    assert found.changes.within(["n_step", "epochs"]) == {"n_step": 16}
 
 
 @pytest.mark.parametrize(
@@ -39,13 +41,26 @@ def test_a_variant():
         ("rapid-H4,eta=inf", "eta as a finite number"),
         ("rapid-H4,eta=1,eta=2", "each change once"),
         ("rapid-H4,clip=often", "clip as 'advantage'"),
-        ("pg,eta=1", "pg without eta"),
+        ("rapid-H4,group_size=1", "group_size as greater than or equal to 2"),
+        ("pg,eta=1", "pg without eta, which only RAPID has"),
+        ("pg,epsilon=1", "epsilon, which only GRPO and naive GRPO and Dr. GRPO have"),
         ("sft,epochs=2", "no variants"),
     ],
 )
 def test_what_means_nothing_is_refused(name, says):
     with pytest.raises(ValueError, match=re.escape(says)):
         parse(name)
+
+
+def test_the_names_that_are_offered_mean_something():
+    with pytest.raises(ValueError, match="one of") as raised:
+        parse("ppo")
+    said = re.fullmatch(r"one of (.*) \(any H from 1; (.*) take one too\); .*", str(raised.value))
+    offered, taking = (re.split(r", | or ", names) for names in said.groups())
+    assert sorted(parse(name).kind for name in offered) == sorted(ALGORITHMS)
+    assert {parse(f"{name}-H2").kind for name in [*taking, "rapid"]} == {
+        name for name in ALGORITHMS if re.fullmatch(pattern(), f"{name}-H2")
+    }
 
 
 def test_params_name_the_place_of_a_bad_variant(values):

@@ -6,7 +6,8 @@ import torch
 from rapid.algorithms import ALGORITHMS, CURRENT
 from rapid.algorithms.base import Pass
 
-REWARDS = torch.tensor([0.0, 0, 0, 1, 1, 1, 1, 0, 1], dtype=torch.float64)  # three groups
+# Of four groups; the deviation of the last is half the one before.
+REWARDS = torch.tensor([0.0, 0, 0, 1, 1, 1, 1, 0, 1, 0.5, 0, 0], dtype=torch.float64)
 GIVEN = {
     "rapid": {"eta": 2.0, "clip": "advantage"},
     "grpo": {"beta": 0.0, "epsilon": 0.2},
@@ -17,6 +18,7 @@ GIVEN = {
 CASES = [
     ("rapid", {}),
     ("rapid", {"eta": 0.5}),
+    ("rapid", {"eta": 1.0}),
     ("rapid", {"baseline": "others"}),
     ("rapid", {"baseline": "none"}),
     ("rapid", {"weighted": False}),
@@ -31,14 +33,14 @@ CASES = [
 
 
 def gradient(objective, changes, on_policy):
-    """Return an objective, its settings, and its gradient by completion and token, (9, 4)."""
+    """Return an objective, its settings, and its gradient by completion and token, (12, 4)."""
     algorithm = ALGORITHMS[objective]
     kind = algorithm.parameters
     settings = kind and kind(**GIVEN.get(objective, {}) | changes)
     torch.manual_seed(0)
-    logp, mu, reference = -torch.rand(3, 9, 4, dtype=torch.float64)
+    logp, mu, reference = -torch.rand(3, 12, 4, dtype=torch.float64)
     mu = logp.clone() if on_policy else mu
-    given = Pass(logp.requires_grad_(), mu, reference, torch.ones(9, 4), REWARDS, 3)
+    given = Pass(logp.requires_grad_(), mu, reference, torch.ones(12, 4), REWARDS, 3)
     algorithm.loss(settings, given)[0].backward()
     return algorithm, settings, logp.grad
 
@@ -48,7 +50,7 @@ def gradient(objective, changes, on_policy):
 def test_what_is_skipped_has_no_gradient_and_what_is_run_has(objective, changes, on_policy):
     algorithm, settings, found = gradient(objective, changes, on_policy)
     said = algorithm.contributes(REWARDS, 3, settings, on_policy=on_policy)
-    assert said.tolist() == (found.view(3, -1) != 0).any(1).tolist()
+    assert said.tolist() == (found.view(4, -1) != 0).any(1).tolist()
 
 
 @pytest.mark.parametrize(
@@ -58,10 +60,10 @@ def test_what_is_skipped_has_no_gradient_and_what_is_run_has(objective, changes,
 def test_an_on_policy_gradient_goes_along_the_advantages(objective, changes):
     algorithm, settings, found = gradient(objective, changes, on_policy=True)
     advantages = algorithm.advantages(settings, REWARDS, 3)
-    expected = (advantages / advantages.norm())[:, None].expand(9, 4)
+    expected = (advantages / advantages.norm())[:, None].expand(12, 4)
     torch.testing.assert_close(-found / found[:, 0].norm(), expected)
 
 
 def test_torn_groups_are_refused():
-    with pytest.raises(ValueError, match="9 completions are not whole groups of 4"):
-        ALGORITHMS["pg"].contributes(REWARDS, 4, None, on_policy=True)
+    with pytest.raises(ValueError, match="12 completions are not whole groups of 5"):
+        ALGORITHMS["pg"].contributes(REWARDS, 5, None, on_policy=True)

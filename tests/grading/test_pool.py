@@ -30,8 +30,14 @@ class Fake:
     def __exit__(self, *_):
         self.log.append("ended")
 
+    def walls(self):
+        return "a wall"
+
     def prepare(self, problem):
         self.log.append(f"prepared {problem.id}")
+
+    def rehearse(self, exercises):
+        self.log.append(f"rehearsed {exercises}")
 
     def grade(self, problem, completion):
         assert self.busy.acquire(blocking=False), "two threads in one grader"
@@ -89,6 +95,15 @@ def test_a_problem_is_prepared_by_one_that_is_free():
     assert log.count("started") == log.count("ended") == 2
 
 
+def test_every_one_rehearses():
+    graders, log = pool(1)
+    graders.rehearse([])
+    assert (log, graders.walls()) == (["rehearsed []"], "a wall")
+    graders, log = pool(2)
+    graders.rehearse([])
+    assert log == ["rehearsed []"] * 2
+
+
 class CountingGrader:
     def __init__(self):
         self.calls = []
@@ -100,10 +115,11 @@ class CountingGrader:
 
 def test_a_repeated_completion_of_a_problem_is_graded_once():
     counting = CountingGrader()
-    grader = SteadyGrader("math", lambda: counting)
+    grader = SteadyGrader("math", iter([counting]).__next__)  # one, unless more are asked for
     assert [grade(grader, text) for text in ("1", "2", "1")] == [1.0, 0.0, 1.0]
     assert grader.hits == 1
     grader.grade(SECOND, "1")
+    assert grader.grade(FIRST, "\ud800").reason == verdicts.UNPARSABLE  # half a character
     assert counting.calls == [("a", "1"), ("a", "2"), ("b", "1")]
 
 

@@ -12,6 +12,8 @@ def test_only_passed_is_rewarded_and_what_was_not_graded_has_no_reward():
     assert rewards["passed"] == 1.0
 
 
-def test_the_reasons_are_closed():
+def test_reasons_are_closed_and_rewards_bounded():
     with pytest.raises(ValueError, match="unlucky"):
         verdicts.verdict("unlucky")
+    with pytest.raises(ValueError, match="reward"):
+        verdicts.Verdict(reward=1.5, reason=verdicts.PASSED)

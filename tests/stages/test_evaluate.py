@@ -3,6 +3,7 @@
 import json
 from contextlib import contextmanager
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
@@ -102,6 +103,8 @@ def test_figures_are_of_what_was_sampled_and_graded(asked, run):
     assert written == found.model_dump(mode="json")
     manifest = json.loads((run / "evaluation/manifest.json").read_text())
     assert manifest["walls"] == "a wall"
+    read = {Path(path).name for path in manifest["inputs"]}
+    assert read == {"summary.json", "steps.jsonl", "test.jsonl"}
 
 
 def test_completions_are_sampled_as_the_spec_says(asked, run):
@@ -110,7 +113,7 @@ def test_completions_are_sampled_as_the_spec_says(asked, run):
     for one in asked:
         assert (one["kind"], one["precision"]) == ("transformers", "float32")
         assert (one["temperature"], one["top_p"], one["max_tokens"]) == (0.6, 0.9, 9)
-        assert one["seed"] == 7
+        assert (one["seed"], one["chat"]) == (7, False)
         order = [prompt.split("?")[0][-1] for prompt in one["prompts"]]
         assert order == [*"aaabbbccc"]
 
@@ -120,8 +123,8 @@ def test_a_model_kept_on_the_way_has_a_point_of_the_curve(asked, run):
     (point,) = read_jsonl(run / "evaluation" / CURVE, CurvePoint)
     assert (point.step, point.seconds, point.pass_at) == (4, 2.0, found.pass_at)
     none = SPEC.model_copy(update={"snapshots": 0})
-    evaluate(none, run / "model", run / "test.jsonl", run / "other")
-    assert not (run / "other" / CURVE).exists()
+    evaluate(none, run / "model", run / "test.jsonl", run / "evaluation")
+    assert not (run / "evaluation" / CURVE).exists()  # nor is an earlier one left
 
 
 def test_a_run_that_was_not_trained_is_not_evaluated(asked, run):

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from rapid.algorithms.dapo import with_penalty
 from rapid.algorithms.names import parse
 from rapid.artifacts.files import read_jsonl, write_jsonl
 from rapid.artifacts.runs import StepRecord
@@ -134,16 +133,6 @@ def test_distillation_keeps_nothing_that_was_not_graded(
     manifest = json.loads((tmp_path / "d/manifest.json").read_text())
     assert manifest["reasons"]["infrastructure"] == 1
     assert manifest["kept"] == manifest["reasons"]["passed"] == 7
-
-
-def test_what_has_no_reward_has_no_penalty():
-    rewards = iter([[1.0, None], [None], [0.0]])
-    accuracy, overlong = with_penalty(
-        lambda **_: next(rewards), lambda completion_ids: [-float(len(i)) for i in completion_ids]
-    )
-    for ids, expected in [([[1], [2, 3]], [-1.0, None]), ([[1]], [None]), ([[1]], [-1.0])]:
-        accuracy(completion_ids=ids)
-        assert overlong(completion_ids=ids) == expected
 
 
 def test_groups_without_a_gradient_run_where_a_variant_asks(problems, toy_model, tmp_path):

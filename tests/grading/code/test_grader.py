@@ -4,6 +4,7 @@ import pytest
 
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading import verdicts
+from rapid.grading.code import sandbox
 from rapid.grading.code.grader import CodeGrader, extract_code
 from rapid.grading.code.reference import run_reference
 from rapid.grading.grader import BadProblem
@@ -24,8 +25,9 @@ def test_plus_inputs_count(grader, double):
     assert grader.grade(double, "def f(x): return abs(2 * x)").reason == verdicts.WRONG_ANSWER
 
 
-def test_the_first_wrong_output_ends_the_run(grader, double):
-    program = "def f(x):\n    while x == 2: pass\n    return 0"
+@pytest.mark.parametrize("wrong", ["0", "[0] * 15_000"])  # the second is not even read
+def test_the_first_wrong_output_ends_the_run(grader, double, wrong):
+    program = f"def f(x):\n    while x == 2: pass\n    return {wrong}"
     assert grader.grade(double, program).reason == verdicts.WRONG_ANSWER
 
 
@@ -37,6 +39,15 @@ def test_chance_repeats_itself(layer):
         with CodeGrader(timeout=1.0, layer=layer) as fresh:
             outputs.append(run_reference(problem(program, []), fresh._sandbox).expected)
     assert outputs[0] == outputs[1]
+
+
+def test_without_walls_there_is_no_grader_unless_that_is_accepted(monkeypatch):
+    monkeypatch.setattr(sandbox, "LAYERS", ())
+    with pytest.raises(sandbox.SandboxError), CodeGrader(timeout=1.0):
+        pass
+    with CodeGrader(timeout=1.0, unsafe=True) as accepted:
+        assert "NOT WALLED OFF" in accepted.walls()
+    assert accepted._sandbox._runner is None
 
 
 def test_the_standard_library_can_be_imported(grader, enclosed):
@@ -113,6 +124,7 @@ USE = "Use it:\n```python\nf(2)\n```"
         ("```\ndef f(): 1\n```\n```\nassert f == 1 or (lambda: f())\n```", "def f(): 1\n"),
         ("```\ndef f(): 1\n``` `f` is tested:\n```\nf()\n```", "def f(): 1\n"),
         ("```\ndef f(): 1\n````\nSo.", "def f(): 1\n"),
+        ("```\ndef f(): 1\n```\n```f``` or:\n```\ndef f(): 2\n```", "def f(): 2\n"),
         ("def f(): 1\n```", "def f(): 1\n"),
         (f"def f(): 1\n```\n{USE}", "def f(): 1\n"),
         ("1. So:\n\n   ```python\n\n   def f():\n     1\n   ```\n", "\ndef f():\n  1\n"),

@@ -1,6 +1,7 @@
 """A reference is found once, by whoever needs it first, and sets a completion's limits."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -107,14 +108,22 @@ def test_a_completion_gets_four_times_as_long_as_a_slow_reference(
 
 
 def test_a_completion_as_slow_as_a_slow_reference_passes(grader, double):
-    slow = "import time\ndef f(x):\n    time.sleep(0.4)\n    return 2 * x"
+    slow, began = "import time\ndef f(x):\n    time.sleep(0.4)\n    return 2 * x", time.monotonic()
     problem = double.model_copy(update={"canonical_solution": slow})
     assert grader.grade(problem, slow).reason == verdicts.PASSED  # 1.6 s, with a timeout of 1 s
+    found = grader._references.find(problem, grader._sandbox)
+    assert 1.6 <= found.seconds <= time.monotonic() - began
 
 
 @pytest.mark.parametrize(
     "solution",
-    ["def f(x): raise ValueError", "def f(x", "import os\nos._exit(0)", "def f(x): return f(x)"],
+    [
+        "def f(x): raise ValueError",
+        "def f(x): return 1 // (10**30 - x)",  # of its last input
+        "def f(x",
+        "import os\nos._exit(0)",
+        "def f(x): return f(x)",
+    ],
 )
 def test_a_failing_reference_is_an_error_every_time(grader, double, solution):
     bad = double.model_copy(update={"canonical_solution": solution})
@@ -122,6 +131,12 @@ def test_a_failing_reference_is_an_error_every_time(grader, double, solution):
         with pytest.raises(BadProblem, match="double: the reference solution"):
             grader.grade(bad, "def f(x): return 1")
     assert grader.grade(double, double.canonical_solution).reason == verdicts.PASSED
+
+
+def test_an_output_may_be_as_long_as_the_longest_expected_one(grader, double):
+    halves = "def f(n): return [i / 2 for i in range(n)]"
+    changes = {"canonical_solution": halves, "base_input": [[0], [40_000]], "plus_input": []}
+    assert grader.grade(double.model_copy(update=changes), halves).reason == verdicts.PASSED
 
 
 def test_a_long_expected_output_is_held_as_a_digest(grader, double):

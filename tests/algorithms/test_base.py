@@ -1,0 +1,79 @@
+"""What an algorithm's class says: bounds of its parameters, its names and looks, what it needs."""
+
+import pytest
+from pydantic import ValidationError
+
+from rapid.algorithms import ALGORITHMS
+from rapid.config.params import load
+from tests.algorithms.test_zero import GIVEN
+
+REINFORCED = [one for one in ALGORITHMS.values() if not one.imitates]
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        ("grpo", "epsilon"),
+        ("dr-grpo", "epsilon"),
+        ("dapo", "epsilon_low"),
+        ("dapo", "overlong_buffer"),
+        ("gspo", "clip_low"),
+        ("dppo", "divergence"),
+    ],
+)
+def test_a_share_is_between_nothing_and_all(name, share):
+    """1 less the clip below would not be positive; probabilities change by at most 1."""
+    kind, given = ALGORITHMS[name].parameters, GIVEN.get(name, {})
+    for allowed in (0.01, 0.99):
+        assert getattr(kind(**given | {share: allowed}), share) == allowed
+    for refused in (0, 1.01 if name == "dppo" else 1):
+        with pytest.raises(ValidationError, match=share):
+            kind(**given | {share: refused})
+
+
+def test_demonstrations_are_the_teachers_unless_they_are_said_to_be_made(values):
+    made = {"demonstrations": 5, "error_rate": 0.2}
+    values["sft"] = {key: value for key, value in values["sft"].items() if key not in made}
+    assert not made.keys() & load(values).sft.model_dump().keys()
+    values["sft"] |= made
+    assert made.items() <= load(values).sft.model_dump().items()
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "sampler", "allowed"),
+    [
+        ("sft", "batch", 6, "vllm", True),
+        ("sft", "batch", 5, "vllm", False),
+        ("naive_grpo", "sampling_batch", 8, "vllm", True),
+        ("naive_grpo", "sampling_batch", 6, "vllm", False),
+        ("naive_grpo", "sampling_batch", 6, "transformers", True),
+    ],
+)
+def test_what_processes_and_samplers_share_is_shared_evenly(
+    values, name, key, value, sampler, allowed
+):
+    params = load(values)
+    compute = params.compute.model_copy(update={"processes": 2, "sampler": sampler})
+    section = getattr(params, name).model_copy(update={key: value})
+    params = params.model_copy(update={"compute": compute, name: section})
+    refused = ALGORITHMS[name.replace("_", "-")].refused(params, 4)
+    assert (refused is None) == allowed
+    assert allowed or refused[:2] == (f"{name}.{key}", value)
+
+
+def test_a_name_is_of_one_algorithm():
+    for name in ALGORITHMS:
+        for given in (name, f"{name}-H4", f"{name}-H4,epochs=2", f"{name},epochs=2"):
+            assert [one.name for one in ALGORITHMS.values() if one.named(given)] == [name]
+
+
+def test_looks_at_different_H_are_told_apart():
+    for one in REINFORCED:
+        assert len({one.look_at(h) for h in (1, 2, 4, 8)}) == 4
+
+
+def test_one_algorithm_samples_from_a_server_and_one_samples_again():
+    assert [one.name for one in REINFORCED if one.samples_from_a_server] == ["naive-grpo"]
+    settings = ALGORITHMS["dapo"].parameters(**GIVEN["dapo"] | {"rounds": 3})
+    rounds = {one.name: one.rounds(settings) for one in REINFORCED}
+    assert rounds == dict.fromkeys(rounds, 1) | {"dapo": 3}
