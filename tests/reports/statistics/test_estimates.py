@@ -15,6 +15,7 @@ NAN = math.nan
     ("values", "expected"),
     [
         ([2.0, 4.0, 6.0], Spread(4, 2, 3)),  # squared deviations 4 + 0 + 4 = 8; 8 / (3 - 1) = 4
+        ([1, 7], Spread(4, 18**0.5, 2)),
         ([NAN, 5.0], Spread(5, None, 1)),
         ([NAN], Spread(None, None, 0)),
         ([], Spread(None, None, 0)),
