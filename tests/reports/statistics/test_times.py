@@ -99,7 +99,7 @@ def test_a_ratio_that_is_detectable_is_mostly_seen():
 
 
 def test_the_detectable_ratio_has_its_noise_from_pairs_that_both_get_there():
-    """Ten seeds of which two do, and one that says nothing; alpha is the least p that ten can have."""
+    """In two of ten both do, one more says nothing; alpha is the least p that ten can have."""
     ours = [NEVER, 2 * math.exp(0.1), 3 * math.exp(-0.1), *[0, NEVER] * 4]
     alpha, error = 2 / 2**10, 0.1 * math.sqrt(2) / math.sqrt(30 / math.pi)
     least = decisions.detectable(Estimate(0.0, error=error, df=9), alpha)
