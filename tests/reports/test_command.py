@@ -8,6 +8,7 @@ import yaml
 
 from rapid.config import specs
 from reports.__main__ import main
+from reports.plots import style
 
 
 @pytest.fixture
@@ -21,7 +22,9 @@ def test_later_files_go_over_earlier(config, tmp_path, capsys):
     overlay = tmp_path / "overlay.yaml"
     overlay.write_text("tables: {main: {model: tiny-llama}}")
     assert main(["--config", config, str(overlay), "--root", str(tmp_path), "--text"]) == 0
-    assert "algorithms on tiny-llama." in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "algorithms on tiny-llama." in printed.out
+    assert printed.err == ""  # nothing was written
 
 
 @pytest.mark.parametrize("complete", [True, False])
@@ -53,7 +56,41 @@ def test_html_and_figures_are_written_where_asked(params, config, runs, tmp_path
     assert kinds == [(".pdf", b"%PDF")] * 7 + [(".png", b"\x89PNG")] * 7
     manifest = json.loads((html.parent / "manifest.json").read_text())
     assert str(html) in manifest["outputs"]
+    trained = specs.runs(params)
+    read = {f"{run.evaluation}/evaluation.json" for run in specs.evaluated(trained)}
+    own = ("summary.json", "steps.jsonl", "token_weights.json")
+    read |= {f"{run.folder}/{name}" for run in trained for name in own}
+    assert manifest["inputs"].keys() == {f"{tmp_path}/{name}" for name in read}
     assert not (html.parent / "tables.tex").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "kinds", "suffixes"),
+    [("--html", {"svg"}, {".json", ""}), ("--figures", {"pdf", "png"}, {".json", ".pdf", ".png"})],
+)
+def test_only_what_is_asked_for_is_drawn(config, tmp_path, monkeypatch, option, kinds, suffixes):
+    drawn, out = set(), tmp_path / "out"
+
+    def render(figure, kinds):
+        drawn.update(kinds)
+        return dict.fromkeys(kinds, b"<svg/>")
+
+    monkeypatch.setattr(style, "render", render)
+    place = out / "page" if option == "--html" else out
+    assert main(["--config", config, "--root", str(tmp_path), option, str(place)]) == 0
+    assert (drawn, {path.suffix for path in out.iterdir()}) == (kinds, suffixes)
+
+
+def test_a_damaged_file_of_a_run_answers_1(params, config, runs, tmp_path, capsys):
+    path = runs.scored(specs.runs(params)[0], [8])
+    path.write_text("{}")
+    assert main(["--config", config, "--root", str(tmp_path), "--text"]) == 1
+    assert f"reports: {path}: is not what its job wrote" in capsys.readouterr().err
+
+
+def test_parameters_without_an_arena_answer_2(config, tmp_path, capsys):
+    assert main(["--arena", "--config", config, "--root", str(tmp_path), "--text"]) == 2
+    assert "--arena: params name no arena" in capsys.readouterr().err
 
 
 def test_tables_and_appendix_are_the_same_by_a_file_and_by_json(
