@@ -53,12 +53,14 @@ def test_a_curve_leads_from_the_common_start_over_its_points_to_the_end_of_its_r
     frame = frame.assign(evaluation=[run_of("pg", seed).evaluation for seed in frame.seed])
     frame = frame.assign(completions=64, **{"pass@1": 0.75, "pass@8": 0.9})
     before = pd.DataFrame({"pass@1": [0.25, 0.5], "pass@8": [0.5, 0.5]})
+    points = [(2, 20, {1: 0.5}), (4, 30, {1: 0.6, 8: 0.8})]
     for seed in (0, 1, 3):
-        runs.curve(run_of("pg", seed), CurvePoint(step=2, seconds=20, pass_at={1: 0.5}))
+        of_run = [CurvePoint(step=n, seconds=s, pass_at=found) for n, s, found in points]
+        runs.curve(run_of("pg", seed), *of_run)
     found = curves.read(frame, before, "pass@1", runs.root)
     assert found == {
-        0: AccuracyCurve((0, 20, 90), (0.375, 0.5, 0.75), (0, 8, 64)),
-        1: AccuracyCurve((0, 20, 90), (0.375, 0.5, 0.75), (0, 128, 64)),
+        seed: AccuracyCurve((0, 20, 30, 90), (0.375, 0.5, 0.6, 0.75), completions)
+        for seed, completions in ((0, (0, 8, 16, 64)), (1, (0, 128, 256, 64)))
     }
     assert curves.read(frame, before[:0], "pass@1", runs.root) == {}
     with pytest.raises(BadFile, match=r"seed0/curve\.jsonl: a point has no pass@8"):
