@@ -1,5 +1,6 @@
 """`python -m reports`: what it reads, prints and answers."""
 
+import io
 import json
 import re
 
@@ -130,7 +131,15 @@ def test_wrong_parameters_of_the_default_answer_2(values, tmp_path, capsys):
 
 
 def test_nothing_to_do_is_an_error(config, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--config", config])
-    assert stop.value.code == 2
-    assert "nothing to do" in capsys.readouterr().err
+    for given, said in ((["--config", config], "nothing to do"), (["--text"], "--config")):
+        with pytest.raises(SystemExit) as stop:
+            main(given)
+        assert stop.value.code == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_terminal_without_utf_8_gets_question_marks(config, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdout", out := io.TextIOWrapper(io.BytesIO(), "ascii"))
+    assert main(["--config", config, "--root", str(tmp_path), "--text"]) == 0
+    out.flush()
+    assert b"?  " in out.buffer.getvalue()
