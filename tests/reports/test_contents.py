@@ -3,6 +3,7 @@
 import pandas as pd
 
 from reports import contents
+from reports.measured import Measured
 
 ROWS = [  # why there is no evaluation, and no summary
     ("base", "not evaluated", "not trained"),  # which is no gap
@@ -10,6 +11,15 @@ ROWS = [  # why there is no evaluation, and no summary
     ("dapo", "not evaluated", "not trained"),
     ("sft", "", ""),
 ]
+
+
+def test_every_study_has_a_section_with_its_tables(params, runs):
+    content = contents.build_studies(Measured.read(params, runs.root))
+    *studies, claims = content.sections
+    assert [one.anchor for one in studies] == [*params.studies.compared]
+    shown = [item for one in content.with_figures([]) for item in one.items]
+    assert sorted(table.label for table in shown) == sorted(one.label for one in content.results)
+    assert claims.items == ["tab:studied-claims"]
 
 
 def test_what_is_missing_is_told_by_its_reason_and_counted():

@@ -7,6 +7,7 @@ import pytest
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.config.params import load
 from rapid.config.specs import BASE, in_arena
+from reports import contents
 from reports.measured import Measured
 from reports.outcomes import EQUAL, fields, on_record, record
 from tests.reports.conftest import run_of
@@ -24,6 +25,7 @@ def measured(values, runs):
     values["benchmarks"]["math"] = values["benchmarks"]["math"] | {"train": 64}
     field = {"seeds": 2, "problems": 16, "snapshots": 1, "reach": 0.5}
     field["rates"] = dict.fromkeys(RUNS, 1e-4)
+    field["claims"] = [{"ours": "dapo", "theirs": "pg", "by": "accuracy"}]
     params = load(values | {"arena": {"fields": {"math": field}}})
     for seed in (1, 2):
         runs.scored(run_of(BASE, seed), [8] * 2 + [0] * 8)
@@ -53,6 +55,13 @@ def test_end_points_are_read_from_the_curve_and_at_its_end(measured):
     assert in_time["dapo"] == pytest.approx({1: 0.5, 2: 0.55})
     assert dict(found["grpo"].accuracy.mean(axis=1)) == pytest.approx({1: 0.7, 2: 0.5})
     assert dict(found["dapo"].accuracy["mean"]) == pytest.approx({1: 0.3, 2: 0.8})
+
+
+def test_the_arenas_tables_are_numbered_in_their_order(measured):
+    content = contents.build_arena(measured)
+    numbers = [table.number for table in content.results]
+    assert numbers == [*range(1, len(numbers) + 1)] and len(numbers) > 1
+    assert [one.anchor for one in content.sections] == ["first", "claims", "field"]  # no map
 
 
 def test_comparisons_are_by_seed_and_need_two(measured):

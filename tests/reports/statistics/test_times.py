@@ -43,10 +43,11 @@ def test_ratios_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("power", "ways"), [(-1, 2), (0, 4), (0.5, 6), (1, 10), (2.5, 64), (4, 10), (5, 4), (6, 2)]
+    ("power", "ways"),
+    [(-1, 2), (0, 4), (0.5, 6), (1, 10), (3, 44), (2.5, 64), (4, 10), (5, 4), (6, 2)],
 )
 def test_a_mean_of_two_that_is_the_limit_itself_counts_half_on_each_side(power, ways):
-    """Logs 0 to 5: at most 0, 0.5, 1.5, 3 or 10.5 of their means are beyond these limits.
+    """Logs 0 to 5: at most 0, 0.5, 1.5, 3, 7.5 or 10.5 of their means are beyond these limits.
 
     Of 64 ways to toss six coins these have so small a sum of ranks, rounded up, or so large a one.
     """
