@@ -69,16 +69,14 @@ def metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:
 
 def curves(runs: list[list[StepRecord]]) -> pd.DataFrame:
     """Return for each optimizer step the means over the runs that have it; NaN where none has."""
-    rows = pd.DataFrame(
-        [step.model_dump(include={"step", *CURVES}) for run in runs for step in run],
-        columns=["step", *CURVES],
-    )
+    steps = [step.model_dump() for run in runs for step in run]
+    rows = pd.DataFrame(steps, columns=["step", *CURVES])
     return rows.astype(float).groupby("step").mean()
 
 
 def draw(points: pd.DataFrame, folder: Path) -> None:
     """Write the curves as dvclive does: a file each."""
-    with Live(str(folder), save_dvc_exp=False, dvcyaml=None, monitor_system=False) as live:
+    with Live(str(folder), save_dvc_exp=False, dvcyaml=None) as live:
         for step, values in points.iterrows():
             live.step = int(step)
             for name, value in values.dropna().items():

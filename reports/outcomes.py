@@ -90,8 +90,7 @@ class FieldOutcomes:
 
     def runs(self, algorithm: str) -> pd.DataFrame:
         """Return the runs of an algorithm."""
-        frame = self.measured.frame
-        seeds = sorted(set(frame[frame.algorithm == algorithm].seed))
+        seeds = sorted(set(self.measured.frame.seed))
         return self.measured.contest(self.benchmark, [algorithm], seeds).runs
 
     def compare(self, ours: str, theirs: str, by: Measure) -> Estimate:

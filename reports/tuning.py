@@ -75,7 +75,7 @@ def chosen(record: pd.DataFrame, benchmark: str, name: str, borrowed: dict[int, 
     """Return the rate of an algorithm, which may be that of the algorithm at another H."""
     found = parse(name)
     if found.H in borrowed:
-        name = name.replace(f"-H{found.H}", f"-H{borrowed[found.H]}", 1)
+        name = name.replace(f"-H{found.H}", f"-H{borrowed[found.H]}")
     own = record[(record.benchmark == benchmark) & (record.algorithm == name)]
     if own.empty:
         raise ValueError(f"{name} on {benchmark} has no trials")
@@ -83,12 +83,12 @@ def chosen(record: pd.DataFrame, benchmark: str, name: str, borrowed: dict[int, 
 
 
 def reach(record: pd.DataFrame, benchmark: str) -> float:
-    """Return the accuracy to reach, in whole percent."""
+    """Return the accuracy to reach."""
     own = record[record.benchmark == benchmark]
     rate = chosen(record, benchmark, PLAIN.name, {})
     before = own[own.algorithm == BASE].accuracy.mean()
     plain = own[(own.algorithm == PLAIN.name) & (own.learning_rate == rate)].accuracy.mean()
-    return round(float(before + WAY * (plain - before)), 2)
+    return float(before + WAY * (plain - before))
 
 
 def frozen(text: str, arena: Arena, record: pd.DataFrame) -> str:

@@ -48,7 +48,6 @@ def render(tables: list[Table]) -> str:
         comment_start_string="<#",
         comment_end_string="#>",
         trim_blocks=True,
-        lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
         autoescape=False,

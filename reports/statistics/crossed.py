@@ -27,7 +27,7 @@ def estimate(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
     mean, over = float(matrix.mean()), f"n = {seeds} seeds and {problems} problems"
     if np.ptp(matrix) < ROUNDING:
         return unvaried(mean, bounds, problems, over)
-    rows, columns = matrix.mean(1, keepdims=True) - mean, matrix.mean(0, keepdims=True) - mean
+    rows, columns = matrix.mean(1, keepdims=True) - mean, matrix.mean(0) - mean
     rest = matrix - mean - rows - columns
     free = seeds - 1, problems - 1, (seeds - 1) * (problems - 1)
     sums = problems * (rows**2).sum(), seeds * (columns**2).sum(), (rest**2).sum()

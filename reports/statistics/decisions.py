@@ -47,7 +47,7 @@ def detectable(found: Estimate, alpha: float = 1 - LEVEL) -> float:
     return float(found.error * special.nctdtrinc(df, 1 - POWER, critical))
 
 
-def provable(found: Estimate, alpha: float = 1 - LEVEL) -> float:
+def provable(found: Estimate, alpha: float) -> float:
     """Return the least margin that two one-sided tests would mostly show if the truth were 0.
 
     Args:

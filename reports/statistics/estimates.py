@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
@@ -26,7 +26,7 @@ class Estimate:
     reason: str = ""  # why there is no value
     error: float | None = None  # standard error, on the scale on which t is computed
     df: float = math.inf  # degrees of freedom of t
-    p_at: Callable[[float], float] | None = field(default=None, compare=False, repr=False)
+    p_at: Callable[[float], float] | None = None
 
     def covers(self, value: float) -> bool:
         """Return whether the interval holds a value; False where there is no interval."""
@@ -88,7 +88,7 @@ def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate | None:
     interval and p are a paired t-test's on logarithms; one pair says nothing of noise and has none.
     Without a pair the ratio is `None`.
     """
-    pairs = np.array([a, b], dtype=float)
+    pairs = np.array([a, b])
     pairs = pairs[:, (np.isfinite(pairs) & (pairs > 0)).all(axis=0)]
     logs = np.log(pairs[0]) - np.log(pairs[1])
     n = len(logs)

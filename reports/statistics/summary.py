@@ -22,7 +22,7 @@ class Spread:
 
 def spread(values: Sequence[float]) -> Spread:
     """Summarize the values that are finite; the others count as absent."""
-    finite = np.array([value for value in values if math.isfinite(value)], dtype=float)
+    finite = np.array([value for value in values if math.isfinite(value)])
     n = len(finite)
     return Spread(
         mean=float(finite.mean()) if n else None,
@@ -38,6 +38,6 @@ def marks(values: Sequence[float | None], higher_is_better: bool) -> list[Mark]:
     tie for the best there is no runner-up (as in the paper). Nothing is marked where fewer than two
     values stand, or where all are equal.
     """
-    ranks = pd.Series(values, dtype=float).rank(method="min", ascending=not higher_is_better)
+    ranks = pd.Series(values).rank(method="min", ascending=not higher_is_better)
     names = {1: "best", 2: "runner-up"} if ranks.nunique() > 1 else {}
     return [names.get(rank, "") for rank in ranks]

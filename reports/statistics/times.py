@@ -22,7 +22,7 @@ def median(times: Sequence[float]) -> Estimate:
 
     The interval needs six values; its upper end is infinite where too many are.
     """
-    ordered, n = np.sort(np.asarray(times, dtype=float)), len(times)
+    ordered, n = np.sort(times), len(times)
     if not n:
         return Estimate(None, reason="no run has a time")
     middle = float(np.median(ordered))

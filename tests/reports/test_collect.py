@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+from rapid.artifacts.files import BadFile
+from rapid.artifacts.manifests import digests
 from rapid.artifacts.runs import Runtime
 from rapid.config import specs
 from rapid.config.specs import Run
@@ -11,6 +13,8 @@ from reports.collect import collect, why_missing
 
 RUN = Run(benchmark="mbpp_plus", model="tiny_qwen", algorithm="rapid-H4", seed=1)
 BASE = RUN.model_copy(update={"algorithm": "base"})
+OTHER = RUN.model_copy(update={"algorithm": "pg"})
+SFT = RUN.model_copy(update={"algorithm": "sft"})
 
 
 def row_of(frame, run):
@@ -71,3 +75,50 @@ def test_a_k_that_was_not_estimated_and_figures_that_are_not_finite(params, runs
 def test_a_summary_of_a_base_model_is_not_looked_for(params, runs):
     runs.summary(BASE)
     assert math.isnan(row_of(collect(params, runs.root), BASE).runtime)
+
+
+def test_an_evaluation_is_as_its_job_was_told(params, runs):
+    """What could not be run has no settings, but it is of its run."""
+    path = runs.scored(RUN, [4, 0])
+    runs.seal(path, spec={"evaluation": {"temperature": 0.5}})
+    with pytest.raises(BadFile, match=r"temperature: 1\.0, but its job was to have 0\.5"):
+        collect(params, runs.root)
+    runs.seal(path, spec={"evaluation": {"samples": 8}})
+    data = runs.root / "data/mbpp_plus"
+    data.mkdir(parents=True)
+    runs.seal(data / "manifest.json", spec={"test": 2})
+    collect(params, runs.root)
+    runs.seal(data / "manifest.json", spec={"test": 3})
+    with pytest.raises(BadFile, match="problems: 2, but its job was to have 3"):
+        collect(params, runs.root)
+    runs.evaluation(RUN, status="unavailable", note="no Lean")
+    assert row_of(collect(params, runs.root), RUN).no_evaluation == "not evaluated: no Lean"
+    runs.edit(path, lambda document: document.update(seed=0))
+    with pytest.raises(BadFile, match="seed: 0, but its job was to have 1"):
+        collect(params, runs.root)
+
+
+def test_a_row_says_what_the_jobs_of_its_run_were_allowed(params, runs):
+    waived = {"unsafe_lean": True}
+    runs.seal(runs.summary(RUN), spec={"training": {"start": "sft"}, "grading": waived})
+    runs.seal(runs.scored(RUN, [4]), accepted=[{"by": "a person"}])
+    runs.summary(OTHER)
+    found = collect(params, runs.root)
+    rows = [row_of(found, run) for run in (RUN, OTHER, BASE)]
+    assert [(row.start, row.accepted, row.unwalled) for row in rows] == [
+        ("sft", True, {"unsafe_lean"}),
+        ("base", False, set()),
+        ("base", False, set()),
+    ]
+
+
+def test_demonstrations_that_were_made_anew_after_a_run_are_an_error(params, runs):
+    made = runs.root / "distilled/mbpp_plus/completions.jsonl"
+    made.parent.mkdir(parents=True)
+    made.touch()
+    name = runs.seal(made).as_posix()
+    path = runs.seal(runs.summary(SFT), inputs=digests(made))
+    collect(params, runs.root)
+    runs.seal(path, inputs={name: "of others"})
+    with pytest.raises(BadFile, match=f"manifest.json: its job read another {name} than there is"):
+        collect(params, runs.root)

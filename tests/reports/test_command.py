@@ -1,5 +1,6 @@
 """`python -m reports`: what it reads, prints and answers."""
 
+import io
 import json
 import re
 
@@ -8,6 +9,7 @@ import yaml
 
 from rapid.config import specs
 from reports.__main__ import main
+from reports.plots import style
 
 
 @pytest.fixture
@@ -21,7 +23,9 @@ def test_later_files_go_over_earlier(config, tmp_path, capsys):
     overlay = tmp_path / "overlay.yaml"
     overlay.write_text("tables: {main: {model: tiny-llama}}")
     assert main(["--config", config, str(overlay), "--root", str(tmp_path), "--text"]) == 0
-    assert "algorithms on tiny-llama." in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "algorithms on tiny-llama." in printed.out
+    assert printed.err == ""  # nothing was written
 
 
 @pytest.mark.parametrize("complete", [True, False])
@@ -53,7 +57,41 @@ def test_html_and_figures_are_written_where_asked(params, config, runs, tmp_path
     assert kinds == [(".pdf", b"%PDF")] * 7 + [(".png", b"\x89PNG")] * 7
     manifest = json.loads((html.parent / "manifest.json").read_text())
     assert str(html) in manifest["outputs"]
+    trained = specs.runs(params)
+    read = {f"{run.evaluation}/evaluation.json" for run in specs.evaluated(trained)}
+    own = ("summary.json", "steps.jsonl", "token_weights.json")
+    read |= {f"{run.folder}/{name}" for run in trained for name in own}
+    assert manifest["inputs"].keys() == {f"{tmp_path}/{name}" for name in read}
     assert not (html.parent / "tables.tex").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "kinds", "suffixes"),
+    [("--html", {"svg"}, {".json", ""}), ("--figures", {"pdf", "png"}, {".json", ".pdf", ".png"})],
+)
+def test_only_what_is_asked_for_is_drawn(config, tmp_path, monkeypatch, option, kinds, suffixes):
+    drawn, out = set(), tmp_path / "out"
+
+    def render(figure, kinds):
+        drawn.update(kinds)
+        return dict.fromkeys(kinds, b"<svg/>")
+
+    monkeypatch.setattr(style, "render", render)
+    place = out / "page" if option == "--html" else out
+    assert main(["--config", config, "--root", str(tmp_path), option, str(place)]) == 0
+    assert (drawn, {path.suffix for path in out.iterdir()}) == (kinds, suffixes)
+
+
+def test_a_damaged_file_of_a_run_answers_1(params, config, runs, tmp_path, capsys):
+    path = runs.scored(specs.runs(params)[0], [8])
+    path.write_text("{}")
+    assert main(["--config", config, "--root", str(tmp_path), "--text"]) == 1
+    assert f"reports: {path}: is not what its job wrote" in capsys.readouterr().err
+
+
+def test_parameters_without_an_arena_answer_2(config, tmp_path, capsys):
+    assert main(["--arena", "--config", config, "--root", str(tmp_path), "--text"]) == 2
+    assert "--arena: params name no arena" in capsys.readouterr().err
 
 
 def test_tables_and_appendix_are_the_same_by_a_file_and_by_json(
@@ -93,7 +131,15 @@ def test_wrong_parameters_of_the_default_answer_2(values, tmp_path, capsys):
 
 
 def test_nothing_to_do_is_an_error(config, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--config", config])
-    assert stop.value.code == 2
-    assert "nothing to do" in capsys.readouterr().err
+    for given, said in ((["--config", config], "nothing to do"), (["--text"], "--config")):
+        with pytest.raises(SystemExit) as stop:
+            main(given)
+        assert stop.value.code == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_terminal_without_utf_8_gets_question_marks(config, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdout", out := io.TextIOWrapper(io.BytesIO(), "ascii"))
+    assert main(["--config", config, "--root", str(tmp_path), "--text"]) == 0
+    out.flush()
+    assert b"?  " in out.buffer.getvalue()

@@ -38,3 +38,8 @@ def test_no_difference_has_no_sign():
 def test_correlation_has_a_true_minus_and_no_negative_zero():
     assert formats.correlation(-0.3881) == "−0.388"
     assert formats.correlation(-0.0001) == "0.000"
+
+
+def test_a_small_p_is_a_bound():
+    found = formats.p_value(0.00099, "= "), formats.p_value(0.001), formats.p_value(0.0123, "= ")
+    assert found == ("< 0.001", "0.001", "= 0.012")

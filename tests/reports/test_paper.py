@@ -51,6 +51,33 @@ def test_a_familys_figures_are_found_by_the_name_of_a_model():
     assert paper.family("mine", "pg", "pass@1") is None
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "algorithm", "metric", "value"),
+    [
+        ("math", "pg", "pass@1", 0.306),
+        ("math", "rapid-H16", "runtime", 14880),  # of Table 3 alone
+        ("math", "rapid-H32", "runtime", None),
+        ("math", "rloo", "runtime", None),
+        ("math", None, "runtime", None),
+        ("mine", "rapid-H4", "runtime", None),
+    ],
+)
+def test_a_mean_is_of_table_1_or_of_table_3(benchmark, algorithm, metric, value):
+    assert paper.main(benchmark, algorithm, metric) == (value and pytest.approx(value))
+
+
+def test_the_best_of_some_algorithms_is_of_those_that_the_paper_has():
+    names = ["rloo", "grpo", "pg", "dapo"]
+    found = [paper.first("math", names, metric) for metric in ("pass@1", "runtime", "staleness")]
+    assert found == ["pg", "dapo", None]
+
+
+def test_a_correlation_is_over_three_runs_at_each_h():
+    found = paper.correlation("math", "runtime")
+    assert (found.value, found.over) == (-0.666, "Pearson's r over n = 12 runs")
+    assert paper.correlation("math", "pass@8") is None
+
+
 def flat(rows) -> list[str]:
     """Figures of a table in the order of reading, means and deviations side by side."""
     return [text for row in rows for group in row for text in leaves(list(group.values()))]

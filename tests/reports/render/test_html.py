@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
+import pandas as pd
 import pytest
 
 from rapid.config import specs
@@ -14,6 +15,7 @@ from rapid.config.params import load
 from reports.__main__ import main
 from reports.formats import percent
 from reports.plots import style
+from reports.render import html
 from tests.reports.conftest import Runs, small_values
 
 
@@ -48,12 +50,12 @@ class Reader(HTMLParser):
 
 def write(values, root: Path) -> Path:
     """Figures are drawn in test_figures and test_command; here they are only put into the page."""
-    html = root / "out" / "report.html"
-    given = ["--config", json.dumps(values), "--root", str(root), "--html", str(html)]
+    page = root / "out" / "report.html"
+    given = ["--config", json.dumps(values), "--root", str(root), "--html", str(page)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(style, "render", lambda figure, kinds: dict.fromkeys(kinds, b"<svg/>"))
         assert main(given) == 0
-    return html
+    return page
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +115,43 @@ def test_every_link_is_in_the_page_or_a_file_that_is_there(pages, kind):
         elif not link.startswith("data:image/svg+xml;base64,"):
             assert not link.startswith(("http", "/", "//"))
             assert (path.parent / unquote(link)).resolve().is_file(), link
+
+
+def test_every_run_is_listed_with_its_figures_and_files(pages):
+    text = pages("some runs").read_text()
+
+    def shown(run: str) -> list[str]:
+        (row,) = re.findall(rf'<th scope="row">{run}</th>(.*?)</tr>', text)
+        return re.findall(r">([^<>]*[^<> ])[^<>]*<", row)
+
+    no_file, no_lean = "no evaluation.json of a finished job", "no Lean &amp; &lt;none&gt;"
+    assert shown("math/tiny_qwen/base/seed0") == ["Pass@1 60.6%", "—", "—", "evaluation"]
+    assert shown("mbpp_plus/tiny_qwen/base/seed1") == ["—"] * 3 + [f"not evaluated: {no_file}"]
+    assert shown("mbpp_plus/tiny_qwen/sft/seed1") == ["—"] * 3 + [
+        f"not trained: {no_lean}; not evaluated: {no_lean}"
+    ]
+    known = ["1h46m", "0123456789ab", "summary"]
+    assert shown("mbpp_plus/tiny_qwen/grpo/seed0") == ["—", *known, f"not evaluated: {no_file}"]
+    known = ["Pass@1 62.5%, Pass@8 100.0%", "2h01m", "0123456789ab", "evaluation", "summary"]
+    assert shown("mbpp_plus/tiny_qwen/grpo/seed1") == known
+
+
+def test_facts_are_of_runs_that_were_trained():
+    names = ["algorithm", "seed", "commit", "hardware", "no_summary"]
+    rows = [
+        ("pg", 10, "0123456789abcdef", "a CPU", ""),
+        ("pg", 9, "", "", ""),
+        ("pg", 8, "f" * 16, "a GPU", "not trained"),
+        ("base", 7, "", "a GPU", ""),
+    ]
+    frame = pd.DataFrame(rows, columns=names).assign(model="m")
+    assert html.facts(frame) == [
+        ("Commits", "0123456789ab and not recorded"),
+        ("Hardware", "a CPU and not recorded"),
+        ("Models", "m"),
+        ("Seeds", "9 and 10"),
+    ]
+    assert html.facts(frame[2:])[0] == ("Commits", "—")
 
 
 def test_figures_of_a_cell_are_those_of_the_linked_files(pages):

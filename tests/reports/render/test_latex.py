@@ -12,7 +12,7 @@ from rapid.config.params import load
 from reports.measured import Measured
 from reports.render import latex
 from reports.tables import APPENDIX, RESULTS, build
-from reports.tables.table import Cell, Group, Table
+from reports.tables.table import Cell, Group, Row, Table
 from tests.reports.conftest import Runs, run_of
 
 # The paper's packages, less its style file: of that only the width of the text matters here.
@@ -62,6 +62,7 @@ def written(params, runs, tables=RESULTS) -> str:
         ("Intel® Café ⊢", "Intel(R) Cafe ?"),
         ("a\nb", "a b"),
         ("", ""),
+        ("a" * 24, "a" * 24),
         ("a" * 25, r"\allowbreak ".join("a" * 25)),
         ("Qwen2.5-0.5B-Instruct", "Qwen2.5-0.5B-Instruct"),
     ],
@@ -98,6 +99,7 @@ def test_cell(cell, tex):
     [
         ([3, 3, 3, 3], [[0, 1, 2, 3]]),
         ([3, 3, 3, 3, 3], [[0, 1, 2, 3], [4]]),
+        ([12, 1], [[0], [1]]),
         ([13], [[0]]),
         ([1, 13, 1], [[0], [1], [2]]),
     ],
@@ -105,6 +107,44 @@ def test_cell(cell, tex):
 def test_wide_tables_go_on_below(widths, panels):
     groups = [Group("", ["x"] * width) for width in widths]
     assert latex.groups(Table(1, "", "", "", groups, [], [])) == panels
+
+
+BODY = r"""
+\toprule
+& \multicolumn{2}{c}{MATH}
+& \multicolumn{1}{c}{}
+\\
+\cmidrule(lr){2-3}
+\cmidrule(lr){4-4}
+Who
+& Pass@1
+& Time
+& c
+\\
+\midrule
+A \& $H=4$
+& \textbf{5\%}
+& ---\rlap{\textsuperscript{a}}
+& x
+\\
+\midrule
+B
+& 1
+& 2
+& 3
+\\
+\bottomrule
+"""
+
+
+def test_rows_and_columns_of_a_table_are_lines_of_tex():
+    """An empty line would end a paragraph."""
+    groups = [Group("MATH", ["Pass@1", "Time"]), Group("", ["c"])]
+    first = [[Cell("5%", mark="best"), Cell("—", reason="none")], [Cell("x")]]
+    rows = [Row("A & H=4", first), Row("B", [[Cell("1"), Cell("2")], [Cell("3")]], section=True)]
+    text = latex.render([Table(3, "tab:one", "A caption.", "Who", groups, rows, [])])
+    assert BODY in text
+    assert text.endswith("\\label{tab:one}\n\\end{table}\n")
 
 
 def test_reasons_stand_under_the_table(params, runs):

@@ -51,6 +51,7 @@ def test_equal_means_of_noise_are_not_taken_for_certainty():
         (1.0, SHARES, 0.025 ** (1 / 40), 1.0),
         (0.0, SHARES, 0.0, 1 - 0.025 ** (1 / 40)),
         (0.0, DIFFERENCES, 0.025 ** (1 / 40) - 1, 1 - 0.025 ** (1 / 40)),
+        (-1.0, DIFFERENCES, -1.0, 1 - 2 * 0.025 ** (1 / 40)),
     ],
 )
 def test_scores_that_are_all_equal_get_clopper_and_pearsons_interval(value, bounds, low, high):
@@ -58,6 +59,7 @@ def test_scores_that_are_all_equal_get_clopper_and_pearsons_interval(value, boun
     assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
     for end in (low, value, high):
         assert found.p_at(end) == pytest.approx(1.0 if end == value else 0.05)
+    assert (found.p_at((low + 99 * value) / 100), found.p_at(2)) == (1, 0)
     exact = stats.binomtest(40, 40).proportion_ci(0.95)
     assert pytest.approx(exact.low) == 0.025 ** (1 / 40)
 

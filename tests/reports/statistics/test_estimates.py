@@ -15,6 +15,7 @@ NAN = math.nan
     ("values", "expected"),
     [
         ([2.0, 4.0, 6.0], Spread(4, 2, 3)),  # squared deviations 4 + 0 + 4 = 8; 8 / (3 - 1) = 4
+        ([1, 7], Spread(4, 18**0.5, 2)),
         ([NAN, 5.0], Spread(5, None, 1)),
         ([NAN], Spread(None, None, 0)),
         ([], Spread(None, None, 0)),
@@ -60,9 +61,10 @@ def test_correlation_that_has_no_value(x, y, reason):
     assert correlate(x, y) == Estimate(None, reason=reason)
 
 
-def test_a_correlations_interval_is_fishers():
-    found = correlate([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
-    expected = pearsonr([1, 2, 3, 4, 5], [2, 1, 4, 3, 5]).confidence_interval(0.95)
+@pytest.mark.parametrize("n", [4, 5])
+def test_a_correlations_interval_is_fishers(n):
+    points = [1, 2, 3, 4, 5][:n], [2, 1, 4, 3, 5][:n]
+    found, expected = correlate(*points), pearsonr(*points).confidence_interval(0.95)
     assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
 
 
@@ -74,8 +76,8 @@ def test_pairs_without_noise_are_certain():
 
 
 def test_ratio_of_pairs_by_hand():
-    # logs of 2/4 and 8/4: -log 2 and log 2. Mean 0, s = sqrt(2) log 2, half = t * s / sqrt(2).
-    found = paired_ratio([2, 8, NAN], [4, 4, 1])
+    # logs of 1/2 and 2: -log 2 and log 2. Mean 0, s = sqrt(2) log 2, half = t * s / sqrt(2).
+    found = paired_ratio([0.2, 0.8, NAN, 0, math.inf], [0.4, 0.4, 1, 1, 1])
     half = math.log(2) * 12.7062
     assert (found.value, found.p_at(1)) == (pytest.approx(1), pytest.approx(1))
     assert found.over == "ratio of geometric means, n = 2 pairs"
@@ -95,6 +97,7 @@ def test_ratio_agrees_with_the_paired_t_test():
 def test_one_pair_has_a_ratio_and_no_interval():
     found = paired_ratio([2], [4])
     assert (found.value, found.low, found.p_at, found.covers(1)) == (0.5, None, None, False)
+    assert found.over == "ratio of geometric means, n = 1 pairs"
     assert paired_ratio([NAN], [4]) is None
 
 

@@ -40,6 +40,21 @@ def test_pairing_takes_out_what_is_common(params, runs):
     assert not paired.covers(0)
 
 
+def test_scores_that_are_all_equal_could_be_others_within_their_bounds(params, runs):
+    """Clopper and Pearson's interval: shares of 0 to 1, differences of -1 to 1."""
+    for name, correct, seed in (("pg", 8, 0), ("dapo", 0, 0), ("grpo", 0, 0), ("rapid-H4", 0, 1)):
+        runs.scored(run(name, seed), [correct] * 2)
+    right, wrong, other, later = (
+        of(params, runs, name) for name in ("pg", "dapo", "grpo", "rapid-H4")
+    )
+    q = pytest.approx(1 - 0.025**0.5)
+    found = pairs.accuracy(right, "pass@1"), pairs.accuracy(wrong, "pass@1")
+    assert [(1 - one.low, one.high) for one in found] == [(q, 1), (1, q)]
+    same = pairs.difference(wrong, other, "pass@1")
+    assert (-same.low, same.high) == (q, q)
+    assert pairs.difference(right, later, "pass@1") is None  # no seed has both
+
+
 def test_pass_at_8_is_whether_any_is_right(params, runs):
     assert pairs.accuracy(of(params, runs, "pg"), "pass@8") is None  # without scores
     runs.scored(run("pg"), [1, 0, 8, 0])

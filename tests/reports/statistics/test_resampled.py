@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.statistics.resampled import improvement, interquartile_mean
+from reports.statistics.resampled import REPLICATES, improvement, interquartile_mean
 from tests.reports.statistics.rates import coverage, noise
 
 
@@ -27,7 +27,21 @@ def test_runs_are_drawn_within_each_task():
 
 def test_of_n_runs_n_minus_1_are_drawn():
     # Three of 0, 0, 0, 1: all 1 in 1/64 of cases, which is less than 0.025; two of them in 10/64.
-    assert interquartile_mean(np.array([[0.0], [0.0], [0.0], [1.0]])).high == pytest.approx(2 / 3)
+    scores = np.array([[0.0], [0.0], [0.0], [1.0]])
+    assert interquartile_mean(scores).high == pytest.approx(2 / 3)
+    found = improvement(scores, np.full((4, 1), 0.5))
+    assert (found.low, found.high) == (0, pytest.approx(2 / 3))
+    # Two or more are 1 in 10/64 of cases, and one at most in 54/64.
+    assert found.p_at(2 / 3) == pytest.approx(20 / 64, abs=8 * (0.13 / REPLICATES) ** 0.5)
+    assert found.p_at(1 / 3) == 1
+    assert found.p_at(1.5) == pytest.approx(2 / (REPLICATES + 1))  # the smallest that there is
+
+
+def test_runs_of_both_are_drawn_apart():
+    same = np.arange(20.0)[:, None]
+    found, turned = improvement(same, same), improvement(same, same[::-1])
+    assert found.low < 0.4 < 0.6 < found.high
+    assert found.high - found.low == pytest.approx(turned.high - turned.low, rel=0.1)
 
 
 def test_the_deviation_of_replicates_is_that_of_the_mean_within_the_quartiles():
@@ -53,8 +67,8 @@ def test_runs_that_never_get_there_tie_with_each_other():
 
 
 def test_always_better_is_not_taken_for_certainty():
-    found = improvement(np.ones((20, 1)), np.zeros((20, 1)))
-    assert (found.value, found.low) == (1, pytest.approx(0.025 ** (1 / 20)))
+    found = improvement(np.ones((20, 1)), np.zeros((10, 1)))
+    assert (found.value, found.low, found.high) == (1, pytest.approx(0.025 ** (1 / 10)), 1)
 
 
 def test_p_and_interval_agree():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.statistics import times
+from reports.statistics import decisions, times
+from reports.statistics.estimates import Estimate
 
 NEVER = math.inf
 
@@ -26,7 +27,8 @@ def test_the_interval_is_between_order_statistics():
     assert stats.binom.cdf(5, 20, 0.5) < 0.025 < stats.binom.cdf(6, 20, 0.5)
     some = times.median([*range(1, 15), *[NEVER] * 6])
     assert some.high == NEVER and "6 never" in some.over
-    assert times.median(range(5)).low is None  # of five values there is none
+    five = times.median(range(5))
+    assert (five.low, five.over) == (None, "n = 5 runs")  # of five values there is none
 
 
 def test_ratios_by_hand():
@@ -36,7 +38,21 @@ def test_ratios_by_hand():
     found = times.ratio(ours, theirs)
     assert (found.value, found.low, found.high) == (1.0, 0, NEVER)
     # 1/2, 1, 2 and 32, powers of 2: of the means of two the fifth is 0.5, the sixth of ten 1.
-    assert times.ratio([1, 1, 2, 32], [2, 1, 1, 1]).value == pytest.approx(2**0.75)
+    four = times.ratio([1, 1, 2, 32], [2, 1, 1, 1])
+    assert (four.value, four.over) == (pytest.approx(2**0.75), "n = 4 seeds")
+
+
+@pytest.mark.parametrize(
+    ("power", "ways"),
+    [(-1, 2), (0, 4), (0.5, 6), (1, 10), (3, 44), (2.5, 64), (4, 10), (5, 4), (6, 2)],
+)
+def test_a_mean_of_two_that_is_the_limit_itself_counts_half_on_each_side(power, ways):
+    """Logs 0 to 5: at most 0, 0.5, 1.5, 3, 7.5 or 10.5 of their means are beyond these limits.
+
+    Of 64 ways to toss six coins these have so small a sum of ranks, rounded up, or so large a one.
+    """
+    found = times.ratio([1, 2, 4, 8, 16, 32], [1] * 6)
+    assert found.p_at(2**power) == pytest.approx(ways / 64)
 
 
 @pytest.mark.parametrize("limit", [0.7, 1.0, 1.3])
@@ -81,3 +97,13 @@ def test_a_ratio_that_is_detectable_is_mostly_seen():
     seen = [(times.ratio(row, np.ones(seeds)).p_at(1) <= alpha) for row in drawn]
     assert np.mean(seen) == pytest.approx(0.8, abs=3 * math.sqrt(0.16 / 2000))
     assert times.detectable([1.0, 2.0], [1.0, 1.0], alpha) is None
+
+
+def test_the_detectable_ratio_has_its_noise_from_pairs_that_both_get_there():
+    """In two of ten both do, one more says nothing; alpha is the least p that ten can have."""
+    ours = [NEVER, 2 * math.exp(0.1), 3 * math.exp(-0.1), *[0, NEVER] * 4]
+    alpha, error = 2 / 2**10, 0.1 * math.sqrt(2) / math.sqrt(30 / math.pi)
+    least = decisions.detectable(Estimate(0.0, error=error, df=9), alpha)
+    theirs = [NEVER, 2, 3, *[1] * 8]
+    assert times.detectable(ours, theirs, alpha) == pytest.approx(math.exp(-least))
+    assert times.detectable(ours[:-1], theirs[:-1], alpha) is None

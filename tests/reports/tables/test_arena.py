@@ -193,6 +193,9 @@ def test_a_page_of_maps_alone_has_the_files_that_the_workflow_expects(params, ru
     assert main([*arguments, "--output", str(tmp_path / "out" / "tables.tex")]) == 0
     made = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"tables.tex", "tables.txt", "results.csv"} <= made
+    read = json.loads((tmp_path / "out" / "manifest.json").read_text())["inputs"]
+    names = {"summary.json", "evaluation.json", "curve.jsonl"}
+    assert {name.rpartition("/")[2] for name in read} == names
 
 
 def test_one_s_own_is_placed_among_those_on_record(params, complete):

@@ -1,0 +1,48 @@
+"""Tables for a terminal, sign by sign."""
+
+from reports.render import text
+from reports.tables.table import Cell, Group, Row, Table
+
+NONE = "no Lean " * 10 + "here"
+HEADS = ["a" * 40, "b" * 29, "c"]  # the first two and the labels take 80 signs
+ROWS = [
+    Row("PG", [[Cell("5%", "1%", "best"), Cell("—", reason=NONE)], [Cell("1")] * 3]),
+    Row("RAPID", [[Cell("4%", mark="runner-up"), Cell("9", tied=True)], [Cell("2")] * 3]),
+]
+PRINTED = f"""\
+Table 3. One.
+
+MATH
+  Who    Pass@1    Time
+  -----  --------  -----
+  PG     5% ± 1%*  — [a]
+  RAPID  4%+       9~
+
+  Who    {HEADS[0]}  {HEADS[1]}
+  -----  {"-" * 40}  {"-" * 29}
+  PG     1{" " * 39}  1
+  RAPID  2{" " * 39}  2
+
+  Who    c
+  -----  -
+  PG     1
+  RAPID  2
+
+* best, + runner-up. ~ within noise of the best. A note.
+Lean: no no no no no no no no no no no no no no no no no no no no no no no no no
+    no no no no no no no no no no no no no no no
+[a] no Lean no Lean no Lean no Lean no Lean no Lean no Lean no Lean no Lean no
+    Lean here.
+"""
+
+
+def test_a_wide_table_goes_on_below_and_notes_are_wrapped():
+    groups = [Group("MATH", ["Pass@1", "Time"]), Group("", HEADS)]
+    table = Table(3, "", "One.", "Who", groups, ROWS, ["A note."], [("Lean", "no " * 40)])
+    assert text.render([table]) == PRINTED
+
+
+def test_a_table_without_marks_has_no_legend_and_a_path_is_not_broken():
+    words = ["x" * 71, "left-over", "/a-path" * 12]
+    table = Table(1, "", "One.", "", [Group("", ["b"])], [Row("a", [[Cell("1")]])], words)
+    assert text.render([table]).endswith("  a  1\n\n" + "\n".join(words) + "\n")

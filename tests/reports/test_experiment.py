@@ -1,0 +1,54 @@
+"""What `dvc exp show` compares: means over seeds, and curves by optimizer step."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rapid.artifacts.files import write_jsonl
+from rapid.artifacts.runs import StepRecord
+from rapid.config.specs import compared
+from reports.experiment import main
+
+
+def step(n: int, **known) -> StepRecord:
+    return StepRecord(step=n, seconds=n, loss=0.0, gradient_norm=1.0, **known)
+
+
+@pytest.fixture
+def steps():
+    """By run: the second has one step more, and neither has a clip fraction."""
+    return [
+        [step(1, reward=0.25, staleness=0.125), step(2, reward=0.5)],
+        [step(1, reward=0.75), step(2, reward=1.0), step(3, reward=0.25)],
+    ]
+
+
+def test_an_experiment_is_the_means_of_its_runs(params, runs, steps, monkeypatch):
+    monkeypatch.chdir(runs.root)
+    runs.root, read = Path(), set()
+    scores, seconds, clipped = ([8, 0], [8, 4]), (60, 90), (0.5, None)
+    given = zip(compared(params), steps, scores, seconds, clipped, strict=True)
+    for run, rows, correct, total, share in given:
+        read.add(runs.scored(run, correct, ks=(1, 8)).as_posix())
+        read.add(runs.summary(run, seconds=total, clip_fraction=share).as_posix())
+        write_jsonl(path := Path(run.folder, "steps.jsonl"), rows)
+        read.add(runs.seal(path).as_posix())
+    assert main(["--config", params.model_dump_json(), "--out", "out"]) == 0
+    out = Path("out")
+    metrics = {"pass@1": 62.5, "pass@8": 75.0, "runtime": 75.0, "clip_fraction": 0.5}
+    assert json.loads((out / "metrics.json").read_text()) == metrics
+    curves = {path.stem: path.read_text() for path in (out / "live").rglob("*.tsv")}
+    assert curves == {
+        "reward": "step\treward\n1\t0.5\n2\t0.75\n3\t0.25\n",
+        "staleness": "step\tstaleness\n1\t0.125\n",
+    }
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["inputs"].keys() == read and all(manifest["inputs"].values())
+    assert "out/metrics.json" in manifest["outputs"]
+    assert any(path.endswith("reward.tsv") for path in manifest["outputs"])
+
+
+def test_wrong_parameters_answer_1(tmp_path, capsys):
+    assert main(["--config", "{}", "--out", str(tmp_path)]) == 1
+    assert "reports.experiment: " in capsys.readouterr().err

@@ -1,0 +1,80 @@
+"""`python -m reports.tuning`: from trials to their record, and to the rates of an experiment."""
+
+import pandas as pd
+import pytest
+import yaml
+
+from rapid.config.params import load
+from rapid.config.specs import BASE
+from reports.tuning import main, smoothed
+from tests.reports.conftest import run_of
+
+# Of ten problems those that are solved with seeds 7 and 8, by rate. With its neighbours, of PG:
+# (2 x 5 + 7) / 3 = 5.7, (5 + 2 x 7 + 1) / 4 = 5 and (7 + 2 x 1) / 3 = 3; the others' last is best.
+SOLVED = {
+    "math": {BASE: [(2, 4)], "pg": [(6, 4), (8, 6), (2, 0)], "pg-H4": [(1, 1), (9, 9), (8, 8)]},
+    "mbpp_plus": {BASE: [(1, 1)], "pg": [(5, 5), (8, 10)], "grpo": [(0, 0), (1, 1)]},
+}
+RATES = {"math": [1e-4, 1e-3, 1e-2], "mbpp_plus": [1e-3, 1e-2]}
+FILE = """arena:
+  fields:
+    math:
+      reach: {}  # of PG
+      rates:
+        pg: {}
+        pg-H2: {}
+        pg-H4: {}
+    mbpp_plus:
+      reach: {}
+      rates:
+        pg: {}
+        grpo: {}
+  other:
+      reach: 0.99
+"""
+GIVEN = ("0.10", "1.0e-5", "1.0e-5", "1.0e-5", "0.10", "1.0e-5", "1.0e-5")
+# 0.3 + 0.75 x (0.5 - 0.3), and 0.1 + 0.75 x (0.9 - 0.1)
+CHOSEN = ("0.45", "1.0e-04", "1.0e-02", "1.0e-02", "0.70", "1.0e-02", "1.0e-02")
+
+
+@pytest.fixture
+def values(values):
+    names = {"math": ["pg", "pg-H2", "pg-H4"], "mbpp_plus": ["pg", "grpo"]}
+    field = {"seeds": 2, "problems": 4, "snapshots": 1, "reach": 0.1}
+    fields = {key: field | {"rates": dict.fromkeys(of, 1e-5)} for key, of in names.items()}
+    arena = {"borrowed": {2: 4}, "fields": fields, "tuning": {"rates": RATES, "seeds": [7, 8]}}
+    return values | {"arena": arena}
+
+
+def test_trials_decide_rates_and_the_accuracy_to_reach(values, runs, monkeypatch, capsys):
+    params, lines = load(values), set()
+    for benchmark, field in params.arena.fields.items():
+        for name, found in SOLVED[benchmark].items():
+            for rate, both in zip([0] if name == BASE else RATES[benchmark], found, strict=True):
+                for seed, solved in zip((7, 8), both, strict=True):
+                    trial = run_of(field.trial(name, rate) if rate else BASE, seed, benchmark)
+                    runs.scored(trial, [8] * solved + [0] * (10 - solved))
+                    lines.add(f"{benchmark},{name},{rate:g},{seed},{solved / 10:g}")
+    monkeypatch.chdir(runs.root)
+    runs.root.joinpath("params.yaml").write_text(yaml.safe_dump(values))
+    written, record = runs.root / "arena.yaml", runs.root / "trials.csv"
+    written.write_text(FILE.format(*GIVEN))
+    asked = ["--configfile", "params.yaml", "--record", str(record), "--write", str(written)]
+    assert main(asked) == 0
+    head, *found = record.read_text().splitlines()
+    assert head == "benchmark,algorithm,learning_rate,seed,accuracy"
+    assert len(found) == len(lines) and set(found) == lines
+    assert written.read_text() == FILE.format(*CHOSEN)
+
+    for trial in runs.root.glob("evaluations/math/*/base/*/evaluation.json"):
+        runs.drop(trial)
+    record.unlink()
+    assert main(asked) == 1
+    assert f"2 of {len(lines)} trials are missing" in capsys.readouterr().err
+    assert not record.exists()
+
+
+def test_what_is_smoothed_are_means_over_seeds():
+    rates, accuracies = [0.1, 0.1, 0.2, 0.2], [0.1, 0.3, 0.5, 0.5]
+    found = smoothed(pd.DataFrame({"learning_rate": rates, "accuracy": accuracies}))
+    assert dict(found) == pytest.approx({0.1: 0.3, 0.2: 0.4})
