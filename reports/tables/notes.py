@@ -50,7 +50,7 @@ def evaluation(runs: pd.DataFrame) -> str:
 
 def resolution(runs: pd.DataFrame) -> str:
     """Return the least that accuracy can differ by: one problem, or one completion of it."""
-    done = runs[(runs.problems > 0) & (runs.samples > 0)]
+    done = runs[runs.samples.notna()]
     if done.empty:
         return "What the evaluation resolves is not known."
     parts = []
