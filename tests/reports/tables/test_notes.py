@@ -31,11 +31,11 @@ def test_several_that_are_not_ranked_are_named_together():
 def test_imitation_is_held_against_the_baseline_by_means_over_seeds():
     """A model is named where there are several."""
     rows = [
-        ("one", "sft", 0.7), ("one", "sft", 0.9), ("one", "pg", 0.2), ("two", "sft", 0.1),
-        ("two", "pg", 0.3),
+        ("two", "sft", 0.7), ("two", "sft", 0.9), ("two", "pg", 0.2), ("one", "sft", 0.1),
+        ("one", "pg", 0.3),
     ]  # fmt: skip
     runs = pd.DataFrame(rows, columns=["model", "algorithm", "pass@1"]).assign(benchmark="math")
-    said = "in points, is +60.0 on MATH (one) and \N{MINUS SIGN}20.0 on MATH (two)."
+    said = "in points, is +60.0 on MATH (two) and \N{MINUS SIGN}20.0 on MATH (one)."
     assert notes.imitation(runs).endswith(said)
     assert notes.imitation(runs[:3]).endswith("in points, is +60.0 on MATH.")
 

@@ -60,7 +60,11 @@ def test_rows_say_what_differs(params, complete):
         "RAPID (H=2)", "eta = 1", "eta = 4, clip = both", "clip = nowhere",
     ]  # fmt: skip
     assert [row.label for row in time.rows] == ["PG", "RAPID (H=2)"]
-    assert any("epochs = 2 and snapshots = 2" in note for note in time.notes)
+    assert "All with epochs = 2 and snapshots = 2." in time.notes
+    assert not any("All with" in note for note in eta.notes)
+    assert [table.number for table in build(params, complete)] == [1, 2, 3, 4]
+    weights = {row.label: [cell.text for cell in row.cells[0][3:5]] for row in time.rows}
+    assert weights == {"PG": ["N/A", "N/A"], "RAPID (H=2)": ["0.10", "5.0%"]}
 
 
 @pytest.mark.parametrize(
@@ -80,6 +84,10 @@ def test_differences_are_from_the_first_row(params, complete):
     eta, *_ = build(params, complete)
     position = eta.groups[0].columns.index("Difference")
     assert [row.cells[0][position].text for row in eta.rows] == ["N/A", "+5.0", "0.0", "0.0"]
+    changed = eta.rows[1].cells[0][position]
+    assert [source.label for source in changed.sources] == [
+        f"RAPID (H=2){change}, seed {seed}" for change in (", eta = 1", "") for seed in (0, 1)
+    ]
 
 
 def test_the_time_to_an_accuracy_by_hand(params, complete):
