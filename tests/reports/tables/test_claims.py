@@ -160,6 +160,7 @@ def test_neighbours_of_a_family_are_judged_together_and_other_claims_each_by_its
     assert reasons == ["", "", claims.TOO_MANY, claims.TOO_MANY, "", claims.TOO_NOISY]
     said = "Of 3 verdicts that hold or do not, 2 would stand if all 6 comparisons were adjusted"
     assert said in table.notes[0]
+    assert table.listed == [(name, "rule") for name in "abcdef"]
     alone = claims.judged(measured, [with_p(limit, "b")], number=1, label="", caption="")
     assert "Of 1 verdicts that hold or do not, 1 would stand" in alone.notes[0]
 

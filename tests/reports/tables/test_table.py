@@ -20,6 +20,7 @@ def test_a_cell_of_an_estimate_has_its_interval_or_the_reason_why_there_is_none(
     cell = estimate_cell(show, known, "unknown", under=("", "p = 0.1"))
     assert (cell.text, cell.under) == ("50.0%", ("[40.0%, 60.0%]", "p = 0.1"))
     assert estimate_cell(show, Estimate(0.5)).under == ()
+    assert [Cell("1", d, under=("3",)).lines for d in ("", "2")] == [("3",), ("± 2", "3")]
     missing = [estimate_cell(show, one, "unknown") for one in (None, Estimate(None, reason="few"))]
     assert [(cell.text, cell.reason) for cell in missing] == [("—", "unknown"), ("—", "few")]
 

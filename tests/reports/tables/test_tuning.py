@@ -63,6 +63,7 @@ def test_the_report_of_a_tuning_has_its_trials(tuning, runs):
         runs.scored(run, [8] * 5 + [0] * 5)
     content = contents.build_arena(Measured.read(tuning, runs.root, in_arena(tuning)))
     (table,) = content.results
+    assert table.number == 1
     assert [row.label for row in table.rows] == ["PG", "PG (H=4)"]
     assert table.groups[0].columns == ["0.0001", "0.001", "0.01"]
     (best,) = (cell for cell in table.rows[0].cells[0] if cell.mark)
