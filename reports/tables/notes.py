@@ -50,7 +50,7 @@ def evaluation(runs: pd.DataFrame) -> str:
 
 def resolution(runs: pd.DataFrame) -> str:
     """Return the least that accuracy can differ by: one problem, or one completion of it."""
-    done = runs[(runs.problems > 0) & (runs.samples > 0)]
+    done = runs[runs.samples.notna()]
     if done.empty:
         return "What the evaluation resolves is not known."
     parts = []
@@ -105,7 +105,7 @@ def points(ratios: list[int], seeds: list[int]) -> str:
 
 def provenance(runs: pd.DataFrame) -> list[str]:
     """Return notes on machine and code, by the training jobs, and on what was amiss in grading."""
-    trained = runs[(runs.no_summary == "") & (runs.algorithm != BASE)]
+    trained = runs[runs.no_summary == ""]
     found = [*machines(list(trained.hardware)), *commits(list(trained.commit))]
     if trained.empty:
         found = ["No model has been trained."]

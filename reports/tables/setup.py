@@ -87,7 +87,7 @@ def rl(measured: Measured) -> Table:
         Setting(f"{one.label}: {title}", key, algorithm=one)
         for one in ALGORITHMS.values()
         for title, key in one.reported.items()
-        if one.name in asked and not one.imitates
+        if one.name in asked
     ]
     start = [] if params.training.start == BASE else [Setting("Starts from", "training.start")]
     caption = "Configurations and hyperparameters for RL algorithms."
@@ -151,7 +151,7 @@ def _cell(manifests: dict[str, Manifest], value: Callable[[Manifest], Any]) -> C
     if not values:
         return Cell(MISSING, reason=NO_MANIFEST)
     # Lists and objects too, each once, in the order met.
-    found = list({json.dumps(one, sort_keys=True): one for one in values.values()}.values())
+    found = list({json.dumps(one): one for one in values.values()}.values())
     if all(isinstance(one, int | float) for one in found):
         found.sort()
     sources = [

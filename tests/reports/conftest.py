@@ -103,7 +103,7 @@ class Runs:
         passed = sum(correct)
         reasons = {"passed": passed, "wrong_answer": samples * len(correct) - passed}
         given = {"problems": len(correct), "samples": samples, "reasons": reasons}
-        return self.evaluation(run, scores=scores, **{"pass_at": pass_at} | given | fields)
+        return self.evaluation(run, **{"pass_at": pass_at, "scores": scores} | given | fields)
 
     def at(self, run, share: float, ks=(1,), **fields) -> Path:
         """An evaluation with this share of the completions of its one problem right."""

@@ -1,4 +1,4 @@
-"""The arena's report from runs whose end points are known, and the rates that a tuning chooses."""
+"""The arena's report from runs whose end points are known, and the experiments' files."""
 
 import json
 
@@ -16,13 +16,13 @@ from rapid.config.specs import BASE, in_arena
 from reports import contents
 from reports.__main__ import main
 from reports.measured import Measured
-from reports.outcomes import record
+from reports.outcomes import FieldOutcomes, record
 from reports.statistics import crossed, times
 from reports.statistics.decisions import detectable, provable
-from reports.statistics.estimates import Estimate
+from reports.statistics.estimates import LEVEL, Estimate
 from reports.tables import arena
 from reports.tables.claims import FAILS, HOLDS, UNTESTED
-from reports.tuning import COLUMNS, frozen, smoothed, trials
+from reports.tuning import COLUMNS, frozen
 from tests.conftest import ROOT
 from tests.reports.conftest import run_of
 from tests.reports.statistics.rates import noise
@@ -71,7 +71,9 @@ def complete(params, runs):
         solved = 70 + more + chance[run.seed] + own
         moved = seconds * (1 + (chance[run.seed] / 10 if plain == "pg-H4" else run.seed / 100))
         runs.scored(run, [8] * solved + [0] * (100 - solved))
-        runs.summary(run, seconds=2 * moved, completions=64 * over, optimizer_steps=16)
+        weights = {"clip_fraction": 0.05, "staleness": 0.02} if plain == "rapid-H4" else {}
+        given = {"completions": 64 * over, "optimizer_steps": 16, **weights}
+        runs.summary(run, seconds=2 * moved, **given)
         runs.curve(run, CurvePoint(step=8, seconds=moved, pass_at={1: 0.5}))
     return runs
 
@@ -81,8 +83,28 @@ def read(params, runs) -> Measured:
 
 
 def test_verdicts_on_known_differences(params, complete):
-    found = [one.verdict for one in arena.judge(read(params, complete))]
+    measured = read(params, complete)
+    verdicts = arena.judge(measured)
+    found = [one.verdict for one in verdicts]
     assert found == [HOLDS, FAILS, HOLDS, FAILS, arena.OPEN, arena.OPEN, HOLDS]
+    assert arena.summary(measured, verdicts) == (
+        "On MATH RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
+        "Of 7 claims written down beforehand 3 hold, 2 do not hold and 2 are open."
+    )
+
+
+def test_the_field_is_ordered_by_time_and_then_by_accuracy(params, complete):
+    """RAPID and DAPO are as fast; of equal completions RAPID is the more accurate."""
+    (outcomes,) = arena.fields(read(params, complete))
+    names = arena.order(outcomes)
+    assert names == ["rapid-H4", "dapo", "pg-H4", "pg", "grpo"]
+    assert arena.place(outcomes, names, "pg") == "On MATH PG is number 4 of 5 by seconds to 50%."
+    table = arena.standings(outcomes, 1)
+    assert table.notes[0].startswith("Runs: 8 of each. ")
+    rows = {row.label: [cell.text for cell in row.cells[0]] for row in table.rows}
+    assert rows["RAPID (H=4)"][-2:] == ["5.0%", "0.02"]
+    assert rows["PG"][1:2] + rows["PG"][3:] == ["N/A"] * 7
+    assert {len(cells) for cells in rows.values()} == {len(table.groups[0].columns)}
 
 
 def test_what_would_be_seen_of_equality_is_a_margin(params, complete):
@@ -120,9 +142,57 @@ def test_a_small_p_of_the_right_sign_never_fails():
     assert tests == 27
     assert found[0] == (pytest.approx(27 * 0.0019), arena.OPEN)
     sooner = Claim(ours="grpo", theirs="pg", by="seconds")
-    for value, word in ((0.03, HOLDS), (-0.03, FAILS)):
-        claims = (better, known(0.0019, value)), (sooner, known(0.0019, 1 - value))
-        assert [arena.decide([one], 0.02)[0][0][1] for one in claims] == [word, word]
+    for p in (0.0019, 1 - LEVEL):
+        for value, word in ((0.03, HOLDS), (-0.03, FAILS)):
+            claims = (better, known(p, value)), (sooner, known(p, 1 - value))
+            assert [arena.decide([one], 0.02)[0][0][1] for one in claims] == [word, word]
+
+
+def test_comparisons_without_a_part_are_of_one_h_and_by_accuracy(values):
+    maps = {"math": {"seeds": 2, "problems": 64, "n_step": [4], "H": [1, 4], "rate": 1e-4}}
+    measured = Measured(load(values | {"arena": {"maps": maps}}), pd.DataFrame(), ROOT)
+    whole = "rapid-H4"
+    counted = [
+        (whole, "pg-H4"), (whole, "rapid-H4,clip=nowhere"), ("rapid-H4,epochs=2", "pg-H4,epochs=2"),
+        ("grpo-H4", "grpo-H4,epochs=2"),
+    ]  # fmt: skip
+    others = [
+        (whole, "pg"), (whole, "grpo-H4"), ("grpo-H4", "pg-H4"), (whole, "grpo-H4,epochs=2"),
+        ("rapid-H4,epochs=2", "pg-H4"), ("rapid-H4,eta=1", "rapid-H4,eta=4"),
+        ("rapid-H4,eta=1", whole), (whole, "rapid-H2,eta=1"), ("pg-H4", whole),
+    ]  # fmt: skip
+    claims = [Claim(ours=a, theirs=b, by="accuracy") for a, b in [*counted, *others]]
+    claims += [Claim(ours=whole, theirs="pg-H4", by="seconds")]
+    claims += [Claim(ours=whole, theirs="pg-H4", by="accuracy", expect="same")]
+    words = [FAILS, HOLDS, HOLDS, arena.OPEN] + [UNTESTED] * (len(claims) - 4)
+    made = [
+        arena.Verdict(None, claim, known(0.5, 0.0), 0.5, word, None)
+        for claim, word in zip(claims, words, strict=True)
+    ]
+    said = "parts: 2 miss it, 1 are better without it, 1 open, 0 untested. Of 15 claims"
+    assert said in arena.summary(measured, made)
+
+
+def test_each_benchmark_has_a_table_of_claims_and_the_last_one_the_notes(params):
+    measured = Measured(params, pd.DataFrame(), ROOT)
+    claim = Claim(ours="rapid-H4", theirs="rapid-H4,eta=4", by="accuracy")
+    made = [
+        arena.Verdict(FieldOutcomes(name, None, measured), claim, known(p, 0.03), p, word, seen)
+        for name, p, word, seen in (
+            ("math", 0.01, HOLDS, 0.02), ("mbpp_plus", None, UNTESTED, None),
+            ("math", 0.5, arena.OPEN, 0.1),
+        )
+    ]  # fmt: skip
+    first, last = arena.claims(measured, made)
+    assert (first.number, first.notes, last.number) == (1, [], 2)
+    assert any("a difference of 2 points" in note for note in last.notes)
+    cells = [[cell.text for cell in row.cells[0]] for row in [*first.rows, *last.rows]]
+    assert cells == [
+        ["+3.0", "0.010", "2.0", HOLDS],
+        ["+3.0", "0.500", "10.0", arena.OPEN],
+        ["+3.0", "—", "—", UNTESTED],
+    ]
+    assert first.rows[0].label == "RAPID (H=4) better than with eta = 4"
 
 
 @pytest.mark.parametrize("arenas", [200, pytest.param(4000, marks=pytest.mark.slow)])
@@ -154,17 +224,39 @@ def test_what_samples_more_is_compared_after_equal_completions(params, complete)
 
 
 def test_who_never_gets_there_is_last(params, complete):
+    """Behind it is only who has no runs. Of two the mean accuracy decides, of 7 runs and of 8."""
     for run in in_arena(params):
-        if run.algorithm.startswith("grpo,"):
-            complete.scored(run, [8] * 40 + [0] * 60)
+        solved = {"grpo": 40, "pg-H4": 45}.get(run.algorithm.split(",")[0])
+        if solved:
+            complete.scored(run, [8] * solved + [0] * (100 - solved))
             complete.curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
-        elif run.algorithm.startswith("pg-H4,") and run.seed == 8:  # which is not there
-            complete.drop(complete.root / run.evaluation / "curve.jsonl")
+        if run.algorithm.startswith("dapo,") or (solved == 45 and run.seed == 8):  # not there
+            for name in ("curve.jsonl", "evaluation.json"):
+                complete.drop(complete.root / run.evaluation / name)
+            complete.drop(complete.root / run.folder / "summary.json")
     (outcomes,) = arena.fields(read(params, complete))
-    assert arena.order(outcomes)[-1] == "grpo"
+    names = arena.order(outcomes)
+    assert names == ["rapid-H4", "pg", "pg-H4", "grpo", "dapo"]
     table = arena.standings(outcomes, 1)
-    assert table.rows[-1].cells[0][0].text == "never"
-    assert "Runs: 8 of each, but 7 of PG (H=4)." in table.notes[0]
+    *_, grpo, dapo = (row.cells[0] for row in table.rows)
+    assert grpo[0].text == "never"
+    none = "fewer than two runs have a curve"
+    assert [(cell.text, cell.reason) for cell in dapo] == [("—", none)] * 9
+    assert "Runs: 8 of each, but 7 of PG (H=4) and 0 of DAPO." in table.notes[0]
+    said = "On MATH DAPO is number 5 of 5 by seconds to 50%."
+    assert arena.place(outcomes, names, "dapo") == said
+
+
+@pytest.mark.parametrize("fewer", ["pg", "dapo"])
+def test_two_runs_of_each_are_compared(params, complete, fewer):
+    for left in (2, 1):
+        for run in in_arena(params):
+            if run.algorithm.startswith(f"{fewer},") and run.seed > left:
+                complete.drop(complete.root / run.evaluation / "curve.jsonl")
+        (outcomes,) = arena.fields(read(params, complete))
+        rows = {row.label: row.cells[0] for row in arena.standings(outcomes, 1).rows}
+        said = {cell.text for cell in rows["DAPO"]}
+        assert (said == {"—"}) == (left == 1)
 
 
 @pytest.mark.parametrize("gone", ["nothing", "evaluations"])
@@ -224,67 +316,6 @@ def test_one_s_own_is_placed_among_those_on_record(params, complete):
     rows[rows.algorithm != "pg"].to_csv(complete.root / "record.csv", index=False)
     with pytest.raises(BadFile, match="no runs of pg on math"):
         arena.fields(read(own, complete))[0].compare("rapid-H4", "pg", "seconds")
-
-
-# Tuning -------------------------------------------------------------------------------------------
-
-FILE = """arena:
-  fields:
-    math:
-      reach: 0.10
-      rates:
-        pg: 1.0e-4
-        pg-H2: 1.0e-4
-        pg-H4: 1.0e-4
-"""
-
-
-@pytest.fixture
-def tuning(values):
-    field = {"seeds": 2, "problems": 4, "snapshots": 1, "reach": 0.1}
-    field["rates"] = dict.fromkeys(["pg", "pg-H2", "pg-H4"], 1e-4)
-    tried = {"rates": {"math": [1e-4, 1e-3, 1e-2]}, "seeds": [7]}
-    arena = {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tried}
-    return load(values | {"arena": arena})
-
-
-def test_a_rate_is_chosen_with_its_neighbours(tuning, runs):
-    """PG at 1e-2 is best by itself. H = 4 is best at 1e-3, beside no cliff; H = 2 borrows that."""
-    solved = {"pg,": {"0.0001": 6, "0.001": 7, "0.01": 8}, "pg-H4,": {"0.0001": 6, "0.001": 7}}
-    for run in in_arena(tuning):
-        rate = run.algorithm.rpartition("=")[2]
-        found = next(of for name, of in solved.items() if run.algorithm.startswith(name))
-        runs.scored(run, [8] * found.get(rate, 0) + [0] * (10 - found.get(rate, 0)))
-    runs.scored(run_of(BASE, 7), [8] * 4 + [0] * 6)
-    record = trials(Measured.read(tuning, runs.root, in_arena(tuning)))
-    assert len(record) == 7 and record.accuracy.notna().all()
-    text = frozen(FILE, tuning.arena, record)
-    rates = ["pg: 1.0e-02", "pg-H2: 1.0e-04", "pg-H4: 1.0e-04", "reach: 0.70"]
-    assert all(line in text for line in rates), text
-
-
-@pytest.mark.parametrize(
-    ("means", "smooth"),
-    [([0.4], [0.4]), ([0.3, 0.6], [0.4, 0.5]), ([0.3, 0.6, 0.9], [0.4, 0.6, 0.8])],
-)
-def test_a_grid_of_any_size_is_smoothed(means, smooth):
-    rates = [10.0**-n for n in range(len(means), 0, -1)]
-    found = smoothed(pd.DataFrame({"learning_rate": rates, "accuracy": means}))
-    assert dict(found) == pytest.approx(dict(zip(rates, smooth, strict=True)))
-
-
-def test_the_report_of_a_tuning_has_its_trials(tuning, runs):
-    for run in in_arena(tuning):
-        runs.scored(run, [8] * 5 + [0] * 5)
-    content = contents.build_arena(Measured.read(tuning, runs.root, in_arena(tuning)))
-    (table,) = content.results
-    assert [row.label for row in table.rows] == ["PG", "PG (H=4)"]
-    assert table.groups[0].columns == ["0.0001", "0.001", "0.01"]
-    (best,) = (cell for cell in table.rows[0].cells[0] if cell.mark)
-    assert best == table.rows[0].cells[0][0] and "end of the grid" in best.reason
-    none = Measured.read(tuning, runs.root / "none", in_arena(tuning))
-    (table,) = contents.build_arena(none).results
-    assert {cell.text for cell in table.rows[0].cells[0]} == {"—"}
 
 
 # The experiments' files ----------------------------------------------------------------------------

@@ -1,13 +1,16 @@
-"""Table 8: which runs are compared, paired how, in each column of several benchmarks."""
+"""Tables 8 and 9: which runs are compared, paired how, in each column of several benchmarks."""
 
-import re
-from math import prod
+from math import exp, prod
 
+import numpy as np
 import pytest
 
+from rapid.artifacts.evaluations import ProblemScore
 from rapid.config.params import load
 from reports import formats
 from reports.measured import Measured
+from reports.statistics import crossed
+from reports.statistics.decisions import detectable
 from reports.tables import intervals
 from tests.reports.conftest import run_of
 
@@ -70,6 +73,8 @@ def test_runtimes_are_paired_with_the_baselines(table, benchmark, rapid):
     assert cell.detail.startswith(f"RAPID (H={rapid[-1]}) against PG: ")
     assert f"n = {len(both)} pairs" in cell.detail
     assert any(line.startswith("p =") for line in cell.under) == (len(both) > 1)
+    assert bool(cell.reason) == (len(both) == 1)
+    assert len(cell.sources) == 2 * len(SEEDS)
 
 
 @pytest.mark.parametrize("benchmark", ["mbpp_plus", "math"])
@@ -91,9 +96,59 @@ def test_pass_at_8_is_whether_any_is_right(table):
 
 
 def test_the_notes_name_the_baseline_and_what_could_be_seen(table):
+    """Pass@1 of RAPID (H=4) and PG with seed 1 alone has noise to compare with."""
     said = " ".join(table.notes)
     assert "PG was chosen before the runs" in said
-    assert re.search(r"would see in 80 % of cases: [\d.]+ points on MBPP\+", said)
+    points = []
+    for benchmark in ("mbpp_plus", "math"):
+        ours, theirs = (np.array([CORRECT[benchmark][name][1]]) for name in ("rapid-H4", "pg"))
+        points.append(100 * detectable(crossed.estimate((ours - theirs) / 8, (-1, 1))))
+    listed = f"{points[0]:.1f} points on MBPP+ and {points[1]:.1f} points on MATH (median over H)."
+    assert f"would see in 80 % of cases: {listed}" in said
+
+
+def test_small_p_are_counted_alone_and_together(values, runs):
+    """By their t: 173, 3e3 and 5.8 have p of 3e-5, 1e-7 and 0.03, and 0.23 has one of 0.8."""
+    values["tables"]["main"]["seeds"] = list(SEEDS)
+    logarithms = {
+        ("mbpp_plus", 4): (1.0, 1.01, 1.02), ("mbpp_plus", 2): (0.7, 1.0, 1.3),
+        ("math", 4): (1.0, 1.001, 1.0), ("math", 2): (0.5, -0.5, 0.2),
+    }  # fmt: skip
+    for (benchmark, h), found in logarithms.items():
+        for seed, value in zip(SEEDS, found, strict=True):
+            runs.summary(run_of("pg", seed, benchmark), seconds=60)
+            runs.summary(run_of(f"rapid-H{h}", seed, benchmark), seconds=60 * exp(value))
+    said = "Of 4 comparisons 3 have p of at most 0.05, and 2 after Holm's adjustment"
+    notes = intervals.comparisons(Measured.read(load(values), runs.root)).notes
+    assert [said in note for note in notes].count(True) == 1
+
+
+def test_without_runs_notes_and_cells_say_so(params, runs):
+    table = intervals.comparisons(Measured.read(params, runs.root))
+    reasons = [cell.reason for cell in cells(table, "H=4", "math")]
+    assert reasons == ["no seed has both with scores by problem", "no seed has both"]
+    assert table.notes[-2:] == [
+        "p: of no difference, for one comparison by itself.",
+        "What difference these runs can show is not known.",
+    ]
+
+
+def test_accuracy_has_its_interval_in_the_place_of_a_deviation(params, runs):
+    """DAPO has other problems with each seed."""
+    correct = [[8, 4, 0, 8], [8, 8, 0, 2]]
+    for seed, counts in enumerate(correct):
+        runs.scored(run_of("pg", seed), counts)
+        score = ProblemScore(id=f"seed{seed}", samples=8, correct=4 * seed)
+        runs.scored(run_of("dapo", seed), [4 * seed], scores=[score])
+    table = intervals.intervals(Measured.read(params, runs.root))
+    found = {row.label: row.cells[1][0] for row in table.rows}
+    known = crossed.estimate(np.array(correct) / 8, (0, 1))
+    bounds = ", ".join(map(formats.percent, (known.low, known.high)))
+    assert (found["PG"].text, found["PG"].deviation) == ("59.4%", "")
+    assert (found["PG"].under, found["PG"].detail) == ((f"[{bounds}]",), f"{known.over}.")
+    dapo, none = found["DAPO"], found["GRPO"]
+    assert (dapo.text, dapo.deviation, dapo.reason) == ("25.0%", "", intervals.NO_SCORES)
+    assert none.text == "—" and none.reason.startswith("not evaluated")
 
 
 def test_a_figure_without_a_pair_says_so(table):

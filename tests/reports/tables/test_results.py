@@ -5,13 +5,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_rel
+from scipy.stats import norm, ttest_rel
 
 from rapid.config import specs
 from rapid.config.params import load
 from reports.labels import algorithm
 from reports.measured import Measured
-from reports.tables import RESULTS, results, setup
+from reports.tables import APPENDIX, RESULTS, results, setup
 from reports.tables import build as build_tables
 from reports.tables.table import letters
 from tests.reports.conftest import Runs, run_of
@@ -86,6 +86,8 @@ def test_accuracy_ranks_high_and_runtime_ranks_low_without_base_and_sft(params, 
         cells = column(table, "MBPP+", title)
         assert {label: cell.mark for label, cell in cells.items() if cell.mark} == expected
     assert not any(cell.mark for cell in column(table, "MATH", "Pass@1").values())
+    assert column(table, "MBPP+", "Runtime")["Base"].text == "N/A"
+    assert "Base and SFT take no part in the comparison of runtimes." in table.notes
 
 
 def test_a_note_says_whether_sft_is_left_out_for_poor_accuracy(params, runs):
@@ -107,7 +109,8 @@ def test_means_that_print_the_same_share_a_mark(params, runs):
 
 def test_no_runs_at_all_still_gives_every_table(params, runs):
     built = build(params, runs)
-    assert [table.number for table in built] == [1, 2, 3, 4]
+    appendix = build_tables(APPENDIX, Measured.read(params, runs.root))
+    assert [table.number for table in [*built, *appendix]] == list(range(1, 14))
     for table in built:
         figures = [cell for cell in table.cells() if not cell.text.startswith(("N/A", "Pass@"))]
         assert figures
@@ -125,6 +128,9 @@ def test_seeds_that_are_missing_have_a_footnote_with_every_reason(params, runs):
     assert (one.text, one.deviation, none.text) == ("50.0%", "", "—")
     assert one.reason == f"leaves out 1 of 2 runs: {REASON_EVALUATION}"
     assert none.reason == f"{REASON_EVALUATION}; not evaluated: no Lean"
+    assert [[source.text for source in cell.sources] for cell in (one, none)] == [
+        ["—", "50.0%"], ["—", "—"],
+    ]  # fmt: skip
 
 
 def test_a_correlation_of_equal_values_is_a_dash(params, runs):
@@ -132,6 +138,24 @@ def test_a_correlation_of_equal_values_is_a_dash(params, runs):
         runs.at(point, 0.0, ks=(1, 8))
     cell = build(params, runs)[3].rows[0].cells[0][1]
     assert (cell.text, cell.reason) == ("—", "all runs have the same value: no correlation")
+
+
+def test_a_correlation_over_the_runs_that_there_are(values, runs):
+    values["tables"]["staleness"]["H"] = [2, 4, 8]
+    shares = {(2, 0): 0.1, (2, 1): 0.3, (4, 0): 0.2, (4, 1): 0.5, (8, 0): 0.6}
+    for (h, seed), share in shares.items():
+        runs.at(run(f"rapid-H{h}", seed), share)
+    cell = build(load(values), runs)[3].rows[0].cells[0][1]
+    r = np.corrcoef([h for h, _ in shares], list(shares.values()))[0, 1]
+    low, high = np.tanh(np.arctanh(r) + norm.ppf([0.025, 0.975]) / np.sqrt(5 - 3))  # Fisher's
+    assert cell.text == f"{r:.3f}"
+    assert cell.interval == f"[{low:.3f}, {high:.3f}]".replace("-", "\N{MINUS SIGN}")
+    assert cell.reason == f"leaves out 1 of 6 runs: {REASON_EVALUATION}"
+    assert {source.label: source.text for source in cell.sources} == {
+        f"H = {h}, seed {seed}": f"{shares.get((h, seed), '—')}"
+        for h in (2, 4, 8)
+        for seed in (0, 1)
+    }
 
 
 def test_one_seed_has_no_deviation_and_says_so(params, runs):
@@ -238,6 +262,7 @@ def test_runtimes_within_noise_are_those_of_the_t_test(params, runs):
         for seed, value in enumerate(pair):
             runs.summary(run(name, seed), seconds=value)
     cells = column(main(params, runs), "MBPP+", "Runtime")
+    assert (cells["GRPO"].text, cells["GRPO"].deviation) == ("1.8m", "0.1m")  # 105.5 s and 7.8 s
     for name, tied in (("dapo", True), ("grpo", False)):
         p = ttest_rel(np.log(seconds[name]), np.log(seconds["pg"])).pvalue
         assert cells[name.upper()].tied == (p >= 0.05) == tied

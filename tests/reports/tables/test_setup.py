@@ -1,6 +1,7 @@
 """Hyperparameters and versions are what the manifests say."""
 
 import json
+import re
 
 from rapid.config.params import load
 from reports.measured import Measured
@@ -44,11 +45,29 @@ def test_values_are_the_manifests_and_not_the_parameters(params, runs):
 def test_settings_are_of_their_algorithm(params, runs):
     for name in ("sft", "pg", "rapid-H4", "rapid-H2"):
         runs.manifest(params, run(name))
+    edit(runs, run("sft"), compute={"threads": 64})
     found = cells(params, runs)
     assert found["RAPID: H"].text == "2 or 4"
     assert found["GRPO: KL coefficient"].text == "—"
     assert found["sft Epochs"].text == f"{params.sft.epochs}"
     assert found["Epochs"].text == f"{params.training.epochs}"
+    threads = (found["sft Threads"].text, found["Threads"].text)
+    assert threads == ("64", f"{params.compute.threads}")
+
+
+def test_only_algorithms_that_are_run_have_rows(values, runs):
+    values["tables"]["main"]["algorithms"] = ["sft", "pg", "naive-grpo", "dapo"]
+    values["studies"] = None
+    named = {name.partition(":")[0] for name in cells(load(values), runs) if ": " in name}
+    assert named == {"naive GRPO", "DAPO", "RAPID"}
+
+
+def test_a_cell_names_twelve_of_its_runs(params, runs):
+    runs.all(params)
+    found = cells(params, runs)
+    assert found["Threads"].detail == "In 12 manifests."  # six algorithms, two seeds
+    assert re.fullmatch(r"In \d+ manifests, of which 12 are named\.", found["torch"].detail)
+    assert [len(found[name].sources) for name in ("Threads", "torch")] == [12, 12]
 
 
 def test_a_start_and_made_demonstrations_are_named(params, values, runs):
@@ -66,8 +85,12 @@ def test_a_start_and_made_demonstrations_are_named(params, values, runs):
 def test_runs_that_differ_show_every_value(params, runs):
     for seed in (0, 1):
         runs.manifest(params, run("pg", seed))
-    edit(runs, run("pg", 1), compute={"threads": 64}, hardware="another")
-    assert cells(params, runs)["Threads"].text == f"{params.compute.threads} or 64"
+    said = tables(params, runs)[2].notes
+    assert said[1:] == ["Hardware: a test processor, 2 cores.", "Code: commit 0123456789ab."]
+    edit(runs, run("pg", 1), compute={"threads": 64}, hardware="another", timeout="long")
+    found = cells(params, runs)
+    assert found["Threads"].text == f"{params.compute.threads} or 64"
+    assert found["Seconds a verdict may take"].text.endswith(" or long")
     notes = " ".join(tables(params, runs)[2].notes)
     assert "a test processor, 2 cores; another. Runtimes on different hardware" in notes
 

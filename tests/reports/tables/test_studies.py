@@ -1,5 +1,8 @@
 """The studies: variants beside their reference, and the time to an accuracy."""
 
+from pathlib import Path
+
+import pandas as pd
 import pytest
 
 from rapid.artifacts.evaluations import CurvePoint
@@ -8,7 +11,7 @@ from rapid.config.params import load
 from rapid.config.specs import evaluated, studied
 from reports import plots
 from reports.__main__ import main
-from reports.measured import Measured
+from reports.measured import Contest, Measured
 from reports.plots import style
 from reports.statistics.curves import AccuracyCurve, levels
 from reports.tables import studies
@@ -60,7 +63,19 @@ def test_rows_say_what_differs(params, complete):
         "RAPID (H=2)", "eta = 1", "eta = 4, clip = both", "clip = nowhere",
     ]  # fmt: skip
     assert [row.label for row in time.rows] == ["PG", "RAPID (H=2)"]
-    assert any("epochs = 2 and snapshots = 2" in note for note in time.notes)
+    assert "All with epochs = 2 and snapshots = 2." in time.notes
+    assert not any("All with" in note for note in eta.notes)
+    assert [table.number for table in build(params, complete)] == [1, 2, 3, 4]
+    weights = {row.label: [cell.text for cell in row.cells[0][3:5]] for row in time.rows}
+    assert weights == {"PG": ["N/A", "N/A"], "RAPID (H=2)": ["0.10", "5.0%"]}
+
+
+def test_another_algorithm_is_named_before_its_changes():
+    names = ["pg,epochs=2", "rapid-H2,epochs=4", "pg,epochs=8"]
+    contest = Contest("math", "any", pd.DataFrame(), names)
+    study = studies.StudyRuns("own", contest, "base", pd.DataFrame(), "pass@1", Path())
+    labels = ["PG, epochs = 2", "RAPID (H=2), epochs = 4", "epochs = 8"]
+    assert list(map(study.label, names)) == labels
 
 
 @pytest.mark.parametrize(
@@ -80,6 +95,10 @@ def test_differences_are_from_the_first_row(params, complete):
     eta, *_ = build(params, complete)
     position = eta.groups[0].columns.index("Difference")
     assert [row.cells[0][position].text for row in eta.rows] == ["N/A", "+5.0", "0.0", "0.0"]
+    changed = eta.rows[1].cells[0][position]
+    assert [source.label for source in changed.sources] == [
+        f"RAPID (H=2){change}, seed {seed}" for change in (", eta = 1", "") for seed in (0, 1)
+    ]
 
 
 def test_the_time_to_an_accuracy_by_hand(params, complete):

@@ -1,0 +1,113 @@
+"""The learning rates that a tuning chooses, and its trials as tables."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from rapid.config.params import load
+from rapid.config.specs import BASE, in_arena
+from reports import contents
+from reports.measured import Measured
+from reports.tables.tuning import AT_THE_END, recorded
+from reports.tuning import COLUMNS, frozen, smoothed, trials
+from tests.reports.conftest import run_of
+
+FILE = """arena:
+  fields:
+    math:
+      reach: 0.10
+      rates:
+        pg: 1.0e-4
+        pg-H2: 1.0e-4
+        pg-H4: 1.0e-4
+"""
+
+
+@pytest.fixture
+def tuning(values):
+    field = {"seeds": 2, "problems": 4, "snapshots": 1, "reach": 0.1}
+    field["rates"] = dict.fromkeys(["pg", "pg-H2", "pg-H4"], 1e-4)
+    tried = {"rates": {"math": [1e-4, 1e-3, 1e-2]}, "seeds": [7]}
+    arena = {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tried}
+    return load(values | {"arena": arena})
+
+
+def test_a_rate_is_chosen_with_its_neighbours(tuning, runs):
+    """PG at 1e-2 is best by itself. H = 4 is best at 1e-3, beside no cliff; H = 2 borrows that."""
+    solved = {"pg,": {"0.0001": 6, "0.001": 7, "0.01": 8}, "pg-H4,": {"0.0001": 6, "0.001": 7}}
+    for run in in_arena(tuning):
+        rate = run.algorithm.rpartition("=")[2]
+        found = next(of for name, of in solved.items() if run.algorithm.startswith(name))
+        runs.scored(run, [8] * found.get(rate, 0) + [0] * (10 - found.get(rate, 0)))
+    runs.scored(run_of(BASE, 7), [8] * 4 + [0] * 6)
+    record = trials(Measured.read(tuning, runs.root, in_arena(tuning)))
+    assert len(record) == 7 and record.accuracy.notna().all()
+    text = frozen(FILE, tuning.arena, record)
+    rates = ["pg: 1.0e-02", "pg-H2: 1.0e-04", "pg-H4: 1.0e-04", "reach: 0.70"]
+    assert all(line in text for line in rates), text
+
+
+@pytest.mark.parametrize(
+    ("means", "smooth"),
+    [([0.4], [0.4]), ([0.3, 0.6], [0.4, 0.5]), ([0.3, 0.6, 0.9], [0.4, 0.6, 0.8])],
+)
+def test_a_grid_of_any_size_is_smoothed(means, smooth):
+    rates = [10.0**-n for n in range(len(means), 0, -1)]
+    found = smoothed(pd.DataFrame({"learning_rate": rates, "accuracy": means}))
+    assert dict(found) == pytest.approx(dict(zip(rates, smooth, strict=True)))
+
+
+def test_the_report_of_a_tuning_has_its_trials(tuning, runs):
+    for run in in_arena(tuning):
+        runs.scored(run, [8] * 5 + [0] * 5)
+    content = contents.build_arena(Measured.read(tuning, runs.root, in_arena(tuning)))
+    (table,) = content.results
+    assert table.number == 1
+    assert [row.label for row in table.rows] == ["PG", "PG (H=4)"]
+    assert table.groups[0].columns == ["0.0001", "0.001", "0.01"]
+    (best,) = (cell for cell in table.rows[0].cells[0] if cell.mark)
+    assert best == table.rows[0].cells[0][0] and "end of the grid" in best.reason
+    none = Measured.read(tuning, runs.root / "none", in_arena(tuning))
+    (table,) = contents.build_arena(none).results
+    assert {cell.text for cell in table.rows[0].cells[0]} == {"—"}
+
+
+# On record ----------------------------------------------------------------------------------------
+
+RATES = [1e-4, 1e-3, 1e-2]
+# Means over two seeds. With its neighbours the middle one, the last one and the first one is best.
+MEANS = {"pg": (0.2, 0.6, 0.1), "grpo": (0.2, 0.3, 0.6), "pg-H4": (0.6, 0.1, math.nan)}
+
+
+def test_the_record_of_a_tuning_is_shown_by_means_with_the_best_marked(values, tmp_path):
+    field = {"seeds": 2, "problems": 4, "snapshots": 1, "reach": 0.1}
+    field["rates"] = dict.fromkeys([*MEANS, "dapo"], 1e-4)  # DAPO was not tried
+    fields = {"math": field, "mbpp_plus": field}
+    params = load(values | {"name": "own", "arena": {"fields": fields}})
+    measured = Measured(params, pd.DataFrame(), tmp_path)
+    assert recorded(measured, 5) == []
+
+    rows = [("mbpp_plus", "pg", 1e-4, 7, 0.9), ("math", "base", 0.0, 7, 0.1)]
+    rows += [
+        ("math", name, rate, seed, mean + chance)
+        for name, means in MEANS.items()
+        for rate, mean in zip(RATES, means, strict=True)
+        for seed, chance in ((7, -0.05), (8, 0.05))
+    ]
+    (tmp_path / "experiments").mkdir()
+    record = tmp_path / "experiments/own-tuning.csv"
+    pd.DataFrame(rows, columns=COLUMNS).to_csv(record, index=False)
+    math_table, mbpp = recorded(measured, 5)
+    assert [table.number for table in (math_table, mbpp)] == [5, 6]
+    assert math_table.groups[0].columns == ["0.0001", "0.001", "0.01"]
+    assert {row.label: [cell.text for cell in row.cells[0]] for row in math_table.rows} == {
+        "PG": ["20.0%", "60.0%", "10.0%"],
+        "GRPO": ["20.0%", "30.0%", "60.0%"],
+        "PG (H=4)": ["60.0%", "10.0%", "—"],
+    }
+    best = {row.label: [bool(cell.mark) for cell in row.cells[0]] for row in math_table.rows}
+    assert [found.index(True) for found in best.values()] == [1, 2, 0]
+    reasons = [[cell.reason for cell in row.cells[0] if cell.mark] for row in math_table.rows]
+    assert reasons == [[""], [AT_THE_END], [AT_THE_END]]
+    assert [row.label for row in mbpp.rows] == ["PG"]
