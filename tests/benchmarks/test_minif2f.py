@@ -79,7 +79,8 @@ READ = {  # completion: its proof
 
 class TestReadings:
     def test_tactics_stay_as_they_are(self):
-        assert readings("double", f"{HEAD} :=", TACTICS) == [f" by\n{TACTICS}"]
+        for tactics in (TACTICS, "skip\nomega", "cases h\n  skip\nomega"):
+            assert readings("double", f"{HEAD} :=", tactics) == [f" by\n{tactics}"]
 
     @pytest.mark.parametrize("completion", READ)
     def test_proofs_are_found(self, completion):
@@ -92,12 +93,13 @@ class TestReadings:
         (proof,) = readings("double", f"{HEAD} :=", f"{HEAD} := by skip\n{' ' * 24}omega")
         skip, omega = proof.split("\n")[-2:]
         assert skip.index("skip") == omega.index("omega") == 24
+        assert readings("double", f"{HEAD} :=", "\n:= by skip") == ["\n   by skip"]
 
     def test_a_first_line_that_lost_its_indentation_has_two_readings(self):
-        assert readings("double", f"{HEAD} :=", "skip\n  omega") == [
-            " by\nskip\n  omega",
-            " by\n  skip\n  omega",
-        ]
+        for space in (" ", "  "):
+            tactics = f"cases h\n{space}skip\n{space}  omega"
+            found = readings("double", f"{HEAD} :=", tactics)
+            assert found == [f" by\n{tactics}", f" by\n{space}{tactics}"]
 
     def test_another_theorem_is_not_taken_for_this_one(self):
         for other in ("double_again", "double'", "double.x"):
