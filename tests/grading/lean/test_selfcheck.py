@@ -19,7 +19,6 @@ def lean(monkeypatch):
     class Lean:
         mathlib = True
         passes = (selfcheck.TRUE,)
-        started = []
 
         def __init__(self, timeout, header="", backend=None, unsafe=False):
             assert backend == BACKEND
@@ -40,6 +39,7 @@ def lean(monkeypatch):
             reason = verdicts.PASSED if proof in self.passes else verdicts.FORBIDDEN
             return verdicts.verdict(reason)
 
+    Lean.started = []
     monkeypatch.setattr(selfcheck, "LeanChecker", Lean)
     monkeypatch.setattr(selfcheck, "ensure_lean", lambda whole: BACKEND if whole else None)
     return Lean
