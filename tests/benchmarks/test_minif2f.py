@@ -210,20 +210,28 @@ def test_readings_share_their_time(monkeypatch):
     asked, clock = [], SimpleNamespace(now=0.0)
 
     class Slow(Checker):
+        is_ready = False
+
         def wait_ready(self):
-            clock.now += 5  # not the proof's
+            clock.now += 0 if self.is_ready else 5  # not the proof's
+            self.is_ready = True
 
         def check(self, name, statement, proof, seconds):
+            self.wait_ready()
             asked.append(seconds)
             clock.now += 3
-            return super().check(name, statement, proof, seconds)
+            return verdicts.verdict(reason)
 
     monkeypatch.setattr(lean_grader, "LeanChecker", Slow)
     monkeypatch.setattr(lean_grader, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    for timeout, expected in ((10.0, [10.0, 7.0]), (2.0, [2.0])):
+    for timeout, reason, expected in (
+        (4.0, verdicts.WRONG_ANSWER, [4.0, 1.0]),
+        (3.0, verdicts.WRONG_ANSWER, [3.0]),
+        (10.0, verdicts.TIMEOUT, [10.0]),  # another reading would mend nothing
+    ):
         asked.clear()
         with lean_grader.LeanGrader(timeout) as grader:
-            assert grader.grade(PROBLEM, "skip\n  omega").reason == verdicts.WRONG_ANSWER
+            assert grader.grade(PROBLEM, "skip\n  omega").reason == reason
         assert asked == expected
 
 
