@@ -157,6 +157,9 @@ class Process:
             lambda event=event: self.events.append(event) for event in ("follow", "renew", "kill")
         )
 
+    def wait_ready(self):
+        pass
+
     def serves(self, backend, header):
         return (backend, header) == (WASM, "")
 
@@ -220,6 +223,8 @@ def test_a_job_borrows_a_process_once_and_leaves_it_alive(started):
     assert standby.borrowed("author", NATIVE, "") is None
     with LeanChecker(60, backend=WASM) as checker:
         assert list(checker._processes.values()) == [author, judge]
+        author.seconds, judge.seconds, author.answered, judge.answered = 1.0, 2.0, 3, 4
+        assert (checker.wait_ready(), checker.answered) == (2.0, 3)
         assert standby.borrowed("judge", WASM, "") is None
     assert author.events == judge.events == ["follow", "renew"]
     standby.lend()
