@@ -79,7 +79,8 @@ READ = {  # completion: its proof
 
 class TestReadings:
     def test_tactics_stay_as_they_are(self):
-        assert readings("double", f"{HEAD} :=", TACTICS) == [f" by\n{TACTICS}"]
+        for tactics in (TACTICS, "skip\nomega", "cases h\n  skip\nomega"):
+            assert readings("double", f"{HEAD} :=", tactics) == [f" by\n{tactics}"]
 
     @pytest.mark.parametrize("completion", READ)
     def test_proofs_are_found(self, completion):
@@ -92,12 +93,13 @@ class TestReadings:
         (proof,) = readings("double", f"{HEAD} :=", f"{HEAD} := by skip\n{' ' * 24}omega")
         skip, omega = proof.split("\n")[-2:]
         assert skip.index("skip") == omega.index("omega") == 24
+        assert readings("double", f"{HEAD} :=", "\n:= by skip") == ["\n   by skip"]
 
     def test_a_first_line_that_lost_its_indentation_has_two_readings(self):
-        assert readings("double", f"{HEAD} :=", "skip\n  omega") == [
-            " by\nskip\n  omega",
-            " by\n  skip\n  omega",
-        ]
+        for space in (" ", "  "):
+            tactics = f"cases h\n{space}skip\n{space}  omega"
+            found = readings("double", f"{HEAD} :=", tactics)
+            assert found == [f" by\n{tactics}", f" by\n{space}{tactics}"]
 
     def test_another_theorem_is_not_taken_for_this_one(self):
         for other in ("double_again", "double'", "double.x"):
@@ -169,7 +171,8 @@ def test_a_cheat_is_not_rewarded(grader, cheat):
 class Checker:
     """Stands in for Lean, and finds every proof wrong."""
 
-    def __init__(self, timeout, header, unsafe=False):
+    def __init__(self, timeout, header, unsafe):
+        assert not unsafe
         self.header = header
 
     def start(self):
@@ -207,20 +210,28 @@ def test_readings_share_their_time(monkeypatch):
     asked, clock = [], SimpleNamespace(now=0.0)
 
     class Slow(Checker):
+        is_ready = False
+
         def wait_ready(self):
-            clock.now += 5  # not the proof's
+            clock.now += 0 if self.is_ready else 5  # not the proof's
+            self.is_ready = True
 
         def check(self, name, statement, proof, seconds):
+            self.wait_ready()
             asked.append(seconds)
             clock.now += 3
-            return super().check(name, statement, proof, seconds)
+            return verdicts.verdict(reason)
 
     monkeypatch.setattr(lean_grader, "LeanChecker", Slow)
     monkeypatch.setattr(lean_grader, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    for timeout, expected in ((10.0, [10.0, 7.0]), (2.0, [2.0])):
+    for timeout, reason, expected in (
+        (4.0, verdicts.WRONG_ANSWER, [4.0, 1.0]),
+        (3.0, verdicts.WRONG_ANSWER, [3.0]),
+        (10.0, verdicts.TIMEOUT, [10.0]),  # another reading would mend nothing
+    ):
         asked.clear()
         with lean_grader.LeanGrader(timeout) as grader:
-            assert grader.grade(PROBLEM, "skip\n  omega").reason == verdicts.WRONG_ANSWER
+            assert grader.grade(PROBLEM, "skip\n  omega").reason == reason
         assert asked == expected
 
 
@@ -249,13 +260,13 @@ class Recording:
     """A Lean grader that notes what it is asked."""
 
     def __init__(self, answered: int):
-        self.answered, self.asked = answered, []
+        self.when_ready, self.asked = answered, []
 
     def _checker(self, header):
         return self
 
     def wait_ready(self):
-        pass
+        self.answered = self.when_ready
 
     def prepare(self, problem):
         self.asked.append(problem.name)

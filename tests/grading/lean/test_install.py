@@ -31,37 +31,52 @@ def put_program(folder: Path, name: str, text: str) -> None:
 
 
 def lean_js() -> str:
-    """A miniature of lean.js: three exports of which one is used, and all that is patched."""
+    """A miniature of lean.js: three exports of which the first is used, and all that is patched."""
     assignments = ";".join(f'_{x}=Module["_{x}"]=wasmExports["{x}"]' for x in "abc")
     patched = "".join(patch.old for patch in PATCHES)
-    return f"first();var _a,_b,_c;{ASSIGN_EXPORTS}{assignments}}}{patched}_b()"
+    return f"first();var _a,_b,_c;{ASSIGN_EXPORTS}{assignments}}}{patched}_a()"
 
 
 def lean_wasm(exported: tuple[str, ...] = tuple(NOTICES)) -> bytes:
-    """A miniature of lean.wasm: functions that return their index, and imports."""
+    """A miniature of lean.wasm: 128 functions that return their number, and all kinds of imports.
+
+    The last functions are exported.
+    """
+
+    def number(value: int) -> bytes:
+        return bytes([value & 127 | 128, value >> 7])
 
     def items(*parts: bytes) -> bytes:
-        return bytes([len(parts)]) + b"".join(parts)
+        return number(len(parts)) + b"".join(parts)
 
     def text(name: str) -> bytes:
         return bytes([len(name)]) + name.encode()
 
     def section(kind: int, content: bytes) -> bytes:
-        return bytes([kind, len(content) & 127 | 128, len(content) >> 7]) + content
+        return bytes([kind]) + number(len(content)) + content
 
     imports = sorted(set(NOTICES.values()))
-    index = range(len(imports), len(imports) + len(exported))
-    arguments = [NOTICES[name].arguments if name in NOTICES else 0 for name in exported]
+    others = {
+        "global": b"\3\x7f\0",
+        "memory": b"\2\0" + number(200),  # pages, at least
+        "table": b"\1\x70\1\1" + number(200),  # from 1 to 200 functions
+    }
+    imported = [text("env") + text(kind) + each for kind, each in others.items()]
+    imported += [text("env") + text(name) + bytes([0, 2 * count]) for name, count in imports]
+    first = 128 - len(exported)
+    arguments = [0] * first
+    arguments += [NOTICES[name].arguments if name in NOTICES else 0 for name in exported]
     # Types of no result and of one, from 0 arguments up. A body: two locals, `i32.const index`.
     takes = [bytes([0x60, count, *[0x7F] * count]) for count in range(3)]
     types = [taken + result for taken in takes for result in (b"\0", b"\1\x7f")]
-    bodies = [bytes([6, 1, 2, 0x7F, 0x41, number, 0x0B]) for number in index]
-    names = [text(name) + bytes([0, number]) for name, number in zip(exported, index, strict=True)]
+    bodies = [bytes([7, 1, 2, 0x7F, 0x41, *number(value), 0x0B]) for value in range(1, 129)]
+    index = range(len(imports) + first, len(imports) + 128)
+    names = [text(name) + b"\0" + number(at) for name, at in zip(exported, index, strict=True)]
     return b"".join(
         [
             b"\0asm\1\0\0\0",
             section(1, items(*types)),
-            section(2, items(*(text("env") + text(n) + bytes([0, 2 * c]) for n, c in imports))),
+            section(2, items(*imported)),
             section(3, items(*(bytes([2 * count + 1]) for count in arguments))),
             section(7, items(*names)),
             section(10, items(*bodies)),
@@ -159,8 +174,14 @@ def test_another_program_in_the_package_is_not_used(package, monkeypatch):
 
 def test_patching_drops_the_exports_that_are_not_used():
     patched = patch_lean_js(lean_js())
-    assert f'var _b;{ASSIGN_EXPORTS}_b=Module["_b"]=wasmExports["b"]}}' in patched
-    assert patched.startswith("first();") and patched.endswith("_b()")
+    assert f'var _a;{ASSIGN_EXPORTS}_a=Module["_a"]=wasmExports["a"]}}' in patched
+    assert patched.startswith("first();") and patched.endswith("_a()")
+    assert patch_lean_js(lean_js().removeprefix("first();")) == patched.removeprefix("first();")
+
+
+def test_a_script_without_exports_is_another_one():
+    with pytest.raises(PatchFailed, match="no assignWasmExports"):
+        patch_lean_js("var _a; first()")
 
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.why[:40])
@@ -174,9 +195,13 @@ def test_functions_of_lean_give_notice_and_do_what_they_did(tmp_path):
     script = """
         const code = new WebAssembly.Module(require('node:fs').readFileSync('lean.wasm'));
         const called = [];
-        const env = {};
+        const env = {
+          global: 0,
+          memory: new WebAssembly.Memory({ initial: 200 }),
+          table: new WebAssembly.Table({ initial: 1, maximum: 200, element: 'anyfunc' }),
+        };
         for (const { name } of WebAssembly.Module.imports(code)) {
-          env[name] = (...given) => called.push(name, given);
+          env[name] ??= (...given) => called.push(name, given);
         }
         const { exports } = new WebAssembly.Instance(code, { env });
         const found = {};
@@ -186,7 +211,7 @@ def test_functions_of_lean_give_notice_and_do_what_they_did(tmp_path):
     command = [install.find_node(), "-e", script]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     expected = {
-        function: [2 + at, notice.name, [7, 8][: notice.arguments]]
+        function: [127 + at, notice.name, [7, 8][: notice.arguments]]
         for at, (function, notice) in enumerate(NOTICES.items())
     }
     assert json.loads(done.stdout) == expected

@@ -216,9 +216,29 @@ def test_author_and_judge_share_the_time_of_a_proof(fake, monkeypatch):
 
     for process in fake._processes.values():
         monkeypatch.setattr(process, "ask", noted(process.ask))
-    assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
-    author, judge = given
-    assert 60 >= author > judge > 0
+    for timeout in (None, 30):
+        assert fake.check("p1", STATEMENT, RIGHT, timeout).reason == verdicts.PASSED
+        author, judge = given
+        assert (timeout or 60) >= author > judge > 0
+        given.clear()
+
+
+def test_statement_and_proof_are_joined_with_space_between(fake, monkeypatch):
+    fake.timeout, sent = 60, []
+    fake.state("p1", STATEMENT)
+    author = fake._processes["author"]
+    monkeypatch.setattr(author, "_write", recorded(author._write, sent))
+    longest = "x" + " " * 8191
+    assert fake.check("p1", STATEMENT, longest).reason == verdicts.WRONG_ANSWER
+    for statement, proof in ((STATEMENT, " x"), (f"{STATEMENT} ", "x"), (f"{STATEMENT} ", " x")):
+        fake.check("p1", statement, proof)
+    ends = [request["statement"].removeprefix(STATEMENT) for request in sent]
+    assert ends == ["\n", "", " ", " "]
+
+
+def test_a_proof_has_some_time():
+    with pytest.raises(ValueError, match="no time"):
+        LeanChecker(timeout=0)
 
 
 def test_a_refusal_of_the_judge_is_asked_about_again_and_no_other(fake, monkeypatch):

@@ -3,12 +3,14 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 from rapid.grading import verdicts
 from rapid.grading.lean import LeanChecker, standby
+from rapid.grading.lean.install import Backend
 from rapid.grading.lean.process import LeanProcess
 from tests.grading.lean.stand_in import ENDLESS, STATEMENT
 
@@ -139,3 +141,92 @@ def test_no_two_jobs_get_one_pair(idle):
         os._exit(len(standby._lent))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     assert standby._lent == {}
+
+
+WASM, NATIVE = Backend("wasm", "4.99.0", Path("/")), Backend("native", "4.99.0", Path("/"))
+
+
+class Process:
+    """Stands in for a process that is lent, and notes what is done with it."""
+
+    def __init__(self, backend, header, role, waits=False):
+        assert waits and (backend, header) == (WASM, "")
+        self.lives = self.is_borrowed = True
+        self.events = []
+        self.follow, self.renew, self.kill = (
+            lambda event=event: self.events.append(event) for event in ("follow", "renew", "kill")
+        )
+
+    def wait_ready(self):
+        pass
+
+    def serves(self, backend, header):
+        return (backend, header) == (WASM, "")
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The stand-ins that were started."""
+    found = []
+
+    def start(*given, **options):
+        found.append(Process(*given, **options))
+        return found[-1]
+
+    monkeypatch.setattr(standby, "LeanProcess", start)
+    monkeypatch.setattr(standby, "_backend", lambda: WASM)
+    yield found
+    standby._lent.clear()
+
+
+def test_what_lives_after_a_job_that_ended_well_is_lent_again(idle, started):
+    take_back = standby.lend()
+    author, judge = started
+    assert standby._lent == {"author": author, "judge": judge}
+    take_back(True)
+    assert kept(idle) == [author, judge]
+
+    author.lives = False
+    take_back = standby.lend()
+    assert standby._lent == {"author": started[2], "judge": judge} and idle == []
+    judge.lives = False
+    take_back(True)
+    assert kept(idle) == [started[2]]
+    assert [process.events for process in started] == [["kill"], ["kill"], []]
+
+    standby.lend()(False)
+    assert len(started) == 4 and idle == []
+    assert [process.events for process in started] == [["kill"]] * 4
+
+
+def test_where_no_pair_starts_none_is_lent(idle, started, monkeypatch):
+    start = standby.LeanProcess
+
+    def fail(backend, header, role, **options):
+        if role == "judge":
+            raise OSError("no memory")
+        return start(backend, header, role, **options)
+
+    monkeypatch.setattr(standby, "LeanProcess", fail)
+    assert standby.lend() is None
+    assert [process.events for process in started] == [["kill"]]
+    for backend in (None, NATIVE):
+        monkeypatch.setattr(standby, "_backend", lambda backend=backend: backend)
+        assert standby.lend() is None
+    assert len(started) == 1 and standby._lent == {} and idle == []
+
+
+def test_a_job_borrows_a_process_once_and_leaves_it_alive(started):
+    standby.lend()
+    author, judge = started
+    assert standby.borrowed("author", WASM, "open Nat\n") is None
+    assert standby.borrowed("author", NATIVE, "") is None
+    with LeanChecker(60, backend=WASM) as checker:
+        assert list(checker._processes.values()) == [author, judge]
+        author.seconds, judge.seconds, author.answered, judge.answered = 1.0, 2.0, 3, 4
+        assert (checker.wait_ready(), checker.answered) == (2.0, 3)
+        assert standby.borrowed("judge", WASM, "") is None
+    assert author.events == judge.events == ["follow", "renew"]
+    standby.lend()
+    started[-1].is_borrowed = False  # by the process that owns it
+    assert standby.borrowed("judge", WASM, "") is None

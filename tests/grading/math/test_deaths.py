@@ -58,6 +58,13 @@ class TestMath:
         assert_gone(child.pid)
         assert grader.grade(PROBLEM, self.ANSWER).reward == 1
 
+    def test_a_worker_that_does_not_start_is_ended(self, monkeypatch):
+        monkeypatch.setattr(grader_module, "START_SECONDS", 0.0)
+        grader = MathGrader(5.0)
+        with pytest.raises(GraderDied, match="did not start"):
+            grader.__enter__()
+        assert grader._worker is None
+
     def test_a_worker_that_does_not_respond_is_replaced(self, grader, monkeypatch):
         monkeypatch.setattr(grader_module, "REPLY_SECONDS", 0.1)
         grader.timeout = 0.1

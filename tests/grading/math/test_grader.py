@@ -40,6 +40,11 @@ fractions
     \frac{3}{4} ✗ \frac43 | 34 | 0.7 | \frac{3}{4}\cdot 2
 mixed numbers are sums and other neighbours are not
     3\frac12 ✓ \frac72 | 3.5 | 3 \frac{1}{2}
+    \frac72 ✓ 3\frac12 | 3\frac24 ✗ 2\frac32
+    3 ✗ 3\frac{0}{5} | 2\frac{5}{5}
+    4\frac{\pi}{3} ✓ \frac{4\pi}{3}
+    2^3\cdot3 ✓ 8(3) ✗ 21 3
+    2^3\cdot3x ✓ 8x3
     6 ✗ 2(3) | 2 3 | 5 1 | 5{1}
     5 ✗ 2(3) | (2)(3) | 2 3 | {2}{3} | 5 6
     \frac32 ✗ 3\frac12
@@ -47,10 +52,18 @@ decimals
     0.5 ✓ .5 | 0.50 | \frac12
     \frac13 ✓ 0.\overline{3} | 0.333333 ✗ 0.3 | 0.33 | 0.\overline{4}
     0.1\overline{6} ✓ \frac16
+    \frac{4}{11} ✓ 0.\overline{36} | .\overline{36}
     5 ✗ 5.0000001 | 4.9999999
+    \frac{1}{16} ✗ 0.06250001
+    (\frac12,\frac13) ✓ (0.5,0.333333)
+    -5 ✓ -5.0 ✗ 5
+    -\frac34 ✓ -0.75
+    1.2E5 ✓ 12E4
 small numbers are not zero
     \frac{1}{2^{30}} ✗ 0 | 0.0 | 0.000000001
     \frac{1}{2187} ✗ 0.000457 | 0.0005
+    \frac{1}{22} ✓ 0.0454545 ✗ 0.045455
+    (1,\frac{1}{2187}) ✓ (1,0.000457247) ✗ (1,0.000457)
     3^{-40}\pi ✗ 0\pi
     0 ✗ 0.0000001
 thousands
@@ -75,6 +88,7 @@ square units may stand for a measure of area
 a variable is no unit
     3t ✗ 3 | 3s
     6c ✗ 6 | 6m
+    3m ✗ 3
 money
     \$30 ✓ 30 | \$30.00 | 30\text{ dollars} ✗ 30\% | 30\text{ cents}
 percentages
@@ -87,7 +101,9 @@ numbers in a base
     11 ✓ 11_2 ? Write 3 in base 2.
     11 ✗ 11_2 ? How many are there?
     3 ✗ 11_2 ? What is 11_2 in base 10?
+    11 ✓ 11_{10} ✗ 11_{12}
     A_2 ✗ A_3
+    B2_3 ✗ B2
 intervals
     (-\infty,-5)\cup(-5,5) ✓ (-5,5)\cup(-\infty,-5)
     [-\tfrac18, \tfrac98] ✓ \left[-\frac{1}{8},\frac{9}{8}\right]
@@ -108,10 +124,15 @@ sets and lists have none
     0,1 ✓ x = 1 \text{ or } x = 0 | 1 \text{ and } 0
     \sqrt2,-\sqrt2 ✓ \pm\sqrt{2}
     2,2,3 ✗ 2,3 | 3,3,2
-    1,2,\ldots,10 ✗ 1,2,10
+    1,2 ✓ (1,2) ✗ [1,2] | (1,2]
+    \{5\} ✓ 5
+    5 ✓ \{5\}
+    1,2,\ldots,10 ✓ 1, 2,\ldots, 10 ✗ 1,2,10
 matrices
     \begin{pmatrix} 0 \\ 1/11 \end{pmatrix} ✓ \begin{bmatrix} 0 \\ \frac{1}{11} \end{bmatrix}
     \begin{pmatrix} 0 \\ 1/11 \end{pmatrix} ✗ \begin{pmatrix} 0 & 1/11 \end{pmatrix} | (0,\frac{1}{11})
+    2\begin{pmatrix} 1 \\ 2 \end{pmatrix} ✓ \begin{pmatrix} 2 \\ 4 \end{pmatrix}
+    \begin{pmatrix} x \\ 2x \end{pmatrix} ✗ x\begin{pmatrix} 1 \\ 2 \end{pmatrix}
 texts
     \text{odd} ✓ odd | \textbf{odd} | \text{Odd} | \displaystyle\text{odd} | x = \text{odd}
     \text{odd} ✗ \text{even} | \text{not odd} | \text{odd or even}
@@ -122,24 +143,30 @@ texts
     5\text{ hours }30\text{ minutes} ✗ 30\text{ hours }5\text{ minutes}
 times are not quotients
     8:30 ✓ 8:30 | 8:30\text{ p.m.} ✗ 4:15
+    3:4 ✓ \frac34 ✗ 6:8
 letters
-    23a+39b ✓ 39b+23a
+    23a+39b ✓ 39b+23a | 23A+39B
     x_1 ✗ x_2
     f'(x) ✗ f(x)
     a+A ✗ 2a
 equations
     5 ✓ 5.0 | \$5 | x=5 | 2+3=5 | f(2)=5 | \angle ABC = 5 ✗ 7=5 | x=10/3=5 | x=6
     2x+3y=6 ✓ 4x+6y=12 | y=2-\frac{2x}{3}
+    x+y=6 ✓ 2x+2y=12 ✗ x+y=5+1
+    f(x+1)=x^2 ✓ f(1+x)=x^2 ✗ f(x+2-1)=x^2
     x^2+1=0 ✗ x^2+2=0
+    x^2+2=-1 ✓ x^2+4=1
     x=5 ✗ y=5
 a sum or a limit is left to nobody
     \sum_{k=1}^n a_k ✓ \sum_{k=1}^{n} a_k
+    \sum_{k=1}^n a_k ✗ \sum_{k=2-1}^n a_k
     5050 ✗ \sum_{k=1}^{100} k | \int_0^{5050} 1 dx | \gcd(5050,10100)
 the question is no answer
     2\sqrt2 ✗ \sqrt{8} ? Simplify $\sqrt 8$.
     2\sqrt2 ✓ \sqrt{8} ? How long is the diagonal?
     \frac12 ✗ 0.5 | x=0.5 ? Write $0.5$ as a fraction.
     5x ✗ 2x+3x | 3x+2x ? Simplify $2x+3x$.
+    f(x)=x^2+5x+6 ✗ f(x)=(x+2)(x+3) ? Expand $(x+2)(x+3)$.
     5 ✓ x=5 ? Which is larger, $4$ or $5$?
     \left(1,2\right) ✓ (1,2) ? Is it $(1,2)$ or $(2,1)$?
 a formula in several lines is read in pieces
@@ -147,6 +174,22 @@ a formula in several lines is read in pieces
 an operation of the known answer is open to an answer
     \binom{8}{3} ✓ \dbinom{8}{3} | \binom{8}{5} | 56
     56 ✗ \binom{8}{3}
+    10! ✗ (4+6)!
+    \log 3 ✗ \log(1+2) | 2\log\sqrt3 | 2\log(\sqrt3)
+    \cos(x) ✗ \sin(\frac{\pi}{2}-x)
+roots that can be drawn are drawn
+    2+\sqrt3 ✗ \sqrt4+\sqrt3
+    2+\sqrt[3]{3} ✗ \sqrt[3]{8}+\sqrt[3]{3}
+    \sqrt3 ✗ \frac{\sqrt6}{\sqrt2}
+    \frac{\sqrt6}{15} ✗ \frac{\sqrt2/\sqrt3}{5}
+a variable has no needless factor, exponent or denominator
+    x ✗ x^1
+    x+1 ✗ x+x^0
+    -x ✗ (-1)x
+    (x,0) ✗ (x,0x)
+    \frac{1}{x} ✗ \frac{x}{x^2}
+    \frac{x}{6} ✗ \frac{x/2}{3}
+    \frac{2x}{3} ✗ \frac{x}{1.5}
 unreduced fractions are answers unless they are integers
     \frac{2}{3} ✓ \frac{8}{12}
     2 ✗ \frac{24}{12} | 24/12
@@ -154,6 +197,9 @@ no honest form is lost
     3+2\sqrt{5} ✓ 2\sqrt5+3 | 3+\sqrt{20}
     \frac{1+\sqrt5}{2} ✓ \frac12+\frac{\sqrt5}{2} | \frac{1}{2}(1+\sqrt{5}) | (1+\sqrt5)/2
     2^{10} ✓ 1024 | 4^5
+    2^{2/3} ✓ \sqrt[3]{4}
+    2\sqrt[n]{2} ✓ \sqrt[n]{2}\cdot2
+    |x| ✓ \sqrt{x^2}
     10! ✓ 3628800
     1.2\times10^5 ✓ 120000 | 1.2\cdot10^5
     \frac{2\sqrt3}{3} ✓ \frac{2}{3}\sqrt{3} | \frac{2}{\sqrt{3}} | \frac{\sqrt{12}}{3}
@@ -178,6 +224,8 @@ no honest form is lost
     [-10,4] ✓ x\in[-10,4]
     12\frac35 ✓ 12.6 | \frac{63}{5}
     3\cdot 2^n ✓ 2^n\cdot 3
+    \frac{2^n}{3} ✓ \frac13\cdot2^n
+    \frac{xy^2+x}{y} ✓ xy+\frac{x}{y}
     3+4i ✓ 4i+3
 """
 LINE = re.compile(r"    (.+?)(?: ✓ (.+?))?(?: ✗ (.+?))?(?: \? (.+))?")

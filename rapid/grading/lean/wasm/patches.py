@@ -94,5 +94,5 @@ def drop_unused_exports(source: str) -> str:
 
     used = set(IDENTIFIER.findall(before)) | set(IDENTIFIER.findall(after))
     kept = [name for name in names if name in used]
-    body = ";".join(line for line in assignments if line.split("=", 1)[0] in used)
+    body = ";".join(line for line in assignments if line.split("=")[0] in used)
     return f"{before}var {','.join(kept)};{ASSIGN_EXPORTS}{body}{after}"

@@ -68,7 +68,7 @@ MEASURES = {
 }  # fmt: skip
 PERCENT = frozenset({"percent"})
 NAMES = {name: unit for unit, names in MEASURES.items() for name in (unit, *names.split())}
-SHORT = "|".join(sorted((name for name in NAMES if name.isalpha() and len(name) > 1), reverse=True))
+SHORT = "|".join(name for name in NAMES if name.isalpha() and len(name) > 1)
 WORDS = r"\\(?:text[a-z]*|mbox|mathrm)\s*\{(?:[a-zA-Z .-]|\\?%|\\ )+\}(?:\s*\^\s*(?:\d|\{\d\}))?"
 UNIT = re.compile(
     rf"\s*(?:{WORDS}(?:\s*/\s*{WORDS})?|\\?%|\^\s*\{{?\s*\\(?:circ|degree)\s*\}}?|°"
@@ -257,7 +257,7 @@ def values(tree: Basic | MatrixBase) -> Iterator[Basic]:
     if isinstance(tree, (*COLLECTION, MatrixBase)):
         for part in tree.flat() if isinstance(tree, MatrixBase) else tree.args:
             yield from values(part)
-    elif getattr(tree, "is_number", False) and tree.is_finite and tree.is_real:
+    elif tree.is_number and tree.is_finite and tree.is_real:
         yield tree
 
 

@@ -1,0 +1,79 @@
+"""What `rapid lean-setup` says of a Lean that judges rightly, wrongly or not at all."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from rapid.grading import verdicts
+from rapid.grading.lean import LeanUnavailable, selfcheck
+from rapid.grading.lean.install import Backend
+
+BACKEND = Backend("wasm", "4.99.0", Path("/lean"))
+
+
+@pytest.fixture
+def lean(monkeypatch):
+    """A Lean in the checker's place: what it has, what it lets pass, and how it was started."""
+
+    class Lean:
+        mathlib = True
+        passes = (selfcheck.TRUE,)
+
+        def __init__(self, timeout, header="", backend=None, unsafe=False):
+            assert backend == BACKEND
+            self.started.append((header, unsafe))
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def wait_ready(self):
+            if self.started[-1][0] and not self.mathlib:
+                raise LeanUnavailable("unknown module prefix 'Mathlib'")
+            return float(len(self.started))
+
+        def check(self, name, *proof):
+            reason = verdicts.PASSED if proof in self.passes else verdicts.FORBIDDEN
+            return verdicts.verdict(reason)
+
+    Lean.started = []
+    monkeypatch.setattr(selfcheck, "LeanChecker", Lean)
+    monkeypatch.setattr(selfcheck, "ensure_lean", lambda whole: BACKEND if whole else None)
+    return Lean
+
+
+def setup() -> tuple[int, str]:
+    said = io.StringIO()
+    return selfcheck.setup(said), said.getvalue()
+
+
+def test_a_lean_is_started_twice_and_with_mathlib(lean):
+    status, said = setup()
+    assert status == 0 and lean.started == [("", False)] * 2 + [("import Mathlib\n", False)]
+    assert "1.0 s, then 2.0 s\nMathlib     found\nself-check  passed\n" in said
+    lean.mathlib = False
+    status, said = setup()
+    assert status == 0 and "Mathlib     not found" in said
+
+
+@pytest.mark.parametrize("passes", [(), (selfcheck.TRUE, selfcheck.FALSE), (selfcheck.FALSE,)])
+def test_a_lean_that_judges_wrongly_fails(lean, passes):
+    lean.passes = passes
+    status, said = setup()
+    assert status == 1 and "self-check  FAILED" in said
+
+
+def test_without_a_lean_it_says_why(monkeypatch):
+    def none(whole):
+        raise LeanUnavailable("no npm")
+
+    monkeypatch.setattr(selfcheck, "ensure_lean", none)
+    assert setup() == (1, "Lean is not available: no npm\n")
+
+
+def test_mathlib_may_be_tried_without_walls(lean):
+    selfcheck.start_mathlib(BACKEND, unsafe=True)
+    assert lean.started == [("import Mathlib\n", True)]
