@@ -41,6 +41,7 @@ class LeanGrader:
     def __exit__(self, *_: object) -> None:
         for checker in self._checkers.values():
             checker.stop()
+        self._checkers.clear()
 
     def walls(self) -> str:
         return walls(self.unsafe)

@@ -128,6 +128,8 @@ def of_power(part: Term) -> Iterator[str]:
         yield "exponential"
     elif value < 0:
         yield "denominator"
+    if value.denominator > 1:
+        yield "root"
 
 
 def is_power(part: Term) -> bool:

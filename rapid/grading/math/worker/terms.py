@@ -114,7 +114,7 @@ def minus(part: Term) -> Term:
 def join(kind: str, *parts: Term) -> Term:
     """Return a sum or a product of terms, whose own sums or products are opened."""
     opened = [p for part in parts for p in (part.parts if part.kind == kind else [part])]
-    return Term(kind, tuple(sorted(opened))) if len(opened) > 1 else opened[0]
+    return Term(kind, tuple(sorted(opened, key=repr))) if len(opened) > 1 else opened[0]
 
 
 def is_integer(part: Term) -> bool:
