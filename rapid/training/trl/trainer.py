@@ -234,10 +234,8 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
     def _log_advantages(self, rewards: Tensor) -> None:
         """Show the objective's advantages in the table of completions, as these were sampled.
 
-        TRL's are those of its own loss. A group that was not graded has none.
-
-        Args:
-            rewards: (N,), of all processes.
+        `rewards` (N,) are of all processes. TRL's advantages are those of its own loss. A group
+        that was not graded has none.
         """
         known = {"rewards": rewards, "accuracy": rewards}
         graded = batches.with_graded(known, self.group_size)
