@@ -20,7 +20,7 @@ from rapid.training.caches import model_config
 from rapid.training.generation import Decoder, can_decode
 from rapid.training.refusals import refuse_prompts
 
-BATCH = 512  # completions that transformers samples at a time
+BATCH = 256  # completions that transformers samples at a time
 
 
 class Sample(BaseModel):
@@ -85,16 +85,19 @@ def sample(
 
 @torch.inference_mode()
 def _by_transformers(model, tokenizer, encoded: list[list[int]], config) -> list[torch.Tensor]:
+    """Return a completion, (T,), of each encoded prompt; prompts of like length are a batch."""
     decoder = Decoder() if can_decode(model, config) else None
-    rows: list[torch.Tensor] = []
+    by_length = sorted(range(len(encoded)), key=lambda index: len(encoded[index]))
+    rows: dict[int, torch.Tensor] = {}
     with tqdm(total=len(encoded), desc="sampling", unit="completion") as bar:
         for start in range(0, len(encoded), BATCH):
-            chunk = encoded[start : start + BATCH]
-            inputs = tokenizer.pad({"input_ids": chunk}, return_tensors="pt").to(model.device)
+            chunk = by_length[start : start + BATCH]
+            prompts = {"input_ids": [encoded[index] for index in chunk]}
+            inputs = tokenizer.pad(prompts, return_tensors="pt").to(model.device)
             output = model.generate(**inputs, generation_config=config, custom_generate=decoder)
-            rows += output[:, inputs["input_ids"].shape[1] :]
+            rows |= zip(chunk, output[:, inputs["input_ids"].shape[1] :], strict=True)
             bar.update(len(chunk))
-    return rows
+    return [rows[index] for index in range(len(encoded))]
 
 
 def _until_its_end(ids: torch.Tensor, tokenizer, ends: list[int]) -> Sample:

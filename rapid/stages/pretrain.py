@@ -152,29 +152,13 @@ def build_optimizer(model, learning_rate: float):
     In as many steps a model of two layers then completes far more held-out demonstrations without a
     mistake than with AdamW alone.
     """
-    import torch
-
-    class MuonAndAdamW(torch.optim.Optimizer):
-        """Two optimizers that look like one to a learning-rate schedule and to the Trainer."""
-
-        def __init__(self, matrices: list, others: list):
-            muon = torch.optim.Muon(
-                matrices, lr=learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"
-            )
-            adamw = torch.optim.AdamW(others, lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.0)
-            super().__init__([*muon.param_groups, *adamw.param_groups], {})
-            self.parts = (muon, adamw)
-
-        @torch.no_grad()
-        def step(self, closure=None):
-            for part, group in zip(self.parts, self.param_groups, strict=True):
-                part.param_groups = [group]  # accelerate replaces them with copies, once
-                part.step()
+    from rapid.models.muon import MuonAndAdamW
 
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
     chosen = set(map(id, matrices))
-    return MuonAndAdamW(matrices, [p for _, p in named if id(p) not in chosen])
+    others = [p for _, p in named if id(p) not in chosen]
+    return MuonAndAdamW(matrices, others, learning_rate)
 
 
 def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder: Path):

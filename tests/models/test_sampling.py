@@ -58,6 +58,20 @@ def test_generate_is_asked_for_what_was_asked_and_tokens_count_up_to_the_end(
     assert [one.text for one in samples] == ["xx", "xx", "xxxx", "x"]
 
 
+def test_prompts_of_like_length_are_a_batch_and_completions_come_in_the_order_of_prompts(
+    sample, monkeypatch
+):
+    def echo(self, input_ids, attention_mask, **_):
+        padding.append(int((attention_mask == 0).sum()))
+        return torch.cat([input_ids, input_ids[:, -1:]], dim=1)
+
+    padding = []
+    monkeypatch.setattr(Qwen2ForCausalLM, "generate", echo)
+    samples = sample(["a", "bb", "c", "dd", "ee", "f", "gg", "h"], **SETTINGS, seed=0)
+    assert "".join(one.text for one in samples) == "abcdefgh"
+    assert padding == [0, 0]  # of four each
+
+
 def test_vllm_is_asked_for_what_was_asked_once_for_each_prompt(toy_model, monkeypatch):
     asked = []
 
