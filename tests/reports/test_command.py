@@ -3,6 +3,8 @@
 import io
 import json
 import re
+import runpy
+import sys
 
 import pytest
 import yaml
@@ -136,6 +138,16 @@ def test_nothing_to_do_is_an_error(config, capsys):
             main(given)
         assert stop.value.code == 2
         assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["reports.plan_versus_paper", "reports.tuning"])
+def test_what_no_workflow_starts_can_be_started(module, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [module, "--help"])
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_module(module, run_name="__main__")
+    assert stop.value.code == 0
+    assert f"usage: python -m {module}" in capsys.readouterr().out
 
 
 def test_a_terminal_without_utf_8_gets_question_marks(config, tmp_path, monkeypatch):
