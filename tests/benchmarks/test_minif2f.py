@@ -269,7 +269,10 @@ class Recording:
         self.answered = self.when_ready
 
     def prepare(self, problem):
-        self.asked.append(problem.name)
+        lean_grader.LeanGrader.prepare(self, problem)
+
+    def state(self, name, statement):
+        self.asked.append((name, statement))
 
     def grade(self, problem, completion):
         self.asked.append(completion)
@@ -286,7 +289,9 @@ def test_before_the_clock_starts_lean_is_as_warm_as_after_earlier_jobs(answered)
     grader = SteadyGrader("minif2f", lambda: lean)
     problems = [draw(Random(n), f"p{n}").problem for n in range(3)]
     BENCHMARKS["minif2f"].rehearse(grader, problems)
-    assert lean.asked[:3] == ["p0", "p1", "p2"]
+    assert lean.asked[:3] == [
+        (one.name, lean_grader.stated(one.formal_statement)) for one in problems
+    ]
     rehearsed = lean.asked[3:]
     assert len(rehearsed) == (0 if answered else lean.exercises) and lean.exercises > 30
     assert grader.reasons.total() == grader.hits == 0
