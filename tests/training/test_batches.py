@@ -141,6 +141,14 @@ def test_without_anything_to_run_there_is_no_pass_unless_one_is_needed():
     assert [len(process) for process in passes_of([], 2, least=1)] == [1, 1]
 
 
+def test_without_work_the_group_of_the_fewest_tokens_is_run():
+    whole = batch()
+    whole["completion_mask"][4:6, 1:] = 0  # the third group's
+    settings = {"processes": 1, "process": 0, "size": 1, "budget": None, "least": 1}
+    (idle,) = passes(whole, [], 2, **settings)
+    assert idle["completion_ids"][:, 0].tolist() == [4, 5]
+
+
 def test_without_a_budget_passes_are_in_order_and_as_wide_as_the_batch():
     whole = batch(8)
     whole["completion_mask"][:6, 2:] = 0
