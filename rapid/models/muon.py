@@ -1,8 +1,8 @@
 """The optimizer that makes the embedded models: Muon for matrices, AdamW for all else.
 
 Muon (K. Jordan, 2024) moves a matrix along its momentum, whose singular values it first brings near
-1. `torch.optim.Muon` does this in bfloat16. A processor without instructions for that, as most
-laptops have, then spends four fifths of pre-training on it; float32 is as fast everywhere.
+1. `torch.optim.Muon` does this in bfloat16, which a processor that only has AVX2 computes so slowly
+that it took four fifths of pre-training. Here it is float32.
 """
 
 import torch

@@ -8,11 +8,8 @@ from rapid.models.muon import MuonAndAdamW, orthogonal
 RATE = 0.01
 
 
-def with_gradients(*shapes: tuple[int, ...]) -> list[torch.nn.Parameter]:
-    weights = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
-    for weight in weights:
-        weight.grad = torch.randn_like(weight)
-    return weights
+def drawn(*shapes: tuple[int, ...]) -> list[torch.nn.Parameter]:
+    return [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (6, 20), (20, 6)])
@@ -33,7 +30,7 @@ def test_a_matrix_of_zeros_has_no_direction():
 def test_matrices_go_where_torch_s_muon_goes():
     """That computes in bfloat16, whose numbers are 0.4 % apart: steps differ by a few of these."""
     torch.manual_seed(0)
-    weights = with_gradients((16, 48), (48, 16))
+    weights = drawn((16, 48), (48, 16))
     copies = [torch.nn.Parameter(weight.detach().clone()) for weight in weights]
     starts = [weight.detach().clone() for weight in weights]
     ours = MuonAndAdamW(weights, [], RATE)
@@ -51,7 +48,7 @@ def test_matrices_go_where_torch_s_muon_goes():
 
 def test_the_others_go_exactly_where_torch_s_adamw_goes():
     torch.manual_seed(0)
-    matrices, others = with_gradients((4, 4)), with_gradients((5,), (7, 3))
+    matrices, others = drawn((4, 4)), drawn((5,), (7, 3))
     copies = [torch.nn.Parameter(weight.detach().clone()) for weight in others]
     ours = MuonAndAdamW(matrices, others, RATE)
     theirs = torch.optim.AdamW(copies, lr=RATE, betas=(0.9, 0.98), weight_decay=0.0)
