@@ -1,11 +1,13 @@
 # make tables: the paper's tables, made here.    make test: the tests.
-# Both set the environment up first. GPU=1 takes the environment for NVIDIA GPUs.
+# Both set the environment up first. GPU=1 takes the environment for NVIDIA GPUs, and so do later
+# calls; GPU= goes back.
 
 PYTHONS := python3.13 python3.12 python3.11 python3
 FITS := import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 PYTHON ?= $(firstword $(foreach one,$(PYTHONS),$(shell $(one) -c "$(FITS)" 2> /dev/null && echo $(one))))
 CORES ?= 4
 WORKERS ?= 2
+GPU ?= $(if $(wildcard .venv/installed-gpu),1)
 LOCK := requirements/$(if $(GPU),gpu,cpu).txt
 STAMP := .venv/installed-$(if $(GPU),gpu,cpu)
 ACTIVATE := . .venv/bin/activate &&
@@ -42,7 +44,7 @@ tables: setup  ## run the pipeline of params.yaml: reports/tables.tex  (CORES=4)
 	$(ACTIVATE) snakemake --cores $(CORES) reports/tables.tex
 	@cat reports/tables.txt
 
-studies: setup  ## what else was asked of the paper: reports/studies/report.html
+studies: setup  ## RAPID's parts, one at a time: reports/studies/report.html
 	$(ACTIVATE) snakemake --cores $(CORES) studies
 	@cat reports/studies/tables.txt
 

@@ -367,6 +367,10 @@ def _warm(args) -> None:
 
 
 def _lean_setup(args) -> int:
+    from rapid.artifacts.freshness import discard_unavailable
     from rapid.grading.lean.selfcheck import setup
 
-    return setup(sys.stdout)
+    status = setup(sys.stdout)
+    if status == 0 and (again := discard_unavailable()):
+        print(f"{len(again)} jobs here could not be graded: the next call makes them again")
+    return status

@@ -66,7 +66,8 @@ class FieldOutcomes:
         needed = {*self.field.rates} - {*found} | {PLAIN.name}
         if lacking := sorted(needed - {*by_name}):
             raise BadFile(f"{file}: no runs of {', '.join(lacking)} on {self.benchmark}")
-        here, there = found[PLAIN.name].runs.set_index("seed").runtime, by_name[PLAIN.name].runtime
+        here = found[PLAIN.name].runs.set_index("seed").runtime.dropna()
+        there = by_name[PLAIN.name].runtime
         shared = here.index.intersection(there.index)
         scale = here[shared].mean() / there[shared].mean()
         recorded = {name: on_record(of, scale) for name, of in by_name.items()}

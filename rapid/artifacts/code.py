@@ -180,7 +180,7 @@ def _leave_out_shown(tree: ast.Module) -> None:
 
 
 def _without_prose(tree: ast.Module) -> str:
-    """Return Python's source in one format, without comments, docstrings and descriptions."""
+    """Return a syntax tree as text, without docstrings and descriptions of fields."""
     for node in ast.walk(tree):
         match node:
             case (
@@ -192,7 +192,21 @@ def _without_prose(tree: ast.Module) -> str:
                 node.body = rest
             case ast.Call(func=ast.Name("Field"), keywords=keywords):
                 node.keywords = [given for given in keywords if given.arg != "description"]
-    return ast.unparse(tree)
+            case ast.JoinedStr(values=parts):  # Python 3.12 ends some with an empty one
+                node.values = [part for part in parts if getattr(part, "value", None) != ""]
+    return ascii(_plain(tree))
+
+
+def _plain(node: object) -> object:
+    """Return a syntax tree as tuples of types, names and values, the same in all Pythons.
+
+    `ast.unparse` quotes f-strings otherwise since Python 3.12, and each version adds fields that
+    are empty.
+    """
+    if isinstance(node, ast.AST):
+        fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))
+        return type(node).__name__, *((name, _plain(value)) for name, value in fields)
+    return tuple(map(_plain, node)) if isinstance(node, list) else node
 
 
 def _without_comments(template: str) -> str:

@@ -86,9 +86,10 @@ def examine(
     """
     found = Findings()
     written: dict[str, str] = {}  # what can be relied on: file: digest
-    folders = {job.folder for job in jobs}
+    folders: set[str] = set()  # of the jobs so far
     digest = cache(sha256_file)
     for job in progress(jobs):
+        folders.add(job.folder)
         try:
             manifest = Manifest.read(job.folder)
         except BadFile as error:
@@ -240,6 +241,19 @@ def reconcile(found: Findings) -> None:
             _make_younger(written(job), latest)
     measured = [path for pattern in MEASURED for path in Path().glob(pattern)]
     _make_younger([path for path in measured if path.stat().st_mtime <= newest], newest)
+
+
+def discard_unavailable() -> list[str]:
+    """Delete the manifests of jobs that had no grader, so that they are planned; their folders."""
+    found = []
+    for root in (Path(), *Path("experiments").glob("*/")):
+        for path in (each for name in FOLDERS for each in (root / name).rglob(MANIFEST)):
+            with suppress(BadFile):  # said where it is read
+                manifest = Manifest.read(path.parent)
+                if manifest and manifest.unavailable:
+                    discard(path)
+                    found.append(path.parent.as_posix())
+    return found
 
 
 def _make_younger(paths: Iterable[Path | str], than: float) -> None:

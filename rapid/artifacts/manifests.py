@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import ConfigDict, Field, field_validator
 
-from rapid.artifacts.code import Spec
+from rapid.artifacts.code import ROOT, Spec
 from rapid.artifacts.files import BadFile, Record, read_json, read_jsonl, sha256_file, write_json
 
 PACKAGES = (
@@ -31,7 +31,9 @@ PACKAGES = (
 
 def commit() -> str:
     """Return the git commit of the code, "+dirty" where tracked files differ; or "unknown"."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--exclude=*"]
+    if not (ROOT / ".git").exists():  # one above is of something else
+        return "unknown"
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--exclude=*"]
     command += ["--abbrev=40", "--dirty=+dirty"]
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
@@ -89,6 +91,7 @@ class Manifest(Record):
     hardware: str = ""
     commit: str = ""
     accepted: list[dict] = Field(default_factory=list, description="by `rapid accept`")
+    unavailable: str = Field("", description="why nothing could be done, as without a grader")
 
     @field_validator("outputs")
     @classmethod

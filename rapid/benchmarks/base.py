@@ -72,6 +72,7 @@ class Benchmark:
     usual_timeout: ClassVar[float]  # seconds a verdict may take, for real problems
     verdict_seconds: ClassVar[float]  # of a verdict on a real problem, where none was measured
     hub: ClassVar[tuple[str, str] | None] = None  # the dataset and its commit
+    walls: ClassVar[frozenset[str]] = frozenset()  # that its grader has: keys of `Grading`
     # Problems whose tests accept a program that ignores its task, and what they accept.
     weak: ClassVar[dict[str, str]] = {}
     # Draws a problem with this id; None where the benchmark has no made problems.

@@ -33,6 +33,12 @@ class Claim(Section):
     by: Measure
     expect: Literal["better", "same"] = "better"
 
+    @model_validator(mode="after")
+    def _no_times_are_the_same(self):
+        if (self.by, self.expect) == ("seconds", "same"):
+            raise ValueError(not_allowed("expect", self.expect, "better, where it is by seconds"))
+        return self
+
 
 class ArenaField(Section):
     """The algorithms that meet on one benchmark."""

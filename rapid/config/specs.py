@@ -35,6 +35,9 @@ from rapid.config.sections import (
 )
 from rapid.grading.policy import STRICT, Grading
 
+# Of a folder with a model: nothing that runs when it is read.
+OF_MODELS = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
+
 
 class PrepareSpec(Spec):
     benchmark: BenchmarkName
@@ -261,11 +264,14 @@ def is_made(params: Params, model: ModelName) -> bool:
 def source_files(spec: Spec) -> list[str]:
     """Return the user's files that a job reads."""
     if isinstance(spec, PrepareSpec) and spec.source not in ("embedded", "hub"):
-        return [spec.source]
+        path = Path(spec.source)
+        within = (file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file())
+        shown = [one for one in within if not any(part.startswith(".") for part in one.parts)]
+        return [str(path / one) for one in shown] or [spec.source]
     if isinstance(spec, FetchSpec):
         path = Path(spec.params.source)
-        found = path / "config.json" if path.is_dir() else path
-        return [str(found)] if found.is_file() else []
+        within = sorted(file for kind in OF_MODELS for file in path.glob(kind))
+        return list(map(str, within or [path] * path.is_file()))
     return []
 
 
@@ -277,7 +283,8 @@ def tokenizer_spec(params: Params) -> TokenizerSpec:
 
 def model_spec(params: Params, model: str) -> PretrainSpec | FetchSpec:
     if not is_made(params, model):
-        return FetchSpec(model=model, params=params.models[model]).with_code()
+        known = params.models[model].model_dump(include={"source", "revision"})
+        return FetchSpec(model=model, params=known).with_code()
     return PretrainSpec(
         model=model,
         data_seed=params.data_seed,
@@ -327,7 +334,9 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
     whole_groups = max(1, training.micro_batch // training.group_size) * training.group_size
     training = training.model_copy(update={"micro_batch": whole_groups})
     sizes = params.benchmarks[run.benchmark]
-    n_step = changes.n_step or sizes.n_step
+    n_step, limits = changes.n_step or sizes.n_step, _limits(params, run.benchmark)
+    if algorithm.imitates:  # it samples and grades nothing
+        n_step, limits = 0, limits | {"timeout": 0.0, "grading": STRICT}
     spec = TrainSpec(
         run=run,
         compute=params.compute,
@@ -339,7 +348,7 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
         sampling_batch=algorithm.sampling_batch(params),
         snapshots=changes.snapshots or 0,
         problems=changes.problems,
-        **_limits(params, run.benchmark),
+        **limits,
     ).with_code()
     if not served(spec):
         return spec
@@ -381,4 +390,5 @@ def _single(compute: Compute) -> Compute:
 
 def _limits(params: Params, benchmark: BenchmarkName) -> dict:
     limits = params.benchmarks[benchmark].model_dump(include={"max_completion_length", "timeout"})
-    return {**limits, "grading": params.grading}
+    heeded = params.grading.model_dump(include=BENCHMARKS[benchmark].walls)
+    return {**limits, "grading": Grading(**heeded)}

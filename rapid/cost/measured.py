@@ -33,7 +33,7 @@ from rapid.config.specs import TrainSpec
 from rapid.cost.expected import VERDICTS, Expected, halfway
 from rapid.cost.memory import job_memory
 from rapid.cost.shapes import Shape
-from rapid.cost.work import Seconds, Work, subject, train_work
+from rapid.cost.work import Seconds, Work, processes, subject, train_work
 
 FAR = 2  # times another's size: no longer as fast
 FITTED = (PLAIN.name, RAPID.at(4), IMITATING.name)  # by `check`, of the first seed
@@ -230,7 +230,7 @@ def _row(one: Observed, expected: Mapping, shapes: Mapping[str, Shape]) -> dict:
         "model": summary.model,
         "imitates": work.imitates,
         "resamples": one.resamples,
-        "graded": summary.completions,
+        "graded": 0 if work.streams else summary.completions / processes(one.spec),
         "unexplained": peak - explained if peak else float("nan"),
         **{name: getattr(work, name) for name in COUNTS},
         **summary.runtime.model_dump(),

@@ -76,15 +76,16 @@ class Work:
         return self.expected.prompt + self.expected.mean / 2
 
     def grading(self, verdict: float, sampling: float) -> float:
-        """Return the seconds that verdicts of so many seconds add to those of sampling.
-
-        An RL run with several cores grades while it samples with transformers.
-        """
+        """Return the seconds that verdicts of so many seconds add to those of sampling."""
         seconds = verdict * self.completions
-        streams = self.steps and self.completions and self.spec.compute.threads > 1
-        if streams and self.spec.compute.sampler == "transformers":
-            return max(0.0, seconds - sampling)
-        return seconds
+        return max(0.0, seconds - sampling) if self.streams else seconds
+
+    @property
+    def streams(self) -> bool:
+        """Return whether it grades while it samples: RL with transformers, on several cores."""
+        if not (self.steps and self.completions) or self.spec.compute.threads == 1:
+            return False
+        return self.spec.compute.sampler == "transformers"
 
 
 def subject(spec: BaseModel) -> tuple[str, str]:
@@ -175,12 +176,12 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
 
 
 def rounds(spec: TrainSpec, expected: Expected) -> list[tuple[float, float]]:
-    """Return how likely each round of sampling a step's groups is, and how many groups it samples.
+    """Return how likely each round of an inference batch's sampling is, and of how many groups.
 
     Only dynamic sampling has more than one round. Each draws the groups that are still without
     signal, until none is or the rounds are over.
     """
-    groups, found = spec.n_step / spec.training.group_size, []
+    groups, found = spec.H * spec.n_step / spec.training.group_size, []
     for number in range(parse(spec.run.algorithm).algorithm.rounds(spec.objective)):
         dead = (1 - expected.signal) ** number  # the probability that a group has none yet
         probability = 1 - (1 - dead) ** groups
@@ -205,7 +206,7 @@ def _rl_sampling(spec: TrainSpec, steps: float, expected: Expected) -> dict[str,
     counts: Counter[str] = Counter()
     for number, (probability, groups) in enumerate(rounds(spec, expected)):
         batches = steps / spec.H * probability
-        each = groups * group * spec.H / count
+        each = groups * group / count
         each = max(group, each) if number else each  # a process draws whole groups anew
         size = min(spec.sampling_batch or each, each)
         chunks = each / size

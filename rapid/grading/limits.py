@@ -14,6 +14,7 @@ import subprocess
 from pathlib import Path
 
 _MOUNT, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_MEMBERS = "cgroup.procs"  # in a group's folder: its processes
 _numbers = itertools.count()
 
 # A shell that limits itself and then becomes the command. Its arguments: the address space in KiB,
@@ -41,10 +42,20 @@ def limited(
     members, kibibytes = "", ""
     if memory_mb is not None:
         if home := _home():
-            members = str(_make_group(home, memory_mb) / "cgroup.procs")
+            members = str(_make_group(home, memory_mb) / _MEMBERS)
         elif address_space:
             kibibytes = str(memory_mb * 1000 * 1000 // 1024)
     return ["/bin/sh", "-c", _SCRIPT, "sh", kibibytes, members, *command]
+
+
+def remove_group(command: list[str]) -> None:
+    """Remove the group that `limited` made for a command, once its processes have ended.
+
+    Where one is still there it stays until this process ends.
+    """
+    for members in (one for one in command if one.endswith(f"/{_MEMBERS}")):
+        with contextlib.suppress(OSError):
+            Path(members).parent.rmdir()
 
 
 @functools.cache
@@ -77,7 +88,7 @@ def _limits_memory(folder: Path) -> bool:
         controllers = (folder / "cgroup.subtree_control").read_text().split()
         if "memory" not in controllers or not os.access(folder, os.W_OK):
             return False
-        members = _make_group(folder, 100) / "cgroup.procs"
+        members = _make_group(folder, 100) / _MEMBERS
     except OSError:
         return False
     enter = ["/bin/sh", "-c", 'echo $$ > "$1"', "sh", str(members)]

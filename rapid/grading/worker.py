@@ -8,7 +8,7 @@ import socket
 import subprocess
 from collections.abc import Callable
 
-from rapid.grading.limits import limited
+from rapid.grading.limits import limited, remove_group
 
 
 class Worker(subprocess.Popen):
@@ -60,3 +60,4 @@ class Worker(subprocess.Popen):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         self.wait()
+        remove_group(self.args)

@@ -6,10 +6,11 @@ process ends, however it ends. The process and all that it starts (sampling, gra
 bound to its cores and see no GPUs but its own, so that two jobs never share one. A job that finds
 none free waits; it has not begun to measure anything.
 
-The locks are the machine's, not the project's: two pipelines side by side respect each other. A job
-leases among what it was given: the cores that it may run on and the GPUs in CUDA_VISIBLE_DEVICES,
-both of which SLURM sets. On a system that cannot bind processes to cores (macOS) the lease still
-limits how many jobs run at once.
+The locks are a user's on a machine, not the project's: two of his pipelines side by side respect
+each other. They lie in the temporary folder, so those with one of their own, in containers or jobs
+of SLURM, do not. A job leases among what it was given: the cores that it may run on and the GPUs in
+CUDA_VISIBLE_DEVICES, both of which SLURM sets. On a system that cannot bind processes to cores
+(macOS) the lease still limits how many jobs run at once.
 """
 
 import contextlib

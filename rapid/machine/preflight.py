@@ -62,7 +62,7 @@ def checks(params: Params, machine: bool = True) -> Iterator[Check]:
         yield from _machine(params)
     yield _packages(params)
     yield from reporting(params)
-    if machine and params.compute.processes > 1:
+    if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
         yield _compiler()
     sizes: dict[str, int] = {}
     for name in needed(params):
@@ -130,7 +130,7 @@ def reporting(params: Params) -> Iterator[Check]:
 
 
 def _compiler() -> Check:
-    """Check what DeepSpeed builds an extension of torch's with, when it first starts."""
+    """Check what DeepSpeed builds its optimizer with, and vLLM its kernels, when they start."""
     header = Path(sysconfig.get_path("include"), "Python.h")
     cxx = os.environ.get("CXX", "").strip() or "c++"  # as in "ccache g++"
     there = {"compiler": shutil.which(cxx.split()[0]), "Python.h": header.is_file()}

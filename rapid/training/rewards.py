@@ -62,6 +62,12 @@ class StreamedRewards:
         if row not in self._futures:
             self._futures[row] = self._pool.submit(self._grade, example, completion, completion_ids)
 
+    def forget(self) -> None:
+        """Drop what a batch that was interrupted has left: the next one's rows are others."""
+        futures, self._futures = self._futures, {}
+        for future in futures.values():
+            future.cancel()
+
     def collect(
         self, examples: list[dict], completions: list, ids: list[list[int]]
     ) -> torch.Tensor:

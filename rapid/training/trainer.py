@@ -250,8 +250,9 @@ class RapidTrainer(SamplingTrainer):
         # All mini-batches are as wide as the longest prompt and completion of the inference batch.
         width = mini_batch["prompt_ids"].size(1) + mini_batch["completion_ids"].size(1)
         budget = (args.token_budget or args.micro_batch_size * width) if args.pack else None
-        # DeepSpeed steps in a backward pass: there has to be one.
+        # DeepSpeed steps in a backward pass, and float16's scaler knows its scale from one.
         deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
+        needs_one = deepspeed or self.accelerator.scaler is not None
         return batches.passes(
             mini_batch,
             runs.nonzero().flatten().tolist(),
@@ -260,7 +261,7 @@ class RapidTrainer(SamplingTrainer):
             process=self.accelerator.process_index,
             size=args.micro_batch_size // group,
             budget=budget,
-            least=int(deepspeed),
+            least=int(needs_one),
             alike=sees_padding(self.model),
         )
 

@@ -15,7 +15,7 @@ from reports.statistics.estimates import Estimate
 from reports.tables.arena import order
 
 ROW = 0.17  # inches of an algorithm
-FAR = 8.0  # times as long as PG: what takes longer is drawn at the edge
+EDGES = 1 / 8, 8.0  # times as long as PG: what lies beyond is drawn at the edge
 REFERENCE = labels.algorithm(PLAIN.name)
 
 
@@ -38,7 +38,8 @@ def _first(outcomes: FieldOutcomes) -> Figure:
         caption=(
             f"Left: seconds over {REFERENCE}'s, paired by seed, with the 95 % interval; "
             f"further left is sooner. Right: accuracy after equal completions less {REFERENCE}'s. "
-            "RAPID is red. What has no marker never gets there."
+            "RAPID is red. What is at the edge, as a triangle, lies beyond it or never gets there. "
+            "What has no marker differs in no score, or has no runs."
         ),
         draw=lambda: _draw_first(outcomes),
         missing=[
@@ -57,9 +58,9 @@ def _draw_first(outcomes: FieldOutcomes):
         color = style.RED if RAPID.named(name) else style.BLUE
         if name == PLAIN.name:
             color = style.BLACK
-        _interval(left, row, outcomes.compare(name, PLAIN.name, "seconds"), color)
+        _interval(left, row, outcomes.compare(name, PLAIN.name, "seconds"), color, EDGES)
         _interval(right, row, outcomes.compare(name, PLAIN.name, "accuracy"), color, scale=100)
-    left.set(xscale="log", xlim=(1 / FAR, FAR), xlabel=f"seconds over {REFERENCE}'s")
+    left.set(xscale="log", xlim=EDGES, xlabel=f"seconds over {REFERENCE}'s")
     ticks = [0.125, 0.25, 0.5, 1, 2, 4, 8]
     left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     left.minorticks_off()
@@ -73,15 +74,23 @@ def _draw_first(outcomes: FieldOutcomes):
     return canvas
 
 
-def _interval(axes, row: int, found: Estimate, color: str, scale: float = 1) -> None:
-    """Draw a value with its interval; both end at the edge of the panel."""
-    if found.value is None or not np.isfinite(found.value):
+def _interval(
+    axes,
+    row: int,
+    found: Estimate,
+    color: str,
+    edges: tuple[float, float] = (-np.inf, np.inf),
+    scale: float = 1,
+) -> None:
+    """Draw a value with its interval; both end at the edges of the panel."""
+    if found.value is None:
         return
-    value = scale * found.value
     if found.low is not None:
-        ends = scale * np.array([found.low, min(found.high, 1e6)])
-        axes.plot(np.maximum(ends, 1e-3) if scale == 1 else ends, [row, row], color=color, lw=1)
-    axes.plot([value], [row], "o", color=color, ms=3.5)
+        ends = np.clip([scale * found.low, scale * found.high], *edges)
+        axes.plot(ends, [row, row], color=color, lw=1)
+    value = np.clip(scale * found.value, *edges)
+    marker = dict(zip(edges, "<>", strict=True)).get(value, "o")
+    axes.plot([value], [row], marker, color=color, ms=3.5, clip_on=False)
 
 
 # The map ------------------------------------------------------------------------------------------

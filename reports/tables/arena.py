@@ -34,7 +34,6 @@ SHOWN = {
 }  # fmt: skip
 SAID = {
     ("seconds", "better"): "sooner than",
-    ("seconds", "same"): "as soon as",
     ("accuracy", "better"): "better than",
     ("accuracy", "same"): "as good as",
     ("accuracy_in_time", "better"): "better in equal time than",
@@ -82,9 +81,9 @@ def decide(
 ) -> tuple[list[tuple[float | None, str]], int]:
     """Return p and verdict of each claim, and how many tests they are, adjusted by Holm's method.
 
-    A claim of more has one test: it holds if its p is small and its sign is right, and fails if the
-    sign is wrong. A claim of the same has two: it holds if two one-sided tests say so, else fails
-    if there is a difference. What neither holds nor fails is open.
+    A claim of more has one test: where its p is small, it holds if its sign is right, else fails. A
+    claim of the same has two: it holds if two one-sided tests say so, else fails if there is a
+    difference. What neither holds nor fails is open. The p is that of the test which decided.
     """
     tested = [(claim, one) for claim, one in claims if one.p_at is not None]
     differ = [one.p_at(EQUAL[claim.by]) for claim, one in tested]
@@ -98,10 +97,12 @@ def decide(
             continue
         p = next(of_difference)
         is_right = (one.value > EQUAL[claim.by]) != (claim.by == "seconds")
-        word = OPEN if p > 1 - LEVEL else FAILS
+        word = HOLDS if is_right else FAILS
         if claim.expect == "same":
-            p, is_right = next(of_margin), True
-        decided.append((p, HOLDS if is_right and p <= 1 - LEVEL else word))
+            beyond, word = next(of_margin), FAILS
+            if beyond <= 1 - LEVEL or p > 1 - LEVEL:
+                p, word = beyond, HOLDS
+        decided.append((p, word if p <= 1 - LEVEL else OPEN))
     return decided, len(adjusted)
 
 
@@ -114,7 +115,7 @@ def summary(measured: Measured, verdicts: list[Verdict]) -> str:
         for name in dict.fromkeys([first, ours]):
             said.append(place(one, names, name))
     counts = Counter(one.verdict for one in verdicts)
-    words = {HOLDS: "hold", FAILS: "do not hold", OPEN: "are open", UNTESTED: "are not tested"}
+    words = {HOLDS: "hold", FAILS: "fail", OPEN: "are open", UNTESTED: "are not tested"}
     counted = listing([f"{counts[word]} {text}" for word, text in words.items() if counts[word]])
     parts = Counter(one.verdict for one in verdicts if _is_without_a_part(one.claim))
     if parts:
@@ -160,13 +161,15 @@ def claims(measured: Measured, verdicts: list[Verdict]) -> list[Table]:
         ]
         by_field.setdefault(one.field.benchmark, []).append(Row(one.text, [cells]))
     margin = 100 * measured.params.arena.margin
+    tests = sum(1 + (one.claim.expect == "same") for one in verdicts if one.p is not None)
     explained = [
         "Sooner: the ratio of seconds until an accuracy is reached, by Wilcoxon's signed ranks. "
         "Better: the paired difference of accuracy in points, with seeds and problems random. "
         f"As good: two one-sided tests of a difference of {margin:g} points. Intervals "
         "hold 95 % and are not adjusted.",
-        f"p: adjusted for all {len(verdicts)} claims by Holm's method, as one family. What neither "
-        "holds nor fails is open.",
+        f"p: adjusted for all {tests} tests of all claims as one family, by Holm's method. As good "
+        "has two tests: p is of the margin, or, where the claim fails, of the difference. What "
+        "neither holds nor fails is open.",
         "In equal time, and where DAPO's accuracy is read on the way, there is one score for each "
         "seed: such intervals and p are for these test problems.",
         "Seen from: the difference in points, or the ratio below 1, that such a test of this "

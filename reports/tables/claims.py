@@ -1,7 +1,7 @@
 """Table 12: the paper's claims, each with the rule that decides it and what the runs give.
 
 A rule asks on which side of a limit an estimate lies. Where that is certain, by p after Holm's
-adjustment, the claim holds or does not hold. Else the runs do not test it. What is compared was
+adjustment, the claim holds or fails. Else the runs do not test it. What is compared was
 chosen beforehand: RAPID with the H that the paper's claim is about, and PG.
 """
 
@@ -27,7 +27,7 @@ from reports.tables.columns import RATIO, RUNTIME, Column, accuracy
 from reports.tables.intervals import Comparison
 from reports.tables.table import MISSING, Cell, Group, Row, Source, Table, interval, stacked
 
-HOLDS, FAILS, UNTESTED = "holds", "does not hold", "not tested here"
+HOLDS, FAILS, UNTESTED = "holds", "fails", "not tested here"
 TOO_FEW = "too few runs for an interval"
 TOO_NOISY = "too noisy to decide: the interval has both sides of the limit"
 TOO_MANY = "not certain after Holm's adjustment, though its own interval is on one side"
@@ -292,8 +292,7 @@ def table(measured: Measured) -> Table:
         number=12,
         label="tab:claims",
         caption=(
-            "The paper's claims on this machine's runs: each holds, does not hold, or is not "
-            "tested here."
+            "The paper's claims on this machine's runs: each holds, fails, or is not tested here."
         ),
     )
 

@@ -14,6 +14,7 @@ from rapid.artifacts.freshness import (
     Job,
     accept,
     differences,
+    discard_unavailable,
     examine,
     reconcile,
     say_changed_code,
@@ -176,6 +177,27 @@ def test_what_was_made_without_an_input_is_stale_once_its_job_wrote_it(line, rep
 def test_what_was_made_without_a_file_is_stale_once_it_is_there(line, report, path):
     Path(path).write_text("somebody's")
     assert examine([*line, report]).stale[report] == f"what it read has changed: {path}"
+
+
+def test_what_a_later_job_wrote_is_as_good_as_a_users_file(line):
+    """A published model's source may be the model of a run."""
+    fetched = Job("models", "fetched", spec())
+    make(fetched, "c/d/out")
+    assert fetched in examine([fetched, *line]).current
+    Path("c/d/out").write_text("another")
+    assert examine([fetched, *line]).stale[fetched] == "what it read has changed: c/d/out"
+
+
+def test_what_could_not_be_done_is_planned_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folders = ["runs/a/b", "experiments/one/evaluations/c", "runs/done", "elsewhere/runs/d"]
+    for folder in map(Path, folders):
+        folder.mkdir(parents=True)
+        (folder / "out").touch()
+        why = "" if folder.name == "done" else "no Lean"
+        write_manifest(folder, "train", spec(), {}, [folder / "out"], unavailable=why)
+    assert sorted(discard_unavailable()) == sorted(folders[:2])
+    assert [Path(one, "manifest.json").exists() for one in folders] == [False, False, True, True]
 
 
 def test_what_was_made_without_an_input_is_stale_while_its_job_is_not_up_to_date(line, report):

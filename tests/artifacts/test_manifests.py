@@ -1,9 +1,12 @@
 """Manifests: what went in and came out, file by file."""
 
+import re
+import subprocess
 from pathlib import Path
 
+from rapid.artifacts import manifests
 from rapid.artifacts.files import sha256_file
-from rapid.artifacts.manifests import digests
+from rapid.artifacts.manifests import commit, digests
 
 
 def test_a_folder_is_its_files_without_the_manifest(tmp_path):
@@ -18,3 +21,19 @@ def test_paths_are_as_given_and_what_is_not_there_has_no_digest(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a").write_text("1")
     assert list(digests(Path("a"), Path("nothing"))) == ["a"]
+
+
+def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path, monkeypatch):
+    def git(*arguments: str) -> None:
+        whose = ["-c", "user.name=A", "-c", "user.email=a@b"]
+        command = ["git", "-C", str(tmp_path), *whose, *arguments]
+        subprocess.run(command, check=True, capture_output=True)
+
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "--message", "First")
+    monkeypatch.setattr(manifests, "ROOT", inside)
+    assert commit() == "unknown"
+    monkeypatch.setattr(manifests, "ROOT", tmp_path)
+    assert re.fullmatch("[0-9a-f]{40}", commit())

@@ -88,6 +88,10 @@ def test_a_variant_is_read_as_it_was_written(rate):
     [
         ({"claims": [{"ours": "dapo", "theirs": "pg", "by": "seconds"}]}, "a rate for dapo too"),
         ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "a rate for pg too"),
+        (
+            {"claims": [{"ours": "pg", "theirs": "pg", "by": "seconds", "expect": "same"}]},
+            "expect: 'same' is not allowed; allowed: better, where it is by seconds",
+        ),
         ({"problems": 1}, "problems: 1 is not allowed; allowed: at least 2, the prompts"),
     ],
 )

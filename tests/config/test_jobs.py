@@ -9,11 +9,12 @@ import yaml
 from rapid.artifacts.freshness import differences
 from rapid.config.jobs import REPORTS, STAGES, STUDIES, Job, Plan, jobs, plan
 from rapid.config.params import load, read
-from rapid.config.specs import Run
+from rapid.config.specs import Run, source_files
 from tests.conftest import ROOT
 
 NAME = "changed"
 OWN = f"experiments/{NAME}/"
+REPORTED = {"reports", "reports/experiment", "reports/studies"}
 
 
 @pytest.fixture
@@ -225,3 +226,38 @@ def test_where_runs_report_to_and_how_often_they_save_is_no_part_of_a_job(values
     for one, other in zip(told.jobs, default.jobs, strict=True):
         assert one.spec == other.spec
         assert one.spec.model_dump_json() == other.spec.model_dump_json()
+
+
+def planned(values: dict) -> dict[str, object]:
+    return {job.folder: job.spec for job in jobs(load(values))}
+
+
+def test_a_wall_that_is_waived_reaches_the_jobs_that_it_stands_around(values):
+    before = planned(values)
+    for wall, benchmark in (("unsafe_sandbox", "mbpp_plus"), ("unsafe_lean", "minif2f")):
+        changed = planned(values | {"grading": {wall: True}})
+        reached = {folder for folder in before if changed[folder] != before[folder]}
+        graded = {folder for folder in before if f"/{benchmark}" in folder and "data" not in folder}
+        assert reached - REPORTED == {one for one in graded if not one.startswith("runs")} | {
+            one for one in graded if one.startswith("runs") and "/sft/" not in one
+        }
+
+
+def test_what_is_of_sampling_and_grading_reaches_no_imitation(values):
+    before = planned(values)
+    values["benchmarks"]["math"] |= {"n_step": 8, "timeout": 7.0}
+    changed = planned(values)
+    reached = {folder for folder in before if changed[folder] != before[folder]}
+    runs = {folder for folder in before if folder.startswith("runs/math/")}
+    assert {one for one in reached if one.startswith("runs/")} == {
+        one for one in runs if "/sft/" not in one
+    }
+
+
+def test_files_of_a_folder_with_problems_are_inputs_each(values, tmp_path):
+    for name in ("data/test.parquet", "train.jsonl", ".cache/etag"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    values["benchmarks"]["math"]["source"] = str(tmp_path)
+    found = source_files(planned(values)["data/math"])
+    assert found == [f"{tmp_path}/data/test.parquet", f"{tmp_path}/train.jsonl"]

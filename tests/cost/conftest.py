@@ -12,7 +12,7 @@ from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.config.params import Params, load, read
 from rapid.config.specs import Run, TrainSpec, train_spec
 from rapid.cost.expected import Expected
-from rapid.cost.work import job_work, run_share
+from rapid.cost.work import job_work, processes, run_share
 from tests.conftest import ROOT
 
 EXPECTED = Expected(
@@ -92,7 +92,7 @@ def write_run(
         **seen,
         run=None if work.imitates else run_share(spec, EXPECTED),
         optimizer_steps=work.steps,
-        completions=round(work.completions),
+        completions=round(work.completions * processes(spec)),
         hardware="a machine",
     ).model_copy(update=changes)
     folder = root / run.folder

@@ -42,9 +42,9 @@ def test_the_share_that_is_run_is_the_objectives(params, rewards, drawn, name):
     assert run_share(spec, drawn) == pytest.approx(sum(shares).item() / spec.H, abs=1e-6)
 
 
-@pytest.mark.parametrize("groups", [1, 8])
-def test_dapo_draws_as_many_groups_as_in_a_simulation(params, groups):
-    spec = spec_of(params, "dapo").model_copy(update={"n_step": 4 * groups})
+@pytest.mark.parametrize(("groups", "n_step", "H"), [(1, 4, 1), (8, 32, 1), (8, 4, 8)])
+def test_dapo_draws_as_many_groups_as_in_a_simulation(params, groups, n_step, H):
+    spec = spec_of(params, "dapo").model_copy(update={"n_step": n_step, "H": H})
     generator = torch.Generator().manual_seed(1)
     alive = torch.rand(3, 20000, groups, generator=generator) < EXPECTED.signal
     dead, drawn, calls = torch.ones(20000, groups, dtype=torch.bool), 0.0, 0.0

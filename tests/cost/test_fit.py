@@ -8,10 +8,11 @@ import pytest
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import digests
 from rapid.config.params import load
+from rapid.cost.expected import VERDICTS
 from rapid.cost.measured import check, fit, read_runs
 from rapid.cost.shapes import shapes
 from rapid.cost.work import train_work
-from tests.cost.conftest import EXPECTED, Law, spec_of, write_run
+from tests.cost.conftest import EXPECTED, Law, computing, spec_of, write_run
 
 ALGORITHMS = ["sft", "pg", "grpo", "naive-grpo", "dapo", "rapid-H2", "rapid-H4", "rapid-H16"]
 
@@ -50,6 +51,17 @@ def test_what_nobody_knows_beforehand_is_read_off_the_runs(params, tmp_path):
         assert getattr(seen, name) == pytest.approx(getattr(EXPECTED, name), abs=1e-6), name
     assert measured.verdict["math"] == pytest.approx(Law().verdict, rel=0.01)
     assert measured.startup["math"] == pytest.approx(Law().startup)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({"processes": 2}, Law().verdict), ({"threads": 2}, VERDICTS["math"])],
+)
+def test_a_verdict_is_of_one_process_and_not_told_beside_sampling(
+    params, tmp_path, given, expected
+):
+    measured = fit(made(tmp_path, computing(params, **given)), shapes(params, {}), EXPECTED)
+    assert measured.verdict["math"] == pytest.approx(expected, rel=0.01)
 
 
 def test_where_no_run_of_rl_tells_a_length_is_usual_for_the_benchmarks_own_limit(params, tmp_path):

@@ -68,6 +68,19 @@ def test_a_group_of_its_own_limits_a_grader_where_cgroups_are_delegated(fake_cgr
     assert read(group, "memory.swap.max") == "0"
 
 
+def test_a_group_goes_with_its_command(fake_cgroups):
+    command, other = (limits.limited(["true"], memory_mb=size) for size in (1000, 2000))
+    for group in fake_cgroups.glob("rapid-*"):
+        for file in group.iterdir():  # a kernel's are no obstacle
+            file.unlink()
+    before = {*fake_cgroups.glob("rapid-*")}
+    limits.remove_group(command)
+    limits.remove_group(["sh", "-c", "exec", *command])  # twice, and within another command
+    assert len(before - {*fake_cgroups.glob("rapid-*")}) == 1
+    limits.remove_group(other)
+    assert len(before - {*fake_cgroups.glob("rapid-*")}) == 2
+
+
 def read(group: Path, name: str) -> str:
     return (group / name).read_text().strip()
 

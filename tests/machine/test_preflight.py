@@ -127,8 +127,9 @@ def test_what_runs_report_to_has_to_be_installed(values, monkeypatch):
     assert "pip install wandb" in check.todo
 
 
-def test_what_deepspeed_builds_with_is_looked_for(values, monkeypatch):
-    values["compute"]["processes"] = 2
+@pytest.mark.parametrize("needs_it", [{"processes": 2}, {"sampler": "vllm"}])
+def test_what_deepspeed_and_vllm_build_with_is_looked_for(values, monkeypatch, needs_it):
+    values["compute"] |= needs_it
     monkeypatch.setenv("CXX", "no-such-compiler")
     check = said(values)["C++"]
     assert "no compiler" in check.found and "apt install g++" in check.todo

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from functools import partial
 from types import SimpleNamespace
@@ -56,6 +57,16 @@ def test_generate_is_asked_for_what_was_asked_and_tokens_count_up_to_the_end(
     assert (config.pad_token_id, config.eos_token_id) == (pad, [end])
     assert [one.tokens for one in samples] == [3, 3, 4, 2]
     assert [one.text for one in samples] == ["xx", "xx", "xxxx", "x"]
+
+
+def test_a_models_own_penalties_are_not_its_distribution(sample, toy_model, tmp_path):
+    """What is left open, transformers takes from the model's generation_config.json."""
+    shutil.copytree(toy_model, tmp_path, dirs_exist_ok=True)
+    own = tmp_path / "generation_config.json"
+    known = json.loads(own.read_text()) if own.exists() else {}
+    own.write_text(json.dumps(known | {"repetition_penalty": 1e6, "min_p": 0.9}))
+    given = {"prompts": ["a"] * 4, **SETTINGS, "seed": 0}
+    assert sampling.sample("transformers", tmp_path, **given) == sample(**given)
 
 
 def test_prompts_of_like_length_are_a_batch_and_completions_come_in_the_order_of_prompts(

@@ -110,8 +110,20 @@ def write_gguf(model, path) -> None:
 
 
 def test_files_here_are_inputs_of_the_job(toy_model):
-    assert source_files(spec(toy_model)) == [f"{toy_model}/config.json"]
+    found = source_files(spec(toy_model))
+    assert {f"{toy_model}/config.json", f"{toy_model}/model.safetensors"} < {*found}
     assert source_files(spec("Qwen/Qwen2.5-0.5B")) == []
+
+
+def test_what_is_no_part_of_a_model_is_no_part_of_its_copy(values):
+    """A 32B teacher is not fetched again for another number of GPUs."""
+    models = values["models"]
+    models["mine"] = {"source": "Qwen/Qwen2.5-0.5B", "revision": "a"}
+    alone = model_spec(load(values), "mine")
+    models["mine"] |= {"chat": True, "tensor_parallel": 8}
+    assert model_spec(load(values), "mine") == alone
+    models["mine"]["revision"] = "b"
+    assert model_spec(load(values), "mine") != alone
 
 
 def test_the_small_experiment_has_one_published_model_and_nothing_made():

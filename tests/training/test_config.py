@@ -84,6 +84,9 @@ GOOD = {
         ({"temperature": 0.0}, "set temperature >= 1e-30"),
         ({"disable_dropout": False}, "set disable_dropout=True, or H=1"),
         ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha=5.0: .* or set H=1"),
+        ({"vllm_structured_outputs_regex": "a+"}, "but vllm_structured_outputs_regex='a.' changes"),
+        ({"num_generations_eval": 1, "objective": "rloo"}, "num_generations_eval=1: the baseline"),
+        ({"num_generations_eval": 1, "baseline": "others"}, "num_generations_eval=1: the baseline"),
     ],
 )
 def test_a_contradiction_is_refused(change, message):

@@ -13,6 +13,7 @@ from tests.training.loops import (
     ROUNDING,
     ScriptedTrainer,
     assert_learned_alike,
+    build,
     digits_sum,
     logged,
     run,
@@ -123,3 +124,14 @@ def test_a_reward_is_the_weighted_sum_of_those_that_are_known(toy_model, tmp_pat
     assert_learned_alike(weights(several), weights(one), untrained(toy_model))
     first = run(toy_model, tmp_path, "rapid", **settings)
     assert logged(several, "rapid/accuracy") == logged(first, "rapid/accuracy")  # unweighted
+
+
+def test_a_step_without_a_pass_can_be_the_first_in_float16(toy_model, tmp_path):
+    """A gradient scaler knows its scale from a backward pass."""
+    trainer = build(
+        toy_model, tmp_path, "rapid", lambda prompts, **_: [0.0] * len(prompts), **STEPS
+    )
+    trainer.accelerator.scaler = torch.amp.GradScaler("cpu")
+    trainer.accelerator.state._mixed_precision = "fp16"
+    trainer.train()
+    assert trainer.state.global_step == STEPS["max_steps"]

@@ -113,6 +113,14 @@ def test_where_one_raises_those_that_wait_are_not_graded():
     assert len(calls) <= 3  # one had begun
 
 
+def test_what_an_interrupted_batch_has_left_is_no_reward_of_the_next():
+    rewards = StreamedRewards([by_answer], 1, dict)
+    rewards.submit(0, EXAMPLES[7], COMPLETIONS[7], IDS[7])
+    rewards.forget()
+    found = rewards.collect(EXAMPLES[:1], COMPLETIONS[:1], IDS[:1])
+    assert found[0, 0] == pytest.approx(0.01)
+
+
 class Waits:
     async def __call__(self, **_):
         return [1.0]

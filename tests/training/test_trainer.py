@@ -278,3 +278,22 @@ def test_it_learns_what_is_rewarded(toy_model, tmp_path):
 def test_fewer_prompts_than_an_inference_batch_takes_are_refused(toy_model, tmp_path):
     with pytest.raises(ValueError, match=r"16 prompts, but one inference batch takes 32"):
         trainer(toy_model, tmp_path, H=4, n_step=32)
+
+
+def test_an_interrupted_batch_leaves_the_next_one_no_rewards(toy_model, tmp_path):
+    class Interrupted(RapidTrainer):
+        def _calculate_rewards(self, *given):
+            if not vars(self).get("again"):
+                self.again = True
+                raise KeyboardInterrupt
+            return super()._calculate_rewards(*given)
+
+    config = RapidConfig(
+        str(tmp_path), **COMMON, H=2, n_step=8, micro_batch_size=4, max_completion_length=6,
+        grading_workers=2, max_steps=2,
+    )  # fmt: skip
+    trainer = make(Interrupted, config, toy_model, parity, PROMPTS)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    trainer.train()
+    assert [*trainer._logs["rewards"]["parity"]] == parity([*trainer._logs["completion"]])

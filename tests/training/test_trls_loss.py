@@ -173,3 +173,13 @@ def test_evaluation_is_trls(toy_model, tmp_path, loss):
     for name, value in expected.items():
         if "runtime" not in name and "per_second" not in name:
             assert found[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
+
+
+def test_no_pass_that_corrects_vllms_is_larger_than_others(toy_model, tmp_path):
+    trainer = ours(toy_model, tmp_path, use_vllm=True, micro_batch_size=GROUP, pack=False)
+    rows = []
+    trainer.model.register_forward_pre_hook(
+        lambda model, _, given: rows.append(len(given["input_ids"])), with_kwargs=True
+    )
+    gradients(trainer)
+    assert max(rows) == GROUP

@@ -17,6 +17,7 @@ class MbppPlus(Benchmark):
     usual_timeout = 20.0
     verdict_seconds = 0.05
     hub = ("evalplus/mbppplus", "b2d74c91837c3f2a20c1299ae98133cbe7cfa077")
+    walls = frozenset({"unsafe_sandbox"})
     # What `python -m rapid.benchmarks.mbpp_plus.weak_tests` prints for release v0.1.0. Of v0.2.0,
     # the hub's, it finds none.
     weak = {"Mbpp/115": "True, 1"}  # noqa: RUF012

@@ -25,6 +25,7 @@ class MiniF2F(Benchmark):
     usual_timeout = 20.0
     verdict_seconds = 2.0  # Mathlib's proofs take seconds
     hub = ("cat-searcher/minif2f-lean4", "70a1249ce240667f6bcdd1ccd62f847f0e065d57")
+    walls = frozenset({"unsafe_lean"})
     draw = staticmethod(draw)
 
     def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:

@@ -94,11 +94,11 @@ def main(command: list[str]) -> int:
     """Run bubblewrap to its end. Returns its exit status."""
     import resource
 
-    made = os.memfd_create("filter")
-    os.write(made, filter_of(os.uname().machine))
-    os.lseek(made, 0, os.SEEK_SET)
-    os.dup2(made, FILTER)
-    # After the filter, which is a file too: what is written in the box takes up memory.
+    reading, writing = os.pipe()  # which holds all of it
+    os.write(writing, filter_of(os.uname().machine))
+    os.close(writing)
+    os.dup2(reading, FILTER)
+    # What is written in the box takes up memory.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     status = subprocess.call(command, pass_fds=[FILTER])

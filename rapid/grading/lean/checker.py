@@ -157,6 +157,8 @@ class LeanChecker:
         if (name, statement) in self._stated:
             return
         answer, _ = self._ask("judge", goal, self.timeout)
+        if answer.why in (verdicts.TIMEOUT, verdicts.MEMORY, verdicts.CRASHED):
+            raise GraderDied(f"the judge of {self.backend} did not elaborate {name}: {answer.why}")
         if answer.why != STATED:
             said = "; ".join(answer.messages) or answer.why
             raise BadStatement(f"{name}: not accepted by {self.backend}: {said}")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-_FENCE = re.compile(r"^[ \t]*```[^\n`]*(?:\n|\Z)(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*```[^\n`]*(?:\n|\Z)(.*?)(^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 _HIDDEN = re.compile(r'--[^\n]*|/-|"[^"\n]*"')
 _COMMENT_EDGE = re.compile(r"/-|-/")
 _ASSIGNMENT = re.compile(":=")
@@ -26,21 +26,24 @@ def stated(formal_statement: str) -> str:
 def readings(name: str, statement: str, completion: str) -> list[str]:
     """Return the texts that may follow `statement` if `completion` proves it, likeliest first.
 
-    The last fenced block that holds the theorem of this name counts, else the last. There are
+    The last fenced block that holds the theorem of this name counts, else the last. Where one is
+    never closed its fence may end the proof, which is then the text before all fences. There are
     two readings of tactics where the first line alone is not indented: the line may have lost its
     indentation, which stood in the prompt or was stripped with the space around the text.
 
     Args:
         statement: from `stated`.
     """
-    blocks = [block for block in _FENCE.findall(completion) if block.strip()]
-    for text in reversed(blocks or [completion]):
+    fences = [*_FENCE.finditer(completion)]
+    texts = [fence[1] for fence in reversed(fences) if fence[1].strip()]
+    last, before = texts[:1], completion[: fences[0].start()] if fences else completion
+    if before.strip() and not (fences and fences[-1][2]):
+        texts.append(before)
+        last.append(before)
+    for text in texts or [completion]:
         if (proof := _after_statement(name, statement, text)) is not None:
             return [proof]
-    text = blocks[-1] if blocks else _FENCE.sub("", completion)
-    if opening := _OPENING.match(_code(text)):
-        return [_from(text, opening.end())]
-    return [f" by\n{tactics}" for tactics in _indentations(text)]
+    return [proof for text in last or [_FENCE.sub("", completion)] for proof in _proofs(text)]
 
 
 def _after_statement(name: str, statement: str, text: str) -> str | None:
@@ -62,6 +65,14 @@ def _from(text: str, index: int) -> str:
     """Return `text` from there on, on a new line but in the same column, which matters."""
     column = index - (text.rfind("\n", 0, index) + 1)
     return "\n" + " " * column + text[index:]
+
+
+def _proofs(text: str) -> Iterator[str]:
+    """Yield the readings of a text that is a term or tactics."""
+    if opening := _OPENING.match(_code(text)):
+        yield _from(text, opening.end())
+    else:
+        yield from (f" by\n{tactics}" for tactics in _indentations(text))
 
 
 def _indentations(tactics: str) -> Iterator[str]:

@@ -29,7 +29,10 @@ SCRIPTS = Path(__file__).resolve().with_name("wasm")
 STACK_KILOBYTES = 65536  # for deep recursion; 8192 is usual
 WASM_MB = 3000  # Lean's memory has a limit of its own (runtime.js), as node's has below
 NATIVE_MB = 16000  # Mathlib's files, which are mapped into memory, are 5000 of them
-ADVICE = "Install bubblewrap, or give --unsafe-lean, and proofs can do what the user can."
+ADVICE = (
+    "Install bubblewrap. To check proofs without walls, so that they can do what the user can: "
+    "--unsafe-lean of rapid grade, grading.unsafe_lean in params.yaml"
+)
 
 # A Lean that is busy with a proof does not notice its owner's end. So a shell stands beside it in
 # the same process group. It waits for standard error to end, a pipe of which the owner holds the

@@ -19,12 +19,14 @@ from pydantic import BaseModel, Field, ValidationError
 from rapid.grading import verdicts
 from rapid.grading.lean.install import Backend, LeanUnavailable, explain_failed_start
 from rapid.grading.lean.launch import Role, launch
+from rapid.grading.limits import remove_group
 
 START_SECONDS = 300.0  # for importing the header: seconds for core Lean, a minute for Mathlib
 MAX_LINE = 1 << 20  # bytes; an answer has some thousand
 MAX_EXPORT = 1 << 26  # bytes; a proof has some ten thousand
 CHUNK = 1 << 16
-KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # the second is what a shell makes of it
+KILLED = -signal.SIGKILL
+EXITED = 128 + signal.SIGKILL  # what the box makes of that; a proof in an author could say it, too
 
 # Beside the reasons of verdicts.py:
 ELABORATED = "elaborated"  # the author has an export
@@ -97,6 +99,7 @@ class LeanProcess(subprocess.Popen):
         self.answered = 0  # requests before it was ready
         self._owner = os.getpid()
         self._answers = ANSWERS[role]
+        self._killed = {KILLED} if role == "author" else {KILLED, EXITED}
         self._renewal = ""  # what the line that it is ready refers to
         self._started = time.monotonic()
         self._unread = bytearray()
@@ -201,6 +204,7 @@ class LeanProcess(subprocess.Popen):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.wait()
+        remove_group(self.args)
         os.close(self._lifeline)
         if self._scratch:
             self._scratch.unlink(missing_ok=True)
@@ -216,7 +220,7 @@ class LeanProcess(subprocess.Popen):
             status = self.wait(timeout=1)
         except subprocess.TimeoutExpired:
             return ProcessDied("no more output")
-        return ProcessDied(f"exit status {status}", was_killed=status in KILLED)
+        return ProcessDied(f"exit status {status}", was_killed=status in self._killed)
 
     def _write(self, message: dict, given: bytes = b"") -> None:
         with contextlib.suppress(BrokenPipeError):  # reading says that it died

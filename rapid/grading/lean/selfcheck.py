@@ -24,8 +24,9 @@ def setup(stream: TextIO) -> int:
     try:
         start_mathlib(backend)
         mathlib = "found"
-    except LeanUnavailable:
-        mathlib = f"not found. {MATHLIB_ADVICE}"
+    except LeanUnavailable as error:
+        missing = "unknown module prefix" in str(error)
+        mathlib = f"not found. {MATHLIB_ADVICE}" if missing else f"cannot be used: {error}"
     works = judgements == [1.0, 0.0, 1.0, 0.0]
     print(f"Lean        {backend.version}, {KINDS[backend.kind]}", file=stream)
     print(f"folder      {backend.folder}", file=stream)

@@ -20,6 +20,7 @@ from transformers.trainer_utils import rotate_checkpoints
 from typing_extensions import override
 
 from rapid.artifacts.files import sha256_file, write_json
+from rapid.training.refusals import refuse_weights
 
 DIGESTS = "digests.json"  # in a checkpoint: the SHA-256 of its other files
 PARTIAL = "partial"  # beside checkpoints: one that is being written, or was when its run was killed
@@ -85,19 +86,21 @@ class SavingTrainer(Trainer):
     def train(self, resume_from_checkpoint=None, *more, **named):
         """Resume from the newest checkpoint that is whole where True is given, not from the last.
 
+        With `push_to_hub` it is the last, since those have no digests.
+
         Raises:
             ValueError: there is none, or the given one is damaged.
         """
         self._between = None
-        if resume_from_checkpoint is True:
+        if resume_from_checkpoint is True and not self.args.push_to_hub:
             found = newest(Path(self.args.output_dir or "."))
             if found is None:
                 raise ValueError(f"{self.args.output_dir} has no checkpoint that is whole")
             resume_from_checkpoint = str(found)
-        elif resume_from_checkpoint and Path(resume_from_checkpoint, DIGESTS).exists():
-            wrong = damage(Path(resume_from_checkpoint))
-            if wrong:
-                raise ValueError(f"{resume_from_checkpoint} is damaged: {wrong}")
+        elif isinstance(resume_from_checkpoint, (str, Path)):
+            given = Path(resume_from_checkpoint)
+            if (given / DIGESTS).exists() and (wrong := damage(given)):
+                raise ValueError(f"{given} is damaged: {wrong}")
         return super().train(resume_from_checkpoint, *more, **named)
 
     @override
@@ -120,6 +123,8 @@ class SavingTrainer(Trainer):
     def _maybe_log_save_evaluate(self, *args, **named):
         """Log, evaluate and save; then keep what a checkpoint within the next step will need."""
         self._between = None
+        if self.control.should_save or self.control.should_evaluate:
+            refuse_weights(self.model, self.args, self.state)
         super()._maybe_log_save_evaluate(*args, **named)
         self._between = self.between_steps()
 
@@ -145,13 +150,15 @@ class SavingTrainer(Trainer):
         ):
             super()._save_checkpoint(model, trial)
         self.accelerator.wait_for_everyone()
+        if is_best := self.state.best_model_checkpoint == str(partial / name):
+            self.state.best_model_checkpoint = str(folder / name)
         if self.args.should_save:
-            if self.state.best_model_checkpoint == str(partial / name):
-                self.state.best_model_checkpoint = str(folder / name)
+            if is_best:
                 self.state.save_to_json(str(partial / name / TRAINER_STATE))
             _name(partial / name, folder / name)
             limit, best = self.args.save_total_limit, self.state.best_model_checkpoint
             rotate_checkpoints(str(folder), limit, best)
+        self.accelerator.wait_for_everyone()  # all of them load the best one by its name
 
     @override
     def _save_rng_state(self, output_dir):

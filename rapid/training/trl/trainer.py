@@ -14,7 +14,7 @@ from unittest.mock import patch
 import torch
 from accelerate.utils import DistributedType, is_peft_model, send_to_device
 from accelerate.utils.memory import clear_device_cache
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
@@ -29,7 +29,7 @@ from rapid.training.batches import Batch
 from rapid.training.caches import model_config, sees_padding
 from rapid.training.clock import AfterOptimizer, PhaseClock
 from rapid.training.config import RapidConfig
-from rapid.training.forward import without_dropout
+from rapid.training.forward import patch_adaption_prompts, without_dropout
 from rapid.training.generation import Decoder, decoding
 from rapid.training.processes import gathered
 from rapid.training.refusals import (
@@ -70,7 +70,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         remember_packages()
         with engine_like_the_policy(args.seed):
             super().__init__(model, reward_funcs, args, *more, **named)
-        self._patch_adaption_prompts()
+        patch_adaption_prompts(self.model)
         if args.disable_dropout:
             without_dropout(self.model)
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
@@ -89,12 +89,6 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
             self.rollout_func = with_tokens(self.rollout_func)
         if self.use_vllm:
             mend_weight_sync(self.vllm_generation, self.clock)
-
-    def _patch_adaption_prompts(self) -> None:
-        """Let PEFT's adaption prompts call the forward that TRL patched; they keep that before."""
-        tuner: Any = getattr(self.model, "base_model", None)
-        if type(tuner).__name__ == "AdaptionPromptModel":
-            tuner.forward = tuner.model.forward
 
     @cached_property
     def clock(self) -> PhaseClock:
@@ -153,8 +147,10 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
 
     @override
     def get_test_dataloader(self, test_dataset):
-        """Load whole groups for `predict`; TRL loads each prompt once, and takes these for one."""
-        return self.get_eval_dataloader(test_dataset)
+        """Load whole groups for `predict`; of a stream TRL loads each prompt once."""
+        if isinstance(test_dataset, IterableDataset):
+            return self.get_eval_dataloader(test_dataset)
+        return super().get_test_dataloader(test_dataset)
 
     # Sampling -------------------------------------------------------------------------------------
 
@@ -198,18 +194,21 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
 
         TRL returns advantages. A reward is NaN where no function graded a completion. TRL would
         make a forward pass of all completions for log mu, unless gradient_accumulation_steps is a
-        multiple of steps_per_generation: unless it samples anew for each optimizer step. With beta
-        it would make another, of the reference. What a
-        `rollout_func` returns beside completions TRL writes into the dataset's rows, which the
-        completions of a group may share: each gets a copy.
+        multiple of steps_per_generation: unless it samples anew for each optimizer step. To correct
+        vLLM's it always does, here in parts of `micro_batch_size`. With beta it would make another,
+        of the reference. What a `rollout_func` returns beside completions TRL writes into the
+        dataset's rows, which the completions of a group may share: each gets a copy.
         """
         inputs = [send_to_device(dict(one), self.accelerator.device) for one in inputs]
         self._examples, self._sampled_logp = inputs, []
-        steps = self.args.steps_per_generation
-        aligned = patch.object(self.args, "gradient_accumulation_steps", steps)
+        if self._streamed:
+            self._streamed.forget()
+        args = self.args
+        steps = patch.object(args, "gradient_accumulation_steps", args.steps_per_generation)
+        rows = patch.object(args, "per_device_train_batch_size", args.micro_batch_size)
         at = f"at step {self.state.global_step + 1}, with {len(inputs)} completions, the first of "
         place = told(at + sample(inputs[0].get("prompt")))
-        with self.clock.phase("other"), place, aligned, patch.object(self, "beta", 0.0):
+        with self.clock.phase("other"), place, steps, rows, patch.object(self, "beta", 0.0):
             sampled = super()._generate_and_score_completions(inputs)
         if sampled.keys() & REFUSED_COLUMNS:
             raise ValueError(TEXT)

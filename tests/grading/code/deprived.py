@@ -2,8 +2,8 @@
 
     python deprived.py DENIED USER COMMAND...
 
-DENIED lists what the kernel is to refuse, joined by commas: namespaces (as containers do), landlock
-and seccomp (as old kernels do). USER is the user to run as, by number. A seccomp filter does it,
+DENIED lists what the kernel is to refuse, joined by commas: namespaces (as containers do), landlock,
+seccomp and pidfd (as old kernels do). USER is the user to run as, by number. A seccomp filter does it,
 which the command and all that it starts inherit.
 """
 
@@ -21,6 +21,7 @@ from isolation import CLONE_NEWUSER, NAMESPACES
 
 # Numbers on x86_64 and aarch64, the error, and what the first argument has to be, if anything.
 CALLS = {
+    "pidfd": [((434, 434), errno.ENOSYS, None)],  # kernels before 5.3
     "namespaces": [
         ((272, 97), errno.EPERM, None),  # unshare
         ((308, 268), errno.EPERM, None),  # setns

@@ -105,7 +105,7 @@ def test_with_the_walls_waived_completions_are_graded_and_it_is_said(grade):
 
 
 @MOSTLY_ORDINARY
-@pytest.mark.parametrize("denied", ["namespaces", "landlock,seccomp"])
+@pytest.mark.parametrize("denied", ["namespaces", "landlock,seccomp", "pidfd"])
 def test_one_wall_that_counts_is_enough(grade, denied):
     done = grade(denied)
     assert done.returncode == 0, done.stderr

@@ -61,6 +61,8 @@ say(ready=True)
 for line in sys.stdin:
     request = json.loads(line)
     if role == "judge":
+        if "hang" in request["statement"]:
+            time.sleep(3600)
         why = "stated" if request["statement"].startswith({statement!r}) else "bad statement"
         if "bytes" in request:
             why = "passed" if sys.stdin.read(request["bytes"]) == "proof" else "forbidden"
@@ -69,6 +71,8 @@ for line in sys.stdin:
     proof = request["proof"]
     if proof == "die":
         sys.exit(0)
+    if proof == "die as if killed":
+        sys.exit(137)
     if "hang" in proof or proof == {endless!r}:
         time.sleep(3600)
     if proof == "leave a child":

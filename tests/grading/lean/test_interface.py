@@ -83,6 +83,13 @@ class TestBoth:
         with pytest.raises(BadStatement, match=r"p1: not accepted by Lean 4.*NoSuchType"):
             lean.check("p1", "theorem p1 (x : NoSuchType.X) : True :=", " trivial")
 
+    def test_a_statement_that_takes_too_long_accuses_nobody(self, tmp_path):
+        with (
+            LeanChecker(timeout=0.5, backend=stand_in(tmp_path), unsafe=True) as checker,
+            pytest.raises(GraderDied, match="did not elaborate p1: timeout"),
+        ):
+            checker.check("p1", f"{STATEMENT} -- hang\n", RIGHT)
+
     def test_a_header_that_needs_mathlib_says_what_to_do(self, backend):
         checker = LeanChecker(timeout=3, header="import Mathlib\n", backend=backend)
         with checker, pytest.raises(LeanUnavailable) as error:
@@ -184,6 +191,7 @@ class TestForgery:
             ("flood", verdicts.TIMEOUT),
             ("endless line", verdicts.CRASHED),
             ("die", verdicts.CRASHED),  # with status 0
+            ("die as if killed", verdicts.CRASHED),
             ("close output", verdicts.CRASHED),
             ("stop reading", verdicts.WRONG_ANSWER),
         ],
@@ -263,7 +271,7 @@ class TestStart:
             checker.wait_ready()
 
     def test_a_lean_that_never_gets_ready_is_unavailable(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(process_module, "START_SECONDS", 0.01)
+        monkeypatch.setattr(process_module, "START_SECONDS", 0.0)
         with LeanChecker(timeout=3, backend=stand_in(tmp_path), unsafe=True) as checker:
             with pytest.raises(LeanUnavailable, match="too slow"):
                 checker.wait_ready()

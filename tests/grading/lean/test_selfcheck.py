@@ -17,7 +17,7 @@ def lean(monkeypatch):
     """A Lean in the checker's place: what it has, what it lets pass, and how it was started."""
 
     class Lean:
-        mathlib = True
+        mathlib = ""  # what is wrong with it
         passes = (selfcheck.TRUE,)
 
         def __init__(self, timeout, header="", backend=None, unsafe=False):
@@ -31,8 +31,8 @@ def lean(monkeypatch):
             pass
 
         def wait_ready(self):
-            if self.started[-1][0] and not self.mathlib:
-                raise LeanUnavailable("unknown module prefix 'Mathlib'")
+            if self.started[-1][0] and self.mathlib:
+                raise LeanUnavailable(self.mathlib)
             return float(len(self.started))
 
         def check(self, name, *proof):
@@ -54,9 +54,13 @@ def test_a_lean_is_started_twice_and_with_mathlib(lean):
     status, said = setup()
     assert status == 0 and lean.started == [("", False)] * 2 + [("import Mathlib\n", False)]
     assert "1.0 s, then 2.0 s\nMathlib     found\nself-check  passed\n" in said
-    lean.mathlib = False
-    status, said = setup()
-    assert status == 0 and "Mathlib     not found" in said
+    for why, says in (
+        ("unknown module prefix 'Mathlib'", "not found. To grade problems of Mathlib"),
+        ("too slow", "cannot be used: too slow"),
+    ):
+        lean.mathlib = why
+        status, said = setup()
+        assert status == 0 and f"Mathlib     {says}" in said
 
 
 @pytest.mark.parametrize("passes", [(), (selfcheck.TRUE, selfcheck.FALSE), (selfcheck.FALSE,)])

@@ -42,6 +42,12 @@ def test_ratios_by_hand():
     assert (four.value, four.over) == (pytest.approx(2**0.75), "n = 4 seeds")
 
 
+def test_between_a_ratio_and_never_is_never():
+    """Three of six means of two are finite, so that the median lies between both kinds."""
+    assert times.ratio([1, 2, NEVER], [2, 2, 2]).value == NEVER
+    assert times.ratio([2, 2, 2], [1, 2, NEVER]).value == 0
+
+
 @pytest.mark.parametrize(
     ("power", "ways"),
     [(-1, 2), (0, 4), (0.5, 6), (1, 10), (3, 44), (2.5, 64), (4, 10), (5, 4), (6, 2)],

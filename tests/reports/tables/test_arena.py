@@ -17,6 +17,7 @@ from reports import contents
 from reports.__main__ import main
 from reports.measured import Measured
 from reports.outcomes import FieldOutcomes, record
+from reports.plots.arena import figures
 from reports.statistics import crossed, times
 from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import LEVEL, Estimate
@@ -89,7 +90,7 @@ def test_verdicts_on_known_differences(params, complete):
     assert found == [HOLDS, FAILS, HOLDS, FAILS, arena.OPEN, arena.OPEN, HOLDS]
     assert arena.summary(measured, verdicts) == (
         "On MATH RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
-        "Of 7 claims written down beforehand 3 hold, 2 do not hold and 2 are open."
+        "Of 7 claims written down beforehand 3 hold, 2 fail and 2 are open."
     )
 
 
@@ -148,6 +149,15 @@ def test_a_small_p_of_the_right_sign_never_fails():
             assert [arena.decide([one], 0.02)[0][0][1] for one in claims] == [word, word]
 
 
+def test_a_claim_of_the_same_has_the_p_of_the_test_that_decides():
+    same = Claim(ours="dapo", theirs="pg", by="accuracy", expect="same")
+    for difference, within, p, word in (
+        (1e-4, 1.0, 2e-4, FAILS), (1e-4, 1e-4, 2e-4, HOLDS), (0.5, 0.4, 0.8, arena.OPEN),
+    ):  # fmt: skip
+        one = Estimate(0.0, p_at=lambda at, p=(difference, within): p[0] if at == 0 else 2 * p[1])
+        assert arena.decide([(same, one)], 0.02)[0] == [(pytest.approx(p), word)]
+
+
 def test_comparisons_without_a_part_are_of_one_h_and_by_accuracy(values):
     maps = {"math": {"seeds": 2, "problems": 64, "n_step": [4], "H": [1, 4], "rate": 1e-4}}
     measured = Measured(load(values | {"arena": {"maps": maps}}), pd.DataFrame(), ROOT)
@@ -186,6 +196,7 @@ def test_each_benchmark_has_a_table_of_claims_and_the_last_one_the_notes(params)
     first, last = arena.claims(measured, made)
     assert (first.number, first.notes, last.number) == (1, [], 2)
     assert any("a difference of 2 points" in note for note in last.notes)
+    assert any("all 2 tests of all claims" in note for note in last.notes)
     cells = [[cell.text for cell in row.cells[0]] for row in [*first.rows, *last.rows]]
     assert cells == [
         ["+3.0", "0.010", "2.0", HOLDS],
@@ -245,6 +256,18 @@ def test_who_never_gets_there_is_last(params, complete):
     assert "Runs: 8 of each, but 7 of PG (H=4) and 0 of DAPO." in table.notes[0]
     said = "On MATH DAPO is number 5 of 5 by seconds to 50%."
     assert arena.place(outcomes, names, "dapo") == said
+
+
+def test_who_never_gets_there_is_drawn_at_the_edge(params, complete):
+    for run in in_arena(params):
+        if run.algorithm.startswith("grpo,"):
+            complete.scored(run, [8] * 40 + [0] * 60)
+            complete.curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
+    measured = read(params, complete)
+    (outcomes,) = arena.fields(measured)
+    left, _ = figures(measured)["arena-math"].draw().axes
+    row = [arena.order(outcomes).index("grpo")]
+    assert [one.get_marker() for one in left.lines if [*one.get_ydata()] == row] == [">"]
 
 
 @pytest.mark.parametrize("fewer", ["pg", "dapo"])
@@ -316,6 +339,19 @@ def test_one_s_own_is_placed_among_those_on_record(params, complete):
     rows[rows.algorithm != "pg"].to_csv(complete.root / "record.csv", index=False)
     with pytest.raises(BadFile, match="no runs of pg on math"):
         arena.fields(read(own, complete))[0].compare("rapid-H4", "pg", "seconds")
+
+
+def test_the_record_is_scaled_by_seeds_that_have_a_run_here(params, complete):
+    rows = record(read(params, complete))
+    rows[["seconds", "runtime"]] *= 2
+    rows.to_csv(complete.root / "record.csv", index=False)
+    expected = arena.fields(read(params, complete))[0].outcomes["dapo"].seconds
+    [last] = [r for r in in_arena(params) if r.algorithm.startswith("pg,") and r.seed == 8]
+    complete.drop(complete.root / last.folder / "summary.json")
+    more = {"only": ["pg", "rapid-H4"], "record": "record.csv"}
+    own = params.model_copy(update={"arena": params.arena.model_copy(update=more)})
+    found = arena.fields(read(own, complete))[0].outcomes["dapo"].seconds
+    assert dict(found) == pytest.approx(dict(expected))
 
 
 # The experiments' files ----------------------------------------------------------------------------

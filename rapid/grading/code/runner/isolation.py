@@ -26,7 +26,7 @@ MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 0x1000, 0x4000, 0x4_0000, 2
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, AT_RECURSIVE = 1, 2, 4, 0x8000
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 CAPABILITY_VERSION_3 = 0x2008_0522
-SYS_MOUNT_SETATTR = 442  # the same number on every architecture
+SYS_PIDFD_OPEN, SYS_MOUNT_SETATTR = 434, 442  # the same numbers on every architecture
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 
@@ -107,8 +107,8 @@ class Divider:
     FLAGS = CLONE_NEWPID | CLONE_NEWIPC
 
     def __init__(self) -> None:
-        self._home = os.pidfd_open(os.getpid())
         self.works = succeeds(self._there_and_back)
+        self._home = _open_self() if self.works else -1
 
     def fork(self) -> int:
         """Fork as `os.fork` does. The child is its namespace's first: all in it end with it."""
@@ -121,8 +121,14 @@ class Divider:
         return child
 
     def _there_and_back(self) -> None:
+        home = _open_self()
         call("unshare", self.FLAGS)
-        call("setns", os.pidfd_open(os.getpid()), self.FLAGS)
+        call("setns", home, self.FLAGS)
+
+
+def _open_self() -> int:
+    """Return a descriptor of this process, also where Python was built without `os.pidfd_open`."""
+    return call("syscall", SYS_PIDFD_OPEN, os.getpid(), 0)
 
 
 def spare_user() -> int | None:
