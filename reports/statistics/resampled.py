@@ -52,12 +52,6 @@ def _draw(shape: tuple[int, int], stream: int) -> np.ndarray:
 
 
 def _percentiles(value: float, replicates: np.ndarray, over: str) -> Estimate:
-    """Return a value with the percentile interval of its replicates, and p by counting them."""
+    """Return a value with the percentile interval of its replicates."""
     low, high = np.quantile(replicates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-
-    def p_at(limit: float) -> float:
-        # A replicate at the limit but for rounding counts on both sides.
-        sides = (replicates - limit < ROUNDING).sum(), (replicates - limit > -ROUNDING).sum()
-        return min(1.0, 2 * (min(sides) + 1) / (len(replicates) + 1))
-
-    return Estimate(float(value), float(low), float(high), over, p_at=p_at)
+    return Estimate(float(value), float(low), float(high), over)
