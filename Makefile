@@ -7,7 +7,7 @@ FITS := import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14
 PYTHON ?= $(firstword $(foreach one,$(PYTHONS),$(shell $(one) -c "$(FITS)" 2> /dev/null && echo $(one))))
 CORES ?= 4
 WORKERS ?= 2
-GPU ?= $(if $(wildcard .venv/installed-gpu),1)
+GPU ?= $(if $(wildcard .venv/gpu),1)
 LOCK := requirements/$(if $(GPU),gpu,cpu).txt
 STAMP := .venv/installed-$(if $(GPU),gpu,cpu)
 ACTIVATE := . .venv/bin/activate &&
@@ -35,7 +35,7 @@ $(STAMP): $(LOCK) pyproject.toml
 			"Install one (apt install python3-venv), or say make PYTHON=/path/to/python3.13"; exit 1; }
 	@echo "Installing $(LOCK) into .venv"
 	@test -e $@ || $(PYTHON) -m venv --clear .venv
-	@rm -f .venv/installed-*
+	@rm -f .venv/installed-* && $(if $(GPU),touch,rm -f) .venv/gpu
 	@.venv/bin/python requirements/install.py $(LOCK)
 	@.venv/bin/rapid lean-setup || echo "No Lean: minif2f's cells will be em dashes (see above)."
 	@touch $@

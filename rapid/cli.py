@@ -372,5 +372,5 @@ def _lean_setup(args) -> int:
 
     status = setup(sys.stdout)
     if status == 0 and (again := discard_unavailable()):
-        print(f"{len(again)} jobs here could not be graded: the next call makes them again")
+        print(f"{len(again)} jobs here could do nothing before: the next call makes them again")
     return status

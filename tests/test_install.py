@@ -242,10 +242,16 @@ def test_what_was_interrupted_is_made_afresh(make, tmp_path):
     assert make() == (True, [NEW, CPU])
 
 
-def test_the_other_lock_has_an_environment_of_its_own(make):
+def test_the_other_lock_has_an_environment_of_its_own_and_stays(make, tmp_path):
     assert make() == (True, [NEW, CPU])
     assert make("GPU=1") == (True, [NEW, GPU])
-    assert make() == (True, [])  # it stays
+    assert make() == (True, [])
+    stamp = (tmp_path / ".venv/installed-gpu").stat().st_mtime
+    os.utime(tmp_path / "requirements/gpu.txt", (stamp + 1, stamp + 1))
+    (tmp_path / "fails").touch()
+    assert make() == (False, [GPU])
+    (tmp_path / "fails").unlink()
+    assert make() == (True, [NEW, GPU])
     assert make("GPU=") == (True, [NEW, CPU])
 
 

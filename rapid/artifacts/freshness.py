@@ -244,7 +244,7 @@ def reconcile(found: Findings) -> None:
 
 
 def discard_unavailable() -> list[str]:
-    """Delete the manifests of jobs that had no grader, so that they are planned; their folders."""
+    """Delete the manifests of jobs that could do nothing, to be planned; return their folders."""
     found = []
     for root in (Path(), *Path("experiments").glob("*/")):
         for path in (each for name in FOLDERS for each in (root / name).rglob(MANIFEST)):

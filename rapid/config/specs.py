@@ -15,6 +15,7 @@ from rapid.algorithms import RAPID
 from rapid.algorithms.base import Parameters, Precision
 from rapid.algorithms.names import imitates, parse
 from rapid.artifacts.code import Spec, files_behind
+from rapid.artifacts.manifests import MANIFEST
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import PROMPT
 from rapid.config.arena import Entry
@@ -264,15 +265,23 @@ def is_made(params: Params, model: ModelName) -> bool:
 def source_files(spec: Spec) -> list[str]:
     """Return the user's files that a job reads."""
     if isinstance(spec, PrepareSpec) and spec.source not in ("embedded", "hub"):
-        path = Path(spec.source)
-        within = (file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file())
-        shown = [one for one in within if not any(part.startswith(".") for part in one.parts)]
-        return [str(path / one) for one in shown] or [spec.source]
+        return _within(Path(spec.source), "**/*") or [spec.source]
     if isinstance(spec, FetchSpec):
         path = Path(spec.params.source)
-        within = sorted(file for kind in OF_MODELS for file in path.glob(kind))
-        return list(map(str, within or [path] * path.is_file()))
+        return _within(path, *OF_MODELS) or [str(path)] * path.is_file()
     return []
+
+
+def _within(folder: Path, *patterns: str) -> list[str]:
+    """Return the files in a folder that its digest is of, but for names with Snakemake's braces."""
+    found = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
+    return sorted(
+        str(file)
+        for file in found
+        if file.name != MANIFEST
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        and not {*"{}"} & {*str(file)}
+    )
 
 
 def tokenizer_spec(params: Params) -> TokenizerSpec:

@@ -199,7 +199,7 @@ def fit(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected) 
         for key in keys
     }
     runs = pd.DataFrame([_row(one, expected, shapes) for one in observed])
-    graded = runs[runs.graded > 0].groupby("benchmark", sort=False)[["grading", "graded"]].sum()
+    graded = runs[runs.graded > 0].groupby("benchmark", sort=False)[["verdicts", "graded"]].sum()
     rates = {
         model: _rates(of_model)
         for model, of_model in runs.groupby("model", sort=False)
@@ -213,7 +213,7 @@ def fit(observed: list[Observed], shapes: Mapping[str, Shape], usual: Expected) 
         runs=len(observed),
         rates=rates,
         shapes=shapes,
-        verdict={**VERDICTS, **(graded.grading / graded.graded)},
+        verdict={**VERDICTS, **(graded.verdicts / graded.graded)},
         startup=dict(runs.groupby("benchmark", sort=False).startup.median()),
         expected=expected,
         base_memory=0.0 if unexplained.empty else max(0.0, unexplained.median()),
@@ -224,13 +224,17 @@ def _row(one: Observed, expected: Mapping, shapes: Mapping[str, Shape]) -> dict:
     """Return what a run did, what it took, and the bytes that its model does not explain."""
     summary, known = one.summary, expected[one.summary.benchmark, one.summary.model]
     work, peak = one.work(known), summary.peak_memory_mb * 1e6
+    # Where a run grades while it samples, only what it waits for beyond that is measured. A short
+    # wait is the last completions' and says nothing of the others.
+    waited, beside = summary.runtime.grading, summary.runtime.sampling if work.streams else 0.0
     explained = job_memory(one.spec, shapes[summary.model], known).total
     return {
         "benchmark": summary.benchmark,
         "model": summary.model,
         "imitates": work.imitates,
         "resamples": one.resamples,
-        "graded": 0 if work.streams else summary.completions / processes(one.spec),
+        "verdicts": waited + beside,
+        "graded": summary.completions / processes(one.spec) if waited > beside / 2 else 0,
         "unexplained": peak - explained if peak else float("nan"),
         **{name: getattr(work, name) for name in COUNTS},
         **summary.runtime.model_dump(),

@@ -357,7 +357,7 @@ def _row(claim: Claim, one: Evidence, said: tuple[str, float] | None, p: float |
 
 
 def verdicts(table: Table) -> str:
-    """Return how many claims of Table 12 hold: 9 hold, 3 do not hold and 8 are not tested."""
+    """Return how many claims of Table 12 hold: 9 hold, 3 fail and 8 are not tested."""
     said = [row.cells[0][0].text for row in table.rows]
-    words = {HOLDS: "hold", FAILS: "do not hold", UNTESTED: "are not tested"}
+    words = {HOLDS: "hold", FAILS: "fail", UNTESTED: "are not tested"}
     return listing([f"{said.count(verdict)} {word}" for verdict, word in words.items()])

@@ -255,7 +255,7 @@ def test_what_is_of_sampling_and_grading_reaches_no_imitation(values):
 
 
 def test_files_of_a_folder_with_problems_are_inputs_each(values, tmp_path):
-    for name in ("data/test.parquet", "train.jsonl", ".cache/etag"):
+    for name in ("data/test.parquet", "train.jsonl", ".cache/etag", "manifest.json", "a{1}"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     values["benchmarks"]["math"]["source"] = str(tmp_path)

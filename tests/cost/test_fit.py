@@ -64,6 +64,13 @@ def test_a_verdict_is_of_one_process_and_not_told_beside_sampling(
     assert measured.verdict["math"] == pytest.approx(expected, rel=0.01)
 
 
+def test_a_grader_that_is_waited_for_graded_all_the_time(params, tmp_path):
+    runs = made(tmp_path, computing(params, threads=2), ["pg", "dapo"], law=Law(verdict=1.0))
+    seconds = sum(one.summary.runtime.grading + one.summary.runtime.sampling for one in runs)
+    measured = fit(runs, shapes(params, {}), EXPECTED).verdict["math"]
+    assert measured == pytest.approx(seconds / sum(one.summary.completions for one in runs))
+
+
 def test_where_no_run_of_rl_tells_a_length_is_usual_for_the_benchmarks_own_limit(params, tmp_path):
     write_run(tmp_path, params, spec_of(params, "sft", "mbpp_plus"), Law())
     found = fit(made(tmp_path, params), shapes(params, {}), EXPECTED).seen(

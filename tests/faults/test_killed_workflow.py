@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -112,7 +113,9 @@ def signalled(number: int) -> Callable[[subprocess.Popen], None]:
 def end_one(command: subprocess.Popen) -> None:
     """Kill the youngest process, which is a job's or on the way to it."""
     found = psutil.Process(command.pid).children(recursive=True)
-    (max(found, key=psutil.Process.create_time) if found else command).kill()
+    for one in [*sorted(found, key=psutil.Process.create_time, reverse=True), command]:
+        with suppress(psutil.NoSuchProcess):  # it has just ended
+            return one.kill()
 
 
 ENDS = {

@@ -52,6 +52,8 @@ def test_a_worker_that_ended_or_speaks_unasked_does_not_live(says):
     """What it says could be taken for the answer to the next question."""
     with worker(GREETS + SILENT if says else "") as one:
         wait_for(lambda: not one.lives)
+        if not says:
+            one.wait(60)
         assert (one.poll() is None) == says
         one.end()
         assert one.returncode == (-signal.SIGKILL if says else 0)

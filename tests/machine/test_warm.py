@@ -187,12 +187,12 @@ def test_a_job_has_time_to_save_whoever_is_told_to_end(tmp_path):
 def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
     path = tmp_path / "socket"
     with serving(path, LENDING, stdout=subprocess.PIPE) as server:
-        done = [rapid(path, how) for how in ("well", "failed", "nothing", "killed")]
+        done = [rapid(path, how) for how in ("well", "failed", "killed", "nothing")]
     said = server.stdout.read()
     found = [each.stdout for each in done]
-    assert found == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n"]
-    assert done[-1].returncode == 128 + signal.SIGKILL
-    assert "the job was killed by SIGKILL; if nobody did that, memory ran out" in done[-1].stderr
+    assert found == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n", "lent: [0, 1, 2]\n"]
+    assert done[-2].returncode == 128 + signal.SIGKILL
+    assert "the job was killed by SIGKILL; if nobody did that, memory ran out" in done[-2].stderr
     assert said.splitlines() == ["back: well True", "back: failed False", "back: killed False"]
 
 

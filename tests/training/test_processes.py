@@ -95,7 +95,7 @@ def by_fork(processes: int, *given) -> None:
     for process in started:
         process.start()
     for process in started:
-        process.join(500)
+        process.join(3600)
     statuses = {process.exitcode for process in started}
     for process in started:
         process.kill()  # one that waits for another that failed: Python would wait for it

@@ -35,15 +35,16 @@ def readings(name: str, statement: str, completion: str) -> list[str]:
         statement: from `stated`.
     """
     fences = [*_FENCE.finditer(completion)]
-    texts = [fence[1] for fence in reversed(fences) if fence[1].strip()]
-    last, before = texts[:1], completion[: fences[0].start()] if fences else completion
-    if before.strip() and not (fences and fences[-1][2]):
-        texts.append(before)
-        last.append(before)
-    for text in texts or [completion]:
+    blocks = [fence[1] for fence in reversed(fences) if fence[1].strip()]
+    before = completion[: fences[0].start()] if fences and not fences[-1][2] else ""
+    for text in blocks or [completion]:
         if (proof := _after_statement(name, statement, text)) is not None:
             return [proof]
-    return [proof for text in last or [_FENCE.sub("", completion)] for proof in _proofs(text)]
+    found = [*_proofs(blocks[0])] if blocks else []
+    if blocks and before.strip():
+        proof = _after_statement(name, statement, before)
+        found += [*_proofs(before)] if proof is None else [proof]
+    return found or [*_proofs(_FENCE.sub("", completion))]
 
 
 def _after_statement(name: str, statement: str, text: str) -> str | None:

@@ -26,7 +26,7 @@ MAX_LINE = 1 << 20  # bytes; an answer has some thousand
 MAX_EXPORT = 1 << 26  # bytes; a proof has some ten thousand
 CHUNK = 1 << 16
 KILLED = -signal.SIGKILL
-EXITED = 128 + signal.SIGKILL  # what the box makes of that; a proof in an author could say it, too
+EXITED = 128 + signal.SIGKILL  # what the box makes of that; a proof in an author may say it, too
 
 # Beside the reasons of verdicts.py:
 ELABORATED = "elaborated"  # the author has an export
@@ -99,7 +99,7 @@ class LeanProcess(subprocess.Popen):
         self.answered = 0  # requests before it was ready
         self._owner = os.getpid()
         self._answers = ANSWERS[role]
-        self._killed = {KILLED} if role == "author" else {KILLED, EXITED}
+        self._role, self._killed = role, {KILLED, EXITED}
         self._renewal = ""  # what the line that it is ready refers to
         self._started = time.monotonic()
         self._unread = bytearray()
@@ -175,6 +175,8 @@ class LeanProcess(subprocess.Popen):
         if not answer.ready:
             raise LeanUnavailable(explain_failed_start(self._backend, self._header, answer.why))
         self.seconds, self.answered = time.monotonic() - self._started, answer.answered
+        if self._role == "author":  # from now on it reads proofs
+            self._killed = {KILLED}
 
     def ask(
         self, request: dict, timeout: float, given: bytes | None = None

@@ -99,14 +99,13 @@ class TestBoth:
         assert "lake env rapid" in str(error.value)
 
     def test_an_endless_proof_costs_its_timeout_and_the_next_is_judged(self, backend):
-        with LeanChecker(timeout=2, backend=backend) as checker:
+        with LeanChecker(timeout=60, backend=backend) as checker:
             checker.wait_ready()
             before, started = pid(checker), time.monotonic()
-            assert checker.check("p1", STATEMENT, ENDLESS).reason == verdicts.TIMEOUT
+            assert checker.check("p1", STATEMENT, ENDLESS, 2).reason == verdicts.TIMEOUT
             assert time.monotonic() - started >= 2
             assert not living(before)
             checker.wait_ready()
-            checker.timeout = 20
             assert checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
             assert checker.check("p1", STATEMENT, WRONG).reward == 0.0
 
@@ -306,9 +305,9 @@ def test_an_interrupted_command_leaves_nothing(tmp_path, end):
     wait_for(lambda: len(leans(tmp_path)) > 1)
     started = leans(tmp_path)
     process.send_signal(end)
-    output, _ = process.communicate(timeout=20)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode != 0
     assert output == ""
     assert_gone(*started)
-    assert leans(tmp_path) == []
+    wait_for(lambda: not leans(tmp_path))  # some may have been on their way
     assert list((tmp_path / "tmp").iterdir()) == []

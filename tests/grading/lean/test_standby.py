@@ -26,8 +26,12 @@ class Job:
         reading, writing = os.pipe()
         self.pid = os.fork()
         if not self.pid:
-            os.write(writing, repr(work()).encode())
-            os._exit(0)
+            status = 1
+            try:
+                os.write(writing, repr(work()).encode())
+                status = 0
+            finally:
+                os._exit(status)
         os.close(writing)
         self._reading = reading
 
@@ -105,7 +109,7 @@ def test_a_job_replaces_what_dies_or_is_too_slow(idle):
     unused = [process.pid for process in kept(idle)]
     first = eval(Job(judged()).end())
     assert first[0] == unused
-    slow = eval(Job(judged(("p1", STATEMENT, ENDLESS), TRUE, timeout=2)).end())
+    slow = eval(Job(judged(("p1", STATEMENT, ENDLESS, 2), TRUE)).end())
     assert slow[0] == first[0] and slow[2] == [verdicts.TIMEOUT, verdicts.PASSED]
     assert [list(pair) for pair in idle] == [["judge"]]  # the author was ended
     for role in ("judge", "author"):

@@ -255,7 +255,7 @@ def test_without_runs_nothing_is_tested(params, runs):
     assert {one.verdict for one in every} == {UNTESTED}
     assert all(one.reason for one in every)
     content = contents.build_report(Measured.read(params, runs.root))
-    assert f"0 hold, 0 do not hold and {len(every)} are not tested" in content.lead
+    assert f"0 hold, 0 fail and {len(every)} are not tested" in content.lead
 
 
 def test_every_claim_has_a_row(params, runs):

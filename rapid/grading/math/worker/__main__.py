@@ -45,6 +45,8 @@ def main() -> None:
             if not reason:
                 reason, child = child.end(), None
             connection.sendall(reason.encode())
+            if child and reason == "memory":  # its caches have taken it: the next one has its own
+                child = child.end() and None
     if child:
         child.end()
 
@@ -91,8 +93,6 @@ def serve(link: socket.socket) -> None:
         reason = compare(**request)
         signal.setitimer(signal.ITIMER_REAL, 0)
         link.sendall(reason.encode())
-        if reason == "memory":  # what is cached has taken it: the next child has caches of its own
-            return
 
 
 def shed(memory: int) -> None:
