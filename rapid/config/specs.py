@@ -275,13 +275,8 @@ def source_files(spec: Spec) -> list[str]:
 def _within(folder: Path, *patterns: str) -> list[str]:
     """Return the files in a folder that its digest is of, but for names with Snakemake's braces."""
     found = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
-    return sorted(
-        str(file)
-        for file in found
-        if file.name != MANIFEST
-        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-        and not {*"{}"} & {*str(file)}
-    )
+    known = (file for file in found if file.name != MANIFEST and not {*"{}"} & {*str(file)})
+    return sorted(str(file) for file in known if "/." not in f"/{file.relative_to(folder)}")
 
 
 def tokenizer_spec(params: Params) -> TokenizerSpec:

@@ -54,13 +54,15 @@ def test_what_nobody_knows_beforehand_is_read_off_the_runs(params, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
-    [({"processes": 2}, Law().verdict), ({"threads": 2}, VERDICTS["math"])],
+    ("given", "verdict", "expected"),
+    [({"processes": 2}, 2e-3, 2e-3), ({"threads": 2}, 1e-6, VERDICTS["math"])],
 )
 def test_a_verdict_is_of_one_process_and_not_told_beside_sampling(
-    params, tmp_path, given, expected
+    params, tmp_path, given, verdict, expected
 ):
-    measured = fit(made(tmp_path, computing(params, **given)), shapes(params, {}), EXPECTED)
+    """Where it is graded beside sampling, and hardly waited for."""
+    runs = made(tmp_path, computing(params, **given), law=Law(verdict=verdict))
+    measured = fit(runs, shapes(params, {}), EXPECTED)
     assert measured.verdict["math"] == pytest.approx(expected, rel=0.01)
 
 
