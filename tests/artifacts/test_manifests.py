@@ -25,7 +25,7 @@ def test_paths_are_as_given_and_what_is_not_there_has_no_digest(tmp_path, monkey
 
 def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path, monkeypatch):
     def git(*arguments: str) -> None:
-        whose = ["-c", "user.name=A", "-c", "user.email=a@b"]
+        whose = ["-c", "user.name=A", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
         command = ["git", "-C", str(tmp_path), *whose, *arguments]
         subprocess.run(command, check=True, capture_output=True)
 

@@ -31,7 +31,6 @@ def assert_in_order(grader: CodeGrader, problem: CodeProblem) -> None:
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_fails(attacked, walls, double, attack):
     program, allowed = ATTACKS[attack]
-    allowed = allowed | {verdicts.TIMEOUT}  # other programs may have the cores
     start = time.process_time()
     verdict = attacked.grade(double, program)
     assert time.process_time() - start < attacked.timeout + SPARE

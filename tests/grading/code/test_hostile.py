@@ -82,9 +82,7 @@ def test_a_hostile_batch_is_graded_and_leaves_nothing(start, orphans, tmp_path, 
     assert [place for place in PLACES if (place / LEFT).exists()] == []
     assert shared_memory() == before
     reasons = [json.loads(line)["reason"] for line in out.splitlines()]
-    honest = Counter(reasons[1::2])
-    assert {*honest} <= {verdicts.PASSED, verdicts.TIMEOUT}  # beside memory bombs
-    assert honest[verdicts.PASSED] >= 0.9 * honest.total()
+    assert set(reasons[1::2]) == {verdicts.PASSED}
     unexpected = Counter(
         (name, reason)
         for name, reason in zip(names, reasons[::2], strict=True)
