@@ -10,7 +10,7 @@ import yaml
 from performance.expectations import expectations
 from performance.results import FOLDER, read
 from rapid.artifacts.files import write_text
-from rapid.artifacts.text import markdown
+from rapid.artifacts.text import markdown, short
 
 HEAD = """# Performance
 
@@ -84,12 +84,6 @@ def _provenance(documents: dict[str, dict]) -> str:
         rows.append([part, *source, _listed(document["options"]), share])
     head = ["Part", "Date", "Commit", "Hardware", "Options", "CPU time / time"]
     return f"{PROVENANCE}\n{markdown(head, rows)}\nVersions: {_listed(packages)}.\n"
-
-
-def short(commit: str, digits: int) -> str:
-    """Return the first digits of a commit, and what follows it (+dirty)."""
-    digest, plus, dirty = commit.partition("+")
-    return digest[:digits] + plus + dirty
 
 
 def _listed(values: dict) -> str:

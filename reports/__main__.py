@@ -99,7 +99,9 @@ def _read(measured: Measured, kind: str) -> list[Path]:
     of_evaluations = ("evaluation.json", *([] if kind == "report" else [CURVE]))
     places = [(folder, name) for folder in trained.folder for name in own]
     places += [(folder, n) for folder in measured.frame.evaluation for n in of_evaluations]
-    return [measured.root / folder / name for folder, name in places]
+    arena = measured.params.arena
+    records = [measured.root / arena.record] if kind == "arena" and arena.only else []
+    return [*records, *(measured.root / folder / name for folder, name in places)]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -22,16 +22,6 @@ class Manifest(manifests.Manifest):
         return spec
 
     @property
-    def benchmark(self) -> str:
-        """The benchmark of the job."""
-        return self.value("run.benchmark") or self.value("benchmark") or ""
-
-    @property
-    def algorithm(self) -> str:
-        """The algorithm of the job's run; "" where it is of none."""
-        return self.value("run.algorithm") or ""
-
-    @property
     def waived(self) -> set[str]:
         """The walls that the job was allowed to do without, as keys of params.yaml's grading."""
         return set(Grading.model_validate(self.spec.get("grading", {})).given_up)

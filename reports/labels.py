@@ -1,7 +1,5 @@
 """The names of benchmarks, algorithms and runs as a reader sees them."""
 
-import re
-
 import pandas as pd
 
 from rapid.algorithms import RAPID
@@ -38,8 +36,3 @@ def ratio(name: str) -> str:
 def run(row: pd.Series) -> str:
     """Return the label of a run among those of several algorithms: PG, seed 1."""
     return f"{algorithm(row['algorithm'])}, seed {row['seed']}"
-
-
-def commit(name: str) -> str:
-    """Return the first 12 digits of a commit, and what follows it (+dirty)."""
-    return re.sub(r"^([0-9a-f]{12})[0-9a-f]+", r"\1", name)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from rapid.algorithms import PLAIN
 from rapid.algorithms.names import parse
-from rapid.artifacts.files import write_text
+from rapid.artifacts.files import BadInput, write_text
 from rapid.config.arena import Arena
 from rapid.config.params import load_files
 from rapid.config.specs import BASE, in_arena
@@ -33,7 +33,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--record", type=Path, required=True, help="where to write the trials")
     parser.add_argument("--write", type=Path, required=True, help="the experiment with the rates")
     options = parser.parse_args(arguments)
-    params = load_files(*options.configfile)
+    try:
+        params = load_files(*options.configfile)
+    except BadInput as error:
+        parser.error(str(error))
+    if not (params.arena and params.arena.tuning):
+        parser.error("these parameters tune nothing: experiments/arena-tuning.yaml does")
     measured = Measured.read(params, trained=in_arena(params))
     record = trials(measured)
     if missing := int(record.accuracy.isna().sum()):

@@ -31,7 +31,7 @@ from performance import report, results
 from rapid import cli
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import commit, hardware
-from rapid.artifacts.text import columns, markdown
+from rapid.artifacts.text import columns, markdown, short
 from rapid.config.jobs import jobs, plan
 from rapid.config.params import Params, load, read
 from rapid.config.specs import BASE, compared
@@ -71,9 +71,10 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
         asked = load(values)
         frame = collect(asked, root, compared(asked))
         found = experiment.metrics(asked, frame[frame.algorithm != BASE])
-        rows.append([ratio, *(f"{one:.5g}" for one in found.values())] if found else [MISSING])
-        head = ["rapid.H", *found]
-    return indented(columns([head, *rows]))
+        if not found:
+            return MISSING
+        rows.append([ratio, *(f"{one:.5g}" for one in found.values())])
+    return indented(columns([["rapid.H", *found], *rows]))
 
 
 def plan_check(text: str, root: Path, *place: str) -> str:
@@ -186,7 +187,7 @@ def printed(command: Callable, arguments: list[str]) -> list[str]:
 
 def when(measured: dict) -> str:
     """Return the day, and the code that was measured: 2026-01-02, 0123456+dirty."""
-    return f"{measured['date'][:10]}, {report.short(measured['commit'], 7)}"
+    return f"{measured['date'][:10]}, {short(measured['commit'], 7)}"
 
 
 def params(*overlays: str) -> Params:

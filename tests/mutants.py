@@ -227,13 +227,15 @@ def run_tests(folder: Path, tests: list[str]) -> str:
             said.write_text(f"status {status}")
         os._exit(0)
     deadline = time.monotonic() + SECONDS
-    while not os.waitpid(child, os.WNOHANG)[0]:
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
         if time.monotonic() > deadline:
             said.write_text("time")
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             break
         time.sleep(0.1)
+    if ended[1] and not said.exists():  # the mutant ended it
+        said.write_text(f"status {os.waitstatus_to_exitcode(ended[1])}")
     with suppress(ProcessLookupError):  # what it left behind
         os.killpg(child, signal.SIGKILL)
     shutil.rmtree(folder / "tmp", ignore_errors=True)

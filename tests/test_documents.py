@@ -72,6 +72,10 @@ def test_the_runs_of_a_table_are_asked_for(mark, text):
     assert {tuple(row.split()[:3]) for row in rows} <= asked
 
 
+def test_a_sweep_without_runs_is_not_made(tmp_path):
+    assert documents.sweep("", tmp_path, "2", "4") == MISSING
+
+
 @pytest.mark.parametrize(("mark", "text"), of("sweep"))
 def test_a_sweep_has_the_h_that_it_says(mark, text):
     _, *rows = first_cells(text)

@@ -33,6 +33,10 @@ def test_every_kind_of_change_is_made_where_it_is_code():
     ]  # fmt: skip
 
 
+def test_the_tests_that_are_to_notice_are_there():
+    assert all((mutants.ROOT / one).exists() for area in mutants.AREAS.values() for one in area)
+
+
 def test_a_sample_is_drawn_by_its_seed_from_what_has_tests():
     area = "rapid/algorithms/"
     some = mutants.sample(30, 0, area)

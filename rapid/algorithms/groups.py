@@ -48,11 +48,6 @@ def standardized(rewards: Tensor, group_size: int) -> Tensor:
     return ((groups - groups.mean(1, keepdim=True)) / (std + STD_FLOOR)).flatten()
 
 
-def signal(rewards: Tensor, group_size: int) -> Tensor:
-    """Return the share of groups whose rewards differ: the others have no advantage on-policy."""
-    return chosen("unequal", rewards, group_size).to(rewards.dtype).mean()
-
-
 def chosen(which: Groups, rewards: Tensor, group_size: int) -> Tensor:
     """Return which groups are of this kind. (N,) -> (K,) bool"""
     groups = in_groups(rewards, group_size)

@@ -67,11 +67,6 @@ class Name:
         return self.name.split(",")[0]
 
     @property
-    def kind(self) -> str:
-        """The name of the algorithm."""
-        return self.algorithm.name
-
-    @property
     def label(self) -> str:
         """How reports print it, without changes: RAPID (H=8)."""
         return self.algorithm.label + (f" (H={self.H})" if "-H" in self.plain else "")

@@ -30,6 +30,12 @@ def size(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
+def short(commit: str, digits: int = 12) -> str:
+    """Return the first digits of a commit, and what follows it (+dirty)."""
+    digest, plus, dirty = commit.partition("+")
+    return digest[:digits] + plus + dirty
+
+
 def listing(items: Sequence[str], last: str = "and") -> str:
     """Return items as in a sentence: a; a and b; a, b and c."""
     if len(items) < 2:

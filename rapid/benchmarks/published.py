@@ -91,6 +91,8 @@ def choose(
         parts = divide(problems, counts["test"], rng)
     else:
         parts = {part: list(found.parts.get(part, [])) for part in ("test", "train")}
+        other = [(part, one) for part in found.parts.keys() - parts for one in found.parts[part]]
+        found.dropped |= {one.id: f"of the part {part}" for part, one in sorted(other, key=str)}
     weak = {problem.id for problem in parts["train"]} & benchmark.weak.keys()
     found.dropped |= {
         id: f"not trained on: its tests accept {benchmark.weak[id]}" for id in sorted(weak)

@@ -23,6 +23,8 @@ from rapid.algorithms.names import imitates
 from rapid.artifacts.freshness import Job
 from rapid.config import specs
 from rapid.config.params import Params, load_files
+from rapid.config.sections import not_allowed
+from rapid.config.sources import BadParams
 
 DEFAULT = "params.yaml"
 STAGES = ("data", "models", "distill", "train", "evaluate", "report")  # as in dvc.yaml
@@ -110,8 +112,7 @@ class Plan:
         return [
             *(f"data/{name}" for name in params.benchmarks),
             *([TOKENIZER, *models] if is_made else models),
-            *dict.fromkeys(f"distilled/{run.benchmark}" for run in runs if imitates(run.algorithm)),
-            *_trained_and_evaluated(runs),
+            *_from_demonstrations_on(runs),
             *REPORTS,
         ]
 
@@ -153,7 +154,10 @@ class Plan:
             if isinstance(spec, specs.FetchSpec):
                 return Job("models", name, spec, "fetch")
             command = f"pretrain --tokenizer {self.job(TOKENIZER).folder}"
-            benchmarks = spec.params.benchmarks
+            benchmarks, known = spec.params.benchmarks, self.params.benchmarks
+            if unknown := [each for each in benchmarks if each not in known]:
+                allowed = f"a benchmark of benchmarks: {', '.join(known)}"
+                raise BadParams(not_allowed(f"models.{spec.model}.benchmarks", unknown[0], allowed))
         data = self._jobs_of(*(f"data/{each}" for each in benchmarks))
         command = " ".join([command, "--data", *(each.folder for each in data)])
         more = () if name == TOKENIZER else (self.job(TOKENIZER),)
@@ -195,16 +199,19 @@ class Plan:
     def _reported(self, name: str) -> list[str]:
         """Return the names of the jobs whose results are in a report."""
         if name in ASKED_FOR:
-            return _trained_and_evaluated(ASKED_FOR[name](self.params))
+            return _from_demonstrations_on(ASKED_FOR[name](self.params))
         if name == "reports/experiment":
-            return _trained_and_evaluated(specs.compared(self.params))
+            return _from_demonstrations_on(specs.compared(self.params))
         rooms = ("distilled", "runs", "evaluations")
         return [each for each in self._needed if each.split("/")[0] in rooms]
 
 
-def _trained_and_evaluated(runs: list[specs.Run]) -> list[str]:
+def _from_demonstrations_on(runs: list[specs.Run]) -> list[str]:
+    """Return the names of runs, after the demonstrations, and of their evaluations."""
+    imitated = [f"distilled/{run.benchmark}" for run in runs if imitates(run.algorithm)]
     evaluated = specs.evaluated(runs)
-    return [*(run.folder for run in runs), *(run.evaluation for run in evaluated)]
+    made = [*imitated, *(run.folder for run in runs), *(run.evaluation for run in evaluated)]
+    return list(dict.fromkeys(made))
 
 
 def plan(params: Params, root: Path | str = ".") -> Plan:

@@ -81,13 +81,20 @@ class Params(General):
     @model_validator(mode="before")
     @classmethod
     def _left_out(cls, values: Any) -> Any:
-        """An overlay leaves a benchmark or a model of the default out by giving it no value."""
-        kept = {
-            key: {name: value for name, value in values[key].items() if value is not None}
-            for key in ("benchmarks", "models")
-            if isinstance(values, dict) and isinstance(values.get(key), dict)
-        }
-        return {**values, **kept} if kept else values
+        """An overlay leaves a benchmark or a model of the default out by giving it no value.
+
+        No model is trained on such a benchmark, and one that knows no other is left out too.
+        """
+        match values:
+            case {"benchmarks": dict() as benchmarks, "models": dict() as models}:
+                gone = [name for name, value in benchmarks.items() if value is None]
+                left = {name: _without(gone, model) for name, model in models.items()}
+                parts = {"benchmarks": benchmarks, "models": left}.items()
+                return values | {
+                    key: {name: one for name, one in part.items() if one is not None}
+                    for key, part in parts
+                }
+        return values
 
     @model_validator(mode="after")
     def _same_seeds(self):
@@ -224,6 +231,17 @@ class Params(General):
             raise ValueError(not_allowed("compute.processes", compute.processes, allowed))
 
 
+def _without(gone: list[str], model: Any) -> Any:
+    """Return a model that is not trained on these benchmarks; None if that leaves it no other."""
+    match model:
+        case {"benchmarks": [*learnt], "error_rate": rates} if gone:
+            left = [name for name in learnt if name not in gone]
+            if isinstance(rates, dict):
+                rates = {name: rate for name, rate in rates.items() if name not in gone}
+            return model | {"benchmarks": left, "error_rate": rates} if left else None
+    return model
+
+
 @cache
 def _with_sections(*algorithms: str) -> type[Params]:
     """`Params` with the sections of these algorithms.
@@ -271,7 +289,7 @@ def _explain(item: dict, values: Any) -> str:
     for part in item["loc"]:
         if part in ("[key]", "made", "published"):
             continue
-        if not isinstance(values, dict | list):
+        if not isinstance(values, dict if isinstance(part, str) else dict | list):
             break  # one value that stands for several
         parts.append(part)
         values = values.get(part) if isinstance(values, dict) else values[part]

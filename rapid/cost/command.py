@@ -43,6 +43,8 @@ def plan(args: argparse.Namespace) -> str:
             f"--verdict-seconds {unknown[0]}=...: no such benchmark; benchmarks: "
             f"{', '.join(params.benchmarks)}"
         )
+    if args.report and getattr(params, args.report) is None:
+        raise BadInput(f"--report {args.report}: the parameters have no section {args.report}")
     if args.check and args.gpu:
         raise BadInput("--check compares with runs on disk: give --calibrate, not --gpu")
     memory = args.memory and args.memory * 1e9
@@ -127,7 +129,7 @@ def _compared(some: pd.DataFrame) -> list[str]:
 
 def _order(benchmark: str, model: str, algorithm: str) -> tuple:
     parsed = parse(algorithm)
-    return benchmark, model, list(ALGORITHMS).index(parsed.kind), parsed.H, algorithm
+    return benchmark, model, list(ALGORITHMS).index(parsed.algorithm.name), parsed.H, algorithm
 
 
 def _advice(one: Advice) -> str:

@@ -87,9 +87,13 @@ def from_config(path: Path) -> Shape:
     """Return the shape in a config.json as transformers writes it.
 
     Raises:
-        BadInput: it lacks a size.
+        BadInput: it is no JSON, or lacks a size.
     """
-    return from_values(json.loads(path.read_text(encoding="utf-8")), path)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadInput(f"{path}: not JSON: {error}") from None
+    return from_values(values, path)
 
 
 def from_values(values: dict, source: Path | str) -> Shape:

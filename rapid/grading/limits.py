@@ -10,6 +10,7 @@ import contextlib
 import functools
 import itertools
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -108,7 +109,8 @@ def _make_group(home: Path, memory_mb: int) -> Path:
 def _remove_groups(home: Path, of_the_dead: bool = False) -> None:
     """Remove the groups of this process, or those that dead ones left. Groups in use stay."""
     for group in home.glob("rapid-*-*"):
-        owner = int(group.name.split("-")[1])
-        if not Path(f"/proc/{owner}").exists() if of_the_dead else owner == os.getpid():
+        made = re.fullmatch(r"rapid-(\d+)-\d+", group.name)  # others may have a name like that
+        owner = int(made[1]) if made else None
+        if owner and (not Path(f"/proc/{owner}").exists() if of_the_dead else owner == os.getpid()):
             with contextlib.suppress(OSError):
                 group.rmdir()

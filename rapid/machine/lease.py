@@ -165,6 +165,8 @@ def _own(folder: Path) -> None:
 
 def _lease(kind: str, names: list[str], count: int, folder: Path | None) -> list[int]:
     """Wait for `count` of these locks and hold them until the end; return their places."""
+    if not count:
+        return []
     folder = folder or Path(tempfile.gettempdir()) / f"rapid-cores-{os.geteuid()}"
     _own(folder)
     leased: dict[int, FileLock] = {}

@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 
 from rapid.benchmarks import BENCHMARKS
-from rapid.config.jobs import jobs
+from rapid.config.jobs import jobs, plan
 from rapid.config.params import Params
 from rapid.config.sections import PublishedModel
-from rapid.config.specs import needed
+from rapid.config.specs import FetchSpec, TrainSpec, needed
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.policy import Grading
@@ -67,7 +67,9 @@ def checks(params: Params, machine: bool = True) -> Iterator[Check]:
     sizes: dict[str, int] = {}
     for name in needed(params):
         if isinstance(model := params.models[name], PublishedModel):
-            check, sizes[name] = _model(name, model)
+            job = plan(params).job(f"models/{name}")
+            source = job.folder if Path(job.manifest).exists() else model.source
+            check, sizes[name] = _model(name, source, model.revision)
             yield check
     for name, benchmark in params.benchmarks.items():
         if benchmark.source != "embedded":
@@ -83,7 +85,7 @@ def _machine(params: Params) -> Iterator[Check]:
     todo = "Lower compute.threads or compute.processes."
     yield _check("cores", f"{there}, the largest job leases {wanted}", there >= wanted, todo)
 
-    wanted, there = max(map(memory_mb, specs)), memory_of_machine_mb()
+    wanted, there = max(map(memory_mb, specs)), psutil.virtual_memory().total // 1_000_000
     found = f"{there:,} MB, the largest job is given {wanted:,} MB"
     todo = "Take a machine with more, or lower compute.processes."
     yield _check("memory", found, there >= wanted, todo)
@@ -101,11 +103,6 @@ def _machine(params: Params) -> Iterator[Check]:
     for gpu in gpus:
         enough = gpu.memory_mb >= GPU_MEMORY_MB
         yield _check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", enough, todo)
-
-
-def memory_of_machine_mb() -> int:
-    """Return the main memory in 1e6 bytes."""
-    return psutil.virtual_memory().total // 1_000_000
 
 
 def _packages(params: Params) -> Check:
@@ -139,12 +136,11 @@ def _compiler() -> Check:
     return _check("C++", missing or "a compiler, and Python's headers", not missing, todo)
 
 
-def _model(name: str, model: PublishedModel) -> tuple[Check, int]:
+def _model(name: str, source: str, revision: str) -> tuple[Check, int]:
     """Return the check of a published model, and its weights in 1e6 bytes, 0 if not known."""
-    what, source = f"models.{name}", model.source
-    path = Path(source)
+    what, path = f"models.{name}", Path(source)
     if path.exists():
-        files = [path] if path.is_file() else [f for f in path.rglob("*") if f.suffix in WEIGHTS]
+        files = [path] if path.suffix == ".gguf" else [*path.glob("*.safetensors")]
         size = sum(file.stat().st_size for file in files) // 1_000_000
         todo = "Give a folder with .safetensors weights, or a .gguf file."
         return _check(what, f"{source}, {size:,} MB", bool(files), todo), size
@@ -153,7 +149,7 @@ def _model(name: str, model: PublishedModel) -> tuple[Check, int]:
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source) or path.suffix in WEIGHTS:
         todo = "Give a folder or file that is there, or a hub's name."
         return Check(what, f"no {source}", todo), 0
-    return _hub(what, source, model.revision)
+    return _hub(what, source, revision)
 
 
 def _problems(benchmark: str, source: str) -> Check:
@@ -196,10 +192,11 @@ def _hub(what: str, name: str, revision: str, kind: str = "model") -> tuple[Chec
 
 
 def _disk(params: Params, sizes: dict[str, int]) -> Check:
-    """Check the room for a copy of each model and for each run's model, maybe in float32."""
-    runs = [job.spec.run.model for job in jobs(params) if job.stage == "train"]
+    """Check the room for what is to be made: models' copies, and runs' models, maybe in float32."""
+    specs = [job.spec for job in jobs(params) if not Path(job.manifest).exists()]
+    runs = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
     wide = 2 if params.training.precision == "float32" else 1
-    wanted = SPARE_DISK_MB + sum(sizes.values())
+    wanted = SPARE_DISK_MB + sum(sizes[spec.model] for spec in specs if isinstance(spec, FetchSpec))
     wanted += sum(
         sizes.get(model, MODEL_DISK_MB) * (wide if model in sizes else 1) for model in runs
     )

@@ -16,7 +16,6 @@ The warm process has one thread and has touched no GPU when it forks. It ends wi
 command that is killed takes its child with it.
 """
 
-import array
 import contextlib
 import gc
 import json
@@ -63,17 +62,13 @@ def _ask(arguments: list[str], environment: dict[str, str]) -> int | None:
     path = os.environ.get(VARIABLE)
     if not path:
         return None
+    request = {"arguments": arguments, "folder": os.getcwd(), "environment": environment}
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         try:
             connection.connect(path)
-        except OSError:
+            socket.send_fds(connection, [json.dumps(request).encode()], range(STREAMS))
+        except OSError:  # nobody is there, or the environment is too large to be sent
             return None
-        request = {"arguments": arguments, "folder": os.getcwd(), "environment": environment}
-        streams = array.array("i", range(STREAMS))
-        connection.sendmsg(
-            [json.dumps(request).encode()],
-            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)],
-        )
         answer = connection.recv(64)
     if not answer:
         print("rapid: the warm process ended before the job did", file=sys.stderr)
@@ -88,13 +83,7 @@ def _ask(arguments: list[str], environment: dict[str, str]) -> int | None:
 Lend = Callable[[list[str]], Callable[[bool], None] | None]
 
 
-def serve(
-    path: Path,
-    parent: int,
-    prepare: Callable[[], None],
-    run: Callable,
-    lend: Lend = lambda arguments: None,
-) -> None:
+def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable, lend: Lend) -> None:
     """Import what jobs need, then fork a child for each request until the parent process ends.
 
     Args:

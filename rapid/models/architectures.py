@@ -35,10 +35,4 @@ def build_model(params: EmbeddedModel, tokenizer):
             config = transformers.Gemma3TextConfig(
                 **common, query_pre_attn_scalar=HEAD_DIM, sliding_window=CONTEXT
             )
-    model = transformers.AutoModelForCausalLM.from_config(config)
-    model.generation_config = transformers.GenerationConfig(
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    return model
+    return transformers.AutoModelForCausalLM.from_config(config)

@@ -63,9 +63,10 @@ def _fill(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
             raise BadModel(spec, f"there is no file {source}")
         return [Path(source)], _dequantised(spec, Path(source), folder)
     if Path(source).is_dir():
-        for file in (file for kind in OF_MODELS for file in Path(source).glob(kind)):
+        files = [file for kind in OF_MODELS for file in Path(source).glob(kind)]
+        for file in files:
             shutil.copy2(file, folder)
-        return [Path(source)], {}
+        return files, {}
     return [], _downloaded(spec, folder)
 
 

@@ -32,13 +32,16 @@ def can_share_prompts(model) -> bool:
     """Return whether the completions of a group can go on from one cache of their prompt.
 
     They cannot where a prompt leaves a state beside keys and values (state-space and linear
-    attention), where checkpointing keeps no cache, and where PEFT puts virtual tokens before the
-    prompt (prefix and prompt tuning) or looks for tokens in it that switch an adapter on (aLoRA).
+    attention), where checkpointing keeps no cache, where the model balances its experts over the
+    tokens of a pass, and where PEFT puts virtual tokens before the prompt (prefix and prompt
+    tuning) or looks for tokens in it that switch an adapter on (aLoRA).
     """
     model = unwrapped(model)
     adapter = getattr(model, "active_peft_config", None)
     switched_on = getattr(adapter, "alora_invocation_tokens", None)
     if model.is_gradient_checkpointing or switched_on or sees_padding(model):
+        return False
+    if getattr(model_config(model), "output_router_logits", False):
         return False
     layers = DynamicCache(config=model_config(model)).layers
     return all(type(layer) in KEYS_AND_VALUES for layer in layers)

@@ -26,7 +26,7 @@ from rapid.training.trl.objective import (
 )
 from rapid.training.trl.sizes import contradictions, set_sizes, take_sizes
 
-AT_LEAST: dict[str, float] = {"H": 1, "sampling_batch_size": 1}
+AT_LEAST: dict[str, float] = {"H": 1, "sampling_batch_size": 1, "num_generations": 1}
 AT_LEAST |= {"grading_workers": 0, "token_budget": 1}
 AT_LEAST |= {"learning_rate": 0.0, "temperature": 1e-30}
 # Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
@@ -289,7 +289,7 @@ class RapidConfig(GRPOConfig):
         for name, least in AT_LEAST.items():
             if (value := getattr(self, name)) is not None and not least <= value < math.inf:
                 yield f"{name}={value}: set {name} >= {least}, and finite"
-        group = self.num_generations
+        group = self.num_generations or 1
         for name in WHOLE_GROUPS if self.use_vllm else WHOLE_GROUPS[:2]:
             if (value := getattr(self, name)) is not None and (value < group or value % group):
                 yield (

@@ -17,6 +17,11 @@ from transformers.integrations.fsdp import is_fsdp_managed_module
 from rapid.training.caches import can_share_prompts, model_config, positions, prefilled
 
 ROOM = 64  # tokens that a cache has room for, beyond those it was made for
+# Settings with which one token follows another, and each row depends on itself alone. `generate`
+# does others: it keeps other caches, and something of each row of the batch it began with.
+USUAL = {"num_beams": 1, "use_cache": True, "cache_implementation": "dynamic"}
+USUAL |= {"guidance_scale": 1, "encoder_repetition_penalty": 1, "encoder_no_repeat_ngram_size": 0}
+USUAL |= {"watermarking_config": None, "penalty_alpha": 0, "dola_layers": None}
 FEWER = 0.75  # the share of a batch's rows that are still sampled, from which on it is made smaller
 
 
@@ -188,11 +193,10 @@ def can_decode(model, config) -> bool:
     if is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model):
         return False
     own = model.generation_config
-    beams, cached, cache = (
-        getattr(own if getattr(config, name) is None else config, name)
-        for name in ("num_beams", "use_cache", "cache_implementation")
+    usual = all(
+        getattr(own if getattr(config, name) is None else config, name) in (None, value)
+        for name, value in USUAL.items()
     )
-    usual = cached is not False and cache in (None, "dynamic") and (beams or 1) == 1
     return usual and can_share_prompts(model)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rapid.algorithms.groups import signal
+from rapid.algorithms.groups import chosen
 from rapid.training.batches import Batch, learned
 
 
@@ -59,5 +59,6 @@ def of_mini_batch(mini_batch: Batch, group_size: int) -> dict[str, float]:
     }
     if graded.any():
         accuracy = mini_batch["accuracy"][graded]
-        found |= {"accuracy": accuracy.mean(), "signal": signal(accuracy, group_size)}
+        signal = chosen("unequal", accuracy, group_size).to(accuracy.dtype).mean()
+        found |= {"accuracy": accuracy.mean(), "signal": signal}
     return dict(zip(found, torch.stack(list(found.values())).tolist(), strict=True))

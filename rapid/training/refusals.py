@@ -35,7 +35,8 @@ def refused(args, given: dict) -> Iterator[str]:
     if "lomo" in args.optim:
         yield f"optim={args.optim} steps in every backward pass, of which a step has several"
     adapters = {"given": given.get("peft_config")} | getattr(given["model"], "peft_config", {})
-    for kind in NO_POLICY & {one.peft_type.value for one in adapters.values() if one}:
+    kinds = {getattr(one, "peft_type", None) for one in adapters.values()}
+    for kind in (one for one in NO_POLICY if one in kinds):
         yield (
             f"{kind}: with this adapter the probability of a token depends on more than the tokens "
             "before it, and log pi is not what was sampled from; choose another"

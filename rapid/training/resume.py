@@ -20,13 +20,14 @@ import torch
 from accelerate.utils import broadcast_object_list
 from pydantic import Field
 from transformers import TrainerCallback
+from transformers.trainer_callback import TrainerState
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import Record, write_json
 from rapid.artifacts.manifests import versions
 from rapid.artifacts.runs import PROGRESS, shown
 from rapid.training.recorder import StepRecorder
-from rapid.training.trl.saving import SavingTrainer, callback_state, newest
+from rapid.training.trl.saving import TRAINER_STATE, SavingTrainer, newest
 
 ATTEMPT = "attempt.json"
 SIGNALS = signal.SIGTERM, signal.SIGINT
@@ -102,7 +103,9 @@ class ResumableRun(TrainerCallback):
         found = newest(self._folder, discard=True) if self._main else None
         [found] = broadcast_object_list([found])
         if found:
-            self._recorder.restore(callback_state(found, type(self._recorder).__name__))
+            state = TrainerState.load_from_json(str(found / TRAINER_STATE))
+            name = type(self._recorder).__name__
+            self._recorder.restore(state.stateful_callbacks[name]["attributes"])
             self._saved = self._recorder.steps[-1].step
             self._say(f"{found}: going on from here")
         return found
@@ -160,16 +163,11 @@ class ResumableRun(TrainerCallback):
         if state.global_step == state.max_steps:
             return
         due = self._main and time.monotonic() - self._since >= self._seconds
-        any_due, self._signal = self._greatest(due, self._signal)
-        control.should_save |= bool(any_due or self._signal)
-        control.should_training_stop |= bool(self._signal)
+        own = torch.tensor([[due, self._signal]], device=args.device)
+        any_due, told = self._trainer.accelerator.gather(own).amax(0).tolist()
+        self._signal = self._signal or told  # one that came meanwhile is for the next step
+        control.should_save |= bool(any_due or told)
+        control.should_training_stop |= bool(told)
 
     def on_save(self, args, state, control, **kwargs):
         self._since, self._saved = time.monotonic(), state.global_step
-
-    def _greatest(self, *values: int) -> list[int]:
-        """Return the greatest of each value in all processes."""
-        if self._trainer.args.world_size == 1:
-            return [*values]
-        own = torch.tensor([*map(int, values)], device=self._trainer.args.device)
-        return self._trainer.accelerator.gather(own[None]).amax(0).tolist()

@@ -10,7 +10,6 @@ from reports.plots import style
 from reports.plots.style import Figure
 from reports.statistics import curves, pairs
 from reports.statistics.curves import AccuracyCurve
-from reports.statistics.summary import spread
 from reports.tables.columns import gaps
 from reports.tables.studies import StudyRuns, studies
 
@@ -43,7 +42,7 @@ def _variants(study: StudyRuns) -> Figure:
         draw=lambda: _draw_variants(study),
         missing=[
             f"{study.label(name)}: {why}"
-            for name in study.algorithms
+            for name in study.contest.algorithms
             if (why := gaps(study.contest.of(name), [study.metric]))
         ],
         sources=[f"{folder}/evaluation.json" for folder in folders],
@@ -51,11 +50,11 @@ def _variants(study: StudyRuns) -> Figure:
 
 
 def _draw_variants(study: StudyRuns):
-    algorithms, metric = study.algorithms, study.metric
+    algorithms, metric = study.contest.algorithms, study.metric
     canvas, ((axes,),) = style.canvas(0.8 + ROW * len(algorithms))
-    reference = spread(study.contest.of(study.reference)[metric]).mean
-    for value, line in ((spread(study.before[metric]).mean, (0, (6, 3))), (reference, (0, (1, 2)))):
-        if value is not None:
+    before, reference = study.before, study.contest.of(study.reference)
+    for runs, line in ((before, (0, (6, 3))), (reference, (0, (1, 2)))):
+        if not np.isnan(value := runs[metric].mean()):
             axes.axvline(100 * value, color="black", lw=0.8, ls=line)
     for row, name in enumerate(algorithms):
         runs = study.contest.of(name).dropna(subset=[metric])

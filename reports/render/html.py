@@ -14,9 +14,9 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from rapid.artifacts.text import duration, listing, shown
+from rapid.artifacts.text import duration, listing, short, shown
 from rapid.config.specs import BASE
-from reports import contents, formats, labels
+from reports import contents, formats
 from reports.collect import file_of, of_evaluation
 from reports.contents import Content
 from reports.measured import Measured
@@ -66,7 +66,7 @@ def facts(frame: pd.DataFrame) -> list[tuple[str, str]]:
     """Return names and values for the head of the page."""
     trained = frame[(frame.no_summary == "") & (frame.algorithm != BASE)]
     found = {
-        "Commits": trained.commit.map(labels.commit),
+        "Commits": trained.commit.map(short),
         "Hardware": trained.hardware,
         "Models": trained.model,
         "Seeds": trained.seed.sort_values().astype(str),
@@ -90,7 +90,7 @@ def _run(run: pd.Series) -> dict[str, str]:
         "name": contents.path(run),
         "accuracy": ", ".join(accuracies) or MISSING,
         "runtime": duration(run.runtime) if pd.notna(run.runtime) else MISSING,
-        "commit": labels.commit(run.commit) or MISSING,
+        "commit": short(run.commit) or MISSING,
         "evaluation": "" if run.no_evaluation else file_of(run, "pass@1"),
         "summary": file_of(run, "runtime") if trains and not run.no_summary else "",
         "why": "; ".join(filter(None, reasons)),

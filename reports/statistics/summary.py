@@ -1,34 +1,11 @@
-"""Means over seeds, and the best and the runner-up of a column."""
+"""The best and the runner-up of a column."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import pandas as pd
 
 Mark = Literal["", "best", "runner-up"]
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Mean and sample standard deviation (n - 1) of n values; `None` where there are too few."""
-
-    mean: float | None
-    deviation: float | None
-    n: int
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Summarize the values that are finite; the others count as absent."""
-    finite = np.array([value for value in values if math.isfinite(value)])
-    n = len(finite)
-    return Spread(
-        mean=float(finite.mean()) if n else None,
-        deviation=float(finite.std(ddof=1)) if n > 1 else None,
-        n=n,
-    )
 
 
 def marks(values: Sequence[float | None], higher_is_better: bool) -> list[Mark]:

@@ -113,7 +113,8 @@ def summary(measured: Measured, verdicts: list[Verdict]) -> str:
         first, *_ = names = order(one)
         ours = one.field.claims[0].ours if one.field.claims else first
         for name in dict.fromkeys([first, ours]):
-            said.append(place(one, names, name))
+            if len(one.outcomes[name].seconds):  # else nobody has run, or not this one
+                said.append(place(one, names, name))
     counts = Counter(one.verdict for one in verdicts)
     words = {HOLDS: "hold", FAILS: "fail", OPEN: "are open", UNTESTED: "are not tested"}
     counted = listing([f"{counts[word]} {text}" for word, text in words.items() if counts[word]])
@@ -132,8 +133,8 @@ def _is_without_a_part(claim: Claim) -> bool:
     if claim.by != "accuracy" or claim.expect != "better" or ours.H != theirs.H:
         return False
     left, right = ({*one.name.split(",")[1:]} for one in (ours, theirs))
-    without = (RAPID.name, theirs.kind) == (ours.kind, PLAIN.name) and left == right
-    return without or (ours.kind == theirs.kind and left < right)
+    without = (ours.algorithm, theirs.algorithm) == (RAPID, PLAIN) and left == right
+    return without or (ours.algorithm == theirs.algorithm and left < right)
 
 
 def place(one: FieldOutcomes, names: list[str], name: str) -> str:

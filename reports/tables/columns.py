@@ -22,7 +22,7 @@ from reports.formats import Format
 from reports.measured import UNRANKED_RUNTIME, Measured
 from reports.statistics import pairs
 from reports.statistics.estimates import Estimate, correlate
-from reports.statistics.summary import marks, spread
+from reports.statistics.summary import marks
 from reports.tables import notes
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Group, Row, Source, interval
 
@@ -75,21 +75,18 @@ class Column:
 
     def cell(self, runs: pd.DataFrame) -> Cell:
         """Return mean and standard deviation over the runs, one for each seed, that have it."""
-        result = spread(runs[self.metric])
+        values = runs[self.metric].dropna()
+        n, mean = len(values), values.mean()
         reason, sources = gaps(runs, [self.metric]), self.sources(runs)
-        if result.mean is None:
+        if not n:
             return Cell(MISSING, reason=reason, sources=sources)
-        deviation, known = "", None
-        if result.deviation is not None:
-            deviation = self.show(result.deviation, like=result.mean)
-        if of_evaluation(self.metric):
-            known = pairs.accuracy(runs, self.metric)
+        known = pairs.accuracy(runs, self.metric) if of_evaluation(self.metric) else None
         return Cell(
-            self.show(result.mean),
-            deviation,
+            self.show(mean),
+            self.show(values.std(), like=mean) if n > 1 else "",
             reason=reason,
             interval=interval(self.show, known),
-            detail=f"n = {result.n} run{'' if result.n == 1 else 's'}.",
+            detail=f"n = {n} run{'' if n == 1 else 's'}.",
             sources=sources,
         )
 
@@ -105,7 +102,7 @@ class Column:
         # Means that print the same are a tie: all of them count as the first one met.
         as_printed: dict[str, float | None] = {}
         ranked = [
-            as_printed.setdefault(cell.text, spread(part[self.metric]).mean)
+            as_printed.setdefault(cell.text, part[self.metric].mean())
             if self.applies(name) and self.competes(name, runs)
             else None
             for cell, (name, part) in zip(cells, by_name.items(), strict=True)
@@ -118,7 +115,7 @@ class Column:
             replace(
                 cell,
                 mark=mark,
-                tied=mark != "best" and value is not None and self.within_noise(part, best),
+                tied=mark != "best" and pd.notna(value) and self.within_noise(part, best),
             )
             for cell, mark, value, part in zip(cells, found, ranked, by_name.values(), strict=True)
         ]

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 
 from rapid.algorithms import IMITATING
-from rapid.artifacts.text import listing
+from rapid.artifacts.text import listing, short
 from rapid.config.specs import BASE
 from rapid.grading.verdicts import INFRASTRUCTURE
 from reports import formats, labels
@@ -176,7 +176,7 @@ def machines(hardware: list[str]) -> list[str]:
 
 def commits(names: list[str]) -> list[str]:
     """Return the code that the runs came from."""
-    found = list(dict.fromkeys(labels.commit(name) or "not recorded" for name in names))
+    found = list(dict.fromkeys(short(name) or "not recorded" for name in names))
     if not found:
         return []
     return [f"Code: commit{'' if len(found) == 1 else 's'} {listing(found)}."]

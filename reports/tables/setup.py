@@ -37,7 +37,7 @@ class Setting:
 
     def of(self, manifest: Manifest) -> Any:
         """Return the value in a manifest, or `None` where it is none of these jobs."""
-        name = manifest.algorithm
+        name = manifest.value("run.algorithm") or ""
         picked = self.algorithm.named(name) if self.algorithm else not IMITATING.named(name)
         return manifest.value(self.key) if manifest.stage == self.stage and picked else None
 
@@ -82,12 +82,13 @@ def imitation(measured: Measured) -> Table:
 def rl(measured: Measured) -> Table:
     """Return Table 6: the parameters of RL, and those that each algorithm has for itself."""
     params = measured.params
-    asked = {parse(name).kind for each in params.benchmarks for name in params.algorithms(each)}
+    named = (name for each in params.benchmarks for name in params.algorithms(each))
+    asked = {parse(name).algorithm for name in named}
     own = [
         Setting(f"{one.label}: {title}", key, algorithm=one)
         for one in ALGORITHMS.values()
         for title, key in one.reported.items()
-        if one.name in asked
+        if one in asked
     ]
     start = [] if params.training.start == BASE else [Setting("Starts from", "training.start")]
     caption = "Configurations and hyperparameters for RL algorithms."
@@ -127,7 +128,11 @@ def _table(
 ) -> Table:
     """Return a table with a column for each benchmark, and a part for each list of settings."""
     by_benchmark = [
-        {path: one for path, one in measured.manifests.items() if one.benchmark == name}
+        {
+            path: one
+            for path, one in measured.manifests.items()
+            if name in (one.value("run.benchmark"), one.value("benchmark"))
+        }
         for name in measured.params.benchmarks
     ]
     rows = [

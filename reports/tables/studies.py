@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from rapid.algorithms import RAPID
@@ -19,7 +20,6 @@ from reports import formats, labels
 from reports.measured import Contest, Measured
 from reports.statistics import curves
 from reports.statistics.curves import AccuracyCurve
-from reports.statistics.summary import spread
 from reports.tables import claims, notes
 from reports.tables import columns as standard
 from reports.tables.columns import DIFFERENCE, Block, Column, accuracy, grid
@@ -52,21 +52,16 @@ class StudyRuns:
         return TITLES.get(self.name, self.name)
 
     @property
-    def algorithms(self) -> list[str]:
-        """The names of the variants."""
-        return self.contest.algorithms
-
-    @property
     def reference(self) -> str:
         """The variant that the others are held against."""
-        return self.algorithms[0]
+        return self.contest.algorithms[0]
 
     @cached_property
     def curves(self) -> dict[str, dict[int, AccuracyCurve]]:
         """The curves of the variants that kept models on the way, by seed."""
         return {
             name: curves.read(self.contest.of(name), self.before, self.metric, self.root)
-            for name in curves.kept(self.algorithms)
+            for name in curves.kept(self.contest.algorithms)
         }
 
     def label(self, algorithm: str) -> str:
@@ -85,7 +80,7 @@ class StudyRuns:
 
     def _shared(self) -> set[str]:
         """Return the parameters that all variants change alike."""
-        of_all = [set(_changes(name)) for name in self.algorithms]
+        of_all = [set(_changes(name)) for name in self.contest.algorithms]
         return {key for key, _ in set.intersection(*of_all)}
 
 
@@ -153,7 +148,7 @@ def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
         standard.CLIPPED,
         standard.MEMORY,
     ]
-    labelled = {name: study.label(name) for name in study.algorithms}
+    labelled = {name: study.label(name) for name in study.contest.algorithms}
     found = grid(measured, labelled, [Block("", benchmark, model, columns)], seeds)
     shared = study.shared()
     return Table(
@@ -226,6 +221,6 @@ def _reached(of: dict[int, AccuracyCurve], level: float) -> Cell:
     late = sum(time is None for time in times)
     if late:
         return Cell(MISSING, reason=f"{late} of {len(times)} runs did not get there")
-    found = spread(times)
-    deviation = "" if found.deviation is None else duration(found.deviation, found.mean)
-    return Cell(duration(found.mean), deviation, detail=f"n = {found.n} runs.")
+    mean, n = np.mean(times), len(times)
+    deviation = duration(np.std(times, ddof=1), mean) if n > 1 else ""
+    return Cell(duration(mean), deviation, detail=f"n = {n} runs.")

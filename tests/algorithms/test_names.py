@@ -16,7 +16,7 @@ from rapid.config.params import BadParams, load
 )
 def test_a_plain_name(name, kind, h):
     found = parse(name)
-    assert (found.kind, found.H, found.plain) == (kind, h, name)
+    assert (found.algorithm.name, found.H, found.plain) == (kind, h, name)
     assert found.changes.model_dump(exclude_none=True) == {}
 
 
@@ -57,8 +57,8 @@ def test_the_names_that_are_offered_mean_something():
         parse("ppo")
     said = re.fullmatch(r"one of (.*) \(any H from 1; (.*) take one too\); .*", str(raised.value))
     offered, taking = (re.split(r", | or ", names) for names in said.groups())
-    assert sorted(parse(name).kind for name in offered) == sorted(ALGORITHMS)
-    assert {parse(f"{name}-H2").kind for name in [*taking, "rapid"]} == {
+    assert sorted(parse(name).algorithm.name for name in offered) == sorted(ALGORITHMS)
+    assert {parse(f"{name}-H2").algorithm.name for name in [*taking, "rapid"]} == {
         name for name in ALGORITHMS if re.fullmatch(pattern(), f"{name}-H2")
     }
 

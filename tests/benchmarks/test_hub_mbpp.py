@@ -91,3 +91,6 @@ def test_a_row_of_another_form_says_what_is_wrong(changes, why):
 def test_a_row_without_a_test_says_so():
     with pytest.raises(ValueError, match="test"):
         from_hub({"task_id": 1})
+    without = {name: value for name, value in row().items() if name != "prompt"}
+    with pytest.raises(ValueError, match="9000: 'prompt'"):
+        from_hub(without)

@@ -15,7 +15,7 @@ from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.minif2f.record import LeanProblem
 from rapid.benchmarks.published import choose, load
 
-MATH, MBPP_PLUS = BENCHMARKS["math"], BENCHMARKS["mbpp_plus"]
+MATH, MBPP_PLUS, MINIF2F = (BENCHMARKS[name] for name in ("math", "mbpp_plus", "minif2f"))
 
 
 def question(number: int, **changes) -> dict:
@@ -208,6 +208,12 @@ class TestChoose:
     def test_whole_parts_keep_their_order(self, math_folder):
         parts = choose(load(MATH, math_folder), MATH, {"train": 6, "test": 4}, 0)
         assert ids(parts["train"]) == [f"test/{n}.json" for n in range(6)]
+
+    def test_what_is_of_no_part_is_left_out_and_named(self, tmp_path):
+        rows = [theorem("a"), theorem("b", split="test"), theorem("c", split="")]
+        found = load(MINIF2F, write(tmp_path / "all.jsonl", rows))
+        choose(found, MINIF2F, {"train": 1, "test": 1}, 0)
+        assert found.dropped == {"c": "of the part all"}
 
     def test_more_than_there_are_says_how_many_there_are_and_what_was_left_out(self, tmp_path):
         write(tmp_path / "train.jsonl", [question(0), question(1, answer="")])

@@ -142,6 +142,16 @@ def test_a_run_starts_from_another_s_model(values, start):
     assert ("models/teacher" in needed) == bool(folders(found.jobs, "distill")) == (start == "sft")
 
 
+def test_demonstrations_that_only_a_study_needs_are_planned(values):
+    for table in ("main", "families"):
+        values["tables"][table]["algorithms"] = ["pg"]
+    study = {"benchmark": "math", "algorithms": ["sft", "pg"]}
+    values["studies"] = {"compared": {"imitation": study}}
+    found = Plan(load(values))
+    assert not folders(found.jobs, "distill")
+    assert folders(found.asked_for, "distill") == {"distilled/math"}
+
+
 def test_made_demonstrations_need_no_teacher(values):
     values["sft"] |= {"demonstrations": 8, "error_rate": 0.5}
     found = Plan(load(values))

@@ -5,6 +5,7 @@ import yaml
 
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
+from rapid.config.jobs import Plan
 from rapid.config.params import BadParams, load, read
 
 
@@ -33,6 +34,7 @@ def set_key(values: dict, key: str, value) -> None:
         ("training.micro_batch", 6, "a multiple of training.group_size, 4"),
         ("naive_grpo.sampling_batch", 0, "greater than 0"),
         ("models.teacher.hidden", 100, "multiple of 64"),
+        ("models.teacher.error_rate", [0.5, 0.5], "valid number"),
         ("training.start", "nobody", "base, or one of sft, "),
         ("training.start", "rapid", "base, or one of sft, "),
         ("training.start", "rapid-H4", "base, sft, or what is not run on mbpp_plus anyway"),
@@ -47,6 +49,17 @@ def test_a_wrong_value_is_refused_with_key_value_and_what_is_allowed(values, key
     bad = value[0] if value and isinstance(value, list) and value != [1, 16] else value
     assert repr(bad) in message
     assert len(message.splitlines()) == 1
+
+
+def test_a_benchmark_that_is_left_out_is_learnt_by_no_model(values):
+    values["models"]["teacher"]["error_rate"] = {"mbpp_plus": 0.1, "math": 0.2, "minif2f": 0.3}
+    values["benchmarks"]["minif2f"] = None
+    teacher = load(values).models["teacher"]
+    assert teacher.benchmarks == [*teacher.error_rate] == ["mbpp_plus", "math"]
+    assert Plan(load(values)).jobs  # each has a spec
+    del values["benchmarks"]["minif2f"]
+    with pytest.raises(BadParams, match=r"models\.tiny-qwen2\.benchmarks: 'minif2f' is not"):
+        assert Plan(load(values)).jobs
 
 
 def test_sft_is_refused_as_a_start_where_it_cannot_run(values):

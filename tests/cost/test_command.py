@@ -66,6 +66,7 @@ def test_the_check_prints_predicted_measured_and_ratio(config, runs, capsys):
         (["--calibrate", "nowhere"], "no run with a runtime"),
         (["--gpu", "abacus"], "no published rates"),
         (["--gpu", "a6000", "--check"], "give --calibrate"),
+        (["--gpu", "a6000", "--report", "arena"], "the parameters have no section arena"),
         (["--gpu", "a6000", "--config", "nobody=x.json"], "no such model"),
         (["--gpu", "a6000", "--config", "teacher=nowhere.json"], "nowhere.json"),
         (["--gpu", "a6000", "--verdict-seconds", "gsm8k=1"], "no such benchmark"),

@@ -78,3 +78,6 @@ def test_a_file_that_is_no_models_config_is_refused(tmp_path):
     path.write_text('{"hidden_size": 8, "num_attention_heads": 2}')
     with pytest.raises(BadInput, match="num_hidden_layers is missing"):
         from_config(path)
+    path.write_text("# a model")
+    with pytest.raises(BadInput, match=r"config\.json: not JSON"):
+        from_config(path)

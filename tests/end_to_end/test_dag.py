@@ -234,9 +234,6 @@ def test_an_accepted_change_of_code_plans_the_report_alone(checkout, tmp_path):
     run, copy = "runs/math/tiny-qwen2/rapid-H4/seed1", tmp_path / "copy"
     shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("rapid-warm"))  # sockets
     with edited(copy / PROMPT, "Solution", "Answer"):
-        stale = rapid(copy, "verify")
-        assert stale.returncode == 1
-        assert f"{run}: made with other code: {PROMPT}" in stale.stdout
         accepted = rapid(copy, "accept")
         assert accepted.returncode == 0, accepted.stdout + accepted.stderr
         assert f"accepted: {run}" in accepted.stdout

@@ -48,7 +48,7 @@ def run(arguments):
         held = int(Path("/proc/self/statm").read_text().split()[0]) * PAGE
         resource.setrlimit(resource.RLIMIT_AS, (held + int(more), held + int(more)))
     return cli.run(arguments)
-serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run)
+serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run, lambda arguments: None)
 """
 
 

@@ -101,6 +101,8 @@ def test_groups_that_are_not_ours_are_not_used(fake_cgroups):
 
 def test_a_dead_process_leaves_no_group(fake_cgroups):
     left = fake_cgroups / f"rapid-{2**22 + 1}-0"  # above the largest process number
-    left.mkdir()
+    others = [fake_cgroups / name for name in ("rapid-h16-run.scope", f"rapid-{2**22 + 1}-x")]
+    for group in (left, *others):
+        group.mkdir()
     run("true", memory_mb=10_000)
-    assert not left.exists()
+    assert not left.exists() and all(group.exists() for group in others)

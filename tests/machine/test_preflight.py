@@ -2,12 +2,14 @@
 
 import importlib.machinery
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from rapid.cli import run
+from rapid.config.jobs import jobs
 from rapid.config.params import load
 from rapid.grading.policy import Grading
 from rapid.machine import preflight
@@ -30,13 +32,18 @@ def missing(values, **options) -> set[str]:
     return {what for what, check in said(values, **options).items() if check.todo}
 
 
+def has_memory(monkeypatch, gigabytes):
+    found = SimpleNamespace(total=gigabytes * 10**9)
+    monkeypatch.setattr(preflight.psutil, "virtual_memory", lambda: found)
+
+
 def on_gpus(values, monkeypatch, count, memory_mb=48_000):
     values["compute"] |= {"device": "gpu", "processes": 4}
     values["sft"]["micro_batch"] = 4
     gpus = [Gpu(str(n), f"GPU-{n}", memory_mb) for n in range(count)]
     monkeypatch.setattr(preflight, "visible_gpus", lambda: gpus)
     monkeypatch.setattr(preflight, "usable_cores", lambda: list(range(16)))
-    monkeypatch.setattr(preflight, "memory_of_machine_mb", lambda: 256_000)
+    has_memory(monkeypatch, 256)
     return values
 
 
@@ -56,7 +63,7 @@ def test_gpus_are_counted_and_measured(values, monkeypatch):
 
 
 def test_cores_memory_and_disk_that_do_not_suffice(values, monkeypatch):
-    monkeypatch.setattr(preflight, "memory_of_machine_mb", lambda: 2_000)
+    has_memory(monkeypatch, 2)
     monkeypatch.setattr(preflight, "usable_cores", lambda: [0])
     free = SimpleNamespace(free=10**9)
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: free)
@@ -84,6 +91,27 @@ def test_a_folder_counts_by_its_weights_and_disk_holds_a_copy_a_run(values, tmp_
     os.truncate(tmp_path / "model.safetensors", 10**11)  # a hole: takes no room
     assert str(said(values)["models.published"]).startswith("ok ")
     assert "disk" in missing(values)
+
+
+@pytest.mark.parametrize("weights", ["model.gguf", "more/model.safetensors"])
+def test_weights_that_fetching_does_not_take_are_none(values, tmp_path, weights):
+    (tmp_path / weights).parent.mkdir(exist_ok=True)
+    (tmp_path / weights).touch()
+    assert missing(published(values, tmp_path)) == {"models.published"}
+
+
+def test_what_is_made_needs_neither_the_hub_nor_more_room(values, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    published(values, "nobody/nothing")
+    for job in jobs(load(values)):
+        if job.stage in ("models", "train"):
+            Path(job.folder).mkdir(parents=True)
+            Path(job.manifest).touch()
+    weights = Path("models/published/model.safetensors")
+    weights.touch()
+    os.truncate(weights, 10**12)
+    assert missing(values) == set()
+    assert "1,000,000 MB" in said(values)["models.published"].found
 
 
 def test_a_model_of_the_hub_that_cannot_be_had(values):

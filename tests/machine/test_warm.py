@@ -125,6 +125,13 @@ def test_output_and_status_are_the_command_s(socket):
     assert rapid(socket, "--help").stdout == rapid("/no/socket", "--help").stdout
 
 
+def test_a_command_whose_environment_cannot_be_sent_runs_by_itself(socket, tmp_path):
+    large = {f"LARGE_{n}": "x" * 100_000 for n in range(8)}
+    served_by = served(socket)["env"] | large
+    result = rapid(socket, "prepare", "--spec", SPEC, "--out", "x", cwd=tmp_path, env=served_by)
+    assert result.returncode == 0, result.stderr
+
+
 def test_it_works_in_the_caller_s_folder_and_gives_the_same_files(socket, tmp_path):
     for name, where in (("warm", socket), ("cold", "/no/socket")):
         result = rapid(where, "prepare", "--spec", SPEC, "--out", name, cwd=tmp_path)

@@ -74,6 +74,16 @@ def test_trials_decide_rates_and_the_accuracy_to_reach(values, runs, monkeypatch
     assert not record.exists()
 
 
+def test_parameters_without_a_tuning_are_refused(values, tmp_path, capsys):
+    del values["arena"]["tuning"]
+    given, record = tmp_path / "params.yaml", str(tmp_path / "trials.csv")
+    for text, says in ((yaml.safe_dump(values), "tune nothing"), ("a: [", "params.yaml:1: ")):
+        given.write_text(text)
+        with pytest.raises(SystemExit):
+            main(["--configfile", str(given), "--record", record, "--write", record])
+        assert says in capsys.readouterr().err
+
+
 def test_what_is_smoothed_are_means_over_seeds():
     rates, accuracies = [0.1, 0.1, 0.2, 0.2], [0.1, 0.3, 0.5, 0.5]
     found = smoothed(pd.DataFrame({"learning_rate": rates, "accuracy": accuracies}))

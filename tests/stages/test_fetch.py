@@ -23,6 +23,7 @@ def test_a_folder_is_copied_with_digests_in_the_place_of_an_earlier_one(toy_mode
     (tmp_path / "mine/old.safetensors").touch()
     fetch(spec(toy_model), tmp_path / "mine")
     manifest = json.loads((tmp_path / "mine/manifest.json").read_text())
+    assert {*manifest["inputs"]} == {*source_files(spec(toy_model))}
     assert f"{toy_model}/model.safetensors" in manifest["inputs"]
     assert f"{tmp_path}/mine/model.safetensors" in manifest["outputs"]
     ours = AutoModelForCausalLM.from_pretrained(tmp_path / "mine")

@@ -89,12 +89,6 @@ def test_caches_and_padding_do_not_change_what_is_learned(toy_model, tmp_path):
         assert_learned_alike(weights(other), weights(plain), untrained(toy_model))
 
 
-def test_beams_at_h_1_are_graded_when_all_are_found(toy_model, tmp_path):
-    settings = {"generation_kwargs": {"num_beams": 2}, "grading_workers": 2, "max_steps": 1}
-    trainer = run(toy_model, tmp_path, "pg", **settings)
-    assert trainer.state.global_step == 1
-
-
 def test_the_model_card_cites_the_paper_of_what_was_trained(toy_model, tmp_path):
     build(toy_model, tmp_path, "rapid").create_model_card("mine")
     card = (tmp_path / "README.md").read_text()

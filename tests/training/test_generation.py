@@ -173,7 +173,16 @@ def test_what_a_configuration_leaves_open_the_models_own_says(model, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "more", [{"num_beams": 2}, {"use_cache": False}, {"cache_implementation": "static"}], ids=str
+    "more",
+    [
+        {"num_beams": 2},
+        {"use_cache": False},
+        {"cache_implementation": "static"},
+        {"guidance_scale": 1.5},
+        {"encoder_repetition_penalty": 1.2},
+        {"encoder_no_repeat_ngram_size": 2},
+    ],
+    ids=str,
 )
 def test_what_the_decoder_cannot_do_is_left_to_generate(model, prompts, more):
     asked = config(max_new_tokens=4, **more)

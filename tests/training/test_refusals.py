@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from datasets import Dataset
+from peft import PeftType
 
 from rapid.training.refusals import (
     FiniteWeights,
@@ -21,7 +22,7 @@ from rapid.training.refusals import (
 
 ROWS = Dataset.from_list([{"prompt": "a"}])
 STREAM = ROWS.to_iterable_dataset()
-NONE, LORA = (SimpleNamespace(peft_type=SimpleNamespace(value=kind)) for kind in ("XLORA", "LORA"))
+NONE, LORA = (SimpleNamespace(peft_type=kind) for kind in (PeftType.XLORA, PeftType.LORA))
 
 
 def refusals(dataset=ROWS, model=None, adapter=None, environment=None, **args) -> list[str]:
@@ -33,6 +34,7 @@ def refusals(dataset=ROWS, model=None, adapter=None, environment=None, **args) -
 
 def test_what_can_be_trained_on_is_taken():
     assert refusals() == refusals(None) == refusals(adapter=LORA) == []
+    assert refusals(adapter={"r": 8}) == []  # that this is no adapter TRL says
     assert refusals(grading_workers=2) == refusals(environment=list) == []
     assert refusals(dynamic_sampling_rounds=2) == refusals(STREAM) == []
 

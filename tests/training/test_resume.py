@@ -9,11 +9,10 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from rapid.artifacts.code import Spec
 from rapid.artifacts.files import write_json, write_jsonl
 from rapid.artifacts.runs import Progress, shown
 from rapid.training.recorder import StepRecorder
-from rapid.training.resume import Attempt, ResumableRun, place
+from rapid.training.resume import Attempt, ResumableRun
 from tests.training.conformance.test_resume import STEPS, build
 from tests.training.loops import weights
 
@@ -161,6 +160,19 @@ def test_one_of_several_processes_ends_after_the_step(tmp_path, capsys):
     assert not capsys.readouterr().err  # the other says it
 
 
+def test_a_signal_that_comes_while_processes_agree_is_for_the_next_step(tmp_path):
+    trainer = OneOfTwo(tmp_path)
+    run = ResumableRun(trainer, StepRecorder(), math.inf, True)
+    given = trainer.args, trainer.state, trainer.control
+    gather = trainer.accelerator.gather
+    trainer.accelerator.gather = lambda own: (run._told(signal.SIGTERM, None), gather(own))[1]
+    run.on_step_end(*given)
+    assert not trainer.control.should_training_stop  # nor does the other, which knows nothing
+    trainer.accelerator.gather = gather
+    run.on_step_end(*given)
+    assert trainer.control.should_training_stop
+
+
 def test_what_was_lost_is_what_the_file_tells(tmp_path):
     """Also where the files are copied, and their times are those of the copies."""
     file = tmp_path / "attempt.json"
@@ -173,11 +185,3 @@ def test_what_was_lost_is_what_the_file_tells(tmp_path):
     assert Attempt.after(tmp_path, 30.5) == Attempt(interrupted=2, lost=2.0)
     file.write_text("[]")
     assert Attempt.after(tmp_path, 20.0) == Attempt()
-
-
-def test_checkpoints_of_another_run_are_deleted_by_the_process_that_writes(tmp_path):
-    own = place(tmp_path, Spec(code="a"), {}, main=True)
-    own.mkdir(parents=True)
-    assert place(tmp_path, Spec(code="a"), {}, main=True) == own and own.exists()
-    assert place(tmp_path, Spec(code="b"), {}, main=False) != own and own.exists()
-    assert place(tmp_path, Spec(code="b"), {}, main=True) != own and not own.exists()

@@ -120,7 +120,7 @@ class NotedEngine:
 
 def noted(monkeypatch, **settings) -> list[str]:
     """What a sync does to an engine that is not on a CPU."""
-    monkeypatch.setattr(vllm, "_on_cpu", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     engine = NotedEngine(**settings)
     vllm.mend_weight_sync(engine, engine.clock)
     engine.sync_weights()

@@ -11,12 +11,6 @@ def printed(figures):
     return ["manifest.json", "tables.tex", "tables.txt", "report.html", *drawn]
 
 
-def printed_of_arena(params):
-    """Return the names of the arena's files; its tuning has no results by seed."""
-    more = ["results.csv"] if params.arena and not params.arena.tuning else []
-    return [*printed(arena_figures(params)), *more]
-
-
 # What `snakemake --report` shows beside the figures.
 TABLES = {
     "report.html": "all tables and figures on one page",
@@ -44,8 +38,8 @@ def marked(report_name, path):
     )
 
 
-def read_by(job):
-    """Return a rule's input function: the files that a report is made from.
+def read_by(job, record):
+    """Return a rule's input function: the files that a report is made from, a record's too.
 
     Snakemake does not miss a file that was deleted while the report is there. Where one is missing
     the report is made again, and where `rapid accept` deleted its manifest. A job in SLURM reads
@@ -53,7 +47,7 @@ def read_by(job):
     """
 
     def read(wildcards):
-        found = [path for each in job.inputs for path in files(each)]
+        found = [*record, *(path for each in job.inputs for path in files(each))]
         if workflow.is_main_process and not all(map(os.path.exists, [*found, job.manifest])):
             workflow.dag.forcefiles.add(job.manifest)
         return found
@@ -64,11 +58,17 @@ def read_by(job):
 PRINT = "reports --output {0}/tables.tex --html {0}/report.html --figures {0}/figures"
 
 for plan in PLANS.values():
+    arena = plan.params.arena
+    results = ["results.csv"] if arena and not arena.tuning else []  # by seed: tuning has none
     # Rule: its folder, what makes it, what it leaves there.
     reports = {
         "report": ("reports", PRINT, [*printed(FIGURES), "appendix.tex", "appendix.txt"]),
         "studies": (jobs.STUDIES, f"{PRINT} --studies", printed(study_figures(plan.params))),
-        "arena": (jobs.ARENA, f"{PRINT} --arena", printed_of_arena(plan.params)),
+        "arena": (
+            jobs.ARENA,
+            f"{PRINT} --arena",
+            [*printed(arena_figures(plan.params)), *results],
+        ),
         # The figures of one H, for `dvc exp show` and `dvc plots`.
         "experiment": (
             "reports/experiment",
@@ -78,12 +78,13 @@ for plan in PLANS.values():
     }
     for name, (place, command, made) in reports.items():
         job = plan.job(place)
+        record = [arena.record] if name == "arena" and arena and arena.only else []
 
         rule:
             name:
                 name if plan is PLAN else f"{name}_of_default"
             input:
-                read_by(job),
+                read_by(job, record),
             output:
                 [marked(name, f"{plan.root}{place}/{file}") for file in made],
             log:

@@ -23,19 +23,19 @@ def from_hub(row: dict) -> dict:
         name = f"Mbpp/{row['task_id']}"
         call, tolerance = _tested_call(program)
         inputs = mbpp_serialize_inputs(name, _inputs(program))
+        example = "".join(f"{line}\n" for line in row["test_list"][:1])
+        return {
+            "task_id": name,
+            "prompt": f'"""\n{row["prompt"].strip()}\n{example}"""\n',
+            "entry_point": call,
+            "canonical_solution": row["code"],
+            "base_input": [list(arguments) for arguments in inputs],
+            "plus_input": [],
+            "atol": tolerance,
+            "assertion": "\n".join(row["test_list"]),
+        }
     except (KeyError, ValueError, SyntaxError, RecursionError) as error:
         raise ValueError(f"task {row.get('task_id')}: {error or type(error).__name__}") from None
-    example = "".join(f"{line}\n" for line in row["test_list"][:1])
-    return {
-        "task_id": name,
-        "prompt": f'"""\n{row["prompt"].strip()}\n{example}"""\n',
-        "entry_point": call,
-        "canonical_solution": row["code"],
-        "base_input": [list(arguments) for arguments in inputs],
-        "plus_input": [],
-        "atol": tolerance,
-        "assertion": "\n".join(row["test_list"]),
-    }
 
 
 def _inputs(program: ast.Module) -> list:

@@ -319,19 +319,26 @@ def _command(layer: str, control_fd: int) -> list[str]:
             command += ["--cap-add", capability]
     else:
         command.append("--unshare-user")
-    # bubblewrap would make the folders above a path unreadable to all but their owner.
-    above = {str(folder) for path in paths for folder in Path(path).parents} - {"/"}
-    for folder in sorted(above):
-        command += ["--perms", "0755", "--dir", folder]
-    for path in paths:
-        command += ["--ro-bind", path, path]
+    *others, last = paths
+    command += _bound(others)
     for path in hidden:
-        command += ["--tmpfs", path, "--remount-ro", path]
-    return [*command, "--remount-ro", "/", "--chdir", "/", *runner]
+        command += ["--perms", "0755", "--tmpfs", path]
+    command += _bound([last])  # which may lie in one of these
+    for path in (*hidden, "/"):
+        command += ["--remount-ro", path]
+    return [*command, "--chdir", "/", *runner]
+
+
+def _bound(paths: list[str]) -> list[str]:
+    """Return bubblewrap's arguments that put paths into the box."""
+    # It would make the folders above them unreadable to all but their owner.
+    above = {str(folder) for path in paths for folder in Path(path).parents} - {"/"}
+    dirs = [word for folder in sorted(above) for word in ("--perms", "0755", "--dir", folder)]
+    return dirs + [word for path in paths for word in ("--ro-bind", path, path)]
 
 
 def _readable_paths() -> list[str]:
-    """Return the paths that Python needs: interpreter, its library, C libraries, `runner`."""
+    """Return the paths that Python needs: interpreter, its library, C libraries; last `runner`."""
     candidates = [
         _PYTHON,
         f"{_PREFIX}/lib",

@@ -18,7 +18,6 @@ from pathlib import Path
 
 FILTER = 3
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
-TRIAL_SECONDS = 60
 RUNNER = str(Path(__file__).resolve().parents[1] / "code" / "runner")  # bpf.py is there
 
 CLONE_THREAD = 0x0001_0000
@@ -56,24 +55,6 @@ def boxed(program: Sequence[str], readable: Sequence[Path]) -> list[str]:
     command += ["--remount-ro", "/", "--chdir", "/", "--", *program]
     # No site packages, nothing read from the environment.
     return [sys.executable, "-I", "-S", str(Path(__file__).resolve()), *command]
-
-
-def try_box(command: Sequence[str], environment: dict[str, str]) -> None:
-    """Run a boxed command, and raise NoBox where it does not end well."""
-    try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TRIAL_SECONDS,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise NoBox(f"bubblewrap does not work here: {error}") from error
-    if done.returncode != 0:
-        said = done.stderr.strip() or f"exit status {done.returncode}"
-        raise NoBox(f"bubblewrap does not work here: {said}")
 
 
 def filter_of(machine: str) -> bytes:

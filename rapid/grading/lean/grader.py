@@ -73,7 +73,7 @@ class LeanGrader:
         verdicts = []
         for proof in readings(problem.name, statement, completion):
             seconds = deadline - time.monotonic()
-            if seconds <= 0:
+            if verdicts and seconds <= 0:
                 break
             verdicts.append(checker.check(problem.name, statement, proof, seconds))
             if verdicts[-1].reason not in MISREAD:

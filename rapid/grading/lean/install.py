@@ -102,9 +102,10 @@ def find_lean(whole: bool = False) -> Backend | None:
     return Backend("wasm", LEAN_VERSION, folder) if is_installed(folder, whole) else None
 
 
-def output(*command: str) -> str:
+def output(*command: str, environment: dict[str, str] | None = None) -> str:
     """Return what a command prints; raise OSError or SubprocessError where it fails."""
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    told = {"env": environment, "stdin": subprocess.DEVNULL, "timeout": 60}
+    return subprocess.run(command, capture_output=True, text=True, check=True, **told).stdout
 
 
 @cache

@@ -8,18 +8,20 @@ import contextlib
 import hashlib
 import os
 import secrets
+import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from rapid.grading.lean.box import NoBox, boxed, try_box
+from rapid.grading.lean.box import NoBox, boxed
 from rapid.grading.lean.install import (
     Backend,
     LeanUnavailable,
     ensure_lean,
     find_node,
     native_checker,
+    output,
     toolchain,
 )
 from rapid.grading.limits import limited
@@ -102,11 +104,13 @@ def native(backend: Backend, role: Role, unsafe: bool, memory_mb: int = NATIVE_M
     if not unsafe:
         readable = [prefix, checker, *path]
         try:
-            try_box(boxed([program[0], "--version"], readable), environment)
+            output(*boxed([program[0], "--version"], readable), environment=environment)
             program = boxed(program, readable)
-        except NoBox as error:
+        except (NoBox, OSError, subprocess.SubprocessError) as error:
+            why = getattr(error, "stderr", "") or error  # of bubblewrap
             raise LeanUnavailable(
-                f"{backend} may not run without walls: {error}. {ADVICE}"
+                f"{backend} may not run without walls, and bubblewrap makes none here: {why}. "
+                f"{ADVICE}"
             ) from error
         walls = "bubblewrap: no network, no home, no other process, nothing written"
     return Launch(tuple(limited(program, memory_mb)), environment, Path("/"), walls)

@@ -4,7 +4,7 @@ Trainer's own hold weights, optimizer, schedule, logs, and the states of random 
 """
 
 import json
-from collections import Counter, deque
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,11 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
     def between_steps(self):
         """Add what the next step depends on beside weights, optimizer and random states."""
         metrics = {name: [*values] for name, values in self._metrics["train"].items()}
-        logs = {name: _copied(values) for name, values in self._logs.items() if name != "images"}
+        logs = [  # the log's columns, by one name or two
+            (name, key, [*column])
+            for name, part in self._logs.items()
+            for key, column in (part if isinstance(part, dict) else {"": part}).items()
+        ]
         return super().between_steps() | {
             "position": self._position(),
             "loss": (self._tr_loss.clone(), self._total_loss_scalar, self._globalstep_last_logged),
@@ -108,12 +112,8 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         self._tr_loss, self._total_loss_scalar, self._globalstep_last_logged = state["loss"]
         metrics, logs = json.loads(state["logs"])
         self._metrics["train"].update(metrics)
-        for name, values in logs.items():
-            if isinstance(values, dict):
-                for key, column in values.items():
-                    self._logs[name][key].extend(column)
-            else:
-                self._logs[name].extend(values)
+        for name, key, column in logs:
+            (self._logs[name][key] if key else self._logs[name]).extend(column)
         self.completions_sampled = state["completions_sampled"]
         self.verdicts.clear()
         self.verdicts.update(state["verdicts"])
@@ -141,10 +141,3 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
 
     def _file(self, checkpoint: str) -> Path:
         return Path(checkpoint) / f"inference_batch_{self.accelerator.process_index}.pth"
-
-
-def _copied(values: deque | dict[str, deque]) -> list | dict[str, list]:
-    """Return a column of the log, or several, as JSON can hold it but for what a user logged."""
-    if isinstance(values, dict):
-        return {name: [*column] for name, column in values.items()}
-    return [*values]

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from trl import GRPOTrainer
 from typing_extensions import override
 
-from rapid.training.batches import FORWARD, Batch, learned
+from rapid.training.batches import Batch, learned
 from rapid.training.trl import LOSS_COLUMNS
 
 # Losses that are means over the tokens of a step; the others are means over its completions.
@@ -21,7 +21,8 @@ class OwnLoss(GRPOTrainer):
 
     model: PreTrainedModel
     current_gradient_accumulation_steps: Any
-    _logp: Tensor  # (N, T), log pi of the last pass, without gradient
+    _piece: Batch  # the last pass
+    _logp: Tensor  # (N, T), its log pi, without gradient
 
     def _log_pi(self, model, piece: Batch) -> tuple[Tensor, Tensor | None]:
         """Return log pi of each token of a pass, (N, T), and entropies."""
@@ -45,6 +46,7 @@ class OwnLoss(GRPOTrainer):
             tokens: of the inference batch, in all processes. In evaluation, where there is none,
                 they are those of the pass.
         """
+        self._piece = piece
         theirs = {name: piece[ours] for name, ours in LOSS_COLUMNS.items() if ours in piece}
         if self.model.training:
             by = "token" if self.loss_type in OVER_TOKENS else "sequence"
@@ -76,12 +78,6 @@ class OwnLoss(GRPOTrainer):
                 model, input_ids, attention_mask, logits_to_keep, **others
             )
         else:
-            prompt = input_ids.size(1) - logits_to_keep
-            seen = (
-                part[:, cut]
-                for cut in (slice(prompt), slice(prompt, None))
-                for part in (input_ids, attention_mask)
-            )
-            found = *self._log_pi(model, dict(zip(FORWARD, seen, strict=True))), None
+            found = *self._log_pi(model, self._piece), None
         self._logp = found[0].detach()
         return found

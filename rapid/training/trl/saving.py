@@ -15,7 +15,6 @@ from unittest.mock import patch
 import numpy
 import torch
 from transformers import Trainer
-from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import rotate_checkpoints
 from typing_extensions import override
 
@@ -186,12 +185,6 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def callback_state(checkpoint: Path, name: str) -> dict[str, Any]:
-    """Return what the `state` of a callback was in a checkpoint, by the name of its class."""
-    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
-    return state.stateful_callbacks[name]["attributes"]
 
 
 def _random_states() -> dict[str, Any]:

@@ -7,7 +7,6 @@ or transformers' Trainer's, which call it; its docstring says what they do witho
 import inspect
 import math
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import cached_property
 from typing import Any
 from unittest.mock import patch
 
@@ -68,6 +67,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         if wrong := [*refused(args, given.arguments)]:
             raise ValueError("\n".join(wrong))
         remember_packages()
+        self.clock = PhaseClock()
         with engine_like_the_policy(args.seed):
             super().__init__(model, reward_funcs, args, *more, **named)
         patch_adaption_prompts(self.model)
@@ -89,11 +89,6 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
             self.rollout_func = with_tokens(self.rollout_func)
         if self.use_vllm:
             mend_weight_sync(self.vllm_generation, self.clock)
-
-    @cached_property
-    def clock(self) -> PhaseClock:
-        """The seconds of each phase; also of an object that was made without `__init__`."""
-        return PhaseClock()
 
     @property
     def same_prompts(self) -> bool:

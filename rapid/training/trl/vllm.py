@@ -92,19 +92,13 @@ def mend_weight_sync(generation: VLLMGeneration, clock: PhaseClock) -> None:
     """
     sync = generation.sync_weights
     if generation.mode == "colocate":
-        sync = partial(_sync, generation, _reload if _on_cpu() else _load)
+        sync = partial(_sync, generation, _load if torch.cuda.is_available() else _reload)
 
     def timed_sync() -> None:
         with clock.phase("sync"):
             sync()
 
     generation.sync_weights = timed_sync  # type: ignore[method-assign] # TRL has no hook for it
-
-
-def _on_cpu() -> bool:
-    from vllm.platforms import current_platform
-
-    return current_platform.is_cpu()
 
 
 def _sync(generation: VLLMGeneration, give: Callable[[VLLMGeneration], None]) -> None:

@@ -6,7 +6,6 @@ from reports import labels, paper
 from reports.measured import Contest, Measured
 from reports.plots import style
 from reports.plots.style import Figure
-from reports.statistics.summary import spread
 from reports.tables.columns import gaps
 
 # Segment -> phases of summary.json, colour, hatch
@@ -84,8 +83,7 @@ def _bars(axes, contest: Contest, names: list[str]) -> None:
                 edgecolor="black", linewidth=0.6, label=segment,
             )  # fmt: skip
             bottom += height
-        deviation = spread(contest.of(name).runtime).deviation
-        if deviation is not None:
+        if pd.notna(deviation := contest.of(name).runtime.std()):
             axes.errorbar(position, bottom, deviation / divisor, color="black", capsize=2, lw=0.8)
     ticks = [
         labels.algorithm(name).replace(" ", "\n") if name == paper.NAIVE else labels.ratio(name)

@@ -1,12 +1,13 @@
 """Accuracy against the time of training, a point for each algorithm."""
 
+import pandas as pd
+
 from rapid.config.specs import BASE
 from reports import labels
 from reports.measured import Contest, Measured
 from reports.plots import style
 from reports.plots.style import Figure
 from reports.statistics import pairs
-from reports.statistics.summary import spread
 from reports.tables.columns import accuracy, gaps
 
 
@@ -61,8 +62,7 @@ def _points(axes, contest: Contest, metric: str) -> None:
         style.empty(axes)
         return
     divisor, unit = style.unit(done.runtime.max())
-    base = spread(contest.of(BASE)[metric]).mean
-    if base is not None:
+    if pd.notna(base := contest.of(BASE)[metric].mean()):
         axes.axhline(100 * base, color="black", lw=0.8, ls=(0, (6, 3)), label="Base")
     for name in contest.algorithms:
         runs = done[done.algorithm == name]

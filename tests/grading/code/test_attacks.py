@@ -29,8 +29,10 @@ def assert_in_order(grader: CodeGrader, problem: CodeProblem) -> None:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_fails(attacked, walls, double, attack):
+def test_an_attack_fails(attacked, walls, double, attack, monkeypatch):
     program, allowed = ATTACKS[attack]
+    if allowed == {verdicts.TIMEOUT}:  # sooner or later
+        monkeypatch.setattr(attacked, "timeout", 0.2)
     start = time.process_time()
     verdict = attacked.grade(double, program)
     assert time.process_time() - start < attacked.timeout + SPARE

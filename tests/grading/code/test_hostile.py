@@ -94,7 +94,9 @@ def test_a_hostile_batch_is_graded_and_leaves_nothing(start, orphans, tmp_path, 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_batch_leaves_no_process(start, orphans, number):
     """Stopped while completions run, and others wait. SIGINT lets those that run come to an end."""
-    process = start([f"while True: pass\n# {n}" for n in range(100)], timeout=10.0)
+    ends = "import time\nwhile time.process_time() < 2: sum(range(100_000))"
+    code = ends if number == signal.SIGINT else "while True: pass"
+    process = start([f"{code}\n# {n}" for n in range(100)], timeout=10.0)
 
     def is_busy(child: psutil.Process) -> bool:
         with suppress(psutil.NoSuchProcess):

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 from pathlib import Path
@@ -17,6 +18,7 @@ from rapid.grading.code import sandbox as sandbox_module
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, SandboxError, encode_job
 from rapid.grading.grader import GraderDied
+from tests.processes import python
 
 
 def call(sandbox: Sandbox, program: str, timeout: float = 5.0):
@@ -255,6 +257,35 @@ def test_a_layer_through_which_files_are_read_is_not_trusted(layer, monkeypatch)
     monkeypatch.setattr(sandbox_module, "_readable_paths", lambda: paths)
     with pytest.raises(SandboxError, match="could read /etc/passwd"), Sandbox(layer=layer):
         pass
+
+
+def test_a_runner_among_installed_packages_is_all_that_is_seen_of_them(
+    layer, tmp_path, monkeypatch
+):
+    """As where the project is installed beside Python's own library."""
+    with Sandbox(layer=layer, guarded=False) as usual:
+        walls = usual.walls()
+    packages = tmp_path / "lib/python3/site-packages"
+    runner = shutil.copytree(sandbox_module._RUNNER, packages / "rapid/runner")
+    (packages / "other.py").write_text("secret = 1")
+    paths = [*sandbox_module._readable_paths()[:-1], str(tmp_path / "lib"), str(runner)]
+    monkeypatch.setattr(sandbox_module, "_RUNNER", runner)
+    monkeypatch.setattr(sandbox_module, "_readable_paths", lambda: paths)
+    with Sandbox(layer=layer, guarded=False) as installed:
+        assert call(installed, "def f(): return 1") == 1
+        assert installed.walls() == walls
+        reads = error_of(f"open({str(packages / 'other.py')!r})")
+        assert call(installed, reads) in ("FileNotFoundError", "PermissionError")
+
+
+def test_a_grader_that_may_use_little_time_of_a_processor_works():
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_CPU, (100, 100))\n"
+        "from rapid.grading.code.sandbox import Sandbox, encode_job\n"
+        "job = encode_job('def f(): return 1', 'f', '[[]]')\n"
+        "with Sandbox() as sandbox: sandbox.run(job, 300.0, print, 100)"
+    )
+    assert "output" in python("-c", code).stdout
 
 
 def test_a_layer_that_does_not_work_is_an_error(monkeypatch):

@@ -157,7 +157,7 @@ class TestBox:
 class TestWithout:
     @pytest.mark.parametrize(
         ("found", "said"),
-        [(None, r"bwrap.*Install bubblewrap.*--unsafe-lean"), ("/bin/false", "does not work here")],
+        [(None, r"bwrap.*Install bubblewrap.*--unsafe-lean"), ("/bin/false", "makes none here")],
     )
     def test_without_a_bubblewrap_that_works_it_refuses(self, backend, monkeypatch, found, said):
         monkeypatch.setattr(box.shutil, "which", lambda _: found)

@@ -98,16 +98,15 @@ class TestBoth:
         assert "unknown module prefix 'Mathlib'" in str(error.value)
         assert "lake env rapid" in str(error.value)
 
-    def test_an_endless_proof_costs_its_timeout_and_the_next_is_judged(self, backend):
-        with LeanChecker(timeout=60, backend=backend) as checker:
-            checker.wait_ready()
-            before, started = pid(checker), time.monotonic()
-            assert checker.check("p1", STATEMENT, ENDLESS, 2).reason == verdicts.TIMEOUT
-            assert time.monotonic() - started >= 2
-            assert not living(before)
-            checker.wait_ready()
-            assert checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
-            assert checker.check("p1", STATEMENT, WRONG).reward == 0.0
+    def test_an_endless_proof_costs_its_timeout_and_the_next_is_judged(self, lean):
+        lean.wait_ready()
+        before, started = pid(lean), time.monotonic()
+        assert lean.check("p1", STATEMENT, ENDLESS, 2).reason == verdicts.TIMEOUT
+        assert time.monotonic() - started >= 2
+        assert not living(before)
+        lean.wait_ready()
+        assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+        assert lean.check("p1", STATEMENT, WRONG).reward == 0.0
 
     def test_a_process_that_was_killed_while_idle_is_replaced(self, lean):
         for role in ("author", "judge"):
@@ -117,13 +116,12 @@ class TestBoth:
             wait_for(lambda process=process: not process.lives)  # its threads end one by one
             assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
-    def test_a_process_that_is_killed_at_work_says_nothing_of_the_proof(self, backend):
-        with LeanChecker(timeout=20, backend=backend) as checker:
-            assert checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
-            threading.Timer(0.5, os.kill, (pid(checker), signal.SIGKILL)).start()
-            with pytest.raises(GraderDied, match=r"author .* killed"):
-                checker.check("p1", STATEMENT, ENDLESS)
-            assert checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+    def test_a_process_that_is_killed_at_work_says_nothing_of_the_proof(self, lean):
+        assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+        threading.Timer(0.5, os.kill, (pid(lean), signal.SIGKILL)).start()
+        with pytest.raises(GraderDied, match=r"author .* killed"):
+            lean.check("p1", STATEMENT, ENDLESS)
+        assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
     def test_threads_share_a_checker(self, lean):
         with ThreadPoolExecutor(8) as threads:

@@ -6,23 +6,9 @@ import pytest
 from scipy.stats import pearsonr, ttest_1samp, ttest_rel
 
 from reports.statistics.estimates import Estimate, correlate, correlation, mean, paired_ratio
-from reports.statistics.summary import Spread, marks, spread
+from reports.statistics.summary import marks
 
 NAN = math.nan
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([2.0, 4.0, 6.0], Spread(4, 2, 3)),  # squared deviations 4 + 0 + 4 = 8; 8 / (3 - 1) = 4
-        ([1, 7], Spread(4, 18**0.5, 2)),
-        ([NAN, 5.0], Spread(5, None, 1)),
-        ([NAN], Spread(None, None, 0)),
-        ([], Spread(None, None, 0)),
-    ],
-)
-def test_spread_divides_by_n_minus_one(values, expected):
-    assert spread(values) == expected
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,6 @@ KNOWN = {
     "pg": (20, 0, 1), "pg-H4": (20, 0, 1), "grpo": (25, -20, 1), "dapo": (10, 10, 2),
     "rapid-H4": (10, 0, 1),
 }  # fmt: skip
-
-
 RATES = dict.fromkeys(KNOWN, 1e-4)
 
 
@@ -92,6 +90,10 @@ def test_verdicts_on_known_differences(params, complete):
         "On MATH RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Of 7 claims written down beforehand 3 hold, 2 fail and 2 are open."
     )
+
+
+def test_nobody_is_first_where_nobody_has_run(params, runs):
+    assert "number 1" not in arena.summary(read(params, runs), [])
 
 
 def test_the_field_is_ordered_by_time_and_then_by_accuracy(params, complete):

@@ -6,12 +6,11 @@ import pandas as pd
 import pytest
 
 from rapid.config.params import load
-from rapid.config.specs import BASE, in_arena
+from rapid.config.specs import in_arena
 from reports import contents
 from reports.measured import Measured
 from reports.tables.tuning import AT_THE_END, recorded
-from reports.tuning import COLUMNS, frozen, smoothed, trials
-from tests.reports.conftest import run_of
+from reports.tuning import COLUMNS, smoothed
 
 FILE = """arena:
   fields:
@@ -31,21 +30,6 @@ def tuning(values):
     tried = {"rates": {"math": [1e-4, 1e-3, 1e-2]}, "seeds": [7]}
     arena = {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tried}
     return load(values | {"arena": arena})
-
-
-def test_a_rate_is_chosen_with_its_neighbours(tuning, runs):
-    """PG at 1e-2 is best by itself. H = 4 is best at 1e-3, beside no cliff; H = 2 borrows that."""
-    solved = {"pg,": {"0.0001": 6, "0.001": 7, "0.01": 8}, "pg-H4,": {"0.0001": 6, "0.001": 7}}
-    for run in in_arena(tuning):
-        rate = run.algorithm.rpartition("=")[2]
-        found = next(of for name, of in solved.items() if run.algorithm.startswith(name))
-        runs.scored(run, [8] * found.get(rate, 0) + [0] * (10 - found.get(rate, 0)))
-    runs.scored(run_of(BASE, 7), [8] * 4 + [0] * 6)
-    record = trials(Measured.read(tuning, runs.root, in_arena(tuning)))
-    assert len(record) == 7 and record.accuracy.notna().all()
-    text = frozen(FILE, tuning.arena, record)
-    rates = ["pg: 1.0e-02", "pg-H2: 1.0e-04", "pg-H4: 1.0e-04", "reach: 0.70"]
-    assert all(line in text for line in rates), text
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,9 @@ def test_a_shared_prompt_has_the_gradient_of_a_plain_pass(family, piece):
 def test_prompts_are_shared_where_a_cache_is_keys_and_values():
     assert all(can_share_prompts(untrained(family)) for family in ATTENTION)
     assert not any(can_share_prompts(untrained(family)) for family in STATES)
+    balanced = untrained("Mixtral")  # its loss is of all tokens of a pass, prompts' too
+    balanced.config.output_router_logits = True
+    assert not can_share_prompts(balanced)
 
 
 # Training -----------------------------------------------------------------------------------------

@@ -129,12 +129,6 @@ def test_what_a_model_says_of_generation_does_not_change_what_is_weighed(train):
         assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4), name
 
 
-@pytest.mark.parametrize("name", ["num_beams", "use_cache", "cache_implementation"])
-def test_what_a_model_says_of_generation_is_heard_on_policy(name, train):
-    trainer = sampled_with(train, name, n_step=16, micro_batch_size=8, H=1)
-    assert trainer.state.global_step == 1
-
-
 def test_an_adapters_model_is_sampled_as_itself_too(train):
     model = untrained("Llama")
     model.generation_config.suppress_tokens = OWN["suppress_tokens"]

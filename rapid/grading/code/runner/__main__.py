@@ -51,7 +51,8 @@ def main() -> None:
         preload_all()
     known = filters.Files(paths, hidden), filters.SystemCalls()
     working = [each for each in known if each.works]
-    isolation.hide_runner()
+    # A completion that runs as the same user is not to trace the runner.
+    isolation.call("prctl", isolation.PR_SET_DUMPABLE, 0)
     gc.collect()
     gc.freeze()  # a collection in a child then leaves these pages shared
     hello = {"divided": divider.works, "user": os.geteuid() if user is None else user}

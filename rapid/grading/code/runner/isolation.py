@@ -33,7 +33,7 @@ SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "
 def enclose(paths: list[str], hidden: list[str]) -> None:
     """Put the calling process into new namespaces in which only `paths` exist, read-only.
 
-    Folders of `hidden` are empty there.
+    Folders of `hidden` are empty there, but for the last of the paths where it lies in one.
 
     Returns in a new process, the first of its process namespace. The old one waits for it and ends
     with it.
@@ -59,17 +59,12 @@ def _replace_root(paths: list[str], hidden: list[str]) -> None:
     stage = "/proc"  # a folder that is always there and in which no path of ours lies
     call("mount", None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
     _mount_empty(stage)
-    for path in paths:
-        source, target = os.path.realpath(path), stage + path
-        if os.path.isdir(source):
-            os.makedirs(target, mode=0o755, exist_ok=True)
-        else:
-            os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
-            os.close(os.open(target, os.O_CREAT | os.O_WRONLY))
-        bind = ctypes.c_ulong(MS_BIND | MS_REC)
-        call("mount", source.encode(), target.encode(), None, bind, None)
+    *others, runner = paths
+    for path in others:
+        _bind(path, stage)
     for path in hidden:
         _mount_empty(stage + path)
+    _bind(runner, stage)
     os.chdir(stage)
     # pivot_root(2): with the same folder twice the old root lies on top of the new one, to be shed.
     call("syscall", SYS_PIVOT_ROOT[os.uname().machine], b".", b".")
@@ -78,6 +73,18 @@ def _replace_root(paths: list[str], hidden: list[str]) -> None:
     attributes = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
     size = ctypes.sizeof(attributes)
     call("syscall", SYS_MOUNT_SETATTR, -1, b"/", AT_RECURSIVE, ctypes.byref(attributes), size)
+
+
+def _bind(path: str, stage: str) -> None:
+    """Have a path in the new root too, which is being made at `stage`."""
+    source, target = os.path.realpath(path), stage + path
+    if os.path.isdir(source):
+        os.makedirs(target, mode=0o755, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY))
+    flags = ctypes.c_ulong(MS_BIND | MS_REC)
+    call("mount", source.encode(), target.encode(), None, flags, None)
 
 
 def _mount_empty(folder: str) -> None:
@@ -94,11 +101,6 @@ def _enter_process_namespace() -> None:
     os.closerange(3, 256)  # the control socket must close when the inner process ends
     _, status = os.waitpid(inner, 0)
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
-
-
-def hide_runner() -> None:
-    """Keep a completion that runs as the same user from tracing the runner."""
-    call("prctl", PR_SET_DUMPABLE, 0)
 
 
 class Divider:
@@ -146,12 +148,7 @@ def spare_user() -> int | None:
 
 def can_read(folder: str, user: int | None) -> bool:
     """Return whether a completion that runs as `user` could list a folder."""
-
-    def attempt() -> None:
-        drop_rights(user)
-        os.listdir(folder)
-
-    return succeeds(attempt)
+    return succeeds(lambda: [drop_rights(user), os.listdir(folder)])
 
 
 def drop_rights(user: int | None) -> None:
@@ -172,16 +169,17 @@ def limit(memory: int, cpu_seconds: int) -> None:
     Raises:
         OSError, ValueError: not permitted.
     """
-    _, allowed = resource.getrlimit(resource.RLIMIT_AS)  # by whoever started this job
     for what, value in [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, cpu_seconds),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, 32),
         (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_AS, memory if allowed == resource.RLIM_INFINITY else min(memory, allowed)),
+        (resource.RLIMIT_AS, memory),
     ]:
-        resource.setrlimit(what, (value, value))
+        _, allowed = resource.getrlimit(what)  # by whoever started this job
+        least = value if allowed == resource.RLIM_INFINITY else min(value, allowed)
+        resource.setrlimit(what, (least, least))
 
 
 class Forbidden(PermissionError):
