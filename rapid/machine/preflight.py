@@ -14,6 +14,9 @@ from pathlib import Path
 
 import psutil
 
+from rapid.artifacts.files import BadFile
+from rapid.artifacts.freshness import Job
+from rapid.artifacts.manifests import Manifest
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.jobs import jobs, plan
 from rapid.config.params import Params
@@ -68,7 +71,7 @@ def checks(params: Params, machine: bool = True) -> Iterator[Check]:
     for name in needed(params):
         if isinstance(model := params.models[name], PublishedModel):
             job = plan(params).job(f"models/{name}")
-            source = job.folder if Path(job.manifest).exists() else model.source
+            source = job.folder if _is_made(job) else model.source
             check, sizes[name] = _model(name, source, model.revision)
             yield check
     for name, benchmark in params.benchmarks.items():
@@ -77,6 +80,15 @@ def checks(params: Params, machine: bool = True) -> Iterator[Check]:
     yield _disk(params, sizes)
     for name, benchmark in params.benchmarks.items():
         yield _grader(name, params.grading, benchmark.source == "hub")
+
+
+def _is_made(job: Job) -> bool:
+    """Return whether a job has ended that was as it would be now; another one runs again."""
+    try:
+        manifest = Manifest.read(job.folder)
+    except BadFile:
+        return False
+    return manifest is not None and manifest.spec == job.spec.model_dump(mode="json")
 
 
 def _machine(params: Params) -> Iterator[Check]:
@@ -193,7 +205,7 @@ def _hub(what: str, name: str, revision: str, kind: str = "model") -> tuple[Chec
 
 def _disk(params: Params, sizes: dict[str, int]) -> Check:
     """Check the room for what is to be made: models' copies, and runs' models, maybe in float32."""
-    specs = [job.spec for job in jobs(params) if not Path(job.manifest).exists()]
+    specs = [job.spec for job in jobs(params) if not _is_made(job)]
     runs = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
     wide = 2 if params.training.precision == "float32" else 1
     wanted = SPARE_DISK_MB + sum(sizes[spec.model] for spec in specs if isinstance(spec, FetchSpec))

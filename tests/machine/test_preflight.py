@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from rapid.artifacts.files import write_json
+from rapid.artifacts.manifests import Manifest
 from rapid.cli import run
 from rapid.config.jobs import jobs
 from rapid.config.params import load
@@ -106,12 +108,15 @@ def test_what_is_made_needs_neither_the_hub_nor_more_room(values, tmp_path, monk
     for job in jobs(load(values)):
         if job.stage in ("models", "train"):
             Path(job.folder).mkdir(parents=True)
-            Path(job.manifest).touch()
+            spec = job.spec.model_dump(mode="json")
+            write_json(Path(job.manifest), Manifest(spec=spec, inputs={}, outputs={}))
     weights = Path("models/published/model.safetensors")
     weights.touch()
     os.truncate(weights, 10**12)
     assert missing(values) == set()
     assert "1,000,000 MB" in said(values)["models.published"].found
+    values["models"]["published"]["revision"] = "another"  # which is fetched
+    assert missing(values) == {"models.published"}
 
 
 def test_a_model_of_the_hub_that_cannot_be_had(values):

@@ -107,7 +107,7 @@ def native(backend: Backend, role: Role, unsafe: bool, memory_mb: int = NATIVE_M
             output(*boxed([program[0], "--version"], readable), environment=environment)
             program = boxed(program, readable)
         except (NoBox, OSError, subprocess.SubprocessError) as error:
-            why = getattr(error, "stderr", "") or error  # of bubblewrap
+            why = (getattr(error, "stderr", "") or "").strip() or error  # of bubblewrap
             raise LeanUnavailable(
                 f"{backend} may not run without walls, and bubblewrap makes none here: {why}. "
                 f"{ADVICE}"
