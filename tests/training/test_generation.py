@@ -173,6 +173,27 @@ def test_what_a_configuration_leaves_open_the_models_own_says(model, monkeypatch
 
 
 @pytest.mark.parametrize(
+    ("name", "unusual"),
+    [
+        ("use_cache", False),
+        ("cache_implementation", "static"),
+        ("guidance_scale", 1.5),
+        ("encoder_repetition_penalty", 1.2),
+        ("encoder_no_repeat_ngram_size", 2),
+        ("watermarking_config", {"bias": 2.0}),
+        ("penalty_alpha", 0.6),
+        ("dola_layers", "high"),
+    ],
+)
+def test_nothing_unusual_is_decoded_whoever_says_it(model, monkeypatch, name, unusual):
+    asked = config()
+    setattr(asked, name, unusual)
+    assert not can_decode(model, asked)
+    monkeypatch.setattr(model.generation_config, name, unusual)
+    assert not can_decode(model, config())
+
+
+@pytest.mark.parametrize(
     "more",
     [
         {"num_beams": 2},
