@@ -14,7 +14,12 @@ from transformers.cache_utils import DynamicLayer
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.integrations.fsdp import is_fsdp_managed_module
 
-from rapid.training.caches import can_share_prompts, model_config, positions, prefilled
+from rapid.training.caches import (
+    can_share_prompts,
+    has_absolute_positions,
+    model_config,
+    prefilled,
+)
 
 ROOM = 64  # tokens that a cache has room for, beyond those it was made for
 # Settings with which one token follows another, and each row depends on itself alone. `generate`
@@ -63,47 +68,54 @@ class Decoder:
         """Return prompts, (N, P), and their completions, filled up with padding: (N, P + T)."""
         count, width = input_ids.shape
         most = generation_config.max_length - width
-        attention_mask = model_kwargs["attention_mask"]
-        logits, cache = self._prompts(model, input_ids, attention_mask)
-        mask = torch.cat([attention_mask, attention_mask.new_ones(count, most)], dim=1)
+        mask = model_kwargs["attention_mask"]
+        logits, cache = self._prompts(model, input_ids, mask)
         sequences = torch.cat(
             [input_ids, input_ids.new_full((count, most), generation_config.pad_token_id)], dim=1
         )
         precision = torch.float64 if logits.device.type == "cpu" else logits.dtype
         noise = torch.empty_like(logits, dtype=precision)  # (N, V), each row has its own numbers
         logp = logits.new_zeros(count, most) if self.record else None
-        rows = torch.arange(count, device=input_ids.device)  # in the batch
+        position = mask.sum(1, keepdim=True)  # of the token that is drawn next
+        # Else the model would look in each step whether there is padding. GPT-2 warns without one.
+        needs_mask = bool((mask == 0).any()) or has_absolute_positions(model)
+        rows = torch.arange(count, device=input_ids.device)  # that are in the batch
+        tokens = sequences.clone()
+        mask = torch.cat([mask, mask.new_ones(count, most)], dim=1)
         drawn_logp = logits.new_zeros(())  # the sum of all: NaN once one is
         going = torch.ones_like(rows, dtype=torch.bool)  # of these, not ended
         for place in range(width, width + most):
-            scores = logits_processor(sequences[rows, :place], logits)
+            scores = logits_processor(tokens[:, :place], logits)
             drawn, its_logp = self._draw(scores, noise, rows, generation_config.do_sample)
             drawn_logp += its_logp.sum()
-            drawn = drawn.where(going, sequences[rows, place])  # padding
-            sequences[rows, place] = drawn
+            drawn = drawn.where(going, tokens[:, place])  # padding
+            tokens[:, place] = drawn
             if logp is not None:
                 logp[rows, place - width] = its_logp
-            ends = going & stopping_criteria(sequences[rows, : place + 1], None)
+            ends = going & stopping_criteria(tokens[:, : place + 1], None)
             if self.on_end and place < width + most - 1:
-                for row in rows[ends].tolist():
-                    self.on_end(row, sequences[row, width : place + 1].tolist())
+                ended = tokens[ends, width : place + 1].tolist()
+                for row, completion in zip(rows[ends].tolist(), ended, strict=True):
+                    self.on_end(row, completion)
             going = going & ~ends
             left = int(going.sum())
             if not left:
                 break
             if left <= FEWER * len(rows):
                 cache.batch_select_indices(going.nonzero().flatten())
-                rows, drawn = rows[going], drawn[going]
+                sequences[rows] = tokens
+                rows, tokens, mask = rows[going], tokens[going], mask[going]
+                drawn, position = drawn[going], position[going]
                 going = going[going]
-            seen = mask[rows, : place + 1]
             logits = model(
                 input_ids=drawn[:, None],
-                attention_mask=seen,
-                position_ids=positions(seen)[:, -1:],
+                attention_mask=mask[:, : place + 1] if needs_mask else None,
+                position_ids=position,
                 past_key_values=cache,
                 use_cache=True,
             ).logits[:, -1]
-            logits = logits.float()
+            logits, position = logits.float(), position + 1
+        sequences[rows] = tokens
         if drawn_logp.isnan():
             raise FloatingPointError(
                 "the model's probabilities are NaN: its weights are too large, or no numbers, or "

@@ -93,6 +93,22 @@ def test_each_prompt_is_computed_once_and_who_ended_is_left_out(model, prompts):
     assert rows[-1] < 4
 
 
+@pytest.mark.parametrize(("order", "padded"), [([0, 1, 2], False), ([0, 3, 6], True)])
+def test_a_step_has_a_mask_only_where_something_is_padding(model, prompts, order, padded):
+    chosen = {name: values[order] for name, values in prompts.items()}
+    if not padded:
+        width = int(chosen["attention_mask"].sum(1).max())
+        chosen = {name: values[:, -width:] for name, values in chosen.items()}
+    masks = []
+    hook = model.model.register_forward_pre_hook(
+        lambda _, args, kwargs: masks.append(kwargs["attention_mask"]), with_kwargs=True
+    )
+    completions = sample(model, chosen, Decoder())
+    hook.remove()
+    assert {mask is not None for mask in masks[1:]} == {padded}
+    assert completions.tolist() == sample(model, chosen).tolist()
+
+
 def test_prompts_that_differ_by_their_mask_only_are_different(model):
     ids = torch.tensor([[5, 6, 7], [5, 6, 7], [5, 6, 7]])
     mask = torch.tensor([[1, 1, 1], [0, 1, 1], [1, 1, 1]])
