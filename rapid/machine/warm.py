@@ -162,7 +162,7 @@ def _fork(
 ) -> tuple[int, Callable[[bool], None] | None] | None:
     """Fork a child that runs the request; return its process id, and what `lend` returned.
 
-    None where the command went before it said anything.
+    None where the command went before it said anything, or there is no memory for a child.
     """
     try:
         message, streams, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, STREAMS)
@@ -174,12 +174,19 @@ def _fork(
     take_back = lend(request["arguments"])
     parent = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # none is lost before the child has handlers
-    child = os.fork()
-    if child:
+    try:
+        child = os.fork()
+    except OSError as error:  # other jobs go on
+        os.write(streams[-1], f"rapid: no child for this job: {error}\n".encode())
+        connection.send(b"1")
+        child = None
+    if child != 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         for stream in streams:
             os.close(stream)
-        return child, take_back
+        if child is None and take_back:
+            take_back(True)
+        return (child, take_back) if child else None
     status = 1
     try:
         end_with_parent()

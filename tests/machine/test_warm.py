@@ -65,6 +65,18 @@ def run(arguments):
         os.kill(os.getpid(), signal.SIGKILL)
     return int("failed" in arguments)
 """
+# The first of its jobs finds no memory for a child.
+CROWDED = """
+def lend(arguments):
+    return lambda ended_well: print("back:", *arguments, ended_well, flush=True)
+def run(arguments):
+    return 0
+fork = os.fork
+def full():
+    os.fork = fork
+    raise OSError(12, "Cannot allocate memory")
+os.fork = full
+"""
 # A command that is disturbed until the attempt that its argument names.
 DISTURBED = """
 def run(arguments):
@@ -201,6 +213,15 @@ def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
     assert done[-2].returncode == 128 + signal.SIGKILL
     assert "the job was killed by SIGKILL; if nobody did that, memory ran out" in done[-2].stderr
     assert said.splitlines() == ["back: well True", "back: failed False", "back: killed False"]
+
+
+def test_a_job_that_cannot_be_forked_fails_alone(tmp_path):
+    path = tmp_path / "socket"
+    with serving(path, CROWDED, stdout=subprocess.PIPE) as server:
+        first, second = rapid(path, "first"), rapid(path, "second")
+    assert (first.returncode, second.returncode) == (1, 0)
+    assert first.stderr == "rapid: no child for this job: [Errno 12] Cannot allocate memory\n"
+    assert server.stdout.read().splitlines() == ["back: first True", "back: second True"]
 
 
 def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
