@@ -23,6 +23,7 @@ class Worker(subprocess.Popen):
     """
 
     def __init__(self, command: Callable[[int], list[str]], memory_mb: int, **options):
+        self._owner = os.getpid()
         self.connection, theirs = socket.socketpair()
         with theirs:
             super().__init__(
@@ -45,7 +46,13 @@ class Worker(subprocess.Popen):
     @property
     def lives(self) -> bool:
         """Return whether it runs. Before it is asked, only its end can be read."""
-        return self.poll() is None and not select.select([self.connection], [], [], 0)[0]
+        ended = not self.is_borrowed and self.poll() is not None
+        return not (ended or select.select([self.connection], [], [], 0)[0])
+
+    @property
+    def is_borrowed(self) -> bool:
+        """Return whether another process started it: see `rapid.grading.standby`."""
+        return os.getpid() != self._owner
 
     def end(self, patience: float = 0.0) -> None:
         """End it with all of its group, unless it ends itself within `patience` seconds.

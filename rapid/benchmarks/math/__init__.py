@@ -1,9 +1,11 @@
 r"""MATH: questions whose answer stands in the last \boxed{} of the completion."""
 
+from collections.abc import Callable
+
 from rapid.benchmarks.base import Benchmark
 from rapid.benchmarks.math.made import draw
 from rapid.benchmarks.math.record import MathProblem
-from rapid.grading.math.grader import MathGrader
+from rapid.grading.math.grader import KEPT, MathGrader
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.pool import SteadyGrader
 
@@ -21,3 +23,6 @@ class Math(Benchmark):
 
     def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
         return SteadyGrader(self.name, lambda: MathGrader(timeout), workers)
+
+    def lend(self) -> Callable[[bool], None] | None:
+        return KEPT.lend()

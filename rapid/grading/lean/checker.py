@@ -132,7 +132,7 @@ class LeanChecker:
         with self._turn:
             for process in self._processes.values():
                 if not process.is_borrowed:
-                    process.kill()
+                    process.end()
             self._processes.clear()
 
     def _check(self, name: str, statement: str, proof: str, timeout: float) -> str:
@@ -225,4 +225,4 @@ class LeanChecker:
 
     def _stop(self, role: str) -> None:
         if process := self._processes.pop(role, None):
-            process.kill()
+            process.end()

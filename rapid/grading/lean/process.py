@@ -11,7 +11,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
@@ -120,7 +119,7 @@ class LeanProcess(subprocess.Popen):
             )
         finally:
             os.close(guarded)
-        atexit.register(self.kill)
+        atexit.register(self.end)
         os.set_blocking(self.stdout.fileno(), False)
         if not waits:
             self._write({"header": header})
@@ -146,12 +145,6 @@ class LeanProcess(subprocess.Popen):
         self.seconds, self._started = None, time.monotonic()
         self._renewal = secrets.token_hex(16)
         self._write({"header": self._header, "renew": self._renewal})
-
-    def follow(self) -> None:
-        """Bind it to the cores of the thread that calls."""
-        with contextlib.suppress(OSError):  # it has ended, which the next question finds out
-            for task in Path(f"/proc/{self.pid}/task").iterdir():
-                os.sched_setaffinity(int(task.name), os.sched_getaffinity(0))
 
     def wait_ready(self) -> None:
         """Wait until the header is imported.
@@ -200,9 +193,9 @@ class LeanProcess(subprocess.Popen):
         self._unread.clear()  # there is one question at a time: nothing else was to be said
         return answer, export
 
-    def kill(self) -> None:
+    def end(self) -> None:
         """End the process and all that it started."""
-        atexit.unregister(self.kill)
+        atexit.unregister(self.end)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.wait()

@@ -15,6 +15,7 @@ from typing import Protocol, Self
 
 from rapid.grading import verdicts
 from rapid.grading.grader import GraderDied, Problem
+from rapid.grading.standby import Standby
 from rapid.grading.verdicts import Verdict
 from rapid.grading.worker import Worker
 
@@ -74,11 +75,13 @@ class MathGrader:
         self._worker: Worker | None = None
 
     def __enter__(self) -> Self:
-        """Start the worker; raise GraderDied where it does not start."""
+        """Start the worker, or borrow one; raise GraderDied where it does not start."""
         self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._worker is not None and self._worker.is_borrowed:
+            self._worker = None  # it goes back to its owner
         self._end(GRACE_SECONDS)
 
     def walls(self) -> str:
@@ -133,20 +136,33 @@ class MathGrader:
     def _start(self) -> None:
         if find_spec("math_verify") is None:  # said here: the worker is asked for a verdict only
             raise ModuleNotFoundError("No module named 'math_verify'", name="math_verify")
-        command = [sys.executable, "-P", str(_WORKER), str(MEMORY_BYTES)]
-        # No secrets. sympy's order of terms follows the seed of hashes.
-        environment = {name: os.environ[name] for name in _PYTHON_NEEDS if name in os.environ}
-        environment["PYTHONHASHSEED"] = "0"
-        self._worker = Worker(lambda fd: [*command, str(fd)], WHOLE_MB, env=environment)
-        if not self._worker.greeting(START_SECONDS):
+        for get in (lambda: KEPT.borrowed("worker"), _worker):  # a borrowed one may have died
+            self._worker = get()
+            if self._worker is None:
+                continue
+            with contextlib.suppress(ConnectionError):  # it has ended, which reading finds out
+                self._worker.connection.sendall(b"\n")
+            if self._worker.greeting(START_SECONDS):
+                return
             self._end()
-            raise GraderDied("the math worker did not start; its message is above")
+        raise GraderDied("the math worker did not start; its message is above")
 
     def _end(self, patience: float = 0.0) -> None:
         """End the worker, which ends its child, however busy, when the connection closes."""
         if self._worker is not None:
             self._worker.end(patience)
             self._worker = None
+
+
+def _worker() -> Worker:
+    command = [sys.executable, "-P", str(_WORKER), str(MEMORY_BYTES)]
+    # No secrets. sympy's order of terms follows the seed of hashes.
+    environment = {name: os.environ[name] for name in _PYTHON_NEEDS if name in os.environ}
+    environment["PYTHONHASHSEED"] = "0"
+    return Worker(lambda fd: [*command, str(fd)], WHOLE_MB, env=environment)
+
+
+KEPT = Standby(lambda _: _worker(), ["worker"])  # what the warm process lends to its jobs
 
 
 def _plain(answer: str) -> str:

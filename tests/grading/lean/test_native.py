@@ -146,7 +146,7 @@ def answers(cases: dict[str, tuple[str, ...]], folder: Path) -> dict[str, str]:
         try:
             why = process._read(Ready, 300).why
         finally:
-            process.kill()
+            process.end()
     found = re.search(r"\[0,.*\]", why, re.DOTALL)
     assert found, why[:1000]
     return dict(zip(cases, json.loads(found[0])[1:], strict=True))

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -13,35 +14,11 @@ from rapid.grading.lean import LeanChecker, standby
 from rapid.grading.lean.install import Backend
 from rapid.grading.lean.process import LeanProcess
 from tests.grading.lean.stand_in import ENDLESS, STATEMENT
+from tests.processes import Borrower
 
+Job = partial(Borrower, standby.lend)
 TRUE = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
 FALSE = ("p1", "theorem p1 : (1 : Nat) = 2 := by\n  ", "rfl")
-
-
-class Job:
-    """A forked child that does `work`; `said` is what that returned, `take_back` what ends it."""
-
-    def __init__(self, work):
-        self.take_back = standby.lend()
-        reading, writing = os.pipe()
-        self.pid = os.fork()
-        if not self.pid:
-            status = 1
-            try:
-                os.write(writing, repr(work()).encode())
-                status = 0
-            finally:
-                os._exit(status)
-        os.close(writing)
-        self._reading = reading
-
-    def end(self) -> str:
-        """Wait for its end and take back what was lent."""
-        said = os.read(self._reading, 4096).decode()
-        os.close(self._reading)
-        _, status = os.waitpid(self.pid, 0)
-        self.take_back(status == 0)
-        return said
 
 
 def judged(*proofs, timeout: float = 60, **options):
@@ -61,11 +38,11 @@ def judged(*proofs, timeout: float = 60, **options):
 @pytest.fixture(autouse=True)
 def idle():
     """Begin and end with nothing kept."""
-    assert standby._idle == []
-    yield standby._idle
-    for process in [each for pair in standby._idle for each in pair.values()]:
-        process.kill()
-    standby._idle.clear()
+    assert standby.KEPT._idle == []
+    yield standby.KEPT._idle
+    for process in [each for pair in standby.KEPT._idle for each in pair.values()]:
+        process.end()
+    standby.KEPT._idle.clear()
 
 
 def kept(idle) -> list[LeanProcess]:
@@ -125,7 +102,7 @@ def test_lean_ends_with_the_process_that_keeps_it(idle):
     owner = os.fork()
     if not owner:
         standby.lend()
-        os.write(writing, repr([each.pid for each in standby._lent.values()]).encode())
+        os.write(writing, repr([each.pid for each in standby.KEPT._lent.values()]).encode())
         signal.pause()
     pids = eval(os.read(reading, 4096))
     os.kill(owner, signal.SIGKILL)
@@ -139,12 +116,12 @@ def test_lean_ends_with_the_process_that_keeps_it(idle):
 
 def test_no_two_jobs_get_one_pair(idle):
     """What is lent is lent to the next fork alone."""
-    standby._lent["author"] = "a process"
+    standby.KEPT._lent["author"] = "a process"
     child = os.fork()
     if not child:
-        os._exit(len(standby._lent))
+        os._exit(len(standby.KEPT._lent))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-    assert standby._lent == {}
+    assert standby.KEPT._lent == {}
 
 
 WASM, NATIVE = Backend("wasm", "4.99.0", Path("/")), Backend("native", "4.99.0", Path("/"))
@@ -156,9 +133,9 @@ class Process:
     def __init__(self, backend, header, role, waits=False):
         assert waits and (backend, header) == (WASM, "")
         self.lives = self.is_borrowed = True
-        self.events = []
-        self.follow, self.renew, self.kill = (
-            lambda event=event: self.events.append(event) for event in ("follow", "renew", "kill")
+        self.pid, self.events = 0, []
+        self.renew, self.end = (
+            lambda event=event: self.events.append(event) for event in ("renew", "end")
         )
 
     def wait_ready(self):
@@ -180,27 +157,27 @@ def started(monkeypatch):
     monkeypatch.setattr(standby, "LeanProcess", start)
     monkeypatch.setattr(standby, "_backend", lambda: WASM)
     yield found
-    standby._lent.clear()
+    standby.KEPT._lent.clear()
 
 
 def test_what_lives_after_a_job_that_ended_well_is_lent_again(idle, started):
     take_back = standby.lend()
     author, judge = started
-    assert standby._lent == {"author": author, "judge": judge}
+    assert standby.KEPT._lent == {"author": author, "judge": judge}
     take_back(True)
     assert kept(idle) == [author, judge]
 
     author.lives = False
     take_back = standby.lend()
-    assert standby._lent == {"author": started[2], "judge": judge} and idle == []
+    assert standby.KEPT._lent == {"author": started[2], "judge": judge} and idle == []
     judge.lives = False
     take_back(True)
     assert kept(idle) == [started[2]]
-    assert [process.events for process in started] == [["kill"], ["kill"], []]
+    assert [process.events for process in started] == [["end"], ["end"], []]
 
     standby.lend()(False)
     assert len(started) == 4 and idle == []
-    assert [process.events for process in started] == [["kill"]] * 4
+    assert [process.events for process in started] == [["end"]] * 4
 
 
 def test_where_no_pair_starts_none_is_lent(idle, started, monkeypatch):
@@ -213,11 +190,11 @@ def test_where_no_pair_starts_none_is_lent(idle, started, monkeypatch):
 
     monkeypatch.setattr(standby, "LeanProcess", fail)
     assert standby.lend() is None
-    assert [process.events for process in started] == [["kill"]]
+    assert [process.events for process in started] == [["end"]]
     for backend in (None, NATIVE):
         monkeypatch.setattr(standby, "_backend", lambda backend=backend: backend)
         assert standby.lend() is None
-    assert len(started) == 1 and standby._lent == {} and idle == []
+    assert len(started) == 1 and standby.KEPT._lent == {} and idle == []
 
 
 def test_a_job_borrows_a_process_once_and_leaves_it_alive(started):
@@ -230,7 +207,7 @@ def test_a_job_borrows_a_process_once_and_leaves_it_alive(started):
         author.seconds, judge.seconds, author.answered, judge.answered = 1.0, 2.0, 3, 4
         assert (checker.wait_ready(), checker.answered) == (2.0, 3)
         assert standby.borrowed("judge", WASM, "") is None
-    assert author.events == judge.events == ["follow", "renew"]
+    assert author.events == judge.events == ["renew"]
     standby.lend()
     started[-1].is_borrowed = False  # by the process that owns it
     assert standby.borrowed("judge", WASM, "") is None

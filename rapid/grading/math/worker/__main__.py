@@ -1,5 +1,7 @@
 """Compares mathematical answers for the grader: one JSON line in, one word out.
 
+An empty line is answered "ready", and what it has kept from earlier answers is forgotten.
+
     python worker MEMORY_BYTES SOCKET_FD
 
 Processes of their own, because sympy can take forever on a short answer and only a signal ends it:
@@ -34,8 +36,11 @@ def main() -> None:
         compare(gold, answer, "")
     child = None
     with contextlib.suppress(ConnectionError), socket.socket(fileno=fd) as connection:
-        connection.sendall(b"ready")
         for line in connection.makefile():
+            if line == "\n":  # a grader begins
+                child = child and child.end() and None
+                connection.sendall(b"ready")
+                continue
             if (
                 child and select.select([child.link], [], [], 0)[0]
             ):  # unasked, it can only have ended
