@@ -23,6 +23,8 @@ from rapid.algorithms.names import imitates
 from rapid.artifacts.freshness import Job
 from rapid.config import specs
 from rapid.config.params import Params, load_files
+from rapid.config.sections import not_allowed
+from rapid.config.sources import BadParams
 
 DEFAULT = "params.yaml"
 STAGES = ("data", "models", "distill", "train", "evaluate", "report")  # as in dvc.yaml
@@ -152,7 +154,10 @@ class Plan:
             if isinstance(spec, specs.FetchSpec):
                 return Job("models", name, spec, "fetch")
             command = f"pretrain --tokenizer {self.job(TOKENIZER).folder}"
-            benchmarks = spec.params.benchmarks
+            benchmarks, known = spec.params.benchmarks, self.params.benchmarks
+            if unknown := [each for each in benchmarks if each not in known]:
+                allowed = f"a benchmark of benchmarks: {', '.join(known)}"
+                raise BadParams(not_allowed(f"models.{spec.model}.benchmarks", unknown[0], allowed))
         data = self._jobs_of(*(f"data/{each}" for each in benchmarks))
         command = " ".join([command, "--data", *(each.folder for each in data)])
         more = () if name == TOKENIZER else (self.job(TOKENIZER),)

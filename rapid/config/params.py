@@ -118,11 +118,6 @@ class Params(General):
             ("experiment.benchmark", self.experiment.benchmark),
             *((f"studies.compared.{name}.benchmark", study.benchmark) for name, study in studies),
             *((f"arena.{name}", name) for name, *_ in arena),
-            *(
-                (f"models.{name}.benchmarks", each)
-                for name, model in self.models.items()
-                for each in getattr(model, "benchmarks", ())  # a published one has none
-            ),
         ]
         for kind, known, named in (
             ("model", self.models, models),

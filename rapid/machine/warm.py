@@ -177,8 +177,9 @@ def _fork(
     try:
         child = os.fork()
     except OSError as error:  # other jobs go on
-        os.write(streams[-1], f"rapid: no child for this job: {error}\n".encode())
-        connection.send(b"1")
+        with contextlib.suppress(OSError):  # the command is gone
+            os.write(streams[-1], f"rapid: no child for this job: {error}\n".encode())
+            connection.send(b"1")
         child = None
     if child != 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

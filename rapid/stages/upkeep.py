@@ -29,7 +29,7 @@ def advise(files: list[Path]) -> int:
     elif Path("runs").is_dir():
         print("Some jobs are done: `make tables` goes on with the others.")
     else:
-        print("No results yet: `make tables` makes them; `rapid plan` says how long it takes.")
+        print("No results yet: `make tables` makes them; README.md says how long that takes.")
     print("`rapid --help` lists the commands, README.md says what there is.")
     return 0
 

@@ -34,12 +34,14 @@ def can_share_prompts(model) -> bool:
     They cannot where a prompt leaves a state beside keys and values (state-space and linear
     attention), where checkpointing keeps no cache, where the model balances its experts over the
     tokens of a pass, and where PEFT puts virtual tokens before the prompt (prefix and prompt
-    tuning) or looks for tokens in it that switch an adapter on (aLoRA).
+    tuning), looks for tokens in it that switch an adapter on (aLoRA) or has a model beside it, with
+    a cache of its own (Shadow).
     """
     model = unwrapped(model)
     adapter = getattr(model, "active_peft_config", None)
     switched_on = getattr(adapter, "alora_invocation_tokens", None)
-    if model.is_gradient_checkpointing or switched_on or sees_padding(model):
+    own_cache = getattr(adapter, "peft_type", None) == "SHADOW"
+    if model.is_gradient_checkpointing or switched_on or own_cache or sees_padding(model):
         return False
     if getattr(model_config(model), "output_router_logits", False):
         return False

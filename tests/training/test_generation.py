@@ -2,7 +2,13 @@
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, MistralConfig
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    GPT2Config,
+    MistralConfig,
+)
 
 from rapid.training import generation
 from rapid.training.generation import Decoder, can_decode, decoding
@@ -107,6 +113,23 @@ def test_a_step_has_a_mask_only_where_something_is_padding(model, prompts, order
     hook.remove()
     assert {mask is not None for mask in masks[1:]} == {padded}
     assert completions.tolist() == sample(model, chosen).tolist()
+
+
+def test_a_model_that_is_not_rotary_is_not_warned_of_padding(model):
+    """GPT-2 looks for padding where it gets no mask, and finds that of completions that ended."""
+    torch.manual_seed(0)
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": model.config.vocab_size}
+    older = AutoModelForCausalLM.from_config(GPT2Config(pad_token_id=0, **sizes)).eval()
+    ids = torch.arange(50, 54).expand(3, 4)
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    masks = []
+    hook = older.transformer.register_forward_pre_hook(
+        lambda _, args, kwargs: masks.append(kwargs["attention_mask"]), with_kwargs=True
+    )
+    completions = sample(older, inputs, Decoder())
+    hook.remove()
+    assert len(masks) > 2 and None not in masks
+    assert completions.tolist() == sample(older, inputs).tolist()
 
 
 def test_prompts_that_differ_by_their_mask_only_are_different(model):

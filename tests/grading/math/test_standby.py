@@ -11,7 +11,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
 from rapid.grading import verdicts
 from rapid.grading.math.grader import KEPT, MathGrader
-from tests.processes import Borrower, assert_gone
+from tests.processes import Borrower, assert_gone, wait_for
 
 PROBLEM = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
 RIGHT, WRONG = "\\boxed{\\frac{2}{4}}", "\\boxed{\\frac{2}{5}}"
@@ -76,7 +76,7 @@ def test_a_worker_that_died_is_replaced_before_a_job_and_within(idle):
     def work():
         with MathGrader(5.0) as grader:
             os.kill(grader._worker.pid, signal.SIGKILL)
-            psutil.wait_procs([psutil.Process(grader._worker.pid)], 10)
+            wait_for(lambda: not grader._worker.lives)
             return grader.grade(PROBLEM, RIGHT).reason, grader._worker.is_borrowed
 
     assert eval(Job(work).end()) == (verdicts.PASSED, False)

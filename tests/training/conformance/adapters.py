@@ -34,6 +34,7 @@ KINDS = {
     "randlora": (peft.RandLoraConfig, TARGETS),
     "road": (peft.RoadConfig, TARGETS | {"group_size": 8}),
     "rslora": (peft.LoraConfig, TARGETS | {"use_rslora": True}),
+    "shadow": (peft.ShadowConfig, TASK | {"r": 4, "shadow_dropout": 0.0}),
     "shira": (peft.ShiraConfig, TARGETS | {"r": 2}),
     "tokens": (
         peft.TrainableTokensConfig,
