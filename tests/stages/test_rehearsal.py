@@ -22,15 +22,17 @@ def test_code_is_read_before_it_is_imported(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "lent"),
     [
-        (["train", "--spec", '{"run": {"benchmark": "minif2f"}}', "--out", "x"], ["minif2f"]),
-        (["evaluate", "--out", "x", "--spec", '{"run": {"benchmark": "math"}}'], []),
-        (["prepare", "--spec", '{"benchmark": "minif2f"}'], []),
-        (["train", "--spec", "runs/minif2f/manifest.json"], []),
-        (["train", "--spec"], []),
-        (["train", "--spec", "[]"], []),
-        (["--help"], []),
+        (["train", "--spec", '{"run": {"benchmark": "minif2f"}}', "--out", "x"], "minif2f"),
+        (["evaluate", "--out", "x", "--spec", '{"run": {"benchmark": "math"}}'], "math"),
+        (["evaluate", "--out", "x", "--spec", '{"run": {"benchmark": "mbpp_plus"}}'], None),
+        (["prepare", "--spec", '{"benchmark": "minif2f"}'], None),
+        (["train", "--spec", "runs/minif2f/manifest.json"], None),
+        (["train", "--spec"], None),
+        (["train", "--spec", "[]"], None),
+        (["--help"], None),
     ],
 )
 def test_a_job_is_lent_what_its_benchmark_keeps(arguments, lent, monkeypatch):
-    monkeypatch.setattr(type(BENCHMARKS["minif2f"]), "lend", lambda self: self.name)
-    assert rehearsal.lend(arguments) == (lent[0] if lent else None)
+    for name in ("math", "minif2f"):
+        monkeypatch.setattr(type(BENCHMARKS[name]), "lend", lambda self: self.name)
+    assert rehearsal.lend(arguments) == lent
