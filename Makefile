@@ -22,7 +22,7 @@ NUMERIC := tests/algorithms tests/training/conformance \
 help:
 	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 24
 
-setup: $(STAMP)  ## only the environment: .venv
+setup: $(STAMP)  ## only the environment: .venv, and a Lean if there is none
 
 # A stamp stands for a whole environment: it goes before anything is changed. Without it, as after an
 # interruption or for the other lock, the environment is made afresh, from what uv has downloaded.
