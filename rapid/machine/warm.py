@@ -135,7 +135,7 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable, l
                     if code == AGAIN and repeated >= SHARE * commands:
                         code = 0
                     repeated += code == AGAIN
-                    with contextlib.suppress(OSError):  # the command is gone
+                    with contextlib.suppress(OSError):  # the command is gone, or who reads its log
                         connection.send(str(code).encode())
                     connection.close()
                     gone.discard(connection)
@@ -177,7 +177,7 @@ def _fork(
     try:
         child = os.fork()
     except OSError as error:  # other jobs go on
-        with contextlib.suppress(OSError):  # the command is gone
+        with contextlib.suppress(OSError):  # the command is gone, or who reads its log
             os.write(streams[-1], f"rapid: no child for this job: {error}\n".encode())
             connection.send(b"1")
         child = None

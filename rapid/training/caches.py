@@ -66,8 +66,12 @@ def has_absolute_positions(model) -> bool:
     """
     model = unwrapped(model)
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    rotary = hasattr(model_config(model), "rope_parameters")
-    return not rotary and "position_ids" in signature(base.forward).parameters
+    return not is_rotary(model) and "position_ids" in signature(base.forward).parameters
+
+
+def is_rotary(model) -> bool:
+    """Return whether a model turns queries and keys by their positions (RoPE)."""
+    return hasattr(model_config(model), "rope_parameters")
 
 
 def positions(mask: Tensor) -> Tensor:

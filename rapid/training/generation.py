@@ -14,7 +14,7 @@ from transformers.cache_utils import DynamicLayer
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.integrations.fsdp import is_fsdp_managed_module
 
-from rapid.training.caches import can_share_prompts, model_config, prefilled
+from rapid.training.caches import can_share_prompts, is_rotary, model_config, prefilled
 
 ROOM = 64  # tokens that a cache has room for, beyond those it was made for
 # Settings with which one token follows another, and each row depends on itself alone. `generate`
@@ -72,9 +72,8 @@ class Decoder:
         noise = torch.empty_like(logits, dtype=precision)  # (N, V), each row has its own numbers
         logp = logits.new_zeros(count, most) if self.record else None
         position = mask.sum(1, keepdim=True)  # of the token that is drawn next
-        # Else the model would look in each step whether there is padding. Older ones warn then.
-        rotary = hasattr(model_config(model), "rope_parameters")
-        needs_mask = bool((mask == 0).any()) or not rotary
+        # A mask is looked through in each step. Models older than RoPE warn where there is none.
+        needs_mask = bool((mask == 0).any()) or not is_rotary(model)
         rows = torch.arange(count, device=input_ids.device)  # that are in the batch
         tokens = sequences.clone()
         mask = torch.cat([mask, mask.new_ones(count, most)], dim=1)

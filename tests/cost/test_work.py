@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from rapid.config.params import load
-from rapid.cost.work import job_work, train_work
+from rapid.cost.work import AT_A_TIME, job_work, train_work
+from rapid.models.sampling import BATCH
 from tests.cost.conftest import EXPECTED, computing, spec_of
 
 SPREAD = replace(EXPECTED, spread=1.0)
@@ -13,6 +14,10 @@ SPREAD = replace(EXPECTED, spread=1.0)
 
 def counted(params, name, expected=SPREAD, benchmark="math"):
     return job_work(spec_of(params, name, benchmark), params, lambda *pair: expected)
+
+
+def test_as_many_are_sampled_at_a_time_as_the_plan_counts():
+    assert AT_A_TIME == BATCH  # the plan's own, since what samples takes seconds to import
 
 
 @pytest.mark.parametrize("name", ["pg", "grpo", "naive-grpo", "rapid-H2", "rapid-H16"])

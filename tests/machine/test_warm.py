@@ -224,6 +224,16 @@ def test_a_job_that_cannot_be_forked_fails_alone(tmp_path):
     assert server.stdout.read().splitlines() == ["back: first True", "back: second True"]
 
 
+def test_a_job_that_cannot_be_forked_has_its_status_where_nobody_reads_its_log(tmp_path):
+    path = tmp_path / "socket"
+    read, write = os.pipe()
+    os.close(read)
+    with serving(path, CROWDED):
+        jobs = [rapid(path, "x", capture_output=False, stderr=write) for _ in range(2)]
+    os.close(write)
+    assert [job.returncode for job in jobs] == [1, 0]
+
+
 def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
