@@ -135,7 +135,7 @@ def serve(path: Path, parent: int, prepare: Callable[[], None], run: Callable, l
                     if code == AGAIN and repeated >= SHARE * commands:
                         code = 0
                     repeated += code == AGAIN
-                    with contextlib.suppress(OSError):  # the command is gone, or who reads its log
+                    with contextlib.suppress(OSError):  # the command is gone
                         connection.send(str(code).encode())
                     connection.close()
                     gone.discard(connection)
