@@ -7,6 +7,7 @@ changed, cut off, deleted or put there by somebody else is refused, with what to
 import contextlib
 import os
 import platform
+import re
 import resource
 import shutil
 import subprocess
@@ -28,6 +29,8 @@ PACKAGES = (
     "tokenizers", "math-verify", "evalplus",
 )  # fmt: skip
 
+NUMBERS = {"family": "cpu family", "model": "model"}  # of a processor, in /proc/cpuinfo
+
 
 def commit() -> str:
     """Return the git commit of the code, "+dirty" where tracked files differ; or "unknown"."""
@@ -46,12 +49,21 @@ def hardware() -> str:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
-    name = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError, StopIteration):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        named = (line for line in lines if line.startswith("model name"))
-        name = next(named).split(":", 1)[1].strip()
-    return f"{name}, {os.cpu_count()} cores, no GPU"
+    cpuinfo = ""
+    with contextlib.suppress(OSError):
+        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    return f"{processor(cpuinfo)}, {os.cpu_count()} cores, no GPU"
+
+
+def processor(cpuinfo: str) -> str:
+    """Return what /proc/cpuinfo calls the first processor; if it has no name, the architecture.
+
+    x86 has family and model, too: virtual machines call very different processors "AMD EPYC".
+    """
+    first = dict(re.findall(r"^([a-z ]+?)\s*: (.+)$", cpuinfo.partition("\n\n")[0], re.MULTILINE))
+    name = first.get("model name") or platform.processor() or platform.machine()
+    numbers = [f"{key} {first[of]}" for key, of in NUMBERS.items() if of in first]
+    return f"{name} ({', '.join(numbers)})" if numbers else name
 
 
 @cache

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rapid.artifacts import manifests
 from rapid.artifacts.files import sha256_file
-from rapid.artifacts.manifests import commit, digests
+from rapid.artifacts.manifests import commit, digests, processor
 
 
 def test_a_folder_is_its_files_without_the_manifest(tmp_path):
@@ -37,3 +37,19 @@ def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path,
     assert commit() == "unknown"
     monkeypatch.setattr(manifests, "ROOT", tmp_path)
     assert re.fullmatch("[0-9a-f]{40}", commit())
+
+
+def test_processors_of_one_name_are_told_apart():
+    cores = (
+        "processor\t: {}\ncpu family\t: 25\nmodel\t\t: {}\nmodel name\t: AMD EPYC\nflags\t: a b\n\n"
+    )
+    zen3, zen4 = (cores.format(0, model) + cores.format(1, 9) for model in (1, 17))
+    assert processor(zen3) == "AMD EPYC (family 25, model 1)"
+    assert processor(zen4) == "AMD EPYC (family 25, model 17)"
+
+
+def test_a_processor_without_numbers_or_name_is_what_is_known(monkeypatch):
+    assert processor("processor\t: 0\nmodel name\t: ARMv7 rev 4\n") == "ARMv7 rev 4"
+    monkeypatch.setattr("platform.processor", lambda: "")
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert processor("processor\t: 0\nCPU part\t: 0xd0c\n") == processor("") == "aarch64"
