@@ -25,6 +25,7 @@ from transformers import TrainerCallback
 from performance.rewards import Counted
 from performance.trainers import Setting
 from rapid.machine.lease import bind
+from rapid.training.clock import now
 
 CORES: list[int] = []  # those of a loop's processes, if they are bound to any
 SEED = 1000
@@ -95,7 +96,7 @@ class Gate(TrainerCallback):
         self._optimizer = self._sampling = 0.0
         self._tokens = 0
         self._before = self._phases()
-        self._cpu, self._began = time.process_time(), _now()
+        self._cpu, self._began = time.process_time(), now()
 
     def _sample(self) -> dict:
         """Return what the steps took: times in seconds, by wall clock if not said otherwise.
@@ -107,7 +108,7 @@ class Gate(TrainerCallback):
         that is not 0; None where verdicts come in no order. `optimizer` is the optimizer's own
         step, `phases` are by the clock of RapidTrainer.
         """
-        seconds, cpu_seconds = _now() - self._began, time.process_time() - self._cpu
+        seconds, cpu_seconds = now() - self._began, time.process_time() - self._cpu
         verdicts, group = self._reward.verdicts, self._setting.group
         groups = [verdicts[start : start + group] for start in range(0, len(verdicts), group)]
         in_order = not getattr(self._trainer.args, "grading_workers", 0)
@@ -129,12 +130,6 @@ class Gate(TrainerCallback):
     def _phases(self) -> dict[str, float]:
         clock = getattr(self._trainer, "clock", None)
         return dict(clock.seconds) if clock else {}
-
-
-def _now() -> float:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 class Loop:

@@ -217,7 +217,7 @@ def install(logger: logging.Logger, settings) -> Console:
     """
     logging.raiseExceptions = False  # where its log file has no room, the console goes on
     console = Console(logging.Formatter(), settings.dryrun)
-    if not settings.dryrun and "--touch" not in sys.argv:  # `rapid reconcile` runs no job
+    if not settings.dryrun and "--touch" not in sys.argv:  # which runs no job: `rapid restore`
         logger.addHandler(Journal())
     for handler in logger.handlers:
         if handler.name == CONSOLE and not settings.verbose:

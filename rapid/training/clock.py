@@ -11,7 +11,8 @@ from transformers import TrainerCallback
 from rapid.training.usage import waited
 
 
-def _now() -> float:
+def now() -> float:
+    """Return seconds of a clock, after what a GPU was given to do."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()  # a kernel's time belongs to the phase that launched it
     return time.perf_counter()
@@ -23,7 +24,7 @@ class PhaseClock:
     A phase entered within another pauses the outer one.
     """
 
-    def __init__(self, now: Callable[[], float] = _now, waited: Callable[[], float] = waited):
+    def __init__(self, now: Callable[[], float] = now, waited: Callable[[], float] = waited):
         self.seconds: dict[str, float] = defaultdict(float)
         self.waited: dict[str, float] = defaultdict(float)
         self._clocks = (now, self.seconds), (waited, self.waited)

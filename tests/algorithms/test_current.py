@@ -19,7 +19,7 @@ from tests.algorithms.tabular import (
     score_mean,
 )
 
-GROUPS, GROUP = 3, 4
+GROUP = 4
 LENGTHS = [5, 3, 0, 4, 1, 5, 2, 5, 5, 4, 3, 2]
 REWARDS = [1.0, 0.0, 0.0, 1.0, 0.25, 0.75, 0.5, 0.5, 1.0, 1.0, 1.0, 0.0]  # some are the mean
 

@@ -28,7 +28,6 @@ class Rates:
     wrong_family: float  # one is seen among several algorithms where there are none, by Holm
     wrong_equality: float  # the margin itself is taken for less
     difference_seen: float  # a difference that `detectable` says to be seen in 80 %
-    equality_seen: float  # where there is no difference
 
 
 def noise(arenas: int, share: float = LEVEL) -> float:
@@ -72,7 +71,6 @@ def rates(arenas: int, sd: float = 0.03, size: tuple[int, int, int] = ARENA) -> 
         wrong_family=np.mean([(holm(family) <= LEVEL).any() for family in ps]),
         wrong_equality=np.mean([equivalence(one, MARGIN) <= LEVEL for one, _ in other]),
         difference_seen=np.mean([one.p_at(0) <= LEVEL for _, one in other]),
-        equality_seen=np.mean([equivalence(family[0], MARGIN) <= LEVEL for family in same]),
     )
 
 

@@ -22,8 +22,9 @@ def test_a_level_is_reached_on_the_line_between_two_points(level, seconds):
     assert CURVE.reaches(level) == (seconds and pytest.approx(seconds))
 
 
-def test_a_curve_that_falls_reached_its_start_at_once():
+def test_a_curve_that_falls_is_read_at_its_first_crossing():
     assert AccuracyCurve((0, 10), (0.5, 0.2)).reaches(0.5 + 1e-12) == 0
+    assert AccuracyCurve((0, 1, 2, 3), (0.2, 0.6, 0.4, 0.8)).reaches(0.5) == pytest.approx(0.75)
 
 
 def test_accuracy_behind_the_end_of_a_run_is_that_of_its_end():

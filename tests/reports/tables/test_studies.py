@@ -13,7 +13,6 @@ from reports import plots
 from reports.__main__ import main
 from reports.measured import Contest, Measured
 from reports.plots import style
-from reports.statistics.curves import AccuracyCurve, levels
 from reports.tables import studies
 from tests.reports.conftest import run_of
 
@@ -112,22 +111,6 @@ def test_the_time_to_an_accuracy_by_hand(params, complete):
     complete.drop(complete.root / PG / "seed1/curve.jsonl")
     reach = build(params, complete)[2]
     assert reach.rows[0].cells[0][2].text == "30.0s"  # of seed 0 alone
-
-
-def test_a_curve_that_falls_is_read_at_its_first_crossing():
-    curve = AccuracyCurve((0.0, 1.0, 2.0, 3.0), (0.2, 0.6, 0.4, 0.8))
-    assert curve.reaches(0.2) == 0
-    assert curve.reaches(0.5) == pytest.approx(0.75)
-    assert curve.reaches(0.7) == pytest.approx(2.75)
-    assert curve.reaches(0.9) is None
-    almost = AccuracyCurve((0.0, 1.0, 2.0), (0.35 - 1e-16, 0.35, 0.45))  # a mean over seeds
-    assert almost.reaches(0.35) == 0
-
-
-def test_levels_are_round_and_between_start_and_best():
-    assert levels([AccuracyCurve((0.0, 1.0), (0.31, 0.46))]) == pytest.approx([0.35, 0.4, 0.45])
-    assert levels([AccuracyCurve((0.0, 1.0), (0.35, 0.46))]) == pytest.approx([0.4, 0.45])
-    assert levels([]) == []
 
 
 def test_claims_that_need_studies_are_judged_there(params, complete):

@@ -10,7 +10,7 @@
  *
  * Requests and answers are JSON lines; a line with a field `bytes` is followed by as many bytes.
  *
- *   first   {header}                        ->  {ready, why}
+ *   first   {header, renew}                 ->  {id, ready, why}; renew, the id, may be left out
  *   later   {renew}                         ->  {id, ready, answered}, with the memory put back
  *   author  {id, name, statement, proof, checked}  ->  {id, why, messages, megabytes, bytes} export
  *   judge   {id, name, statement}                  ->  {id, why, messages, megabytes}
