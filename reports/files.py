@@ -26,11 +26,11 @@ class Manifest(manifests.Manifest):
         """The walls that the job was allowed to do without, as keys of params.yaml's grading."""
         return set(Grading.model_validate(self.spec.get("grading", {})).given_up)
 
-    def value(self, key: str) -> Any:
-        """Return spec["a"]["b"] for "a.b", or `None` where there is no such entry."""
+    def value(self, key: str, default: Any = None) -> Any:
+        """Return spec["a"]["b"] for "a.b", or the default where there is no such entry."""
         found: Any = self.spec
         for part in key.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
+            found = found.get(part, default) if isinstance(found, dict) else default
         return found
 
 

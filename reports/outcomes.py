@@ -66,6 +66,13 @@ class FieldOutcomes:
         needed = {*self.field.rates} - {*found} | {PLAIN.name}
         if lacking := sorted(needed - {*by_name}):
             raise BadFile(f"{file}: no runs of {', '.join(lacking)} on {self.benchmark}")
+        for name in sorted(needed):
+            kept, asked = by_name[name], (self.field.entry(name), self.field.reach)
+            if others := {*zip(kept.run, kept.reach, strict=True)} - {asked}:
+                raise BadFile(
+                    f"{file}: on {self.benchmark} {name} is {min(others)} (run, reach), and the "
+                    f"parameters have {asked}: run the whole arena again, and make arena-record"
+                )
         here = found[PLAIN.name].runs.set_index("seed").runtime.dropna()
         there = by_name[PLAIN.name].runtime
         shared = here.index.intersection(there.index)
@@ -143,6 +150,8 @@ def record(measured: Measured) -> pd.DataFrame:
         {
             "benchmark": one.benchmark,
             "algorithm": name,
+            "run": one.field.entry(name),
+            "reach": one.field.reach,
             "seed": run.seed,
             "runtime": run.runtime,
             "staleness": run.staleness,

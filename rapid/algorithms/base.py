@@ -74,6 +74,7 @@ class Algorithm:
     H: ClassVar[Literal["required", "optional", "none"]] = "optional"  # in its name
     imitates: ClassVar[bool] = False  # a teacher, by supervised learning; the others are RL
     scale_rewards: ClassVar[str] = "none"  # as GRPOConfig has it: "group", where the loss does so
+    weighs_rewards: ClassVar[bool] = False  # advantages depend on the group's importance weights
     samples_from_a_server: ClassVar[bool] = False  # with a GPU of its own, where there are GPUs
     mean_over: ClassVar[Literal["sequence", "token"]] = "sequence"  # what the loss averages
     metrics_over: ClassVar[Literal["sequence", "token"]] = "sequence"  # what metrics average

@@ -27,7 +27,7 @@ from rapid.algorithms.base import Algorithm
 from rapid.artifacts.settings import Settings
 
 GroupSize = Annotated[int, Field(ge=2)]
-CHANGES = r"(,[a-z_]+=[a-z0-9.]+)*"
+CHANGES = r"(,[a-z_]+=-?[a-z0-9.]+)*"
 
 
 class Changes(Settings):
@@ -84,6 +84,10 @@ def parse(name: str) -> Name:
     Raises:
         ValueError: it is no name of an algorithm; the message says what is allowed.
     """
+    if exponent := re.search(r"=(\d+(\.\d+)?e-?\d+)(,|$)", name):
+        raise ValueError(
+            f"{name.replace(exponent[1], _decimal(float(exponent[1])))}, without an exponent"
+        )
     if not re.fullmatch(pattern(), name):
         raise ValueError(_allowed())
     plain, *pairs = name.split(",")
@@ -112,8 +116,11 @@ def parse(name: str) -> Name:
 
 def variant(name: str, **changes: float) -> str:
     """Return the name of an algorithm with changes: pg, learning_rate=1e-4 -> pg,...=0.0001."""
-    values = {key: f"{value:.12f}".rstrip("0").rstrip(".") for key, value in changes.items()}
-    return ",".join([name, *(f"{key}={value}" for key, value in values.items())])
+    return ",".join([name, *(f"{key}={_decimal(value)}" for key, value in changes.items())])
+
+
+def _decimal(value: float) -> str:
+    return f"{value:.12f}".rstrip("0").rstrip(".")
 
 
 def imitates(name: str) -> bool:

@@ -118,6 +118,7 @@ class Rapid(Algorithm):
     loss_function = staticmethod(rapid_loss)
     defaults = {"eta": 2.0, "clip": "advantage"}  # noqa: RUF012
     H = "required"
+    weighs_rewards = True
 
     @property
     def reported(self) -> dict[str, str]:

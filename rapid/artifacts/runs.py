@@ -94,7 +94,8 @@ class RunSummary(Record):
         None, description="seconds of it, grading apart, in which something else had the core"
     )
     stolen: float | None = Field(
-        None, description="seconds of it in which its cores served other virtual machines"
+        None,
+        description="seconds of it in which a core of its served other virtual machines, a mean",
     )
     disturbed: bool = Field(False, description="whether these are over 20 % of it, grading apart")
     attempt: int = Field(1, description="which this is: some disturbed runs are run again")

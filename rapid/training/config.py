@@ -299,6 +299,12 @@ class RapidConfig(GRPOConfig):
                 )
         if self.H > 1:
             yield from self._other_distributions()
+        if self.H > 1 and self.mask_truncated_completions and self.algorithm.weighs_rewards:
+            yield (
+                "mask_truncated_completions=True: completions without tokens have no importance "
+                f"weight, and objective='{self.objective}' weighs their rewards by it; set H=1, or "
+                "leave it unset"
+            )
         needs = getattr(self.algorithm, "loss_function", None)
         if needs and self.max_completion_length is None and "limit" in signature(needs).parameters:
             yield f"max_completion_length=None: {self.objective} divides by it; set a number"

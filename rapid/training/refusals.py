@@ -165,4 +165,7 @@ class FiniteWeights(TrainerCallback):
 
     def on_train_end(self, args, state, control, **_):
         if state.max_steps > 0 and not state.global_step:
-            raise ValueError("train_dataset has no samples: there was no step")
+            raise ValueError(
+                "there was no step: train_dataset has no samples, or fewer than a batch takes "
+                "(with RL an inference batch: H * n_step / num_generations prompts)"
+            )

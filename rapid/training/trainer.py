@@ -178,9 +178,12 @@ class RapidTrainer(SamplingTrainer):
             self.last_pass = self.state.global_step + 1, piece, self._logp
             return loss
         log_pi, entropy = self._log_pi(model, piece)  # (N, T) each
-        itself, mask = log_pi.detach(), batches.learned(piece)
-        log_mu = piece.get("behavior_logp", itself)
-        reference = piece.get("reference_logp", itself)
+        mask = batches.learned(piece)
+        # At padding they have no meaning, and a ratio of theirs may be infinite.
+        log_pi = log_pi.masked_fill(mask == 0, 0)
+        itself = log_pi.detach()
+        log_mu = piece.get("behavior_logp", itself).masked_fill(mask == 0, 0)
+        reference = piece.get("reference_logp", itself).masked_fill(mask == 0, 0)
         rewards, limit = piece["rewards"], self.args.max_completion_length or 1
         given = Pass(log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit)
         loss, metrics = algorithm.loss(self.args.settings, given)

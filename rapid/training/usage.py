@@ -18,7 +18,7 @@ class Usage(NamedTuple):
 
     cpu: float  # of this process and all its descendants
     waited: float  # in which the main thread could have run, but something else did
-    stolen: float  # in which a hypervisor let other virtual machines have the cores
+    stolen: float  # in which a hypervisor let other virtual machines have a core, as a mean of ours
 
     @classmethod
     def now(cls, proc: Path = PROC) -> "Usage":
@@ -61,5 +61,6 @@ def _stolen(proc: Path) -> float:
     with suppress(OSError):
         rows = map(str.split, (proc / "stat").read_text().splitlines())
         ours = {f"cpu{core}" for core in os.sched_getaffinity(0)}
-        return sum(int(row[8]) for row in rows if row[0] in ours) / os.sysconf("SC_CLK_TCK")
+        ticks = sum(int(row[8]) for row in rows if row[0] in ours)
+        return ticks / len(ours) / os.sysconf("SC_CLK_TCK")
     return 0.0

@@ -19,6 +19,7 @@ from reports.measured import Measured
 from reports.tables import notes
 from reports.tables.table import MISSING, Cell, Group, Row, Source, Table, stacked
 
+ABSENT = object()  # a null is a value
 NO_MANIFEST = "no run whose manifest.json says this is there"
 SHOWN = 12  # runs that a cell names; more would be a long list of the same
 
@@ -36,10 +37,12 @@ class Setting:
     algorithm: Algorithm | None = None
 
     def of(self, manifest: Manifest) -> Any:
-        """Return the value in a manifest, or `None` where it is none of these jobs."""
+        """Return the value in a manifest, or ABSENT where it is none of these jobs."""
         name = manifest.value("run.algorithm") or ""
         picked = self.algorithm.named(name) if self.algorithm else not IMITATING.named(name)
-        return manifest.value(self.key) if manifest.stage == self.stage and picked else None
+        if manifest.stage != self.stage or not picked:
+            return ABSENT
+        return manifest.value(self.key, ABSENT)
 
 
 TEACHER = [
@@ -111,7 +114,10 @@ def versions(measured: Measured) -> Table:
         stub="Package",
         groups=[Group("", ["Version"])],
         rows=[
-            Row(name, [[_cell(measured.manifests, lambda one, name=name: one.versions.get(name))]])
+            Row(
+                name,
+                [[_cell(measured.manifests, lambda one, of=name: one.versions.get(of, ABSENT))]],
+            )
             for name in packages
         ],
         notes=[
@@ -152,7 +158,8 @@ def _table(
 
 def _cell(manifests: dict[str, Manifest], value: Callable[[Manifest], Any]) -> Cell:
     """Return the value that the manifests agree on, or all that they have."""
-    values = {path: value(one) for path, one in manifests.items() if value(one) is not None}
+    given = {path: value(one) for path, one in manifests.items()}
+    values = {path: one for path, one in given.items() if one is not ABSENT}
     if not values:
         return Cell(MISSING, reason=NO_MANIFEST)
     # Lists and objects too, each once, in the order met.
@@ -172,5 +179,7 @@ def _cell(manifests: dict[str, Manifest], value: Callable[[Manifest], Any]) -> C
 
 
 def _text(value: Any) -> str:
-    """Return a value as a person would write it: 0.0001, 16, advantage."""
+    """Return a value as a person would write it: 0.0001, 16, advantage, none."""
+    if value is None:
+        return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)

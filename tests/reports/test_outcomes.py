@@ -77,10 +77,11 @@ def test_comparisons_are_by_seed_and_need_two(measured):
 
 def test_the_record_has_a_row_for_each_run_with_a_curve(measured):
     rows = record(measured)
+    assert {*rows.reach} == {0.5} and rows.run[0].startswith("pg,")
     assert [tuple(row) for row in rows[["algorithm", "seed"]].to_numpy()] == [
         ("pg", 1), ("pg", 2), ("grpo", 1), ("dapo", 1), ("dapo", 2),
     ]  # fmt: skip
-    last = dict(rows.iloc[-1].drop("clip_fraction"))
+    last = dict(rows.iloc[-1].drop(["clip_fraction", "run", "reach"]))
     assert last == pytest.approx(
         {"benchmark": "math", "algorithm": "dapo", "seed": 2, "runtime": 40, "staleness": 0.25,
          "seconds": 28, "accuracy": 0.8, "accuracy_in_time": 0.55}

@@ -163,6 +163,14 @@ def test_batch_sizes_of_trl_that_make_no_whole_steps_are_refused(given, message)
         RapidConfig(**TRL | given)
 
 
+def test_masked_completions_have_no_weights_for_a_baseline():
+    masked = {**TRL, P: 8, "mask_truncated_completions": True}
+    with pytest.raises(ValueError, match=r"objective='rapid' weighs their rewards .* set H=1"):
+        RapidConfig(**masked, H=2)
+    assert RapidConfig(**masked, H=1).mask_truncated_completions
+    assert RapidConfig(**masked, H=2, objective="dapo").H == 2
+
+
 def test_a_grpo_config_is_taken_over():
     theirs = GRPOConfig(
         **TRL | {P: 8, S: 4, "num_generations": 4, "learning_rate": 0.1, "temperature": 0.7}

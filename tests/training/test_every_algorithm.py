@@ -21,6 +21,26 @@ def test_it_moves_the_weights(name, toy_model, tmp_path):
     assert not torch.equal(before, after)
 
 
+class InfiniteAtPadding(loops.ScriptedTrainer):
+    """Its log mu is such at padding that a ratio there is infinite."""
+
+    def _log_pi(self, model, piece):
+        logp, entropy = super()._log_pi(model, piece)
+        if not torch.is_grad_enabled():
+            logp = logp.masked_fill(piece["completion_mask"] == 0, -1e4)
+        return logp, entropy
+
+
+@pytest.mark.parametrize("name", [one for one in LEARNING if ALGORITHMS[one].H != "none"])
+def test_what_stands_at_padding_is_not_looked_at(name, toy_model, tmp_path):
+    settings = {"H": 2, "max_steps": 2, "reuse_logp": False}
+    one, other = (
+        loops.run(toy_model, tmp_path, name, trainer=kind, **settings)
+        for kind in (loops.ScriptedTrainer, InfiniteAtPadding)
+    )
+    assert torch.equal(loops.weights(one), loops.weights(other))
+
+
 class Recording(loops.Recorded, loops.ScriptedTrainer):
     pass
 

@@ -343,6 +343,19 @@ def test_one_s_own_is_placed_among_those_on_record(params, complete):
         arena.fields(read(own, complete))[0].compare("rapid-H4", "pg", "seconds")
 
 
+@pytest.mark.parametrize("column", ["run", "reach"])
+def test_a_record_of_another_field_is_refused(params, complete, column):
+    """Tuning writes new rates and levels: runs on record are of those before."""
+    rows = record(read(params, complete))
+    last = rows.index[rows.algorithm == "dapo"][-1]
+    rows.loc[last, column] = {"run": "dapo,learning_rate=0.5", "reach": 0.75}[column]
+    rows.to_csv(complete.root / "record.csv", index=False)
+    more = {"only": ["pg", "rapid-H4"], "record": "record.csv"}
+    own = params.model_copy(update={"arena": params.arena.model_copy(update=more)})
+    with pytest.raises(BadFile, match=r"on math dapo is .* run the whole arena again"):
+        arena.fields(read(own, complete))[0].compare("rapid-H4", "pg", "seconds")
+
+
 def test_the_record_is_scaled_by_seeds_that_have_a_run_here(params, complete):
     rows = record(read(params, complete))
     rows[["seconds", "runtime"]] *= 2

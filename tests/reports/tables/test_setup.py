@@ -42,6 +42,15 @@ def test_values_are_the_manifests_and_not_the_parameters(params, runs):
     assert found["GRPO: KL coefficient"].sources[0].path == f"{run('grpo').folder}/manifest.json"
 
 
+def test_a_null_is_a_value(params, runs):
+    for seed in (0, 1):
+        runs.manifest(params, run("dapo", seed))
+    edit(runs, run("dapo", 0), objective={"epsilon_high": None})
+    assert cells(params, runs)["DAPO: clip above"].text == "none or 0.28"
+    edit(runs, run("dapo", 1), objective={"epsilon_high": None})
+    assert cells(params, runs)["DAPO: clip above"].text == "none"
+
+
 def test_settings_are_of_their_algorithm(params, runs):
     for name in ("sft", "pg", "rapid-H4", "rapid-H2"):
         runs.manifest(params, run(name))

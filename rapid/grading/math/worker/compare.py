@@ -210,6 +210,9 @@ def is_merged(tree: Basic | MatrixBase) -> bool:
 def is_same_tree(gold: Basic, given: Basic, gold_braces: bool, braces: bool) -> bool:
     """Return `verify` of two expressions, by which order, repetition and precision count."""
     if isinstance(gold, COLLECTION) and isinstance(given, COLLECTION):
+        named = {part.lhs for part in elements(gold) if isinstance(part, Eq)}
+        if len(named) > 1 and not given.atoms(Eq):  # x = 1, y = 2 is not 2, 1
+            gold, given = in_order(gold), in_order(given)
         if isinstance(gold, FiniteSet) != isinstance(given, FiniteSet):
             if gold_braces if isinstance(gold, FiniteSet) else braces:
                 return False  # {1, 2} is not (1, 2); a list without either may be both
