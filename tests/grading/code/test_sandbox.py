@@ -167,19 +167,27 @@ def test_where_memory_runs_out_the_runner_dies_first(sandbox):
     assert int(score.read_text()) == 1000
 
 
-def test_only_the_answer_socket_is_inherited(sandbox):
+@pytest.mark.parametrize("held", [0, 300])
+def test_only_the_answer_socket_is_inherited(layer, held):
+    """Also where the grader's process has many files, as beside vLLM, and the runner's are late."""
     program = """
 import os, stat
 def f():
     sockets = 0
-    for fd in range(256):
+    for fd in range(2048):
         try:
             sockets += stat.S_ISSOCK(os.fstat(fd).st_mode)
         except OSError:
             pass
     return sockets
 """
-    assert call(sandbox, program) == 1
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(held)]
+    try:
+        with Sandbox(layer=layer) as sandbox:
+            assert call(sandbox, program) == 1
+    finally:
+        for file in files:
+            os.close(file)
 
 
 def test_the_environment_is_empty(sandbox, monkeypatch):

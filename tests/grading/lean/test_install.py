@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rapid.grading.lean import LeanUnavailable, ensure_lean, find_lean, install
-from rapid.grading.lean.wasm.notices import NOTICES, PatchFailed, add_notices
+from rapid.grading.lean.wasm.notices import BEGINNINGS, NOTICES, PatchFailed, add_beginnings
 from rapid.grading.lean.wasm.patches import ASSIGN_EXPORTS, PATCHES, patch_lean_js
 
 
@@ -37,7 +37,7 @@ def lean_js() -> str:
     return f"first();var _a,_b,_c;{ASSIGN_EXPORTS}{assignments}}}{patched}_a()"
 
 
-def lean_wasm(exported: tuple[str, ...] = tuple(NOTICES)) -> bytes:
+def lean_wasm(exported: tuple[str, ...] = (*NOTICES, *BEGINNINGS)) -> bytes:
     """A miniature of lean.wasm: 128 functions that return their number, and all kinds of imports.
 
     The last functions are exported.
@@ -65,9 +65,9 @@ def lean_wasm(exported: tuple[str, ...] = tuple(NOTICES)) -> bytes:
     imported += [text("env") + text(name) + bytes([0, 2 * count]) for name, count in imports]
     first = 128 - len(exported)
     arguments = [0] * first
-    arguments += [NOTICES[name].arguments if name in NOTICES else 0 for name in exported]
+    arguments += [NOTICES[name].arguments if name in NOTICES else 3 for name in exported]
     # Types of no result and of one, from 0 arguments up. A body: two locals, `i32.const index`.
-    takes = [bytes([0x60, count, *[0x7F] * count]) for count in range(3)]
+    takes = [bytes([0x60, count, *[0x7F] * count]) for count in range(4)]
     types = [taken + result for taken in takes for result in (b"\0", b"\1\x7f")]
     bodies = [bytes([7, 1, 2, 0x7F, 0x41, *number(value), 0x0B]) for value in range(1, 129)]
     index = range(len(imports) + first, len(imports) + 128)
@@ -190,8 +190,9 @@ def test_a_patch_that_does_not_apply_is_an_error(patch):
         patch_lean_js(lean_js().replace(patch.old, ""))
 
 
-def test_functions_of_lean_give_notice_and_do_what_they_did(tmp_path):
-    (tmp_path / "lean.wasm").write_bytes(add_notices(lean_wasm()))
+def test_functions_of_lean_begin_with_more_and_do_what_they_did(tmp_path):
+    """Those of NOTICES with a call. A task, here at 64 with its m_imp at 256, gets a priority."""
+    (tmp_path / "lean.wasm").write_bytes(add_beginnings(lean_wasm()))
     script = """
         const code = new WebAssembly.Module(require('node:fs').readFileSync('lean.wasm'));
         const called = [];
@@ -205,23 +206,28 @@ def test_functions_of_lean_give_notice_and_do_what_they_did(tmp_path):
         }
         const { exports } = new WebAssembly.Instance(code, { env });
         const found = {};
-        for (const name in exports) found[name] = [exports[name](7, 8), ...called.splice(0)];
+        const words = new Int32Array(env.memory.buffer);
+        words[(64 + 12) / 4] = 256;
+        for (const name in exports) {
+          const given = [exports[name](7, 8, 64), ...called.splice(0)];
+          found[name] = [...given, words[(256 + 12) / 4]];
+        }
         console.log(JSON.stringify(found));
     """
     command = [install.find_node(), "-e", script]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     expected = {
-        function: [127 + at, notice.name, [7, 8][: notice.arguments]]
+        function: [126 + at, notice.name, [7, 8][: notice.arguments], 0]
         for at, (function, notice) in enumerate(NOTICES.items())
-    }
+    } | {function: [128, -1] for function in BEGINNINGS}
     assert json.loads(done.stdout) == expected
 
 
-@pytest.mark.parametrize("missing", NOTICES)
+@pytest.mark.parametrize("missing", [*NOTICES, *BEGINNINGS])
 def test_a_lean_without_these_functions_is_an_error(missing):
-    others = tuple(name for name in NOTICES if name != missing)
+    others = tuple(name for name in (*NOTICES, *BEGINNINGS) if name != missing)
     with pytest.raises(PatchFailed, match="other functions"):
-        add_notices(lean_wasm(others))
+        add_beginnings(lean_wasm(others))
 
 
 def test_a_lean_on_the_path_comes_first(empty):

@@ -7,6 +7,7 @@ from rapid.grading.lean import BadStatement, LeanChecker
 
 TRUE = "theorem p1 : (1 : Nat) = 1 := by\n  "
 FALSE = "theorem p1 : (1 : Nat) = 2 := by\n  "
+MATCH = "theorem p1 (x : Option Nat) : (match x with | none => 1 | some y => y + 1) > 0 := by\n  "
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,17 @@ PROOFS = {
         "subst h; decide +kernel",
     ),
     "strings": ('theorem p1 : "a\\n𝒮".length = 3 ∧ "a" ≠ "b" := by\n  ', "decide"),
+    "cases of a match, by tasks": (MATCH, "split <;> omega"),
+    "cases of a match, by grind": (MATCH, "grind"),
+    "cases of a match in a hypothesis": (
+        "theorem p1 (x : Nat) (h : (match x with | 0 => 1 | n + 1 => n) = 5) : x = 6 := by\n  ",
+        "split at h <;> simp_all",
+    ),
+    "functional induction": (
+        "theorem p1 (xs : List Nat) (p : Nat → Bool) : (xs.filter p).length ≤ xs.length := by\n  ",
+        "fun_induction List.filter p xs <;> simp_all <;> omega",
+    ),
+    "a search for a lemma": ("theorem p1 (n : Nat) : n + 0 = n := by\n  ", "exact?"),
     "universes": (
         "theorem p1.{u, v} (α : Type u) (β : Type (max u v)) (x : α × β) : ∃ y, y = x.1 := by\n  ",
         "let z := x; exact ⟨z.1, by cases x; rfl⟩",

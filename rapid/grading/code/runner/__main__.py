@@ -39,13 +39,15 @@ PRELOADED = (
 
 
 def main() -> None:
-    control_fd, layer, *lists = sys.argv[1:]
+    given, layer, *lists = sys.argv[1:]
+    control_fd = os.dup(int(given))  # a low number, below what children close
+    os.close(int(given))
     paths, hidden = ([path for path in each.split(os.pathsep) if path] for each in lists)
     for name in PRELOADED.split():
         __import__(name)
     if layer == "namespaces":
         isolation.enclose(paths, hidden)
-    control = socket.socket(fileno=int(control_fd))
+    control = socket.socket(fileno=control_fd)
     divider, user = isolation.Divider(), isolation.spare_user()
     if not isolation.can_read(os.path.dirname(os.__file__), user):
         preload_all()

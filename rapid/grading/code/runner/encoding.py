@@ -44,11 +44,18 @@ class Digest:
 
 # Not a float, which is compared with a tolerance, nor a dict, whose bytes follow its order.
 _DIGESTED = {type(None), bool, int, str, bytes, list, tuple, set, frozenset}
+_NESTED = {list, tuple, set, frozenset}
+_DEEPEST = 20
 
 
 def digest(items: list | tuple) -> Digest | None:
     """Return the digest of a list or tuple of plain data; None where it holds something else."""
-    if not _DIGESTED.issuperset(map(type, items)):
+    level: Iterable = items
+    for _ in range(_DEEPEST):  # a list that contains itself would be deeper
+        if not _DIGESTED.issuperset(map(type, level)):
+            return None
+        level = [part for item in level if type(item) in _NESTED for part in item]
+    if level:
         return None
     found = hashlib.blake2b(type(items).__name__.encode())
     try:

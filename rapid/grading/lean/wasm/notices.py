@@ -1,7 +1,8 @@
-"""Calls put into lean.wasm, so that we know which ways Lean goes.
+"""Instructions put into lean.wasm, so that we know which ways Lean goes, and it needs no threads.
 
 Some functions of Lean are made to begin with a call of an import, which is a JavaScript function of
-ours (runtime.js). No code that a proof brings along can keep Lean from calling it.
+ours (runtime.js). No code that a proof brings along can keep Lean from calling it. Another is made
+to run tasks at once.
 """
 
 from collections.abc import Iterator
@@ -26,6 +27,20 @@ NOTICES = {
     "lean_elab_add_decl_without_checking": Notice("_emscripten_log_formatted", 2),
 }
 
+# What else functions begin with. Where a task is put into the queue of the threads, of which there
+# are none: `task->m_imp->m_prio = LEAN_SYNC_PRIO`, so that it is run at once by the one that asks.
+# `split`, `grind`, `fun_induction` and `exact?` leave lemmas to tasks.
+BEGINNINGS = {
+    "_ZN4lean12task_manager12enqueue_coreERNSt3__211unique_lockINS1_5mutexEEEP9lean_task": bytes(
+        [
+            *(0x20, 2),  # local.get: the task
+            *(0x28, 2, 12),  # i32.load: its m_imp
+            *(0x41, 0x7F),  # i32.const -1: LEAN_SYNC_PRIO
+            *(0x36, 2, 12),  # i32.store: m_prio
+        ]
+    )
+}
+
 IMPORTS, EXPORTS, CODE = 2, 7, 10  # sections of a WebAssembly module
 GET, CALL = 0x20, 0x10
 HEADER = 8  # bytes
@@ -35,11 +50,8 @@ class PatchFailed(ValueError):
     """What is to be patched is not what the patches were written for."""
 
 
-def add_notices(program: bytes, notices: dict[str, Notice] = NOTICES) -> bytes:
-    """Return a WebAssembly module in which each function of `notices` begins with a call.
-
-    Args:
-        notices: an exported function, and what it is to call.
+def add_beginnings(program: bytes) -> bytes:
+    """Return lean.wasm with what the exported functions of NOTICES and BEGINNINGS begin with.
 
     Raises:
         PatchFailed: one of them is not there.
@@ -48,21 +60,22 @@ def add_notices(program: bytes, notices: dict[str, Notice] = NOTICES) -> bytes:
     sections = {program[begin]: content for begin, content in _sections(program)}
     imported = _imported_functions(program, sections[IMPORTS].start)
     try:
-        calls = {
-            _exported_function(program, sections[EXPORTS], name): _call(notice, imported)
-            for name, notice in notices.items()
+        calls = {name: _call(notice, imported) for name, notice in NOTICES.items()}
+        added = {
+            _exported_function(program, sections[EXPORTS], name): instructions
+            for name, instructions in (calls | BEGINNINGS).items()
         }
     except ValueError as error:
         raise PatchFailed(f"lean.wasm has other functions: {error}") from error
     code = sections[CODE]
     count, at = _number(program, code.start)
     pieces, kept = [_leb(count)], at
-    for index in range(len(imported), max(calls) + 1):
+    for index in range(len(imported), max(added) + 1):
         size, body = _number(program, at)
-        if index in calls:
+        if index in added:
             start = _after_locals(program, body)
-            pieces += [program[kept:at], _leb(size + len(calls[index]))]
-            pieces += [program[body:start], calls[index]]
+            pieces += [program[kept:at], _leb(size + len(added[index]))]
+            pieces += [program[body:start], added[index]]
             kept = start
         at = body + size
     new = b"".join([*pieces, program[kept : code.stop]])

@@ -10,7 +10,7 @@ import hashlib
 import re
 from typing import NamedTuple
 
-from rapid.grading.lean.wasm.notices import NOTICES, PatchFailed
+from rapid.grading.lean.wasm.notices import BEGINNINGS, NOTICES, PatchFailed
 
 
 class Patch(NamedTuple):
@@ -74,7 +74,9 @@ def patch_lean_js(source: str) -> str:
 def patches_digest() -> str:
     """Return the SHA-256 of what is changed, whatever is said about it."""
     changes = [(patch.old, patch.new) for patch in PATCHES]
-    return hashlib.sha256(repr((EXPORTS_DROPPED, changes, NOTICES)).encode()).hexdigest()
+    return hashlib.sha256(
+        repr((EXPORTS_DROPPED, changes, NOTICES, BEGINNINGS)).encode()
+    ).hexdigest()
 
 
 def drop_unused_exports(source: str) -> str:
