@@ -18,6 +18,7 @@ from rapid.artifacts.runs import StepRecord
 from rapid.config.params import Params, load_files
 from rapid.config.specs import BASE, compared, report_spec
 from rapid.machine.processes import end_with_workflow
+from rapid.machine.shortages import shortage
 from reports.collect import collect
 
 FIGURES = ("runtime", "staleness", "clip_fraction")  # beside pass@k
@@ -32,8 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         report(load_files(options.config), options.out)
-    except BadInput as error:
-        print(f"reports.experiment: {error}", file=sys.stderr)
+    except (BadInput, OSError) as error:
+        print(f"reports.experiment: {shortage(error) or error}", file=sys.stderr)
         return 1
     return 0
 

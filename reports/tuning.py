@@ -39,8 +39,11 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(str(error))
     if not (params.arena and params.arena.tuning):
         parser.error("these parameters tune nothing: experiments/arena-tuning.yaml does")
-    measured = Measured.read(params, trained=in_arena(params))
-    record = trials(measured)
+    try:
+        record = trials(Measured.read(params, trained=in_arena(params)))
+    except BadInput as error:
+        print(f"reports.tuning: {error}", file=sys.stderr)
+        return 1
     if missing := int(record.accuracy.isna().sum()):
         print(f"reports.tuning: {missing} of {len(record)} trials are missing", file=sys.stderr)
         return 1

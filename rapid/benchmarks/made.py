@@ -37,10 +37,12 @@ def make(benchmark: Benchmark, seed: int, counts: dict[str, int]) -> dict[str, l
             key = exercise.problem.content
             fruitless = fruitless + 1 if key in seen else 0
             if fruitless > DRAWS_PER_EXERCISE:
+                asked = ", ".join(f"{number} for {part}" for part, number in counts.items())
                 raise BadInput(
                     f"{benchmark.name}: {len(seen)} different problems were made, "
-                    f"{sum(counts.values())} were asked for; lower train, test or "
-                    "pretraining.demonstrations"
+                    f"{sum(counts.values())} were asked for ({asked}): lower what params.yaml has "
+                    "for the largest, such as benchmarks' train and test, pretraining's or sft's "
+                    "demonstrations"
                 )
             if not fruitless:
                 seen.add(key)

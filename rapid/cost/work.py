@@ -132,8 +132,8 @@ def job_work(spec: BaseModel, params: Params, expect: Expect) -> Work:
             return train_work(spec, steps, expected)
         case TrainSpec():
             problems = spec.problems or sizes.train
-            completions = problems * spec.training.group_size * spec.training.epochs
-            return train_work(spec, completions // spec.n_step, expected)
+            batches = problems * spec.training.group_size // (spec.H * spec.n_step)  # whole ones
+            return train_work(spec, spec.training.epochs * batches * spec.H, expected)
         case EvaluateSpec():
             completions = sizes.test * spec.evaluation.samples
             return _sampled_once(spec, completions, expected, models=1 + spec.snapshots)

@@ -37,8 +37,14 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
     """Write the model, its tokenizer and manifest.json into `folder`, or leave no such folder.
 
     Raises:
-        BadModel: the source cannot be had, or is no model that transformers loads.
+        BadModel: the source cannot be had, is in `folder`, which is emptied first, or is no model
+            that transformers loads.
     """
+    inside = {"the source": Path(spec.params.source), "the working directory": Path.cwd()}
+    for what, path in inside.items():
+        if path.exists() and path.resolve().is_relative_to(folder.resolve()):
+            why = f"{what} is {folder}, or in it, which this job empties and writes: move it"
+            raise BadModel(spec, why)
     discard(folder)
     folder.mkdir(parents=True)
     try:

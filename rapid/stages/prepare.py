@@ -64,6 +64,11 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         for exercise in exercises["pretrain"]
     ]
     rows = {"train.jsonl": parts["train"], "test.jsonl": parts["test"], "pretrain.jsonl": lessons}
+    for source in inputs:
+        if any((folder / file).resolve().is_relative_to(source.resolve()) for file in rows):
+            raise BadInput(
+                f"benchmarks.{spec.benchmark}.source: {source} is where this job writes: move it"
+            )
     begin(folder, *rows)
     for file, part in rows.items():
         write_jsonl(folder / file, part)

@@ -56,6 +56,8 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         begin(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
     identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
     if missing := task.unavailable() or not_trained(model) or _nothing_to_imitate(spec, data):
+        if is_main():
+            shutil.rmtree(folder / SNAPSHOTS, ignore_errors=True)  # an earlier run's
         summary = RunSummary(**identity, status="unavailable", note=missing)
         return _write(spec, folder, summary, [], inputs, [])
 

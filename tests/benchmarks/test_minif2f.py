@@ -72,6 +72,7 @@ READ = {  # completion: its proof
     **{f"{again}\n{TACTICS}": PROOF for again in ("by", ":= by", "\n:=\n by")},
     # Fences that are never closed, or were never opened.
     f"```lean\n{TACTICS}": PROOF,
+    f"````lean\n{TACTICS}````\nprose": PROOF,
     f"{TACTICS}```\n": PROOF,
     **{f"{HEAD} := {term}": term for term in ("foo h", "fun x =>\n  foo x", "(by omega)")},
 }

@@ -28,6 +28,14 @@ def test_every_algorithm_samples_each_problem_once_an_epoch(params, name):
     assert work.steps == 64
 
 
+def test_an_inference_batch_that_would_not_be_full_is_not_sampled(values):
+    """Of 31 problems with H=16, N_step=4 and groups of 4 the first 16 make one, in each epoch."""
+    values["benchmarks"]["math"]["train"] = 31
+    values["training"]["epochs"] = 2
+    assert counted(load(values), "rapid-H16").steps == 2 * 16
+    assert counted(load(values), "rapid-H4").steps == 2 * 28
+
+
 def test_larger_batches_take_fewer_decoding_steps(params):
     found = [counted(params, f"rapid-H{h}").decoding_steps for h in (1, 2, 4, 8, 16)]
     assert found == sorted(found, reverse=True)

@@ -49,6 +49,13 @@ def test_an_experiment_is_the_means_of_its_runs(params, runs, steps, monkeypatch
     assert any(path.endswith("reward.tsv") for path in manifest["outputs"])
 
 
+def test_where_nothing_can_be_written_a_line_says_so(params, runs, monkeypatch, capsys):
+    monkeypatch.chdir(runs.root)
+    Path("file").touch()
+    assert main(["--config", params.model_dump_json(), "--out", "file/out"]) == 1
+    assert "reports.experiment: " in capsys.readouterr().err
+
+
 def test_wrong_parameters_answer_1(tmp_path, capsys):
     assert main(["--config", "{}", "--out", str(tmp_path)]) == 1
     assert "reports.experiment: " in capsys.readouterr().err

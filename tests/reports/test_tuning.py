@@ -66,6 +66,13 @@ def test_trials_decide_rates_and_the_accuracy_to_reach(values, runs, monkeypatch
     assert len(found) == len(lines) and set(found) == lines
     assert written.read_text() == FILE.format(*CHOSEN)
 
+    damaged = next(runs.root.glob("evaluations/**/manifest.json"))
+    whole = damaged.read_text()
+    damaged.write_text("{")
+    assert main(asked) == 1
+    assert f"reports.tuning: {damaged.relative_to(runs.root)}" in capsys.readouterr().err
+    damaged.write_text(whole)
+
     for trial in runs.root.glob("evaluations/math/*/base/*/evaluation.json"):
         runs.drop(trial)
     record.unlink()

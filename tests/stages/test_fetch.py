@@ -1,6 +1,7 @@
 """Published models: from where they come, and what is refused."""
 
 import json
+from pathlib import Path
 
 import gguf
 import pytest
@@ -29,6 +30,28 @@ def test_a_folder_is_copied_with_digests_in_the_place_of_an_earlier_one(toy_mode
     ours = AutoModelForCausalLM.from_pretrained(tmp_path / "mine")
     assert manifest["parameters"] == ours.num_parameters()
     assert not (tmp_path / "mine/old.safetensors").exists()
+
+
+@pytest.mark.parametrize("source", ["mine", "mine/tiny.gguf", "./other/../mine"])
+def test_a_model_that_lies_where_the_job_writes_is_left_there(tmp_path, monkeypatch, source):
+    """The folder is emptied first; README says that base models lie in models/NAME."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("other", "mine"):
+        (tmp_path / name).mkdir()
+    files = [tmp_path / "mine" / name for name in ("model.safetensors", "tiny.gguf")]
+    for file in files:
+        file.touch()
+    with pytest.raises(BadModel, match=r"models\.mine\.source: the source is mine, or in it"):
+        fetch(spec(source), Path("mine"))
+    assert all(file.exists() for file in files)
+
+
+def test_the_working_directory_is_not_emptied(toy_model, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(BadModel, match="the working directory is"):
+        fetch(spec(toy_model), tmp_path)
+    assert (tmp_path / "here").exists()
 
 
 @pytest.mark.parametrize(

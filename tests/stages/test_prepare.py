@@ -31,6 +31,19 @@ def test_the_same_seed_writes_the_same_files_of_as_many_rows_as_asked_for(name, 
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 
+@pytest.mark.parametrize("source", ["train.jsonl", "."])
+def test_problems_that_lie_where_the_job_writes_are_left_there(source, tmp_path):
+    prepare(spec("math", train=40), tmp_path / "math")
+    file = tmp_path / "math/train.jsonl"
+    before = file.read_bytes()
+    (tmp_path / "math/test.jsonl").unlink()
+    (tmp_path / "math/pretrain.jsonl").unlink()
+    (tmp_path / "math/manifest.json").unlink()
+    with pytest.raises(BadInput, match="is where this job writes: move it"):
+        prepare(spec("math", source=str(tmp_path / "math" / source)), tmp_path / "math")
+    assert file.read_bytes() == before
+
+
 def test_test_problems_do_not_depend_on_how_many_are_trained_on(tmp_path):
     prepare(spec("math", train=12), tmp_path / "a")
     prepare(spec("math", train=24), tmp_path / "b")

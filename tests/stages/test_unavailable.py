@@ -31,11 +31,12 @@ def run(algorithm="pg", benchmark="minif2f"):
 
 def test_without_lean_nothing_is_trained(params, tmp_path):
     paths = tmp_path / "model", tmp_path / "data.jsonl", tmp_path / "run"
+    (tmp_path / "run/snapshots/step9").mkdir(parents=True)  # of an earlier run
     summary = train(specs.train_spec(params, run()), *paths)
     assert (summary.status, summary.note) == ("unavailable", "no npm here")
     written = json.loads((tmp_path / "run/summary.json").read_text())
     assert written["runtime"] is None
-    assert not (tmp_path / "run/model").exists()
+    assert not any((tmp_path / "run" / name).exists() for name in ("model", "snapshots"))
 
 
 def test_without_lean_nothing_is_evaluated(params, tmp_path):

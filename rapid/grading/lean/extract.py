@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-_FENCE = re.compile(r"^[ \t]*```[^\n`]*(?:\n|\Z)(.*?)(^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*`{3,}[^\n`]*(?:\n|\Z)(.*?)(^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 _HIDDEN = re.compile(r'--[^\n]*|/-|"[^"\n]*"')
 _COMMENT_EDGE = re.compile(r"/-|-/")
 _ASSIGNMENT = re.compile(":=")

@@ -53,7 +53,7 @@ decimals
     \frac13 ✓ 0.\overline{3} | 0.333333 ✗ 0.3 | 0.33 | 0.\overline{4}
     0.1\overline{6} ✓ \frac16
     \frac{4}{11} ✓ 0.\overline{36} | .\overline{36}
-    5 ✗ 5.0000001 | 4.9999999
+    5 ✓ \text{5} | \textbf{5} | \mathbf{ 5.0 } ✗ 5.0000001 | 4.9999999 | \text{6}
     \frac{1}{16} ✗ 0.06250001
     (\frac12,\frac13) ✓ (0.5,0.333333)
     -5 ✓ -5.0 ✗ 5

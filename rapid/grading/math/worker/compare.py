@@ -76,6 +76,7 @@ UNIT = re.compile(
 )
 UNFINISHED = re.compile(r"(?:^|(?<!\\)[-=<>+*/,;:(])\s*$")
 CONNECTIVE = re.compile(r"\b(?:or|and|not|to|but|if|than)\b")
+NUMBER = re.compile(r"\s*\\(?:text|math)[a-z]*\s*\{\s*(-?[\d.,]+)\s*\}\s*")
 NUMERAL = re.compile(r"(?:[a-zA-Z]=)?\(?([A-Z]*[0-9][0-9A-Z]*)\)?_([1-9][0-9]?)")
 
 
@@ -89,6 +90,8 @@ class Answer(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def take_apart(text: str) -> Answer:
+    if number := NUMBER.fullmatch(text):
+        text = number[1]
     plain = SPACING.sub("", text).replace("\\text", "").replace(",", "")
     if numeral := NUMERAL.fullmatch(plain):
         digits, base = numeral[1], int(numeral[2])
