@@ -39,7 +39,8 @@ def workshop(toy_model, tmp_path_factory):
 
 def limit_memory(job: psutil.Process) -> None:
     """Let a process have no more memory than it has now."""
-    job.rlimit(psutil.RLIMIT_AS, (job.memory_info().vms, psutil.RLIM_INFINITY))
+    _, hard = job.rlimit(psutil.RLIMIT_AS)
+    job.rlimit(psutil.RLIMIT_AS, (job.memory_info().vms, hard))
 
 
 def exhaust_memory(job: psutil.Process) -> None:

@@ -5,8 +5,10 @@ import pytest
 import yaml
 
 from rapid.config.params import load
+from rapid.config.params import read as read_params
 from rapid.config.specs import BASE
-from reports.tuning import main, smoothed
+from reports.tuning import COLUMNS, frozen, main, smoothed
+from tests.conftest import ROOT
 from tests.reports.conftest import run_of
 
 # Of ten problems those that are solved with seeds 7 and 8, by rate. With its neighbours, of PG:
@@ -95,3 +97,47 @@ def test_what_is_smoothed_are_means_over_seeds():
     rates, accuracies = [0.1, 0.1, 0.2, 0.2], [0.1, 0.3, 0.5, 0.5]
     found = smoothed(pd.DataFrame({"learning_rate": rates, "accuracy": accuracies}))
     assert dict(found) == pytest.approx({0.1: 0.3, 0.2: 0.4})
+
+
+# The experiments' files ----------------------------------------------------------------------------
+
+OWN, TUNED = "experiments/arena.yaml", "experiments/arena-tuning.yaml"
+
+
+def experiment(*overlays: str):
+    return load(read_params(*(ROOT / name for name in ("params.yaml", *overlays))))
+
+
+def test_the_arena_tests_on_nothing_that_rates_were_tuned_on():
+    """The tuning sets aside as many test problems as the arena has, and has other seeds."""
+    own, tried = experiment(OWN), experiment(OWN, TUNED)
+    assert own.data_seed == tried.data_seed
+    for benchmark, field in own.arena.fields.items():
+        assert tried.benchmarks[benchmark].reserved == own.benchmarks[benchmark].test
+        used = {seed for name in field.rates for seed in field.seeds_of(name)}
+        assert not used & {*tried.arena.tuning.seeds}
+        assert own.benchmarks[benchmark].train == tried.benchmarks[benchmark].train
+        assert own.pretraining == tried.pretraining
+
+
+def test_each_rate_is_written_into_the_file():
+    tried = experiment(OWN, TUNED).arena
+    found = [(benchmark, BASE, 0.0, 101, 0.4) for benchmark in tried.fields]
+    found += [
+        (benchmark, name, rate, 101, 0.8 if rate == 2e-4 else 0.4)
+        for benchmark, field in tried.fields.items()
+        for name in field.rates
+        for rate in tried.tuning.rates[benchmark]
+    ]
+    text = frozen((ROOT / OWN).read_text(), tried, pd.DataFrame(found, columns=COLUMNS))
+    written = yaml.safe_load(text)["arena"]["fields"]
+    for benchmark, field in tried.fields.items():
+        assert written[benchmark]["rates"] == dict.fromkeys(field.rates, 2e-4)
+        assert written[benchmark]["reach"] == 0.7
+
+
+def test_the_rates_are_those_on_record():
+    """Before the tuning is run there is no record."""
+    path, text = ROOT / "experiments/arena-tuning.csv", (ROOT / OWN).read_text()
+    if path.is_file():
+        assert frozen(text, experiment(OWN, TUNED).arena, pd.read_csv(path)) == text

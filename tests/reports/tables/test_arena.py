@@ -1,17 +1,15 @@
-"""The arena's report from runs whose end points are known, and the experiments' files."""
+"""The arena's report from runs whose end points are known."""
 
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import BadFile
 from rapid.config.arena import Claim
 from rapid.config.params import load
-from rapid.config.params import read as read_params
 from rapid.config.specs import BASE, in_arena
 from reports import contents
 from reports.__main__ import main
@@ -23,7 +21,6 @@ from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import LEVEL, Estimate
 from reports.tables import arena
 from reports.tables.claims import FAILS, HOLDS, UNTESTED
-from reports.tuning import COLUMNS, frozen
 from tests.conftest import ROOT
 from tests.reports.conftest import run_of
 from tests.reports.statistics.rates import noise
@@ -315,6 +312,13 @@ def test_a_page_of_maps_alone_has_the_files_that_the_workflow_expects(params, ru
     assert {name.rpartition("/")[2] for name in read} == names
 
 
+def beside_record(params, complete, rows):
+    """Return parameters by which RAPID and PG are run, and held against these rows."""
+    rows.to_csv(complete.root / "record.csv", index=False)
+    more = {"only": ["pg", "rapid-H4"], "record": "record.csv"}
+    return params.model_copy(update={"arena": params.arena.model_copy(update=more)})
+
+
 def test_one_s_own_is_placed_among_those_on_record(params, complete):
     """The record is of a machine of half the speed; RAPID is run again, beside PG."""
     rows = record(read(params, complete))
@@ -322,10 +326,8 @@ def test_one_s_own_is_placed_among_those_on_record(params, complete):
     rows[["seconds", "runtime"]] *= 2
     slow = rows[rows.algorithm == "pg"].assign(seed=lambda own: own.seed + 100)
     slow["runtime"] *= 9  # seeds that are not run here say nothing of the machines
-    pd.concat([rows, slow]).to_csv(complete.root / "record.csv", index=False)
     whole = arena.fields(read(params, complete))[0]
-    more = {"only": ["pg", "rapid-H4"], "record": "record.csv"}
-    own = params.model_copy(update={"arena": params.arena.model_copy(update=more)})
+    own = beside_record(params, complete, pd.concat([rows, slow]))
     assert {run.algorithm.split(",")[0] for run in in_arena(own)} == {"pg", "rapid-H4"}
     placed = arena.fields(read(own, complete))[0]
     for name in RATES:
@@ -338,7 +340,7 @@ def test_one_s_own_is_placed_among_those_on_record(params, complete):
         "Its learning rate was given, not tuned."
     )
 
-    rows[rows.algorithm != "pg"].to_csv(complete.root / "record.csv", index=False)
+    own = beside_record(params, complete, rows[rows.algorithm != "pg"])
     with pytest.raises(BadFile, match="no runs of pg on math"):
         arena.fields(read(own, complete))[0].compare("rapid-H4", "pg", "seconds")
 
@@ -349,9 +351,7 @@ def test_a_record_of_another_field_is_refused(params, complete, column):
     rows = record(read(params, complete))
     last = rows.index[rows.algorithm == "dapo"][-1]
     rows.loc[last, column] = {"run": "dapo,learning_rate=0.5", "reach": 0.75}[column]
-    rows.to_csv(complete.root / "record.csv", index=False)
-    more = {"only": ["pg", "rapid-H4"], "record": "record.csv"}
-    own = params.model_copy(update={"arena": params.arena.model_copy(update=more)})
+    own = beside_record(params, complete, rows)
     with pytest.raises(BadFile, match=r"on math dapo is .* run the whole arena again"):
         arena.fields(read(own, complete))[0].compare("rapid-H4", "pg", "seconds")
 
@@ -359,55 +359,9 @@ def test_a_record_of_another_field_is_refused(params, complete, column):
 def test_the_record_is_scaled_by_seeds_that_have_a_run_here(params, complete):
     rows = record(read(params, complete))
     rows[["seconds", "runtime"]] *= 2
-    rows.to_csv(complete.root / "record.csv", index=False)
     expected = arena.fields(read(params, complete))[0].outcomes["dapo"].seconds
     [last] = [r for r in in_arena(params) if r.algorithm.startswith("pg,") and r.seed == 8]
     complete.drop(complete.root / last.folder / "summary.json")
-    more = {"only": ["pg", "rapid-H4"], "record": "record.csv"}
-    own = params.model_copy(update={"arena": params.arena.model_copy(update=more)})
+    own = beside_record(params, complete, rows)
     found = arena.fields(read(own, complete))[0].outcomes["dapo"].seconds
     assert dict(found) == pytest.approx(dict(expected))
-
-
-# The experiments' files ----------------------------------------------------------------------------
-
-OWN, TUNED = "experiments/arena.yaml", "experiments/arena-tuning.yaml"
-
-
-def experiment(*overlays: str):
-    return load(read_params(*(ROOT / name for name in ("params.yaml", *overlays))))
-
-
-def test_the_arena_tests_on_nothing_that_rates_were_tuned_on():
-    """The tuning sets aside as many test problems as the arena has, and has other seeds."""
-    own, tried = experiment(OWN), experiment(OWN, TUNED)
-    assert own.data_seed == tried.data_seed
-    for benchmark, field in own.arena.fields.items():
-        assert tried.benchmarks[benchmark].reserved == own.benchmarks[benchmark].test
-        used = {seed for name in field.rates for seed in field.seeds_of(name)}
-        assert not used & {*tried.arena.tuning.seeds}
-        assert own.benchmarks[benchmark].train == tried.benchmarks[benchmark].train
-        assert own.pretraining == tried.pretraining
-
-
-def test_each_rate_is_written_into_the_file():
-    tried = experiment(OWN, TUNED).arena
-    found = [(benchmark, BASE, 0.0, 101, 0.4) for benchmark in tried.fields]
-    found += [
-        (benchmark, name, rate, 101, 0.8 if rate == 2e-4 else 0.4)
-        for benchmark, field in tried.fields.items()
-        for name in field.rates
-        for rate in tried.tuning.rates[benchmark]
-    ]
-    text = frozen((ROOT / OWN).read_text(), tried, pd.DataFrame(found, columns=COLUMNS))
-    written = yaml.safe_load(text)["arena"]["fields"]
-    for benchmark, field in tried.fields.items():
-        assert written[benchmark]["rates"] == dict.fromkeys(field.rates, 2e-4)
-        assert written[benchmark]["reach"] == 0.7
-
-
-def test_the_rates_are_those_on_record():
-    """Before the tuning is run there is no record."""
-    path, text = ROOT / "experiments/arena-tuning.csv", (ROOT / OWN).read_text()
-    if path.is_file():
-        assert frozen(text, experiment(OWN, TUNED).arena, pd.read_csv(path)) == text
