@@ -1,5 +1,6 @@
 """Runs of a toy model whose completions are sometimes correct: to be killed, and given again."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -8,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -112,12 +112,11 @@ class Workshop:
         socket = folder / "socket"
         self.environment = os.environ | {"RAPID_WARM": str(socket), CHECKPOINT_VARIABLE: "0"}
         command = [sys.executable, "-m", "rapid", "warm", str(socket), str(os.getpid())]
+        self._left_behind = left_behind
         self.warm = subprocess.Popen(command)
         while not socket.exists():
             assert self.warm.poll() is None
             time.sleep(0.05)
-        # Returns what jobs have left running, beside the warm process and within it.
-        self.left_behind = partial(left_behind, self.warm.pid)
 
     def end(self) -> None:
         self.warm.send_signal(signal.SIGTERM)
@@ -173,10 +172,23 @@ class Workshop:
     def summary(self, out: str) -> RunSummary:
         return RunSummary.model_validate_json((self.folder / out / "summary.json").read_bytes())
 
+    def left_behind(self) -> list[psutil.Process]:
+        """Return what jobs have left running, beside the warm process and the graders it keeps."""
+        kept = [one for one in self._children() if not self._is_forked(one)]
+        of_kept = [each.pid for one in kept for each in (one, *one.children(recursive=True))]
+        return self._left_behind(self.warm.pid, *of_kept)
+
     def job(self) -> psutil.Process | None:
         """Return the process that the warm one has forked for a command, if there is one."""
-        children = psutil.Process(self.warm.pid).children()
-        return children[0] if children else None
+        return next(filter(self._is_forked, self._children()), None)
+
+    def _children(self) -> list[psutil.Process]:
+        return psutil.Process(self.warm.pid).children()
+
+    def _is_forked(self, child: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return child.cmdline() == psutil.Process(self.warm.pid).cmdline()
+        return False
 
     def result(self, out: str) -> dict:
         """Return all that a job left, but for what differs from run to run."""
