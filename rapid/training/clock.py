@@ -12,7 +12,7 @@ from rapid.training.usage import waited
 
 
 def now() -> float:
-    """Return seconds of a clock, after what a GPU was given to do."""
+    """Return the seconds of a clock, once GPUs have done what they were given."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()  # a kernel's time belongs to the phase that launched it
     return time.perf_counter()

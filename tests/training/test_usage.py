@@ -15,7 +15,7 @@ SPIN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 
 
 def test_what_others_took_is_told_from_waiting(tmp_path):
-    """The second figure of schedstat, in nanoseconds; the eighth of this process's cores, ticks: a mean."""
+    """Schedstat's second figure, in nanoseconds; the mean of our cores' eighth, in ticks."""
     ours = os.sched_getaffinity(0)
     rows = [f"cpu{core} 1 2 3 4 5 6 7 {50 if core in ours else 9000} 0 0" for core in range(4096)]
     (tmp_path / "stat").write_text("\n".join(["cpu 9 9 9 9 9 9 9 9 9 9", *rows, "ctxt 1", ""]))

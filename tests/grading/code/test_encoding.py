@@ -83,7 +83,10 @@ def test_different_long_values_have_different_digests(one, other):
 
 @pytest.mark.parametrize(
     "item",
-    [0.5, Counter("a"), 1j, object(), type("Int", (int,), {})(1), (object(),)],
+    [
+        *(0.5, Counter("a"), 1j, object(), type("Int", (int,), {})(1)),
+        *((object(),), [0.5], ({"a": 1},), [[(1j,)]]),
+    ],
     ids=lambda item: type(item).__name__,
 )
 def test_what_has_no_digest_is_sent_as_ever(item):
@@ -91,6 +94,12 @@ def test_what_has_no_digest_is_sent_as_ever(item):
     arrived = cross([item] * LONG)
     assert isinstance(arrived, list)
     assert len(arrived) == LONG
+
+
+def test_a_list_that_contains_itself_has_no_digest():
+    items = [0] * LONG
+    items.append(items)
+    assert encoding.digest(items) is None
 
 
 def test_a_short_value_is_no_digest():

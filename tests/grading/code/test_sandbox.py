@@ -18,6 +18,7 @@ from rapid.grading.code import sandbox as sandbox_module
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, SandboxError, encode_job
 from rapid.grading.grader import GraderDied
+from tests.grading.code.conftest import Walls, walled
 from tests.processes import python
 
 
@@ -183,7 +184,7 @@ def f():
 """
     files = [os.open(os.devnull, os.O_RDONLY) for _ in range(held)]
     try:
-        with Sandbox(layer=layer) as sandbox:
+        with walled(Walls(layer, guarded=False)) as sandbox:
             assert call(sandbox, program) == 1
     finally:
         for file in files:
