@@ -177,8 +177,9 @@ def _fork(
     try:
         child = os.fork()
     except OSError as error:  # other jobs go on
-        with contextlib.suppress(OSError):  # the command is gone, or who reads its log
+        with contextlib.suppress(OSError):  # nobody reads its log
             os.write(streams[-1], f"rapid: no child for this job: {error}\n".encode())
+        with contextlib.suppress(OSError):  # the command is gone
             connection.send(b"1")
         child = None
     if child != 0:
