@@ -65,7 +65,7 @@ def snakemake(
     """Run Snakemake as from an environment that is not activated."""
     programs = os.environ["PATH"].split(os.pathsep)
     others = [path for path in programs if path != str(Path(sys.executable).parent)]
-    environment = {**os.environ, "PATH": os.pathsep.join(others), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PATH": os.pathsep.join(others)}
     environment.pop("PYTHONPATH", None)
     files = [f"experiments/{name}.yaml" for name in overlays]
     command = [

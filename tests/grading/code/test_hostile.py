@@ -60,7 +60,7 @@ def shared_memory() -> set[str]:
     return {line for line in lines if int(line.split()[7]) >= 65534}
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_hostile_batch_is_graded_and_leaves_nothing(start, orphans, tmp_path, count):
     """Each with a mark of its own, for a text that was graded is not graded again."""
     writable = [name for name, (program, _) in ATTACKS.items() if "\ud800" not in program]
