@@ -207,6 +207,26 @@ class TestOptimizer:
 
 
 class TestPretrain:
+    def test_logits_are_computed_of_what_has_a_loss_which_stays_the_same(
+        self, files, tokenizer, tmp_path
+    ):
+        spec = pretrain_spec()
+        model = build_model(spec.params, tokenizer)
+        examples = demonstrations(spec, files, tokenizer)
+        tokenizer.save_pretrained(tmp_path)
+        model.config.save_pretrained(tmp_path)
+        trainer = stage._trainer(spec, model, tokenizer, examples, tmp_path)
+        for batch in trainer.train_dataset[:4]:
+            made = trainer.data_collator([batch])
+            whole = dict(made, logits_to_keep=0)
+            whole["labels"] = torch.full_like(made["input_ids"], IGNORED)
+            for row, example in enumerate(batch):
+                whole["labels"][row, : len(example["labels"])] = torch.tensor(example["labels"])
+            expected, found = model(**whole), model(**made)
+            torch.testing.assert_close(found.loss, expected.loss, rtol=1e-5, atol=0)
+            first = min(example["labels"].count(IGNORED) for example in batch)
+            assert found.logits.size(1) == expected.logits.size(1) - first + 1
+
     def test_the_same_spec_makes_the_same_weights_by_the_folder_s_own_tokenizer(
         self, data, files, tokenizer_folder, model_folder, tmp_path, monkeypatch
     ):
