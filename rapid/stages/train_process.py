@@ -20,10 +20,21 @@ def run(spec: str, model: str, data: str, folder: str) -> None:
     def work() -> None:
         from rapid.stages.train import train
 
+        without_shared_memory()
         train(job, Path(model), Path(data), Path(folder))
 
     if status := ending("train", work, Path(folder)):
         raise SystemExit(status)
+
+
+def without_shared_memory() -> None:
+    """Keep DeepSpeed from compiling what only its inference on CPUs uses.
+
+    Who is killed while it compiles leaves a lock behind, for which all later jobs would wait.
+    """
+    from deepspeed import ops
+
+    ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
 if __name__ == "__main__":

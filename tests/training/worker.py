@@ -15,6 +15,7 @@ from rapid.training.trl import without_vllm
 without_vllm()
 
 from rapid import RapidTrainer  # noqa: E402
+from rapid.stages.train_process import without_shared_memory  # noqa: E402
 from rapid.training import batches  # noqa: E402
 from tests.training.loops import ScriptedTrainer, build, weights  # noqa: E402
 
@@ -63,4 +64,5 @@ def main(asked: Path, model: Path, out: Path) -> None:
 
 if __name__ == "__main__":
     gc.freeze()  # Trainer asks for a collection in every run
+    without_shared_memory()
     main(*map(Path, sys.argv[1:]))
