@@ -42,7 +42,7 @@ def checkout(tmp_path_factory) -> Path:
     command = ["-m", "snakemake", "--cores", "2", "--nocolor", "--configfile", "params.yaml"]
     command += ["experiments/ci.yaml", "two.yaml", "--"]
     command += [f"{run}/manifest.json" for run in RUNS.values()]
-    python(*command, folder=folder, **ACTIVATED)
+    python(*command, folder=folder, TORCH_EXTENSIONS_DIR=str(folder / "compiled"), **ACTIVATED)
     return folder
 
 
@@ -85,6 +85,11 @@ def test_an_optimizer_step_is_of_both_processes(checkout):
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["optimizer_steps"] == 32 * 4 / 8
     assert summary["completions"] == sum(summary["reasons"].values()) == 32 * 4
+
+
+def test_nothing_is_compiled(checkout):
+    """Who is killed while DeepSpeed compiles leaves a lock, for which the next would wait."""
+    assert not [path for path in (checkout / "compiled").rglob("*") if path.is_file()]
 
 
 def test_processes_end_with_a_launcher_that_is_killed(checkout):
