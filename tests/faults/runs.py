@@ -174,8 +174,11 @@ class Workshop:
 
     def left_behind(self) -> list[psutil.Process]:
         """Return what jobs have left running, beside the warm process and the graders it keeps."""
-        kept = [one for one in self._children() if not self._is_forked(one)]
-        of_kept = [each.pid for one in kept for each in (one, *one.children(recursive=True))]
+        of_kept: list[int] = []
+        for one in self._children():
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+                if not self._is_forked(one):
+                    of_kept += [each.pid for each in (one, *one.children(recursive=True))]
         return self._left_behind(self.warm.pid, *of_kept)
 
     def job(self) -> psutil.Process | None:
