@@ -20,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -136,7 +137,8 @@ def times(text: str, root: Path) -> str:
     machines: list[str] = []
     table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|", measured, text, flags=re.MULTILINE)
     where = "; ".join(dict.fromkeys(machines))
-    return re.sub(r"^Measured on:.*", f"Measured on: {where}.", table, flags=re.MULTILINE)
+    said = textwrap.fill(f"Measured on: {where}.", 100)
+    return re.sub(r"^Measured on:.*?\.$", said, table, flags=re.MULTILINE | re.DOTALL)
 
 
 def faults(text: str, root: Path) -> str:
