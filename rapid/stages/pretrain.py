@@ -186,12 +186,12 @@ def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder:
     # The folder's own tokenizer pads on the left, for sampling.
     pad = DataCollatorForSeq2Seq(AutoTokenizer.from_pretrained(folder, padding_side="right"))
 
-    def padded(batch: list[list[dict]]) -> dict:
-        """Have logits computed from the first of the batch's labels on, which is half of them."""
-        made = pad(batch[0])
-        first = int((made["labels"] != IGNORED).any(dim=0).nonzero()[0])
-        kept = made["labels"].size(1) - first + 1  # a logit is of the token that comes next
-        return {**made, "labels": made["labels"][:, -kept:], "logits_to_keep": kept}
+    def padded(examples: list[list[dict]]) -> dict:
+        """Return the one batch, with logits from its first label on: half as many."""
+        inputs = pad(examples[0])
+        first = int((inputs["labels"] != IGNORED).any(dim=0).nonzero()[0])
+        kept = inputs["labels"].size(1) - first + 1  # a logit is of the token that comes next
+        return {**inputs, "labels": inputs["labels"][:, -kept:], "logits_to_keep": kept}
 
     return Trainer(
         model,

@@ -20,7 +20,8 @@ def run(spec: str, model: str, data: str, folder: str) -> None:
     def work() -> None:
         from rapid.stages.train import train
 
-        without_shared_memory()
+        if job.compute.device == "cpu":
+            without_shared_memory()
         train(job, Path(model), Path(data), Path(folder))
 
     if status := ending("train", work, Path(folder)):
