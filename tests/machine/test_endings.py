@@ -53,7 +53,7 @@ def test_a_command_s_own_status_is_its_ending(returned, status):
 
 
 def test_a_process_of_several_ends_like_the_command(monkeypatch, tmp_path, capsys):
-    job = SimpleNamespace(compute=SimpleNamespace(threads=1))
+    job = SimpleNamespace(compute=SimpleNamespace(threads=1, device="cuda"))
     read = SimpleNamespace(with_code=lambda: job)
     spec = SimpleNamespace(model_validate_json=lambda text: read)
     monkeypatch.setenv("LOCAL_RANK", "0")
