@@ -18,8 +18,9 @@ from tests.processes import wait_for
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 # No cgroups and no accounting: neither is to be had in every container. Finished jobs stay in
-# squeue for MinJobAge seconds, which is where Snakemake looks for them.
-CONFIGURATION = """
+# squeue for MinJobAge seconds, which is where Snakemake looks for them. slurm.conf wants a line for
+# each of these.
+SETTINGS = """
 ClusterName=test SlurmctldHost={host} SlurmUser=root AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket ProctrackType=proctrack/linuxproc TaskPlugin=task/none
 SelectType=select/cons_tres SelectTypeParameters=CR_Core_Memory
@@ -28,8 +29,11 @@ JobAcctGatherType=jobacct_gather/none MinJobAge=3600 ReturnToService=2
 StateSaveLocation={folder}/state SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log SlurmdLogFile={folder}/slurmd-%n.log SlurmctldPort={port}
-NodeName=node[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=1
-RealMemory=8000 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+NODES = """
+NodeName=node[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=1 \
+RealMemory=8000
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
@@ -52,7 +56,8 @@ def running(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
     port = _free_ports(nodes + 1)
     configuration = folder / "slurm.conf"
     ports = {"port": port, "first": port + 1, "last": port + nodes}
-    text = CONFIGURATION.format(host=socket.gethostname(), folder=folder, nodes=nodes, **ports)
+    text = "\n".join(SETTINGS.split()) + NODES
+    text = text.format(host=socket.gethostname(), folder=folder, nodes=nodes, **ports)
     configuration.write_text(text)
     munged = ["munged", "--foreground", "--force", f"--socket={folder}/munge.socket"]
     munged += [f"--{name}-file={folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
