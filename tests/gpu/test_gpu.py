@@ -52,7 +52,7 @@ def check(found: dict) -> None:
     assert found["device"].startswith("cuda")
     assert found["last_step"] <= 8
     assert found["finite"]
-    assert found["changed"] > 0.9  # of all weights
+    assert found["changed"] > 0.9  # of all matrices
     assert len(found["log"]) == 8
     assert all(math.isfinite(row["loss"]) for row in found["log"])
 
