@@ -1,11 +1,14 @@
-"""dvc.yaml: each stage lists the sections of params.yaml that reach its jobs, and no others."""
+"""What DVC reads: dvc.yaml's stages list the sections of params.yaml that reach their jobs, and no
+others; what it writes: params.yaml, by `dvc exp run -S`."""
 
 import copy
 import re
 from collections.abc import Iterator
 from functools import reduce
 
+import pytest
 import yaml
+from dvc.utils.hydra import apply_overrides
 
 from rapid.artifacts.code import Spec
 from rapid.config.jobs import STAGES, jobs
@@ -139,3 +142,23 @@ def test_named_models_are_those_of_runs(values):
     trained = {f"{job.folder}/model" for job in jobs(load(values)) if job.stage == "train"}
     artifacts = yaml.safe_load(dvc)["artifacts"]
     assert artifacts and {one["path"] for one in artifacts.values()} <= trained
+
+
+@pytest.mark.parametrize(
+    ("override", "changes"),
+    [
+        ("rapid.H=4", []),
+        ("rapid.H=16", [("H: 4", "H: 16")]),
+        ("training.learning_rate=0.002", [("learning_rate: 1.0e-4", "learning_rate: 0.002")]),
+        ("tables.main.model=teacher", [("model: tiny-qwen2", "model: teacher")]),
+        ("tables.main.seeds=[1,2,7]", [("- 3", "- 7")]),
+    ],
+)
+def test_dvc_changes_the_line_of_a_parameter_and_no_other(tmp_path, override, changes):
+    """DVC writes the whole file anew, and lists in a style of its own."""
+    path, text = tmp_path / "params.yaml", (ROOT / "params.yaml").read_text(encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
+    apply_overrides(path, [override])
+    lines = (text.splitlines(), path.read_text(encoding="utf-8").splitlines())
+    differing = [pair for pair in zip(*lines, strict=True) if pair[0] != pair[1]]
+    assert [tuple(line.split("#")[0].strip() for line in pair) for pair in differing] == changes
