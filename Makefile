@@ -64,19 +64,15 @@ arena: setup  ## every algorithm on the same ground  (ARENA=--quick for each ste
 		$(if $(ALGORITHM),$(MINE)) -- arena
 	@cat experiments/arena$(if $(ALGORITHM),-$(ALGORITHM),$(patsubst --%,-%,$(ARENA)))/reports/arena/tables.txt
 
-# What the report is made from: small enough for a remote of DVC that lies in the repository.
+# What the report is made from: small enough for Git.
 RAW := experiments/arena-raw.tar.xz
 SMALL := -name manifest.json -o -name summary.json -o -name evaluation.json -o -name curve.jsonl
 
-arena-record: setup  ## keep what a whole arena found, for Git and DVC
+arena-record:  ## keep what a whole arena found, for Git
 	cp experiments/arena/reports/arena/results.csv experiments/arena-results.csv
 	cp experiments/arena/reports/arena/tables.txt experiments/arena-tables.txt
 	find experiments/arena -type f \( $(SMALL) \) | LC_ALL=C sort | \
 		tar -cJf $(RAW) -T - --mtime=@0 --owner=0 --group=0 --mode=644
-	rm -rf .dvc/recorded
-	$(ACTIVATE) dvc add $(RAW)
-	@grep -q "^  remote:" $(RAW).dvc || echo "  remote: recorded" >> $(RAW).dvc
-	$(ACTIVATE) dvc push $(RAW).dvc
 
 arena-tuning: setup  ## the learning rates of its algorithms, tried on other problems
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(TUNING) -- arena
