@@ -33,15 +33,23 @@ NUMBERS = {"family": "cpu family", "model": "model"}  # of a processor, in /proc
 
 
 def commit() -> str:
-    """Return the git commit of the code, "+dirty" where tracked files differ; or "unknown"."""
+    """Return the git commit of the code, "+dirty" where tracked files differ; or "unknown".
+
+    dvc.lock is not looked at: it says what DVC made last, and makes nothing.
+    """
     if not (ROOT / ".git").exists():  # one above is of something else
         return "unknown"
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--exclude=*"]
-    command += ["--abbrev=40", "--dirty=+dirty"]
+    changes = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!dvc.lock"]
     try:
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return _git("rev-parse", "HEAD") + "+dirty" * bool(_git(*changes))
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def _git(*command: str) -> str:
+    """Return what a command of git's says of this repository, which it changes in nothing."""
+    command = ("git", "-C", str(ROOT), "--no-optional-locks", *command)
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def hardware() -> str:

@@ -37,6 +37,15 @@ def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path,
     assert commit() == "unknown"
     monkeypatch.setattr(manifests, "ROOT", tmp_path)
     assert re.fullmatch("[0-9a-f]{40}", commit())
+    for name in ("code.py", "dvc.lock"):
+        (tmp_path / name).touch()
+        git("add", name)
+    git("commit", "--quiet", "--message", "Second")
+    (tmp_path / "untracked").touch()
+    (tmp_path / "dvc.lock").write_text("what `dvc repro` made")
+    assert re.fullmatch("[0-9a-f]{40}", commit())
+    (tmp_path / "code.py").write_text("1")
+    assert re.fullmatch(r"[0-9a-f]{40}\+dirty", commit())
 
 
 def test_processors_of_one_name_are_told_apart():
