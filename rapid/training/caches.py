@@ -1,11 +1,17 @@
 """Caches of prompts, and which models can go on from them."""
 
+from dataclasses import fields
 from inspect import signature
 from typing import Any
 
 from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+# The name of a model's argument, and of its output, that is a cache: "cache" from transformers 5.24
+# on, where the older name is deprecated.
+(CACHE,) = {"cache", "past_key_values"} & {one.name for one in fields(CausalLMOutputWithPast)}
 
 # What is known of a prompt in these is keys and values, a row for each prompt. Others may hold
 # states too, which are not repeated with them, or are written over while a gradient needs them.
@@ -21,9 +27,9 @@ def prefilled(
         input_ids=ids,
         attention_mask=mask,
         position_ids=positions(mask),
-        past_key_values=cache,
         use_cache=True,
         logits_to_keep=1,
+        **{CACHE: cache},
     )
     return output, cache
 
@@ -55,8 +61,22 @@ def sees_padding(model) -> bool:
     They are before the padding, and PEFT ignores positions that are given to it.
     """
     adapter = getattr(unwrapped(model), "active_peft_config", None)
-    virtual = getattr(adapter, "is_prompt_learning", False)
-    return virtual or getattr(adapter, "peft_type", None) == "ADAPTION_PROMPT"
+    return has_virtual_tokens(model) or getattr(adapter, "peft_type", None) == "ADAPTION_PROMPT"
+
+
+def has_virtual_tokens(model) -> bool:
+    """Return whether PEFT puts virtual tokens before a prompt (prompt, prefix and p-tuning)."""
+    adapter = getattr(unwrapped(model), "active_peft_config", None)
+    return getattr(adapter, "is_prompt_learning", False)
+
+
+def can_generate_with_cache(model) -> bool:
+    """Return whether `generate` samples from the policy while it keeps a cache.
+
+    PEFT 0.21 looks for the cache by its older name. By the newer one it does not see it, and leaves
+    virtual tokens out from the second token on.
+    """
+    return CACHE == "past_key_values" or not has_virtual_tokens(model)
 
 
 def has_absolute_positions(model) -> bool:

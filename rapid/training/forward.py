@@ -13,6 +13,7 @@ from transformers import PreTrainedConfig
 
 from rapid.training.batches import FORWARD, Batch
 from rapid.training.caches import (
+    CACHE,
     can_share_prompts,
     has_absolute_positions,
     positions,
@@ -103,7 +104,7 @@ def _with_shared_prompts(
         "input_ids": ids[:, :-1],
         "attention_mask": full_mask,
         "position_ids": positions(full_mask)[:, -(ids.size(1) - 1) :],
-        "past_key_values": cache,
+        CACHE: cache,
     }
     if ids.device.type == "cpu" and ids.numel() * logits.size(-1) <= WHOLE_LOGITS:
         found = _scored(model(**following).logits, ids[:, 1:], temperature, learn_entropy)

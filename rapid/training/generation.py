@@ -14,7 +14,14 @@ from transformers.cache_utils import DynamicLayer
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.integrations.fsdp import is_fsdp_managed_module
 
-from rapid.training.caches import can_share_prompts, is_rotary, model_config, prefilled
+from rapid.training.caches import (
+    CACHE,
+    can_generate_with_cache,
+    can_share_prompts,
+    is_rotary,
+    model_config,
+    prefilled,
+)
 
 ROOM = 64  # tokens that a cache has room for, beyond those it was made for
 # Settings with which one token follows another, and each row depends on itself alone. `generate`
@@ -30,7 +37,8 @@ class Decoder:
 
     It draws the random numbers that `generate` would draw, so that a seed gives the same
     completions. A prompt that is there several times is computed once. Completions that have ended
-    leave the batch.
+    leave the batch of the model; what `generate` has prepared, logits processors and stopping
+    criteria, may hold something of each row, and always gets all of them.
 
     Args:
         share_prefill: compute each different prompt once.
@@ -63,7 +71,9 @@ class Decoder:
         """Return prompts, (N, P), and their completions, filled up with padding: (N, P + T)."""
         count, width = input_ids.shape
         most = generation_config.max_length - width
-        mask = model_kwargs["attention_mask"]
+        mask = model_kwargs.get("attention_mask")
+        if mask is None:  # `generate` drops one that is all ones
+            mask = torch.ones_like(input_ids)
         logits, cache = self._prompts(model, input_ids, mask)
         sequences = torch.cat(
             [input_ids, input_ids.new_full((count, most), generation_config.pad_token_id)], dim=1
@@ -75,21 +85,24 @@ class Decoder:
         # A mask is looked through in each step. Models older than RoPE warn where there is none.
         needs_mask = bool((mask == 0).any()) or not is_rotary(model)
         rows = torch.arange(count, device=input_ids.device)  # that are in the batch
-        tokens = sequences.clone()
         mask = torch.cat([mask, mask.new_ones(count, most)], dim=1)
         drawn_logp = logits.new_zeros(())  # the sum of all: NaN once one is
         going = torch.ones_like(rows, dtype=torch.bool)  # of these, not ended
         for place in range(width, width + most):
-            scores = logits_processor(tokens[:, :place], logits)
+            if logits_processor and len(rows) < count:
+                all_logits = logits.new_zeros(count, logits.size(1)).index_copy(0, rows, logits)
+                scores = logits_processor(sequences[:, :place], all_logits)[rows]
+            else:
+                scores = logits_processor(sequences[:, :place], logits)
             drawn, its_logp = self._draw(scores, noise, rows, generation_config.do_sample)
             drawn_logp += its_logp.sum()
-            drawn = drawn.where(going, tokens[:, place])  # padding
-            tokens[:, place] = drawn
+            drawn = drawn.masked_fill(~going, generation_config.pad_token_id)
+            sequences[rows, place] = drawn
             if logp is not None:
                 logp[rows, place - width] = its_logp
-            ends = going & stopping_criteria(tokens[:, : place + 1], None)
+            ends = going & stopping_criteria(sequences[:, : place + 1], None)[rows]
             if self.on_end and place < width + most - 1:
-                ended = tokens[ends, width : place + 1].tolist()
+                ended = sequences[rows[ends], width : place + 1].tolist()
                 for row, completion in zip(rows[ends].tolist(), ended, strict=True):
                     self.on_end(row, completion)
             going = going & ~ends
@@ -98,19 +111,17 @@ class Decoder:
                 break
             if left <= FEWER * len(rows):
                 cache.batch_select_indices(going.nonzero().flatten())
-                sequences[rows] = tokens
-                rows, tokens, mask = rows[going], tokens[going], mask[going]
+                rows, mask = rows[going], mask[going]
                 drawn, position = drawn[going], position[going]
                 going = going[going]
             logits = model(
                 input_ids=drawn[:, None],
                 attention_mask=mask[:, : place + 1] if needs_mask else None,
                 position_ids=position,
-                past_key_values=cache,
                 use_cache=True,
+                **{CACHE: cache},
             ).logits[:, -1]
             logits, position = logits.float(), position + 1
-        sequences[rows] = tokens
         if drawn_logp.isnan():
             raise FloatingPointError(
                 "the model's probabilities are NaN: its weights are too large, or no numbers, or "
@@ -218,9 +229,12 @@ def decoding(model, decoder: Decoder) -> Iterator[list[Tensor]]:
     generate = model.generate
 
     def decoded(*args, generation_config, **kwargs) -> Tensor:
+        kwargs["generation_config"] = generation_config
         if not can_decode(model, generation_config):
-            return generate(*args, generation_config=generation_config, **kwargs)
-        kwargs |= {"generation_config": generation_config, "custom_generate": decoder}
+            if not can_generate_with_cache(model):
+                kwargs["use_cache"] = False
+            return generate(*args, **kwargs)
+        kwargs["custom_generate"] = decoder
         output = generate(*args, **kwargs)
         recorded.extend(() if decoder.logp is None else decoder.logp)
         return output
