@@ -20,11 +20,11 @@ from pydantic import (
     ValidationError,
     create_model,
 )
-from pydantic_core import PydanticCustomError
 
 from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.base import Algorithm
 from rapid.artifacts.settings import Settings
+from rapid.artifacts.text import suggest
 
 GroupSize = Annotated[int, Field(ge=2)]
 CHANGES = r"(,[a-z_]+=-?[a-z0-9.]+)*"
@@ -89,7 +89,7 @@ def parse(name: str) -> Name:
             f"{name.replace(exponent[1], _decimal(float(exponent[1])))}, without an exponent"
         )
     if not re.fullmatch(pattern(), name):
-        raise ValueError(_allowed())
+        raise ValueError(_allowed() + _suggest(name))
     plain, *pairs = name.split(",")
     kind, _, h = plain.partition("-H")
     algorithm = ALGORITHMS[kind]
@@ -103,14 +103,17 @@ def parse(name: str) -> Name:
         verb = "have" if " and " in owners else "has"
         raise ValueError(f"{plain} without {', '.join(foreign)}, which only {owners} {verb}")
     changes = _changes(algorithm)
+    keys = [*changes.model_fields]
+    may_change = f"a variant changes {', '.join(keys)}"
+    if unknown := [key for key in given if key not in keys]:
+        meant = suggest(unknown[0], keys)
+        raise ValueError(f"{plain} without {', '.join(unknown)}; {may_change}{meant}")
     try:
         found = changes.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        what = first["msg"].removeprefix("Input should be ").removeprefix("Extra inputs are ")
-        raise ValueError(
-            f"{first['loc'][0]} as {what}; a variant changes {', '.join(changes.model_fields)}"
-        ) from None
+        key, what = first["loc"][0], first["msg"].removeprefix("Input should be ")
+        raise ValueError(f"{key} as {what}; {may_change}") from None
     return Name(name, algorithm, int(h or 1), found)
 
 
@@ -159,11 +162,19 @@ def _allowed() -> str:
     )
 
 
+def _suggest(name: str) -> str:
+    """Return the question whether a name near to this one was meant, without its changes."""
+    plain = name.partition(",")[0]
+    digits = re.search(r"-[hH]([1-9]\d*)$", plain)
+    ratio = int(digits[1]) if digits else 4
+    without = [one.name for one in ALGORITHMS.values() if one.H != "required"]
+    return suggest(
+        plain, [*without, *(one.at(ratio) for one in ALGORITHMS.values() if one.H != "none")]
+    )
+
+
 def _known(name: str) -> str:
-    try:
-        parse(name)
-    except ValueError as error:
-        raise PydanticCustomError("algorithm", "{allowed}", {"allowed": str(error)}) from None
+    parse(name)
     return name
 
 

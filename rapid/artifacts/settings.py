@@ -5,7 +5,9 @@ from itertools import zip_longest
 from reprlib import Repr
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from rapid.artifacts.text import suggest
 
 LARGEST = 2**31 - 1  # of whole numbers: what torch, numpy and C take everywhere
 _SHORT = Repr()
@@ -26,11 +28,25 @@ class Settings(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _are_as_given(cls, values: Any, handler):
-        made = handler(values)
+        try:
+            made = handler(values)
+        except ValidationError as error:
+            lines = [_name_keys(item, [*cls.model_fields], values) for item in error.errors()]
+            raise ValidationError.from_exception_data(cls.__name__, lines) from None
         for name, given in values.items() if isinstance(values, dict) else ():
             for wrong in unusable(getattr(made, name, None), given, name):
                 raise ValueError(wrong)
         return made
+
+
+def _name_keys(item: Any, keys: list[str], values: Any) -> Any:
+    """Return an error of validation as it is; of a key that is none, with those that there are."""
+    place = item["loc"]
+    if item["type"] != "extra_forbidden" or len(place) > 1:
+        return item
+    allowed = f"one of {', '.join(keys)}{suggest(str(place[0]), keys)}"
+    wrong = ValueError(f"{place[0]}: is not a key; allowed: {allowed}")
+    return {"type": "value_error", "loc": (), "input": values, "ctx": {"error": wrong}}
 
 
 def unusable(made: Any, given: Any, key: str) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Numbers and tables as plain text for a reader: durations, sizes, listings and columns."""
 
+import difflib
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -41,6 +42,13 @@ def listing(items: Sequence[str], last: str = "and") -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """Return "; did you mean NAME?" with the nearest of these names; "" where none is near."""
+    by_lower_case = {candidate.lower(): candidate for candidate in names}
+    nearest = difflib.get_close_matches(name.lower(), by_lower_case, 1)
+    return f"; did you mean {by_lower_case[nearest[0]]}?" if nearest else ""
 
 
 def shown(text: str) -> str:

@@ -5,6 +5,7 @@
 `rapid.config.specs` cuts out what a single job depends on.
 """
 
+import re
 from functools import cache, partial
 from operator import eq
 from pathlib import Path
@@ -15,6 +16,7 @@ from pydantic import Field, ValidationError, create_model, model_validator
 from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.names import AlgorithmName, imitates, parse
+from rapid.artifacts.text import suggest
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
 from rapid.config.sections import (
@@ -125,7 +127,7 @@ class Params(General):
         ):
             for key, name in named:
                 if name not in known:
-                    allowed = f"a {kind} of {kind}s: {', '.join(known)}"
+                    allowed = f"a {kind} of {kind}s: {', '.join(known)}{suggest(name, known)}"
                     raise ValueError(not_allowed(key, name, allowed))
         return self
 
@@ -294,10 +296,11 @@ def _explain(item: dict, values: Any) -> str:
         parts.append(part)
         values = values.get(part) if isinstance(values, dict) else values[part]
     key, message = ".".join(map(str, parts)), item["msg"].removeprefix("Value error, ")
-    if item["type"] == "value_error":
+    if item["type"] == "value_error" and isinstance(item["input"], dict):  # of a section
         return f"{key}.{message}".removeprefix(".")
     if item["type"] == "missing":
         return f"{key}: is missing"
-    if item["type"] == "extra_forbidden":
-        return not_allowed(key, item["input"], "no such key is known here")
-    return not_allowed(key, item["input"], message.removeprefix("Input should be "))
+    allowed = message.removeprefix("Input should be ")
+    if item["type"] == "literal_error":
+        allowed += suggest(str(item["input"]), re.findall(r"'([^']*)'", allowed))
+    return not_allowed(key, item["input"], allowed)

@@ -14,7 +14,6 @@ from pydantic import (
     Tag,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from rapid.algorithms.base import Precision
 from rapid.algorithms.names import AlgorithmName, GroupSize, parse
@@ -29,12 +28,12 @@ def _is_a_start(name: str) -> str:
     try:
         return name if name == BASE else parse(name).name
     except ValueError as error:
-        raise PydanticCustomError("start", "base, or {run}", {"run": str(error)}) from None
+        raise ValueError(f"base, or {error}") from None
 
 
 def _is_a_model(name: str) -> str:
     if name == "tokenizer":
-        raise PydanticCustomError("name", "another name: models/tokenizer/ is taken")
+        raise ValueError("another name: models/tokenizer/ is taken")
     return name
 
 

@@ -283,7 +283,8 @@ class RapidConfig(GRPOConfig):
                 self.algorithm.advantages(settings, torch.zeros(1), 1)
         except ValidationError as error:
             for one in error.errors():
-                yield f"{'.'.join(map(str, one['loc']))}={one['input']!r}: {one['msg']}"
+                key, message = ".".join(map(str, one["loc"])), one["msg"]
+                yield f"{key}={one['input']!r}: {message}" if key else message.partition(", ")[2]
         except ValueError as error:
             yield f"num_generations_eval=1: {error}"
         for name, least in AT_LEAST.items():

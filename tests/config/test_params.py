@@ -20,7 +20,6 @@ def set_key(values: dict, key: str, value) -> None:
     ("key", "value", "allowed"),
     [
         ("rapid.eta", 0, "greater than 0"),
-        ("rapid.etta", 2.0, "no such key is known here"),
         ("rapid.clip", "never", "'advantage', 'both' or 'nowhere'"),
         ("sft.top_p", 1.5, "less than or equal to 1"),
         ("compute.threads", "two", "valid integer"),
@@ -49,6 +48,36 @@ def test_a_wrong_value_is_refused_with_key_value_and_what_is_allowed(values, key
     bad = value[0] if value and isinstance(value, list) and value != [1, 16] else value
     assert repr(bad) in message
     assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("training.learning_rte", 1e-4, "is not a key; allowed: one of learning_rate, epochs, "),
+        ("training.learning_rte", 1e-4, "; did you mean learning_rate?"),
+        ("rapid.etta", 2.0, "is not a key; allowed: one of eta, clip, baseline, weighted, H; did "),
+        ("models.tiny-qwen2.layer", 2, "; did you mean layers?"),
+        ("benchmarks.mbpp", {}, "; did you mean mbpp_plus?"),
+        ("compute.device", "GPU", "; did you mean gpu?"),
+        ("teacher", "tiny-qwen", "; did you mean tiny-qwen2?"),
+        ("tables.main.algorithms", ["rapd-H8"], "; did you mean rapid-H8?"),
+        ("tables.main.algorithms", ["rapid"], "; did you mean rapid-H4?"),
+        ("tables.main.algorithms", ["GRPO"], "; did you mean grpo?"),
+        ("tables.main.algorithms", ["rapid-H4,etta=1"], "; did you mean eta?"),
+        ("experiment.benchmark", "maths", "; did you mean math?"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_one_that_was_meant(values, key, value, message):
+    set_key(values, key, value)
+    with pytest.raises(BadParams) as refusal:
+        load(values)
+    assert key in str(refusal.value) and message in str(refusal.value)
+
+
+def test_an_unknown_key_without_a_near_one_is_refused_with_all_keys(values):
+    values["logging"]["zzz"] = 1
+    with pytest.raises(BadParams, match=r"logging.zzz: is not a key; allowed: one of report_to$"):
+        load(values)
 
 
 def test_a_benchmark_that_is_left_out_is_learnt_by_no_model(values):

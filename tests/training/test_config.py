@@ -28,7 +28,7 @@ GOOD = {
     [
         ({"H": 0}, "set H >= 1"),
         ({"num_generations": 0}, "set num_generations >= 1"),
-        ({"parameters": {"epsilon_low": 0.1}}, "epsilon_low=0.1: Extra inputs are not permitted"),
+        ({"parameters": {"epsilon_low": 0.1}}, "epsilon_low: is not a key; allowed: one of eta, "),
         ({"eta": 0.0}, "eta=0.0: Input should be greater than 0"),
         ({"clip": "front"}, "clip=.front.: Input should be .advantage., .both. or .nowhere."),
         ({"micro_batch_size": 2}, "make it a multiple of 4"),
