@@ -5,13 +5,15 @@ for those that run) and keeps to one thread on it; part (h) also measures two pr
 Parts (j) and (k), which `make gpu` asks for, take a GPU instead, where there is one.
 """
 
-import argparse
 import os
 import sys
 from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
+
+from rapid.artifacts.arguments import Parser
+from rapid.artifacts.text import suggest
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {
@@ -99,7 +101,9 @@ def _subjects(names: list[str], options) -> tuple[dict, dict[str, str]]:
 
     chosen = options.models or (models.QUICK if options.quick else models.NAMES)
     if unknown := [name for name in chosen if name not in models.NAMES]:
-        sys.exit(f"bench: --models {unknown[0]}: no such model; known: {', '.join(models.NAMES)}")
+        meant = suggest(unknown[0], models.NAMES)
+        names = ", ".join(models.NAMES)
+        sys.exit(f"bench: --models {unknown[0]}: no such model; known: {names}{meant}")
     problems = models.read_problems(options.problems)
     sizes, quick = models.UNTRAINED, options.quick
     load = {size: partial(models.untrained, size, problems, quick) for size in sizes}
@@ -123,8 +127,8 @@ def _say(text: str) -> None:
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m performance.bench", description=__doc__)
+def _parser() -> Parser:
+    parser = Parser(prog="python -m performance.bench", description=__doc__)
     add = parser.add_argument
     add("--part", default="abcdefghilmn", help="which parts, as in `ac` (default: all)")
     add("--repeats", type=int, help="samples of each side (default: 5; 3 of smollm2)")

@@ -2,7 +2,7 @@
 
 import sys
 
-from rapid.machine.processes import end_with_workflow
+from rapid.machine.processes import end_with_reader, end_with_workflow
 from rapid.machine.warm import AGAIN, run_in_child
 
 
@@ -13,7 +13,8 @@ def main() -> int:
     if status is None:
         from rapid.cli import run
 
-        status = run(sys.argv[1:])
+        with end_with_reader():
+            status = run(sys.argv[1:])
     return 0 if status == AGAIN else status
 
 

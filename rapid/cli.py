@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from rapid import __version__
 from rapid.algorithms import IMITATING
+from rapid.artifacts.arguments import Parser
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, read_json
 from rapid.artifacts.runs import CHECKPOINTS, RunSummary
@@ -43,8 +44,8 @@ def run(arguments: list[str]) -> int:
     return ending(args.command, lambda: args.run(args), getattr(args, "out", None))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="rapid", description="Stages of the RAPID pipeline; snakemake runs them in order."
     )
     parser.add_argument("--version", action="version", version=f"rapid {__version__}")
@@ -109,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(commands, name: str, help: str, run: Callable) -> argparse.ArgumentParser:
+def _add(commands, name: str, help: str, run: Callable) -> Parser:
     """Add a command that calls a function with its arguments."""
     command = commands.add_parser(name, help=help, description=help)
     command.set_defaults(run=run)
@@ -171,7 +172,7 @@ def _add_plan(commands) -> None:
     add_options(command, _positive)
 
 
-def _add_configfile(command: argparse.ArgumentParser) -> None:
+def _add_configfile(command: Parser) -> None:
     help = "params.yaml and overlays on it, as for snakemake"
     default = [Path("params.yaml")]
     command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help)

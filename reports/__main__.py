@@ -4,11 +4,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from rapid.artifacts.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
 from rapid.artifacts.manifests import write_manifest, written_digest
 from rapid.config.params import BadParams, load_files
 from rapid.config.specs import BASE, in_arena, report_spec, runs, studied
-from rapid.machine.processes import end_with_workflow
+from rapid.machine.processes import end_with_reader, end_with_workflow
 from rapid.machine.shortages import shortage
 from rapid.stages.evaluate import CURVE
 from rapid.stages.train import TOKEN_WEIGHTS
@@ -104,8 +105,8 @@ def _read(measured: Measured, kind: str) -> list[Path]:
     return [*records, *(measured.root / folder / name for folder, name in places)]
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m reports", description=__doc__)
+def _parser() -> Parser:
+    parser = Parser(prog="python -m reports", description=__doc__)
     add = parser.add_argument
     add(
         "--config",
@@ -143,4 +144,5 @@ def _parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     end_with_workflow()
-    sys.exit(main())
+    with end_with_reader():
+        sys.exit(main())

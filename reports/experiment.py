@@ -4,7 +4,6 @@ metrics.json has the means over seeds of a few figures; live/ has what happens b
 dvclive writes it and `dvc plots` draws it.
 """
 
-import argparse
 import math
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 from dvclive import Live
 
+from rapid.artifacts.arguments import Parser
 from rapid.artifacts.files import BadInput, write_json
 from rapid.artifacts.manifests import read_rows, write_manifest, written_digest
 from rapid.artifacts.runs import StepRecord
@@ -27,7 +27,7 @@ CURVES = ["reward", "staleness", "clip_fraction", "sampling", "grading", "backpr
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command. Return 0, or 1 where a run's file or a parameter is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m reports.experiment", description=__doc__)
+    parser = Parser(prog="python -m reports.experiment", description=__doc__)
     parser.add_argument("--config", required=True, help="params as JSON")
     parser.add_argument("--out", required=True, type=Path, help="folder to write")
     options = parser.parse_args(arguments)

@@ -7,10 +7,10 @@ depend on them less. The paper's trainer skipped no group and resampled none, as
 in all.
 """
 
-import argparse
 from pathlib import Path
 
 from rapid.algorithms import PLAIN, RAPID
+from rapid.artifacts.arguments import Parser
 from rapid.artifacts.text import columns, duration
 from rapid.config.params import Params, load_files
 from rapid.config.specs import Run, train_spec
@@ -48,9 +48,7 @@ def rows(params: Params, name: str, given: dict[str, float]) -> list[list[str]]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Print the table of planned and printed runtimes."""
-    parser = argparse.ArgumentParser(
-        prog="python -m reports.plan_versus_paper", description=__doc__
-    )
+    parser = Parser(prog="python -m reports.plan_versus_paper", description=__doc__)
     parser.add_argument("--configfile", nargs="+", type=Path, required=True)
     parser.add_argument("--gpu", default="a6000")
     parser.add_argument("--completion-length", type=float, help="mean, as a share of the limit")

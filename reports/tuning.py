@@ -5,7 +5,6 @@ those of its neighbours by weights of 1, 2 and 1: a rate beside a cliff is not t
 decides less. The accuracy to reach is three quarters of the way that PG makes with its rate.
 """
 
-import argparse
 import re
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import pandas as pd
 
 from rapid.algorithms import PLAIN
 from rapid.algorithms.names import parse
+from rapid.artifacts.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.arena import Arena
 from rapid.config.params import load_files
@@ -28,7 +28,7 @@ COLUMNS = ["benchmark", "algorithm", "learning_rate", "seed", "accuracy"]
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command. Return 0, or 1 where trials are missing."""
-    parser = argparse.ArgumentParser(prog="python -m reports.tuning", description=__doc__)
+    parser = Parser(prog="python -m reports.tuning", description=__doc__)
     parser.add_argument("--configfile", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--record", type=Path, required=True, help="where to write the trials")
     parser.add_argument("--write", type=Path, required=True, help="the experiment with the rates")

@@ -1,6 +1,9 @@
 """The `rapid` command: what it refuses, and how."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -11,6 +14,7 @@ from rapid.cli import run
 from rapid.config.params import load
 from rapid.config.specs import PrepareSpec, Run, evaluate_spec, train_spec
 from rapid.machine.warm import AGAIN
+from tests.conftest import ROOT
 from tests.processes import python
 
 STAGES = ("prepare", "tokenizer", "pretrain", "distill", "train", "evaluate", "lean-setup")
@@ -23,6 +27,41 @@ def test_help_names_every_stage_and_version_the_version(capsys, option, said):
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert all(each in text for each in said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["trian"], "train"),
+        (["plan", "--calibrat", "runs", "--chek"], "--check"),
+        (["grade", "--benchmark", "mbpp"], "mbpp_plus"),
+    ],
+)
+def test_an_unknown_command_or_choice_is_refused_with_the_one_that_was_meant(
+    capsys, arguments, meant
+):
+    with pytest.raises(SystemExit) as stop:
+        run(arguments)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.endswith(f"; did you mean {meant}?\n")
+
+
+@pytest.mark.parametrize("width", ["40", "80"])
+def test_help_is_wrapped_between_words(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    with pytest.raises(SystemExit):
+        run(["plan", "--help"])
+    words = capsys.readouterr().out.split()
+    assert {"GPU-hours,", "published"} <= {*words}
+
+
+def test_a_command_whose_reader_has_gone_ends_without_a_word():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "rapid", "plan", "--gpu", "h100"]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=ROOT)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, b"")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import yaml
 
 from rapid.artifacts.files import BadInput
+from rapid.artifacts.text import suggest
 from rapid.cost.expected import VERDICTS, Expected
 from rapid.cost.shapes import Shape
 from rapid.cost.work import BYTES, FORWARD, Seconds, Work, precision, processes, subject
@@ -51,7 +52,8 @@ def gpu(name: str) -> GpuRates:
     known = _read("gpus.yaml")
     if name.lower() not in known:
         raise BadInput(
-            f"--gpu {name}: no published rates for it; known: {', '.join(known)}. For another, "
+            f"--gpu {name}: no published rates for it; known: {', '.join(known)}"
+            f"{suggest(name, known)}. For another, "
             f"measure: run a job on it and give its folder to --calibrate"
         )
     title, *rates = known[name.lower()]

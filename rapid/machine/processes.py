@@ -2,8 +2,11 @@
 
 import ctypes
 import os
+import select
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 PARENT_DEATH_SIGNAL = 1  # of prctl
 KILLED = "; if nobody did that, memory ran out: see dmesg"  # follows what killed a process
@@ -30,3 +33,27 @@ def end_with_workflow() -> None:
         end_with_parent(signal.SIGTERM)
         if os.getppid() != int(workflow):
             sys.exit("rapid: the workflow that started this job has ended")
+
+
+@contextmanager
+def end_with_reader() -> Iterator[None]:
+    """End without a word where nobody reads standard output any more, as in `rapid ... | head`.
+
+    The exit status is the one that shells have for that: 141, 128 and the number of SIGPIPE.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not _has_no_reader(sys.stdout.fileno()):  # it was another pipe
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _has_no_reader(file: int) -> bool:
+    pipe = select.poll()
+    pipe.register(file, 0)
+    return any(events & select.POLLERR for _, events in pipe.poll(0))

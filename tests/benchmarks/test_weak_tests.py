@@ -54,3 +54,10 @@ def test_the_command_names_the_tasks_and_fails_unless_all_are_known(tmp_path, ca
 def test_no_made_problem_accepts_one():
     made = make(BENCHMARKS["mbpp_plus"], 0, {"a": 20})["a"]
     assert not find_weak([exercise.problem for exercise in made], TIMEOUT, 2)
+
+
+def test_a_file_that_is_not_there_is_named_with_where_it_is_to_be_had(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([str(tmp_path / "MbppPlus.jsonl.gz")])
+    assert stop.value.code == 2
+    assert "EvalPlus publishes it: https://" in capsys.readouterr().err

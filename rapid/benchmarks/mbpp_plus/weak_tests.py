@@ -12,7 +12,6 @@ tasks of that list out of training. They stay among the test problems, where pub
 them.
 """
 
-import argparse
 import ast
 import os
 import sys
@@ -22,6 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from rapid.artifacts.arguments import Parser
+from rapid.artifacts.files import BadInput
 from rapid.benchmarks.mbpp_plus import MbppPlus
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.published import read_problems
@@ -30,6 +31,7 @@ from rapid.grading.code.reference import Reference, References
 from rapid.grading.code.sandbox import Sandbox
 from rapid.grading.pool import SteadyGrader
 
+RELEASES = "https://github.com/evalplus/mbppplus_release/releases"
 CONSTANTS = ("None", "True", "False", "0", "1", "-1", "''", "[]", "()", "{}", "set()", "0.0")
 
 
@@ -82,12 +84,17 @@ def find_weak(problems: list[CodeProblem], timeout: float, workers: int) -> dict
 def main(arguments: list[str] | None = None) -> int:
     """Print the weak tasks of a file and return the exit status."""
     command = "python -m rapid.benchmarks.mbpp_plus.weak_tests"
-    parser = argparse.ArgumentParser(prog=command, description=__doc__.splitlines()[0])
+    parser = Parser(prog=command, description=__doc__.splitlines()[0])
     parser.add_argument("problems", type=Path, help="MBPP+ rows, .jsonl or .jsonl.gz")
     parser.add_argument("--timeout", type=float, default=10.0, help="seconds for a program")
     args = parser.parse_args(arguments)
     benchmark = MbppPlus()
-    problems = read_problems(args.problems, benchmark)
+    try:
+        problems = read_problems(args.problems, benchmark)
+    except FileNotFoundError:
+        parser.error(f"there is no file {args.problems}. EvalPlus publishes it: {RELEASES}")
+    except BadInput as error:
+        parser.error(str(error))
     found = find_weak(list(problems.values()), args.timeout, os.cpu_count() or 1)
     for id, returned in found.items():
         print(f"{id} {problems[id].entry_point}: {', '.join(returned)}")

