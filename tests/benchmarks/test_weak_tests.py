@@ -1,5 +1,7 @@
 """The search for tasks whose tests accept a constant or an unchanged argument."""
 
+import pytest
+
 from rapid.artifacts.files import write_jsonl
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
