@@ -4,12 +4,24 @@ A template's variables are the fields of the benchmark's problem, and `chat`. Ea
 of completion that the benchmark's grader reads.
 """
 
+import os
+import traceback
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from random import Random
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateSyntaxError
 
+from rapid.artifacts.files import BadInput
+from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import PROMPT, Problem
+
+FOLDER = Path(__file__).parent
+
+
+class BadTemplate(BadInput):
+    """A template that cannot be rendered. The message says where, and what is wrong."""
 
 
 def render(benchmark: str, problem: Problem, chat: bool = False, template: str = PROMPT) -> str:
@@ -18,9 +30,42 @@ def render(benchmark: str, problem: Problem, chat: bool = False, template: str =
     Args:
         chat: what a user says to a chat model; otherwise the text that a base model continues.
         template: name of the template in the benchmark's folder.
+
+    Raises:
+        BadTemplate: the template is broken, or names what the problem does not have.
     """
     fields = {name: getattr(problem, name) for name in type(problem).model_fields}
-    return _template(f"{benchmark}/{template}").render(**fields, chat=chat)
+    path = f"{benchmark}/{template}"
+    try:
+        return _template(path).render(**fields, chat=chat)
+    except Exception as error:  # of any kind: a template is code
+        line = _line(error, template)
+        names = f"A template may use chat, {', '.join(fields)}"
+        raise BadTemplate(f"{os.path.relpath(FOLDER / path)}:{line}: {error}. {names}") from None
+
+
+def check_templates(benchmarks: Iterable[str]) -> None:
+    """Render all templates of these benchmarks, with a made problem; those that make problems.
+
+    Raises:
+        BadTemplate: one of them is broken.
+    """
+    for name in benchmarks:
+        benchmark = BENCHMARKS[name]
+        if benchmark.draw:
+            problem = benchmark.draw(Random(0), "template").problem
+            for template in (PROMPT, benchmark.lesson_template):
+                for chat in (False, True):
+                    render(name, problem, chat, template)
+
+
+def _line(error: Exception, template: str) -> int:
+    """Return the line of a template that an error is in."""
+    if isinstance(error, TemplateSyntaxError):
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename.endswith(template)]
+    return lines[-1] or 1 if lines else 1
 
 
 def prompt_ids(tokenizer, prompt: str, chat: bool) -> list[int]:
@@ -39,7 +84,7 @@ def prompt_ids(tokenizer, prompt: str, chat: bool) -> list[int]:
 @cache
 def _template(path: str) -> Template:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader(FOLDER),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

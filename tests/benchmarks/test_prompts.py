@@ -4,13 +4,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from jinja2 import UndefinedError
 
 from rapid.benchmarks import BENCHMARKS, prompts
+from rapid.benchmarks.base import PROMPT
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.minif2f.record import LeanProblem
-from rapid.benchmarks.prompts import render
+from rapid.benchmarks.prompts import BadTemplate, check_templates, render
 
 PROBLEMS = {
     "mbpp_plus": CodeProblem(
@@ -85,8 +85,40 @@ def test_text_of_a_problem_is_no_template():
 
 
 def test_a_field_that_a_problem_lacks_is_an_error():
-    with pytest.raises(UndefinedError):
+    with pytest.raises(BadTemplate, match=r"math/prompt.txt.j2:7: 'problem' is undefined"):
         render("math", PROBLEMS["minif2f"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{% if chat %}\n{{ problem }\n{% endif %}\n", "2: unexpected '}'"),
+        (
+            "{{ problem }}\n{{ question }}\n",
+            "2: 'question' is undefined. A template may use chat, ",
+        ),
+        ("{% if chat %}\n{{ problem.text.x }}\n{% endif %}\n", "2: 'str object' has no attribute"),
+        ("{{ problem | shout }}\n", "1: No filter named 'shout'"),
+        ("{{ 1 / 0 }}\n", "1: division by zero"),
+        (None, "1: 'math/prompt.txt.j2' not found"),
+    ],
+)
+def test_a_broken_template_is_named_with_its_line_before_any_job(
+    monkeypatch, tmp_path, text, message
+):
+    (tmp_path / "math").mkdir()
+    if text is not None:
+        (tmp_path / "math" / PROMPT).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(prompts, "FOLDER", tmp_path)
+    prompts._template.cache_clear()
+    with pytest.raises(BadTemplate) as refused:
+        check_templates(["math"])
+    prompts._template.cache_clear()
+    assert f"math/{PROMPT}:{message}" in str(refused.value)
+
+
+def test_the_templates_of_all_benchmarks_are_whole():
+    check_templates(BENCHMARKS)
 
 
 def test_every_benchmark_has_its_folder_and_its_template():

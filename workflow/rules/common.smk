@@ -17,10 +17,12 @@ os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds: a log keeps every li
 from rapid.config import jobs, specs
 from rapid.machine import console, locks, preflight, processes, resources, warm
 from rapid.algorithms import names
+from rapid.artifacts.files import BadInput
 from rapid.artifacts.freshness import say_changed_code
+from rapid.benchmarks.prompts import check_templates
 from rapid.machine.lease import usable_cores
 from rapid.config.params import CHECKPOINT_VARIABLE, LIVE_VARIABLE, REPORT_VARIABLE
-from rapid.config.params import BadParams, load, read
+from rapid.config.params import load, read
 
 # In the order in which Snakemake merged them, which takes the last of a key that is there twice.
 GIVEN = map(os.path.relpath, workflow.config_settings.configfiles)
@@ -30,7 +32,9 @@ try:
     read(*FILES)
     PARAMS = load(config, *FILES)
     PLAN = jobs.plan(PARAMS)
-except BadParams as error:
+    if workflow.is_main_process:
+        check_templates(PARAMS.benchmarks)
+except BadInput as error:
     raise WorkflowError(str(error)) from None
 os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 os.environ[REPORT_VARIABLE] = PARAMS.logging.report_to
