@@ -164,6 +164,7 @@ def _check(spec: FetchSpec, folder: Path) -> int:
             _check_finite(file)
         reading = "config.json and its weights"
         model = _load(folder, use_safetensors=True, device_map="meta")  # only names and shapes
+        _check_tied(model, weights)
     except Exception as error:  # of any kind, from a damaged file
         why = f"is no model with a tokenizer that transformers loads: {reading}: {error}"
         raise BadModel(spec, f"{spec.params.source} {why}") from None
@@ -185,6 +186,29 @@ def _load(folder: Path, **options):
         if keys := sorted(map(str, found[f"{what}_keys"])):
             raise ValueError(f"{len(keys)} of its tensors are {what}, such as {keys[0]}")
     return model
+
+
+def _check_tied(model, files: list[Path]) -> None:
+    """Raise ValueError where embeddings that the configuration ties are two different tensors.
+
+    Libraries disagree on them: one takes the input's for both, another each as it is.
+    """
+    from safetensors import safe_open
+
+    if not model.config.get_text_config().tie_word_embeddings:
+        return
+    embeddings = model.get_input_embeddings(), model.get_output_embeddings()
+    names = [f"{name}.weight" for name, module in model.named_modules() if module in embeddings]
+    tensors = {}
+    for file in files:
+        with safe_open(file, framework="pt") as stored:
+            there = {*stored.keys()}.intersection(names)
+            tensors |= {name: stored.get_tensor(name) for name in there}
+    if len(tensors) == 2 and not tensors[names[0]].equal(tensors[names[1]]):
+        raise ValueError(
+            f"tie_word_embeddings is true, but {names[0]} and {names[1]} differ. Set it to false "
+            f"in config.json if both were trained, or remove {names[1]}"
+        )
 
 
 def _check_finite(file: Path) -> None:

@@ -1,11 +1,13 @@
 """Published models: from where they come, and what is refused."""
 
 import json
+import shutil
 from pathlib import Path
 
 import gguf
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rapid.config.jobs import jobs
@@ -131,6 +133,26 @@ def write_gguf(model, path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+@pytest.mark.parametrize(
+    ("tied", "same", "is_refused"),
+    [(True, False, True), (True, True, False), (False, False, False)],
+)
+def test_tied_embeddings_that_differ_are_refused(toy_model, tmp_path, tied, same, is_refused):
+    folder = tmp_path / "source"
+    shutil.copytree(toy_model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": tied}))
+    tensors = load_file(folder / "model.safetensors")
+    head = tensors["model.embed_tokens.weight"].clone()
+    tensors["lm_head.weight"] = head if same else head + 1
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    if is_refused:
+        with pytest.raises(BadModel, match=r"tie_word_embeddings is true, but model\.embed_\w+"):
+            fetch(spec(folder), tmp_path / "mine")
+    else:
+        fetch(spec(folder), tmp_path / "mine")
 
 
 def test_files_here_are_inputs_of_the_job(toy_model):
