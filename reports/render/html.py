@@ -24,8 +24,18 @@ from reports.plots.style import Figure
 from reports.tables import claims
 from reports.tables.table import MISSING, Table
 
-VERDICTS = {claims.HOLDS: "holds", claims.FAILS: "fails", claims.UNTESTED: "untested"}
-SIGNS = {"holds": "\N{CHECK MARK}", "fails": "\N{MULTIPLICATION X}", "untested": "\N{EN DASH}"}
+VERDICTS = {
+    claims.HOLDS: "holds",
+    claims.FAILS: "fails",
+    claims.OPEN: "open",
+    claims.UNTESTED: "untested",
+}
+SIGNS = {
+    "holds": "\N{CHECK MARK}",
+    "fails": "\N{MULTIPLICATION X}",
+    "open": "?",
+    "untested": "\N{EN DASH}",
+}
 
 
 def render(

@@ -17,7 +17,7 @@ from reports.statistics.decisions import equivalence, holm
 from reports.statistics.estimates import LEVEL, Estimate
 from reports.statistics.pairs import ratio
 from reports.tables import notes
-from reports.tables.claims import FAILS, HOLDS, UNTESTED
+from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED
 from reports.tables.table import (
     MISSING,
     NOT_APPLICABLE,
@@ -28,7 +28,6 @@ from reports.tables.table import (
     estimate_cell,
 )
 
-OPEN = "open"
 SHOWN = {
     "seconds": formats.ratio, "accuracy": formats.points, "accuracy_in_time": formats.points,
 }  # fmt: skip

@@ -1,7 +1,8 @@
 """Table 12: the paper's claims, each with the rule that decides it and what the runs give.
 
 A rule asks on which side of a limit an estimate lies. Where that is certain, by p after Holm's
-adjustment, the claim holds or fails. Else the runs do not test it. What is compared was
+adjustment, the claim holds or fails; else it is open. Without runs for an interval it is not
+tested. What is compared was
 chosen beforehand: RAPID with the H that the paper's claim is about, and PG.
 """
 
@@ -27,7 +28,7 @@ from reports.tables.columns import RATIO, RUNTIME, Column, accuracy
 from reports.tables.intervals import Comparison
 from reports.tables.table import MISSING, Cell, Group, Row, Source, Table, interval, stacked
 
-HOLDS, FAILS, UNTESTED = "holds", "fails", "not tested here"
+HOLDS, FAILS, OPEN, UNTESTED = "holds", "fails", "open", "not tested here"
 TOO_FEW = "too few runs for an interval"
 TOO_NOISY = "too noisy to decide: the interval has both sides of the limit"
 TOO_MANY = "not certain after Holm's adjustment, though its own interval is on one side"
@@ -292,7 +293,8 @@ def table(measured: Measured) -> Table:
         number=12,
         label="tab:claims",
         caption=(
-            "The paper's claims on this machine's runs: each holds, fails, or is not tested here."
+            "The paper's claims on this machine's runs: each holds, fails, is open (not certain), "
+            "or is not tested here."
         ),
     )
 
@@ -318,7 +320,7 @@ def judged(measured: Measured, asked: list[Claim], **named) -> Table:
                 for (claim, one), said in zip(found, alone, strict=True)
             ]
         )
-    decided = sum(row.cells[0][0].text != UNTESTED for part in parts for row in part)
+    decided = sum(row.cells[0][0].text in (HOLDS, FAILS) for part in parts for row in part)
     together = (holm(every) <= 1 - LEVEL).sum()
     return Table(
         stub="Claim",
@@ -345,7 +347,7 @@ def _row(claim: Claim, one: Evidence, said: tuple[str, float] | None, p: float |
     if said:
         verdict, reason = said[0], ""
         if p > 1 - LEVEL:
-            verdict, reason = UNTESTED, TOO_NOISY if said[1] > 1 - LEVEL else TOO_MANY
+            verdict, reason = OPEN, TOO_NOISY if said[1] > 1 - LEVEL else TOO_MANY
     here = [one.show(one.found.value), interval(one.show, one.found)] if one.known else [MISSING]
     cells = [
         Cell(verdict),
@@ -357,7 +359,7 @@ def _row(claim: Claim, one: Evidence, said: tuple[str, float] | None, p: float |
 
 
 def verdicts(table: Table) -> str:
-    """Return how many claims of Table 12 hold: 9 hold, 3 fail and 8 are not tested."""
+    """Return how many claims of Table 12 hold: 9 hold, 3 fail, 8 are open and 2 are not tested."""
     said = [row.cells[0][0].text for row in table.rows]
-    words = {HOLDS: "hold", FAILS: "fail", UNTESTED: "are not tested"}
+    words = {HOLDS: "hold", FAILS: "fail", OPEN: "are open", UNTESTED: "are not tested"}
     return listing([f"{said.count(verdict)} {word}" for verdict, word in words.items()])

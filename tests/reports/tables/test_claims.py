@@ -15,7 +15,7 @@ from reports.formats import MINUS
 from reports.measured import Contest, Measured
 from reports.statistics.estimates import LEVEL, Estimate, student
 from reports.tables import claims, results, versus_paper
-from reports.tables.claims import FAILS, HOLDS, UNTESTED
+from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED
 from tests.reports.conftest import run_of as run
 
 
@@ -102,7 +102,7 @@ def test_each_saving_is_claimed_on_its_own_benchmark(params, runs):
         ((10, 11), (100, 112), HOLDS, HOLDS),
         ((95, 95.01), (100, 100), HOLDS, FAILS),
         ((100, 112), (10, 11), FAILS, FAILS),
-        ((10, 20), (20, 10), UNTESTED, UNTESTED),
+        ((10, 20), (20, 10), OPEN, OPEN),
     ],
 )
 def test_faster(params, runs, rapid, pg, faster, saves):
@@ -127,7 +127,7 @@ def test_many_rows_of_one_claim_are_adjusted_for(measured):
     """Four rows of p = 0.02 each: alone each would hold, together none does."""
     one = claims.Evidence("here", None, student(0.0, 1.0, math.inf, ""), str, "")
     asked = claim(below=stats.norm.isf(0.02 / 2), benchmark="math")
-    for rows, verdict in ((1, HOLDS), (4, UNTESTED)):
+    for rows, verdict in ((1, HOLDS), (4, OPEN)):
         asked = replace(asked, evidence=lambda m, c, n=rows: [one] * n)
         table = claims.judged(measured, [asked], number=1, label="", caption="")
         cells = [row.cells[0] for row in table.rows]
@@ -153,8 +153,8 @@ def test_neighbours_of_a_family_are_judged_together_and_other_claims_each_by_its
     table = claims.judged(measured, asked, number=1, label="", caption="")
     found = [(row.cells[0][0].text, row.cells[0][2].text, row.section) for row in table.rows]
     assert found == [
-        (HOLDS, "0.001", False), (HOLDS, "0.050", True), (UNTESTED, "0.100", True),
-        (UNTESTED, "0.100", False), (HOLDS, "0.001", True), (UNTESTED, "0.500", True),
+        (HOLDS, "0.001", False), (HOLDS, "0.050", True), (OPEN, "0.100", True),
+        (OPEN, "0.100", False), (HOLDS, "0.001", True), (OPEN, "0.500", True),
     ]  # fmt: skip
     reasons = [row.cells[0][1].reason for row in table.rows]
     assert reasons == ["", "", claims.TOO_MANY, claims.TOO_MANY, "", claims.TOO_NOISY]
@@ -167,7 +167,7 @@ def test_neighbours_of_a_family_are_judged_together_and_other_claims_each_by_its
 
 @pytest.mark.parametrize(
     ("correct", "verdict"),
-    [([7, 6] * 20, HOLDS), ([1, 0] * 20, FAILS), ([8, 0] * 19 + [4, 4], UNTESTED)],
+    [([7, 6] * 20, HOLDS), ([1, 0] * 20, FAILS), ([8, 0] * 19 + [4, 4], OPEN)],
 )
 def test_accuracy_kept(params, runs, correct, verdict):
     for seed in (0, 1):
@@ -235,7 +235,7 @@ def test_what_depends_on_h_is_of_table_3s_runs_in_all_tables(values, runs):
 
 @pytest.mark.parametrize(
     ("shares", "verdict"),
-    [((0.05, 0.052), HOLDS), ((0.001, 0.002), FAILS), ((0.3, 0.31), FAILS), ((0, 0.1), UNTESTED)],
+    [((0.05, 0.052), HOLDS), ((0.001, 0.002), FAILS), ((0.3, 0.31), FAILS), ((0, 0.1), OPEN)],
 )
 def test_clipped(params, runs, shares, verdict):
     for seed, share in enumerate(shares):
@@ -255,7 +255,7 @@ def test_without_runs_nothing_is_tested(params, runs):
     assert {one.verdict for one in every} == {UNTESTED}
     assert all(one.reason for one in every)
     content = contents.build_report(Measured.read(params, runs.root))
-    assert f"0 hold, 0 fail and {len(every)} are not tested" in content.lead
+    assert f"0 hold, 0 fail, 0 are open and {len(every)} are not tested" in content.lead
 
 
 def test_every_claim_has_a_row(params, runs):
