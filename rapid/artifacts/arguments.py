@@ -2,9 +2,9 @@
 
 import argparse
 import re
-import textwrap
+from textwrap import indent as indented
 
-from rapid.artifacts.text import suggest
+from rapid.artifacts.text import suggest, wrap
 
 CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
 
@@ -13,11 +13,10 @@ class _Help(argparse.HelpFormatter):
     """Wraps help between words: a path or an option is never cut."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        words = " ".join(text.split())
-        return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False)
+        return wrap(" ".join(text.split()), width, indent="", may_split=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return textwrap.indent("\n".join(self._split_lines(text, width - len(indent))), indent)
+        return indented("\n".join(self._split_lines(text, width - len(indent))), indent)
 
 
 class Parser(argparse.ArgumentParser):

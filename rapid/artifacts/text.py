@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -49,6 +50,21 @@ def suggest(name: str, names: Iterable[str]) -> str:
     by_lower_case = {candidate.lower(): candidate for candidate in names}
     nearest = difflib.get_close_matches(name.lower(), by_lower_case, 1)
     return f"; did you mean {by_lower_case[nearest[0]]}?" if nearest else ""
+
+
+def wrap(text: str, width: int, indent: str = "    ", may_split: bool = True) -> list[str]:
+    """Return a text as lines of this width, split between words: a path stays whole.
+
+    Args:
+        may_split: whether a word is split that is longer than a line.
+    """
+    return textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=indent,
+        break_long_words=may_split,
+        break_on_hyphens=False,
+    )
 
 
 def shown(text: str) -> str:

@@ -12,7 +12,9 @@ import logging
 import os
 import platform
 import re
+import shutil
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -23,7 +25,8 @@ from statistics import fmean
 
 import psutil
 
-from rapid.artifacts.text import duration
+from rapid.artifacts.text import duration, wrap
+from rapid.machine.lease import WAITING
 from rapid.machine.processes import KILLED
 from rapid.machine.shortages import shortage
 
@@ -39,7 +42,10 @@ JOURNALED = {
 ENDED = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
 ENDED_BY = "> {} 2>&1"  # how a job's command, which is in the message of its end, names its log
 PARAMETERS = re.compile(r"(Params have changed since last execution).*")  # all of them, both times
-FAILURE_LINES, LINE_LENGTH, TAIL_BYTES = 10, 160, 1 << 14
+FAILURE_LINES, TAIL_BYTES = 10, 1 << 14
+LINE_LENGTH = 160  # of the console, where it is no terminal
+LONGEST = 1000  # of what is said of a job, which may be a file's whole content
+WAIT_SECONDS = 5.0  # from one look for jobs that wait to the next; shorter waits go unsaid
 UNKNOWN_SHARE = 0.25  # of the jobs that are left, of whose rules none may have ended yet
 
 
@@ -60,6 +66,11 @@ class Job:
     def said(self) -> list[str]:
         """Return the last lines of the job's log."""
         return _tail(self.log)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether the job waits for cores or GPUs."""
+        return self.said[-1:] != [] and self.said[-1].startswith(WAITING)
 
     @property
     def result(self) -> str:
@@ -121,7 +132,8 @@ class Console(logging.Formatter):
         """Return a line for a job that is planned, has ended or failed."""
         match getattr(record, "event", None):
             case "job_info":
-                return f"rule {record.rule_name}: {_folder(record)} ({_short(record.reason)})"
+                reason = _short(record.reason)
+                return _wrapped(f"rule {record.rule_name}: {_folder(record)} ({reason})")
             case "job_finished":
                 return self._finished(record.job_id)
             case "job_error":
@@ -140,6 +152,12 @@ class Console(logging.Formatter):
         todo = "The same command takes up what is left, once the causes are mended."
         return "\n\n".join([f"{len(blocks)} failed:", *blocks, todo])
 
+    def waiting(self) -> list[str]:
+        """Return which jobs wait for cores or GPUs for a while already, and what each says."""
+        began_before = self._clock() - WAIT_SECONDS
+        jobs = [job for job in list(self.running.values()) if job.began <= began_before]
+        return [f"{job.name}: {job.said[-1]}" for job in jobs if job.is_waiting]
+
     def _finished(self, number: int) -> str:
         job = self.running.pop(number, None)
         if job is None:
@@ -153,7 +171,7 @@ class Console(logging.Formatter):
         about = f", about {duration(left)} left" if left else ""
         width = len(str(self.total))
         count = f"[{self.total - self.left.total():{width}}/{self.total}]"
-        return f"{count} {job.name}{job.result} ({duration(seconds)}{about})"
+        return _wrapped(f"{count} {job.name}{job.result} ({duration(seconds)}{about})")
 
     def seconds_left(self) -> float | None:
         """Return how long the jobs that are left take, as those of their rules took so far.
@@ -174,10 +192,11 @@ class Console(logging.Formatter):
         self.left[job.rule] -= 1
         seconds = duration(self._clock() - job.began)
         head = f"FAILED {job.name} ({seconds}{self._how_it_ended(job.log)})"
-        tail = _tail(job.log)[2 - FAILURE_LINES :]
+        tail = [part for line in _tail(job.log) for part in _wrapped(line, "  | ").split("\n")]
+        tail = tail[2 - FAILURE_LINES :]
         log = ", ".join(job.log)
         about = f"{log} ends:" if tail else f"{log or 'its log'} says nothing{_full_disk()}"
-        self.failed[job.name] = [head, f"  {about}", *(f"  | {line}" for line in tail)]
+        self.failed[job.name] = [head, f"  {about}", *tail]
         return head
 
     def _how_it_ended(self, log: list[str]) -> str:
@@ -186,6 +205,32 @@ class Console(logging.Formatter):
                 status, signal = ENDED.search(said).groups()
                 return f", killed by {signal}{KILLED}" if signal else f", exit status {status}"
         return ""
+
+
+class Lookout(threading.Thread):
+    """Says on the console that jobs wait for cores or GPUs: once, until none of them does.
+
+    Args:
+        say: writes a text to the console.
+    """
+
+    def __init__(self, console: Console, say: Callable[[str], None]):
+        super().__init__(daemon=True)
+        self._console, self._say = console, say
+        self._is_said = False
+
+    def run(self) -> None:
+        while True:
+            time.sleep(WAIT_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        """Look at the jobs that run, and say it if some of them wait."""
+        waiting = self._console.waiting()
+        if waiting and not self._is_said:
+            others = f" (and {len(waiting) - 1} more)" if len(waiting) > 1 else ""
+            self._say(f"{waiting[0]}{others}")
+        self._is_said = bool(waiting)
 
 
 class Journal(logging.Handler):
@@ -219,6 +264,7 @@ def install(logger: logging.Logger, settings) -> Console:
     console = Console(logging.Formatter(), settings.dryrun)
     if not settings.dryrun and "--touch" not in sys.argv:  # which runs no job: `rapid restore`
         logger.addHandler(Journal())
+        Lookout(console, logger.info).start()
     for handler in logger.handlers:
         if handler.name == CONSOLE and not settings.verbose:
             console.ordinary = handler.formatter
@@ -242,7 +288,7 @@ def _short(reason: str) -> str:
 
 
 def _tail(paths: list[str]) -> list[str]:
-    """Return the last lines of the first of these files that says something, cut to a length."""
+    """Return the last lines of the first of these files that says something."""
     for path in paths:
         try:
             with Path(path).open("rb") as stream:
@@ -258,9 +304,17 @@ def _tail(paths: list[str]) -> list[str]:
 
 
 def _line(text: str) -> str:
-    """Return one printable line, cut where it is long."""
+    """Return one printable line, cut after a word where it is too long."""
     line = "".join(char if char.isprintable() else " " for char in text)
-    return line if len(line) <= LINE_LENGTH else f"{line[: LINE_LENGTH - 3]}..."
+    if len(line) <= LONGEST:
+        return line
+    return f"{line[:LONGEST].rpartition(' ')[0] or line[:LONGEST]}..."
+
+
+def _wrapped(line: str, margin: str = "") -> str:
+    """Return a line as the console has it: in several lines where it is long."""
+    width = shutil.get_terminal_size((LINE_LENGTH, 0)).columns - len(margin)
+    return "\n".join(f"{margin}{piece}" for piece in wrap(line, width))
 
 
 def _full_disk() -> str:

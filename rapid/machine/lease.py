@@ -33,6 +33,7 @@ _held: list[FileLock] = []  # a FileLock that is garbage-collected lets go of it
 POLL_SECONDS = 0.2
 REFUSED_AFTER = 2.0  # seconds: processes of one that was killed take a moment to end
 WAITING = "waiting for "  # how a log says so
+GATHERING_SECONDS = 1.0  # that another job may take which finds its locks free
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt
 
 
@@ -170,10 +171,17 @@ def _lease(kind: str, names: list[str], count: int, folder: Path | None) -> list
     folder = folder or Path(tempfile.gettempdir()) / f"rapid-cores-{os.geteuid()}"
     _own(folder)
     leased: dict[int, FileLock] = {}
-    waiting = False
+    message = f"{WAITING}{count} free {kind}(s) of {len(names)}: other jobs hold them"
+    gathering, waiting = FileLock(folder / f"gather-{kind}.lock"), False
+    try:
+        gathering.acquire(timeout=GATHERING_SECONDS)
+    except Timeout:
+        print(message, file=sys.stderr)
+        waiting = True
+        gathering.acquire()
     # One job at a time gathers: two that each hold one of two wanted would wait for ever. Cores are
     # gathered before GPUs, so that no holder of GPUs waits.
-    with FileLock(folder / f"gather-{kind}.lock"):
+    try:
         while len(leased) < count:
             for place, name in enumerate(names):
                 if len(leased) < count and place not in leased:
@@ -183,8 +191,10 @@ def _lease(kind: str, names: list[str], count: int, folder: Path | None) -> list
                         leased[place] = lock
             if len(leased) < count:
                 if not waiting:
-                    print(f"{WAITING}{count} free {kind}(s) of {len(names)}", file=sys.stderr)
+                    print(message, file=sys.stderr)
                     waiting = True
                 time.sleep(POLL_SECONDS)
+    finally:
+        gathering.release()
     _held.extend(leased.values())
     return sorted(leased)

@@ -19,7 +19,7 @@ import psutil
 
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.runs import progress
-from rapid.artifacts.text import columns, duration
+from rapid.artifacts.text import columns, duration, wrap
 from rapid.machine.console import JOURNAL, JOURNALS, Console, Job
 from rapid.machine.lease import WAITING
 
@@ -162,7 +162,9 @@ def _follow(workflow: Workflow) -> None:
         while workflow.is_alive() and not workflow.succeeded():
             workflow.read()
             size = shutil.get_terminal_size()
-            lines = [line[: size.columns] for line in workflow.lines(size.lines - 1)]
+            said = workflow.lines(size.lines - 1)
+            lines = [part for line in said for part in wrap(line, size.columns) or [""]]
+            lines = [line[: size.columns] for line in lines[: size.lines - 1]]
             print(HOME, *(f"{line}{END_OF_LINE}\n" for line in lines), BELOW, sep="", end="")
             sys.stdout.flush()
             time.sleep(SECONDS)

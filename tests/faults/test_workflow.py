@@ -145,7 +145,7 @@ def test_a_job_that_nobody_started_goes_on_without_its_parent(tmp_path):
 
 
 # How a job fails: the end of its command, and what is said of it in the end.
-LONG = 400
+LONG = 1200
 ESCAPES = r"\033]0;title\007 \033[2J red"
 FAILURES = {
     "status1": ("echo wrong >&2; exit 1", "exit status 1", "wrong"),

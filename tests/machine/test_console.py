@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rapid.machine.console import Console
+from rapid.machine.console import Console, Lookout
 
 
 @pytest.fixture
@@ -55,3 +55,34 @@ def test_what_failed_and_was_tried_again_is_no_failure(console):
     start(console, 1)
     assert say(console, "job_finished", job_id=1).startswith("[1/4] train runs/1 (0.0s")
     assert console.failures() == ""
+
+
+def test_that_jobs_wait_for_cores_is_said_once_until_none_does(console, tmp_path):
+    waits = "waiting for 1 free core(s) of 2: other jobs hold them"
+    lines = []
+    lookout = Lookout(console, lines.append)
+    for number in (1, 2):
+        (tmp_path / f"{number}.log").write_text(f"{waits}\n")
+        start(console, number)
+    lookout.look()
+    assert lines == []  # they have only begun
+    console.now = 5.0
+    for _ in range(2):
+        lookout.look()
+    assert lines == [f"train runs/1: {waits} (and 1 more)"]
+    (tmp_path / "1.log").write_text(f"{waits}\non core(s) 0\n")
+    say(console, "job_finished", job_id=2)
+    lookout.look()
+    start(console, 2)
+    console.now = 10.0
+    lookout.look()
+    assert lines[1:] == [f"train runs/2: {waits}"]
+
+
+def test_a_long_line_is_wrapped_between_words_and_a_path_stays_whole(console, tmp_path):
+    path = "/".join(["experiments"] * 12)
+    (tmp_path / "1.log").write_text(f"runs/1: {'some words ' * 12}see {path} for it\n")
+    start(console, 1)
+    lines = say(console, "job_finished", job_id=1).splitlines()
+    assert len(lines) == 3 and lines[0].startswith("[1/4] train runs/1: some words")
+    assert [line for line in lines if path in line] and all(map(len, lines))

@@ -131,7 +131,9 @@ def test_two_jobs_never_share_a_gpu_and_get_all_that_they_ask_for(tmp_path):
     with ending(first := hold_gpus(tmp_path, 3)):
         assert first.stdout.readline().split() == ["0,1,2", "False"]
         second = hold_gpus(tmp_path, 2)
-        assert second.stderr.readline() == "waiting for 2 free GPU(s) of 4\n"  # one is free
+        assert second.stderr.readline() == (
+            "waiting for 2 free GPU(s) of 4: other jobs hold them\n"  # one is free
+        )
         late = [second, hold_gpus(tmp_path, 1)]
     with ending(*late):
         names = [name for job in late for name in job.stdout.readline().split()[0].split(",")]
@@ -175,3 +177,12 @@ def test_too_few_gpus_say_what_to_do(tmp_path, monkeypatch):
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has no mallopt")
 def test_a_job_uses_freed_memory_again():
     assert float(python("-c", AGAIN).stdout) < 0.1
+
+
+def test_a_job_that_waits_behind_another_that_waits_says_so_too(tmp_path):
+    with ending(first := hold_gpus(tmp_path, 3)):
+        first.stdout.readline()
+        with ending(second := hold_gpus(tmp_path, 2)):
+            assert second.stderr.readline().startswith("waiting for 2 free GPU(s)")
+            with ending(third := hold_gpus(tmp_path, 1)):
+                assert third.stderr.readline().startswith("waiting for 1 free GPU(s) of 4")
