@@ -104,11 +104,11 @@ test-gpu: setup  ## the tests that need a GPU; says so where there is none
 	$(ACTIVATE) python -m pytest -m gpu
 
 # No network and no environment of ours needed: docs/servers.md. Once more goes on where it ended.
-gpu:  ## GPU tests and benchmark with the Python that is there  (GPU_BENCH=--tiny on a CPU)
+gpu:  ## GPU tests and benchmark with the Python that is there  (GPU_BENCH=--tiny on a CPU: benchmarks/gpu/)
 	@$(or $(wildcard .venv/bin/python),python3) -m performance.gpu $(GPU_BENCH)
 
 # Alone on the machine: what else runs is measured too. BENCH has options: python -m performance.bench -h
-bench: setup  ## speed and memory, against TRL too: performance/results/  (BENCH=--quick)
+bench: setup  ## speed and memory: performance/results/  (BENCH=--quick: benchmarks/quick/)
 	$(ACTIVATE) snakemake --cores $(CORES) models/tiny-qwen2/manifest.json
 	$(ACTIVATE) python -m performance.bench $(BENCH)
 

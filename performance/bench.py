@@ -132,7 +132,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("--part", default="abcdefghilmn", help="which parts, as in `ac` (default: all)")
     add("--repeats", type=int, help="samples of each side (default: 5; 3 of smollm2)")
-    add("--quick", action="store_true", help="two minutes, to see that it works")
+    add("--quick", action="store_true", help="minutes, to see that it works: benchmarks/quick/")
     add("--models", nargs="+", help="names of models, as in the tables (default: all)")
     add("--resume", action="store_true", help="measure what the folder does not have yet")
     tiny = ROOT / "models" / "tiny-qwen2"

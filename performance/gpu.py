@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m performance.gpu", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--tiny", action="store_true", help="small sizes, to see that it works; on a CPU too")
+    add("--tiny", action="store_true", help="small sizes, to see that it works: benchmarks/gpu/")
     help = "download what such a machine lacks, and these packages"
     add("--wheels", nargs="*", metavar="NAME", help=help)
     options, others = parser.parse_known_args(arguments)

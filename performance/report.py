@@ -25,6 +25,7 @@ CPU time over wall-clock time is the median of a part's rows. Where it is well b
 else used the core.
 """
 HOLDS = {True: "holds", False: "**does not hold**", None: "not measured"}
+NOT_JUDGED = "not judged: quick figures show that the command works, and mean nothing"
 SECTIONS = yaml.safe_load((Path(__file__).parent / "sections.yaml").read_text(encoding="utf-8"))
 
 
@@ -42,12 +43,20 @@ class Spread(list):
 def render(documents: dict[str, dict]) -> str:
     """Return the page."""
     claims = [claim for claim in expectations(documents) if claim.holds is not None]
-    expected = [[claim.text, claim.found, HOLDS[claim.holds]] for claim in claims]
-    parts = [HEAD, "## Expectations\n\n" + markdown(["Expected", "Found", ""], expected)]
+    rows = [[claim.text, claim.found, HOLDS[claim.holds]] for claim in claims]
+    expected = markdown(["Expected", "Found", ""], rows)
+    if _is_quick(documents):
+        expected = f"{NOT_JUDGED.capitalize()}.\n"
+    parts = [HEAD, f"## Expectations\n\n{expected}"]
     for part, document in documents.items():
         parts += [section(part, document["rows"])] if document["rows"] else []
         parts += [f"Not measured: {line}.\n" for line in document["missing"]]
     return "\n".join([*parts, _provenance(documents)])
+
+
+def _is_quick(documents: dict[str, dict]) -> bool:
+    """Return whether some figures were made with --quick."""
+    return any(document["options"].get("quick") for document in documents.values())
 
 
 def section(part: str, rows: list[dict]) -> str:
@@ -100,7 +109,9 @@ def main(arguments: list[str] | None = None) -> None:
         from performance import growth  # which needs matplotlib
 
         write_text(folder / "growth.svg", growth.draw(documents))
-    for claim in expectations(documents):
+    if _is_quick(documents):
+        print(NOT_JUDGED)
+    for claim in [] if _is_quick(documents) else expectations(documents):
         print(f"{HOLDS[claim.holds].strip('*')}: {claim.text}: {claim.found}")
     print(folder / "README.md")
 

@@ -43,13 +43,19 @@ LENIENT = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.published", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--mbpp-plus", type=Path)
     parser.add_argument("--math", type=Path)
     parser.add_argument("--changes", type=int, default=1, help="of each reference solution")
     parser.add_argument("--answers", type=int, default=20, help="of others, for each problem")
     parser.add_argument("--timeout", type=float, default=10.0)
     args = parser.parse_args()
+    if not (args.mbpp_plus or args.math):
+        parser.error(
+            "give --mbpp-plus FILE, --math FILE or both; docs/benchmarks.md has their source"
+        )
     right = True
     if args.mbpp_plus:
         problems = read_problems(args.mbpp_plus, BENCHMARKS["mbpp_plus"])

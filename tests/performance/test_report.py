@@ -168,3 +168,13 @@ def test_a_part_replaces_its_figures_and_keeps_its_samples_apart(documents, tmp_
     }
     [raw] = json.loads((tmp_path / "samples" / "b.json").read_text())["rows"]
     assert raw["samples"] == ALONE
+
+
+def test_quick_figures_are_not_judged(documents, tmp_path, capsys):
+    for document in documents.values():
+        document["options"] = {"quick": True}
+    results.write_summary(tmp_path, documents)
+    report.main([str(tmp_path)])
+    assert "not judged: quick figures" in (said := capsys.readouterr().out) and "holds" not in said
+    page = (tmp_path / "README.md").read_text()
+    assert "Not judged: quick figures" in page and "**does not hold**" not in page
