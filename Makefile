@@ -121,7 +121,7 @@ lint: setup  ## ruff, and mypy for types
 lock:  ## resolve requirements/*.in anew
 	$(PYTHON) requirements/lock.py
 
-clean:  ## delete what the pipeline made, not the environment
+clean:  ## delete what jobs made, named experiments and the arena too; not the environment
 	rm -rf data models distilled runs evaluations logs benchmarks experiments/*/
 	rm -rf reports/tables.tex reports/tables.txt reports/appendix.tex reports/appendix.txt
 	rm -rf reports/report.html reports/manifest.json reports/figures

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from rapid.artifacts.evaluations import Evaluation, ProblemScore
+from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from tests.conftest import ROOT
 
 FOLDERS_OF_PAGES = (ROOT, ROOT / "config", ROOT / "docs")
@@ -47,3 +49,9 @@ def test_lines_fit(name):
     """100 columns, and in a diff one more."""
     lines = text(name).splitlines()
     assert not [line for line in lines if len(line) > 100 + line.startswith(("+", "-"))]
+
+
+@pytest.mark.parametrize("record", [StepRecord, RunSummary, Runtime, Evaluation, ProblemScore])
+def test_every_field_of_a_run_s_files_is_explained(record):
+    page = text("docs/watching.md")
+    assert not [name for name in record.model_fields if f"`{name}`" not in page]
