@@ -269,6 +269,7 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
         **named.changes.within(["skip_zero_groups", "max_grad_norm"]),
         parameters=objective.model_dump() if objective else {},
         objective=algorithm.name,
+        dynamic_sampling_by="accuracy",  # as in DAPO's paper: its penalty on length is no signal
         sampling_batch_size=spec.sampling_batch,
         H=spec.H,
         n_step=spec.n_step,

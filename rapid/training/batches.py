@@ -109,12 +109,17 @@ def take(mini_batch: Batch, groups: Sequence[int], group_size: int, trim: bool) 
     return piece
 
 
-def replaced(batch: Batch, groups: Tensor, fresh: Batch, group_size: int, pad_id: int) -> Batch:
+def replaced(
+    batch: Batch, groups: Tensor, fresh: Batch, group_size: int, pad_id: int, signal: str
+) -> Batch:
     """Put groups of `fresh` that have signal in the place of as many of `groups`.
 
     The shorter of the two batches is padded to the longer.
+
+    Args:
+        signal: the column of rewards that differ in a group with signal.
     """
-    alive = chosen("unequal", fresh["accuracy"], group_size).nonzero().flatten()[: len(groups)]
+    alive = chosen("unequal", fresh[signal], group_size).nonzero().flatten()[: len(groups)]
     old, new = rows_of(groups[: len(alive)], group_size), rows_of(alive, group_size)
     result = {}
     for name, value in batch.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from inspect import signature
 from textwrap import TextWrapper
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from pydantic import ValidationError
@@ -35,6 +35,7 @@ NEUTRAL = {"top_p": (1,), "top_k": (0, -1), "min_p": (None, 0), "repetition_pena
 NEUTRAL |= {"vllm_structured_outputs_regex": (None,)}
 HARMLESS = {"max_new_tokens", "max_tokens", "stop", "stop_strings", "stop_token_ids", "seed"}
 HARMLESS |= {"use_cache", "cache_implementation"}
+SignalColumn = Literal["rewards", "accuracy"]  # of a batch
 WHOLE_GROUPS = ("n_step", "micro_batch_size", "sampling_batch_size")  # the last only with vLLM
 
 
@@ -107,7 +108,13 @@ class RapidConfig(GRPOConfig):
     dynamic_sampling_rounds: int = option(
         1,
         "1 takes the sampled groups as they are; more resamples, with other prompts, the groups "
-        "whose rewards are all equal, up to that many rounds (DAPO).",
+        "whose rewards are all equal, up to that many rounds (DAPO). See dynamic_sampling_by.",
+    )
+    dynamic_sampling_by: SignalColumn = option(  # noqa: RUF009 - a field
+        "rewards",
+        "What differs in a group that is kept, and counts as signal in the metrics: the weighted "
+        'sum of all "rewards", or the "accuracy", which is what the first reward function returned '
+        "(DAPO's penalty on length is then no signal).",
     )
     sampling_batch_size: int | None = option(
         None,
@@ -132,8 +139,9 @@ class RapidConfig(GRPOConfig):
     )
     token_budget: int | None = option(
         None,
-        "Padded tokens of a pass, prompts included; None is what micro_batch_size of the longest "
-        "completions in the inference batch would take.",
+        "Padded tokens of a pass, prompts included; a pass is at least a group, even if that has "
+        "more. None is what micro_batch_size of the longest completions in the inference batch "
+        "would take.",
     )
     reuse_logp: bool = option(
         True,
@@ -290,6 +298,8 @@ class RapidConfig(GRPOConfig):
         for name, least in AT_LEAST.items():
             if (value := getattr(self, name)) is not None and not least <= value < math.inf:
                 yield f"{name}={value}: set {name} >= {least}, and finite"
+        if (by := self.dynamic_sampling_by) not in (columns := get_args(SignalColumn)):
+            yield f"dynamic_sampling_by={by!r}: set it to {' or '.join(columns)}"
         group = self.num_generations or 1
         for name in WHOLE_GROUPS if self.use_vllm else WHOLE_GROUPS[:2]:
             if (value := getattr(self, name)) is not None and (value < group or value % group):

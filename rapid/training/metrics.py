@@ -50,8 +50,12 @@ def as_trl(means: dict[str, float]) -> dict[str, float]:
     return found
 
 
-def of_mini_batch(mini_batch: Batch, group_size: int) -> dict[str, float]:
-    """Return metrics of a mini-batch; those of rewards are of its graded groups, if any."""
+def of_mini_batch(mini_batch: Batch, group_size: int, signal: str) -> dict[str, float]:
+    """Return metrics of a mini-batch; those of rewards are of its graded groups, if any.
+
+    Args:
+        signal: the column of rewards that differ in a group with signal.
+    """
     graded = mini_batch["graded"]
     found = {
         "length": learned(mini_batch).sum(1).float().mean(),
@@ -59,6 +63,6 @@ def of_mini_batch(mini_batch: Batch, group_size: int) -> dict[str, float]:
     }
     if graded.any():
         accuracy = mini_batch["accuracy"][graded]
-        signal = chosen("unequal", accuracy, group_size).to(accuracy.dtype).mean()
-        found |= {"accuracy": accuracy.mean(), "signal": signal}
+        has_signal = chosen("unequal", mini_batch[signal][graded], group_size)
+        found |= {"accuracy": accuracy.mean(), "signal": has_signal.to(accuracy.dtype).mean()}
     return dict(zip(found, torch.stack(list(found.values())).tolist(), strict=True))

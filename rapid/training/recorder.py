@@ -14,6 +14,7 @@ from rapid.training.clock import PhaseClock
 from rapid.training.usage import Usage
 
 PHASES = ("sampling", "grading", "backpropagation", "sync")
+ACCURACY = "rapid/accuracy"  # or, with several reward functions, /accuracy/ and the first's name
 METRICS = ("signal", "staleness", "clip_fraction", "weight", "kl", "run")  # logged as rapid/...
 
 
@@ -117,7 +118,7 @@ class StepRecorder(TrainerCallback, ExportableState):
                 seconds=self.seconds,
                 loss=logs["loss"],
                 gradient_norm=logs["grad_norm"],
-                reward=logs.get("rapid/accuracy"),
+                reward=next((logs[name] for name in logs if name.startswith(ACCURACY)), None),
                 completion_length=logs.get("rapid/length"),
                 **{name: logs.get(f"rapid/{name}") for name in METRICS},
                 **self._phases(),

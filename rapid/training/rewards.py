@@ -1,8 +1,9 @@
-"""Calls of reward functions beside sampling, one completion at a time."""
+"""Reward functions: their names, and calls beside sampling, one completion at a time."""
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +15,18 @@ from rapid.training.refusals import sample, told
 NOT_ARGUMENTS = ("prompt", "completion", "completion_ids")  # columns that TRL passes by other names
 
 logger = logging.getLogger(__name__)
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Return names of reward functions, with its place among them, from 1, where several have one.
+
+    Lambdas, partials and instances of a class have one name, and TRL gives them one metric, the
+    mean of all, and one column in the table of completions.
+    """
+    while len({*names}) < len(names):
+        count = Counter(names)
+        names = [f"{n}-{place}" if count[n] > 1 else n for place, n in enumerate(names, 1)]
+    return [*names]
 
 
 def _refuse_columns(column: str, values: list) -> None:
@@ -47,6 +60,7 @@ class StreamedRewards:
             if "log_extra" in inspect.signature(function).parameters:
                 raise ValueError(f"{name} logs columns in a batch's order: set grading_workers=0")
         self._functions = functions
+        self._names = distinct_names([get_callable_name(function) for function in functions])
         self._extra = extra
         self._suspected = False
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="grading")
@@ -92,20 +106,20 @@ class StreamedRewards:
         if self._suspected or len(rewards) < 2 or not same.any():
             return
         self._suspected = True
-        for function, constant in zip(self._functions, same.tolist(), strict=True):
+        for name, constant in zip(self._names, same.tolist(), strict=True):
             if constant:
                 logger.warning(
                     "%s gave all %d completions of a batch the same reward. With grading_workers "
                     "it sees one at a time: if it compares them, set grading_workers=0.",
-                    get_callable_name(function),
+                    name,
                     len(rewards),
                 )
 
     def _grade(self, example: dict, completion, completion_ids: list[int]) -> list[float]:
         columns = {name: [value] for name, value in example.items() if name not in NOT_ARGUMENTS}
         rewards = []
-        for function in self._functions:
-            with told(f"{get_callable_name(function)} of {sample(example['prompt'], completion)}"):
+        for name, function in zip(self._names, self._functions, strict=True):
+            with told(f"{name} of {sample(example['prompt'], completion)}"):
                 (reward,) = function(
                     prompts=[example["prompt"]],
                     completions=[completion],

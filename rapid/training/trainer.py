@@ -33,7 +33,7 @@ from typing_extensions import override
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import Pass
 from rapid.algorithms.groups import chosen
-from rapid.algorithms.means import completion_mean, token_mean
+from rapid.algorithms.means import token_mean
 from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.caches import sees_padding
@@ -59,9 +59,9 @@ class RapidTrainer(SamplingTrainer):
 
     A `GRPOConfig` does as well: its batch sizes say what n_step and H are, see `RapidConfig`.
 
-    The reward of a completion is the weighted sum of the reward functions; dynamic sampling looks
-    at the first of them. A completion for which all of them return None was not graded: its whole
-    group takes no part in gradient and metrics, and the others count as if it contributed 0.
+    The reward of a completion is the weighted sum of the reward functions. A completion for which
+    all of them return None was not graded: its whole group takes no part in gradient and metrics,
+    and the others count as if it contributed 0.
     Policies are text models. A completion may be of several turns, with tools or an environment:
     what these say is read by the policy, and no part of what it learns from.
 
@@ -96,7 +96,9 @@ class RapidTrainer(SamplingTrainer):
         self._spares = 0  # prompts drawn for groups to be replaced
         self._said_ungraded = False
         self._tokens: Tensor | int = 0  # of the inference batch, in all processes
-        self._means = WeightedMeans(lambda values: self.accelerator.reduce(values, "mean"))
+        self._means, self._token_means = (
+            WeightedMeans(lambda values: self.accelerator.reduce(values, "mean")) for _ in range(2)
+        )
 
     def _refuse_too_few_prompts(self) -> None:
         needed = self.args.H * self.args.n_step // self.num_generations
@@ -187,17 +189,20 @@ class RapidTrainer(SamplingTrainer):
         rewards, limit = piece["rewards"], self.args.max_completion_length or 1
         given = Pass(log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit)
         loss, metrics = algorithm.loss(self.args.settings, given)
+        by_token = {}  # whatever the objective averages: entropy as TRL does
+        if entropy is not None:
+            if "own_rows" in piece:
+                entropy = with_others(entropy, self.accelerator)[: len(mask)]
+            by_token["entropy"] = token_mean(entropy.detach(), mask)
         if "sampler_logp" in piece and "behavior_logp" not in piece:
             off = (piece["sampler_logp"] - itself).abs().nan_to_num()
-            metrics["sampler_mismatch"] = token_mean(off, mask)
-        if entropy is not None:
-            mean = token_mean if algorithm.metrics_over == "token" else completion_mean
-            metrics["entropy"] = mean(entropy.detach(), batches.learned(batches.own_part(piece)))
+            by_token["sampler_mismatch"] = token_mean(off, mask)
         whole = torch.ones_like(loss)  # an evaluation's batch is a part of nothing
         self._means.add(metrics, piece.get(f"{algorithm.metrics_over}_share", whole))
+        self._token_means.add(by_token, piece.get("token_share", whole))
         self.last_pass = self.state.global_step + 1, piece, itself
         if not self.model.training:
-            self._log_means(self._means.take()[0])
+            self._log_means()
         return loss * piece.get(f"{algorithm.mean_over}_share", 1)
 
     # Sample and grade -----------------------------------------------------------------------------
@@ -225,7 +230,11 @@ class RapidTrainer(SamplingTrainer):
         """
         group, processes = self.num_generations, self.accelerator.num_processes
         for _ in range(1, self.args.dynamic_sampling_rounds):
-            dead = (~chosen("unequal", batch["accuracy"], group)).nonzero().flatten()
+            dead = (
+                (~chosen("unequal", batch[self.args.dynamic_sampling_by], group))
+                .nonzero()
+                .flatten()
+            )
             if not len(dead):
                 break
             least = math.lcm(group, processes) // group  # else some would sample more than others
@@ -235,7 +244,8 @@ class RapidTrainer(SamplingTrainer):
             prompts = [self.train_dataset[index] for index in indices]
             with self.accelerator.split_between_processes(prompts) as inputs:
                 fresh = self._sample(inputs)
-            batch = batches.replaced(batch, dead, fresh, group, self._tokenizer.pad_token_id)
+            pad, by = self._tokenizer.pad_token_id, self.args.dynamic_sampling_by
+            batch = batches.replaced(batch, dead, fresh, group, pad, by)
         return batch
 
     # Split into passes ----------------------------------------------------------------------------
@@ -313,15 +323,20 @@ class RapidTrainer(SamplingTrainer):
 
     def _record_step(self, mini_batch: Batch, seconds: float) -> None:
         """Log metrics of an optimizer step: of what was run, and of its whole mini-batch."""
-        means, run = self._means.take()
-        self._log_means(means)
-        of_all = of_mini_batch(mini_batch, self.num_generations) | {"run": run}
+        run = self._log_means()
+        by = self.args.dynamic_sampling_by
+        of_all = of_mini_batch(mini_batch, self.num_generations, by) | {"run": run}
+        if len(self.reward_func_names) > 1 and "accuracy" in of_all:
+            of_all[f"accuracy/{self.reward_func_names[0]}"] = of_all.pop("accuracy")
         self.add_metrics({f"rapid/{name}": value for name, value in of_all.items()})
         self.add_metrics({"step_time": seconds})
 
-    def _log_means(self, means: dict[str, float]) -> None:
-        """Log metrics of what was run, by their names here and by TRL's."""
+    def _log_means(self) -> float:
+        """Log metrics of what was run, by their names here and by TRL's, and return its share."""
+        means, run = self._means.take()
+        means |= self._token_means.take()[0]
         known = as_trl(means)
         if not self.args.beta:
             known.pop("kl", None)  # of nothing to nothing
         self.add_metrics({f"rapid/{name}": value for name, value in means.items()} | known)
+        return run

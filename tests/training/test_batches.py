@@ -230,7 +230,7 @@ def test_only_as_many_rows_stay_decoded_as_are_asked_for_again():
 def test_groups_without_signal_replace_none():
     old = {"accuracy": torch.zeros(4)}
     new = {"accuracy": torch.tensor([1.0, 1, 0, 0, 0, 1])}
-    both = replaced(old, torch.tensor([0, 1]), new, group_size=2, pad_id=9)
+    both = replaced(old, torch.tensor([0, 1]), new, group_size=2, pad_id=9, signal="accuracy")
     assert both["accuracy"].tolist() == [0, 1, 0, 0]
 
 
@@ -239,7 +239,7 @@ def test_replaced_groups_are_padded_on_their_own_side():
     new = {"prompt_ids": torch.full((2, 3), 7), "completion_ids": torch.full((2, 1), 8)}
     old |= {"prompt_mask": torch.ones(4, 2), "accuracy": torch.zeros(4)}
     new |= {"prompt_mask": torch.ones(2, 3), "accuracy": torch.tensor([0.5, 1])}
-    both = replaced(old, torch.tensor([1]), new, group_size=2, pad_id=9)
+    both = replaced(old, torch.tensor([1]), new, group_size=2, pad_id=9, signal="accuracy")
     assert both["prompt_ids"].tolist() == [[9, 5, 5]] * 2 + [[7, 7, 7]] * 2
     assert both["prompt_mask"].tolist() == [[0, 1, 1]] * 2 + [[1, 1, 1]] * 2
     assert both["completion_ids"].tolist() == [[6, 6]] * 2 + [[8, 9]] * 2

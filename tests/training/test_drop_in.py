@@ -3,7 +3,7 @@
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
@@ -167,7 +167,7 @@ def test_metrics_have_trls_names_in_training_and_evaluation(toy_model, tmp_path)
 
 
 @pytest.mark.parametrize("objective", ["pg", "dapo"])
-def test_entropy_is_of_each_completion_or_of_all_tokens(toy_model, tmp_path, objective):
+def test_entropy_is_of_all_tokens(toy_model, tmp_path, objective):
     """Those of tokens are held against logits in test_forward.py."""
     one_pass = {"skip_zero_groups": False, "token_budget": 10_000, "max_completion_length": 128}
     unlike = {"temperature": 0.3}  # entropies
@@ -177,8 +177,28 @@ def test_entropy_is_of_each_completion_or_of_all_tokens(toy_model, tmp_path, obj
     mask = piece["completion_mask"]
     with torch.no_grad():
         _, entropy = trainer._log_pi(trainer.model, piece)
-    each, all_tokens = (entropy * mask).sum(1) / mask.sum(1), (entropy * mask).sum() / mask.sum()
-    expected, other = each.mean().item(), all_tokens.item()
-    expected, other = (other, expected) if objective == "dapo" else (expected, other)
-    assert other != pytest.approx(expected, rel=1e-5)  # the two can be told apart
-    assert logged(trainer, "entropy") == [pytest.approx(expected, rel=1e-5)]
+    each, expected = (entropy * mask).sum(1) / mask.sum(1), (entropy * mask).sum() / mask.sum()
+    assert each.mean().item() != pytest.approx(expected.item(), rel=1e-5)  # can be told apart
+    assert logged(trainer, "entropy") == [pytest.approx(expected.item(), rel=1e-5)]
+
+
+def test_masked_completions_do_not_lower_the_entropy(train, toy_model):
+    """GRPOTrainer samples the same completions, and has one pass of what are four here."""
+    settings = {"mask_truncated_completions": True, "learning_rate": 0.0, "temperature": 0.5}
+    settings |= {"max_completion_length": 90, "per_device_train_batch_size": 16}
+    small = {"H": 1, "n_step": 16, "micro_batch_size": 4, "skip_zero_groups": False}
+    ours = settings | small | {"per_device_train_batch_size": None}
+    theirs, *mine = (
+        train(kind, AutoModelForCausalLM.from_pretrained(toy_model), **given)
+        for kind, given in (
+            (GRPOTrainer, settings),
+            (RapidTrainer, ours | {"objective": "rapid"}),
+            (RapidTrainer, ours | {"objective": "pg", "pack": False}),
+        )
+    )
+    (clipped,) = logged(theirs, "completions/clipped_ratio")
+    assert 0.4 < clipped < 1
+    expected = logged(theirs, "entropy")
+    for trainer in mine:
+        assert logged(trainer, "completions/clipped_ratio") == [clipped]
+        assert logged(trainer, "entropy") == [pytest.approx(expected[0], rel=1e-4)]

@@ -47,12 +47,15 @@ def test_rewards_are_of_graded_groups_and_lengths_of_all():
     mini_batch = {
         "completion_mask": torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0], [1, 1, 0]] * 2),
         "accuracy": torch.tensor([1.0, 0, 1, 1, 0, 0, 0, 0]),
+        "rewards": torch.tensor([1.0, 1, 1, 0, 0, 2, 0, 0]),
         "graded": torch.tensor([True] * 6 + [False] * 2),
     }
-    found = of_mini_batch(mini_batch, 2)
+    found = of_mini_batch(mini_batch, 2, "accuracy")
     assert found["length"] == 2
     assert found["graded"] == 0.75
     assert found["accuracy"] == 0.5
     assert found["signal"] == pytest.approx(1 / 3)
+    by_sums = of_mini_batch(mini_batch, 2, "rewards")
+    assert by_sums == found | {"signal": pytest.approx(2 / 3)}
     mini_batch["graded"] = torch.zeros(8, dtype=torch.bool)
-    assert of_mini_batch(mini_batch, 2) == {"length": 2.0, "graded": 0.0}
+    assert of_mini_batch(mini_batch, 2, "rewards") == {"length": 2.0, "graded": 0.0}

@@ -42,7 +42,7 @@ from rapid.training.refusals import (
     told,
     with_tokens,
 )
-from rapid.training.rewards import StreamedRewards
+from rapid.training.rewards import StreamedRewards, distinct_names
 from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, remember_packages
 from rapid.training.trl.checkpoints import ResumableTrainer
 from rapid.training.trl.loss import OwnLoss
@@ -70,6 +70,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         self.clock = PhaseClock()
         with engine_like_the_policy(args.seed):
             super().__init__(model, reward_funcs, args, *more, **named)
+        self.reward_func_names = distinct_names(self.reward_func_names)
         patch_adaption_prompts(self.model)
         if args.disable_dropout:
             without_dropout(self.model)
