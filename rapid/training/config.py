@@ -19,7 +19,7 @@ from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
 from rapid.training.trl.objective import (
     FIELDS,
     TRL,
-    asked,
+    explicit_trl_settings,
     objectives,
     take_defaults,
     take_objective,
@@ -80,7 +80,7 @@ class RapidConfig(GRPOConfig):
         None,
         'The name of an RL algorithm of `rapid.algorithms`, in the same loop; or "trl", '
         "GRPOTrainer's own loss with all its settings. None is rapid, but where a setting of "
-        "GRPOTrainer's loss is given: then trl, with a warning.",
+        "GRPOTrainer's loss is written out, be it TRL's default: then trl, with a warning.",
     )
     parameters: dict = field(
         default_factory=dict,
@@ -181,6 +181,16 @@ class RapidConfig(GRPOConfig):
     per_device_train_batch_size: int = option(
         None, "Completions of a pass in each process, to set n_step; afterwards n_step's part."
     )
+
+    def __new__(cls, *_: Any, **named: Any) -> "RapidConfig":
+        """Remember which fields are written out, be it with their default.
+
+        Whoever passes all fields of TRL's loss (`dataclasses.replace`, a command line's parser)
+        does not say by it which were meant.
+        """
+        config = super().__new__(cls)
+        vars(config)["explicit"] = set() if {*FIELDS} <= {*named} else {*named}
+        return config
 
     def __post_init__(self) -> None:
         take_objective(self)
@@ -300,6 +310,12 @@ class RapidConfig(GRPOConfig):
                 yield f"{name}={value}: set {name} >= {least}, and finite"
         if (by := self.dynamic_sampling_by) not in (columns := get_args(SignalColumn)):
             yield f"dynamic_sampling_by={by!r}: set it to {' or '.join(columns)}"
+        if self.auto_find_batch_size:
+            yield (
+                "auto_find_batch_size=True halves batches where memory runs out, and would tear "
+                "groups apart; leave it unset, and lower micro_batch_size, the completions of one "
+                "forward and backward pass"
+            )
         group = self.num_generations or 1
         for name in WHOLE_GROUPS if self.use_vllm else WHOLE_GROUPS[:2]:
             if (value := getattr(self, name)) is not None and (value < group or value % group):
@@ -348,9 +364,9 @@ class RapidConfig(GRPOConfig):
                     f"{name}={value!r}: objective='{self.objective}' has no such parameter; set "
                     f"{name}={one.default!r}, or objective to one of {', '.join(owners)}"
                 )
-        for name, value in asked(self).items():
-            if name in DECIDED_BY_THE_OBJECTIVE and not self.trls_loss:
-                default = self.__dataclass_fields__[name].default
+        for name, value in explicit_trl_settings(self).items():
+            default = self.__dataclass_fields__[name].default
+            if name in DECIDED_BY_THE_OBJECTIVE and not self.trls_loss and value != default:
                 yield (
                     f"{name}={value!r} shapes GRPOTrainer's own loss, but objective="
                     f"'{self.objective}' decides; leave it at {default!r}, or set objective='trl'"
@@ -367,3 +383,5 @@ def _documented() -> str:
 RapidConfig.__doc__ = (RapidConfig.__doc__ or "").replace(
     "    Raises:", f"    Args:\n{_documented()}\n\n    Raises:"
 )
+# `inspect.signature` looks at `__new__` before `__init__`.
+RapidConfig.__new__.__wrapped__ = RapidConfig.__init__  # type: ignore[attr-defined]

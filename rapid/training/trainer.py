@@ -96,9 +96,11 @@ class RapidTrainer(SamplingTrainer):
         self._spares = 0  # prompts drawn for groups to be replaced
         self._said_ungraded = False
         self._tokens: Tensor | int = 0  # of the inference batch, in all processes
-        self._means, self._token_means = (
-            WeightedMeans(lambda values: self.accelerator.reduce(values, "mean")) for _ in range(2)
-        )
+        self._means = WeightedMeans(self._process_mean)  # over completions, or as the loss has it
+        self._token_means = WeightedMeans(self._process_mean)
+
+    def _process_mean(self, values: Tensor) -> Tensor:
+        return self.accelerator.reduce(values, "mean")
 
     def _refuse_too_few_prompts(self) -> None:
         needed = self.args.H * self.args.n_step // self.num_generations

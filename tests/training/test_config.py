@@ -1,11 +1,13 @@
 """Settings that contradict each other are refused, with what to change."""
 
 import math
-from dataclasses import replace
+import pickle
+from dataclasses import dataclass, replace
+from inspect import signature
 
 import pytest
 from transformers import HfArgumentParser, TrainingArguments
-from trl import GRPOConfig
+from trl import GRPOConfig, TrlParser
 
 from rapid.algorithms.rapid import RapidParameters
 from rapid.training.config import RapidConfig
@@ -86,6 +88,14 @@ GOOD = {
         ({"disable_dropout": False}, "set disable_dropout=True, or H=1"),
         ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha=5.0: .* or set H=1"),
         ({"vllm_structured_outputs_regex": "a+"}, "but vllm_structured_outputs_regex='a.' changes"),
+        (
+            {"auto_find_batch_size": True, "top_p": 0.9},
+            "(?s)and lower micro_batch_size.*but top_p=",
+        ),
+        (
+            {"dynamic_sampling_by": "sum"},
+            "dynamic_sampling_by='sum': set it to rewards or accuracy",
+        ),
         ({"num_generations_eval": 1, "objective": "rloo"}, "num_generations_eval=1: the baseline"),
         ({"num_generations_eval": 1, "baseline": "others"}, "num_generations_eval=1: the baseline"),
     ],
@@ -188,7 +198,15 @@ def test_a_grpo_config_is_taken_over():
 
 
 @pytest.mark.parametrize(
-    "given", [{"loss_type": "grpo"}, {"beta": 0.1, "epsilon": 0.3}, {"scale_rewards": True}]
+    "given",
+    [
+        {"loss_type": "grpo"},
+        {"beta": 0.1, "epsilon": 0.3},
+        {"scale_rewards": True},
+        {"loss_type": "dapo", "epsilon": 0.2},  # TRL's defaults, written out
+        {"beta": 0.0, "importance_sampling_level": "token"},
+        {"vllm_importance_sampling_clip_max": 3.0},
+    ],
 )
 def test_a_setting_of_trls_loss_asks_for_that_loss(caplog, given):
     config = RapidConfig(**GOOD, **given)
@@ -202,10 +220,46 @@ def test_a_setting_of_trls_loss_asks_for_that_loss(caplog, given):
 
 
 def test_without_such_a_setting_it_is_rapid(caplog):
-    for none in ({}, {"scale_rewards": False}, {"router_aux_loss_coef": 0.0}):
+    for none in ({}, {"scale_rewards": False}, {"router_aux_loss_coef": 0.0}, {"delta": None}):
         config = RapidConfig(**GOOD, **none)
         assert (config.objective, config.scale_rewards) == ("rapid", "none")
     assert not caplog.messages
+
+
+def test_a_default_of_trls_loss_is_no_contradiction(caplog):
+    for objective in ("rapid", "pg", "dapo"):
+        config = RapidConfig(**GOOD, objective=objective, loss_type="dapo", beta=0.0, epsilon=0.2)
+        assert config.objective == objective
+    assert not caplog.messages
+
+
+def test_who_passes_every_field_means_none_of_them(caplog):
+    """Where all fields have a value it cannot be told which were written out."""
+    arguments = [
+        "--output_dir",
+        "unused",
+        "--use_cpu",
+        "--report_to",
+        "none",
+        "--loss_type",
+        "dapo",
+    ]
+    (parsed,) = TrlParser(RapidConfig).parse_args_and_config(arguments)
+    theirs = GRPOConfig("unused", use_cpu=True, bf16=False, report_to=[])
+    for config in (parsed, replace(parsed), RapidConfig.of(theirs)):
+        assert config.objective == "rapid"
+    assert not caplog.messages
+
+
+def test_what_is_written_out_is_remembered_by_subclasses_and_shown_in_the_signature():
+    @dataclass
+    class Derived(RapidConfig):
+        more: int = 0
+
+    assert Derived(**GOOD, loss_type="dapo", more=1).trls_loss
+    assert "n_step" in signature(RapidConfig).parameters
+    config = pickle.loads(pickle.dumps(RapidConfig(**GOOD)))
+    assert (config.objective, config.n_step) == ("rapid", GOOD["n_step"])
 
 
 @pytest.mark.parametrize(("objective", "H"), [("rapid", 1), ("rapid", 2), ("trl", 1), ("trl", 2)])

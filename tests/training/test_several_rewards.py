@@ -150,13 +150,6 @@ def test_only_groups_with_signal_take_the_place_of_others(toy_model, tmp_path):
     assert logged(trainer, "rapid/signal") == [1]
 
 
-def test_what_decides_about_resampling_is_one_of_two():
-    with pytest.raises(
-        ValueError, match="dynamic_sampling_by='sum': set it to rewards or accuracy"
-    ):
-        RapidConfig("unused", use_cpu=True, report_to=[], dynamic_sampling_by="sum")
-
-
 # Accuracy -----------------------------------------------------------------------------------------
 
 

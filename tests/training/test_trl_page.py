@@ -66,8 +66,10 @@ def test_what_the_page_calls_refused_is_refused_by_name(name):
 def test_what_the_page_says_of_the_objective_is_so():
     """A setting of TRL's loss takes that loss, or is refused where RAPID was asked for."""
     assert {name for name, (_, how) in FIELDS.items() if "trl" in how} == {*OF_TRLS_LOSS}
+    defaults = {one.name: one.default for one in fields(GRPOConfig)}
     for name in OF_TRLS_LOSS:
         value = "batch" if name == "scale_rewards" else other(name)
-        assert RapidConfig("unused", **SIZES, **{name: value}).trls_loss, name
+        for written in {value, defaults[name]} - {None}:
+            assert RapidConfig("unused", **SIZES, **{name: written}).trls_loss, name
         with pytest.raises(ValueError, match=rf"\b{name}\b"):
             RapidConfig("unused", **SIZES, **{name: value}, objective="rapid")

@@ -36,14 +36,18 @@ def objectives() -> dict[str, Algorithm]:
     return {name: one for name, one in ALGORITHMS.items() if not one.imitates} | {TRL.name: TRL}
 
 
-def asked(config) -> dict[str, object]:
-    """Return the settings of GRPOTrainer's loss that are given."""
-    known = config.__dataclass_fields__
-    given = {name: getattr(config, name) for name in FIELDS}
+def explicit_trl_settings(config) -> dict[str, object]:
+    """Return the settings of GRPOTrainer's loss that were written out, or are not its defaults.
+
+    None, and what RAPID does anyway, ask for nothing.
+    """
+    fields = config.__dataclass_fields__
+    values = {name: getattr(config, name) for name in FIELDS}
     return {
         name: value
-        for name, value in given.items()
-        if value != known[name].default and value not in AS_RAPID.get(name, ())
+        for name, value in values.items()
+        if (value != fields[name].default or (name in config.explicit and value is not None))
+        and value not in AS_RAPID.get(name, ())
     }
 
 
@@ -51,7 +55,7 @@ def take_objective(config) -> None:
     """Set the objective where it is None: RAPID, unless settings ask for GRPOTrainer's own loss."""
     if config.objective is not None:
         return
-    given = asked(config)
+    given = explicit_trl_settings(config)
     config.objective = TRL.name if given else RAPID.name
     if given:
         logger.warning(
