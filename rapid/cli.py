@@ -25,7 +25,7 @@ from rapid.algorithms import IMITATING
 from rapid.artifacts.arguments import Parser
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, read_json
-from rapid.artifacts.runs import CHECKPOINTS, RunSummary
+from rapid.artifacts.runs import CHECKPOINTS, RunSummary, has_learned_nothing
 from rapid.artifacts.text import shown
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
@@ -263,6 +263,8 @@ def _train(args) -> int:
             summary = train(spec, args.model, args.data, args.out)
     if summary.runtime:
         last = "" if summary.reward_last is None else f"reward {summary.reward_last:.1%}, "
+        if has_learned_nothing(args.out):
+            last += "nothing was learned (the rewards of each group were equal), "
         print(f"{args.out}: {last}{summary.runtime.total:.1f} s of training", file=sys.stderr)
         _say_ungraded(summary.reasons)
     else:

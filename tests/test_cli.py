@@ -9,7 +9,8 @@ import pytest
 
 from rapid import __version__
 from rapid.__main__ import main
-from rapid.artifacts.runs import RunSummary, Runtime
+from rapid.artifacts.files import write_jsonl
+from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.cli import run
 from rapid.config.params import load
 from rapid.config.specs import PrepareSpec, Run, evaluate_spec, train_spec
@@ -108,15 +109,34 @@ def test_a_source_that_is_nowhere_is_refused_with_status_2(tmp_path):
 PG = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
 
 
+@pytest.fixture
+def train_command(monkeypatch, tmp_path, values):
+    """Return a function that makes the command of a run which has ended already, with a summary."""
+
+    def make(signal: float | None = 0.5, **summary) -> list[str]:
+        ended = RunSummary(**PG.model_dump(), runtime=Runtime(total=1.0, other=1.0), **summary)
+        step = StepRecord(step=1, seconds=1.0, loss=0.0, gradient_norm=0.0, signal=signal)
+        write_jsonl(tmp_path / "steps.jsonl", [step])
+        monkeypatch.setattr("rapid.stages.train.train", lambda *_: ended)
+        monkeypatch.setattr("rapid.machine.resources.lease", lambda spec: None)
+        spec = train_spec(load(values), PG).model_dump_json()
+        paths = [f"--{name}={tmp_path}" for name in ("model", "data", "out")]
+        return ["train", "--spec", spec, *paths]
+
+    return make
+
+
+@pytest.mark.parametrize(("signal", "nothing"), [(0.0, True), (0.5, False), (None, False)])
+def test_a_run_that_has_learned_nothing_says_so(train_command, tmp_path, capsys, signal, nothing):
+    run(train_command(signal, reward_last=0.0))
+    learned = "nothing was learned (the rewards of each group were equal), " if nothing else ""
+    expected = f"{tmp_path}: reward 0.0%, {learned}1.0 s of training"
+    assert expected in capsys.readouterr().err.splitlines()
+
+
 @pytest.mark.parametrize("disturbed", [True, False])
-def test_a_disturbed_run_says_so_by_its_status(monkeypatch, tmp_path, disturbed, values):
-    runtime = Runtime(total=1.0, other=1.0)
-    summary = RunSummary(**PG.model_dump(), runtime=runtime, disturbed=disturbed)
-    monkeypatch.setattr("rapid.stages.train.train", lambda *_: summary)
-    monkeypatch.setattr("rapid.machine.resources.lease", lambda spec: None)
-    spec = train_spec(load(values), PG).model_dump_json()
-    paths = [f"--{name}={tmp_path}" for name in ("model", "data", "out")]
-    command = ["train", "--spec", spec, *paths]
+def test_a_disturbed_run_says_so_by_its_status(monkeypatch, train_command, disturbed):
+    command = train_command(disturbed=disturbed)
     assert run(command) == (AGAIN if disturbed else 0)
     monkeypatch.delenv("RAPID_WARM", raising=False)
     monkeypatch.setattr("sys.argv", ["rapid", *command])

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from rapid.artifacts.files import ROUNDING, Count, Record, Seconds, Share, read_json
+from rapid.artifacts.files import ROUNDING, Count, Record, Seconds, Share, read_json, read_jsonl
 
 SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
 CHECKPOINTS, PROGRESS = "checkpoints", "progress.jsonl"  # there too, until the run has ended
@@ -119,6 +119,17 @@ class RunSummary(Record):
     )
     hardware: str = Field("", description="processor or GPU and count, in words")
     commit: str = Field("", description="git commit of the code, with +dirty where it was")
+
+
+def has_learned_nothing(run: Path) -> bool:
+    """Return whether in all steps of a run each group's rewards were equal; False without rewards.
+
+    Raises:
+        BadFile: steps.jsonl is not what a run writes.
+    """
+    steps = read_jsonl(run / "steps.jsonl", StepRecord)
+    signals = [step.signal for step in steps if step.signal is not None]
+    return bool(signals) and not any(signals)
 
 
 def not_trained(model: Path) -> str:

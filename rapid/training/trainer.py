@@ -16,7 +16,6 @@ Where it departs from the paper and from TRL's GRPOTrainer:
 `rapid.training.trl` has what TRL needs to be bent for this.
 """
 
-import logging
 import math
 import time
 from itertools import islice
@@ -41,10 +40,8 @@ from rapid.training.config import RapidConfig
 from rapid.training.forward import completion_logp
 from rapid.training.metrics import WeightedMeans, as_trl, of_mini_batch
 from rapid.training.processes import gathered, with_others
-from rapid.training.refusals import sample
 from rapid.training.trl.trainer import SamplingTrainer
 
-logger = logging.getLogger(__name__)
 PAPER = {
     "title": "RAPID: An Efficient Reinforcement Learning Algorithm for Small Language Models",
     "citation": """@misc{rapid,
@@ -94,7 +91,6 @@ class RapidTrainer(SamplingTrainer):
         self.last_pass: tuple[int, Batch, Tensor] | None = None
         self._steps: list[tuple[Batch, list[Batch]]] = []  # Z_h, ..., Z_H, and the passes of each
         self._spares = 0  # prompts drawn for groups to be replaced
-        self._said_ungraded = False
         self._tokens: Tensor | int = 0  # of the inference batch, in all processes
         self._means = WeightedMeans(self._process_mean)  # over completions, or as the loss has it
         self._token_means = WeightedMeans(self._process_mean)
@@ -128,6 +124,7 @@ class RapidTrainer(SamplingTrainer):
                 with self.clock.phase("other"):
                     Z = self._sample(inputs)  # y ~ pi(.|x), N_inference of them, with rewards R
                     Z = self._resample(Z)
+                    self._check(Z)
                     self._tokens = batches.learned(Z).sum()
                     parts = batches.mini_batches(Z, self.args.H)  # Z_1, ..., Z_H, N_step each
                 with self.clock.phase("backpropagation"):
@@ -214,15 +211,12 @@ class RapidTrainer(SamplingTrainer):
         batch = self._generate_and_score_completions(inputs)
         batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
         batch = batches.with_graded(batch, self.num_generations)
-        if not (batch["graded"].any() or self._said_ungraded):
-            self._said_ungraded = True
-            logger.warning(
-                "step %d: none of %d completions was graded, the first of %s. Nothing is learned "
-                "from them. This is said once.",
-                self.state.global_step + 1,
-                len(batch["graded"]),
-                sample(inputs[0].get("prompt")),
-            )
+        step, clipped = (
+            self.state.global_step + 1,
+            self._metrics["train"]["completions/clipped_ratio"],
+        )
+        self.notices.check_graded(step, batch, inputs[0].get("prompt"))
+        self.notices.check_lengths(step, clipped[-1], len(batch["graded"]))
         return batch
 
     def _resample(self, batch: Batch) -> Batch:
@@ -249,6 +243,12 @@ class RapidTrainer(SamplingTrainer):
             pad, by = self._tokenizer.pad_token_id, self.args.dynamic_sampling_by
             batch = batches.replaced(batch, dead, fresh, group, pad, by)
         return batch
+
+    def _check(self, batch: Batch) -> None:
+        """Warn, once, if nothing can be learned from inference batches, and log what is masked."""
+        step = self.state.global_step + 1
+        self.notices.check_rewards(step, batch, self.num_generations)
+        self.add_metrics(self.notices.check_importance(step, batch))
 
     # Split into passes ----------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from rapid.training.trl import (
     REFUSED_COLUMNS,
     checkpoints,
     loss,
+    prompts,
     remember_packages,
     saving,
     vllm,
@@ -36,6 +37,7 @@ CLASSES = {
     saving.SavingTrainer: saving,
     checkpoints.ResumableTrainer: checkpoints,
     OwnLoss: loss,
+    prompts.CheckedPrompts: prompts,
     bends.SamplingTrainer: bends,
     trainer.RapidTrainer: trainer,
 }

@@ -25,17 +25,17 @@ from typing_extensions import override
 
 from rapid.training import batches
 from rapid.training.batches import Batch
-from rapid.training.caches import model_config, sees_padding
+from rapid.training.caches import sees_padding
 from rapid.training.clock import AfterOptimizer, PhaseClock
 from rapid.training.config import RapidConfig
 from rapid.training.forward import patch_adaption_prompts, without_dropout
 from rapid.training.generation import Decoder, decoding
+from rapid.training.notices import Notices
 from rapid.training.processes import gathered
 from rapid.training.refusals import (
     TEXT,
     FiniteWeights,
     refuse_completions,
-    refuse_prompts,
     refuse_rewards,
     refused,
     sample,
@@ -46,10 +46,11 @@ from rapid.training.rewards import StreamedRewards, distinct_names
 from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, remember_packages
 from rapid.training.trl.checkpoints import ResumableTrainer
 from rapid.training.trl.loss import OwnLoss
+from rapid.training.trl.prompts import CheckedPrompts
 from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
 
 
-class SamplingTrainer(ResumableTrainer, OwnLoss):
+class SamplingTrainer(ResumableTrainer, OwnLoss, CheckedPrompts):
     """GRPOTrainer without its loop. Arguments are GRPOTrainer's, with a `RapidConfig`.
 
     After `train`, `clock.seconds` has the wall-clock seconds of each phase.
@@ -86,6 +87,8 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         self._optimizer_phase = ExitStack()  # from the last pass to the end of the optimizer's step
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
         self.add_callback(FiniteWeights())
+        self.notices = Notices(args, self.accelerator.is_main_process)
+        self.add_callback(self.notices)
         if self.rollout_func is not None:
             self.rollout_func = with_tokens(self.rollout_func)
         if self.use_vllm:
@@ -247,13 +250,6 @@ class SamplingTrainer(ResumableTrainer, OwnLoss):
         """Count TRL's sampling, from prompts to completions as texts, to its phase."""
         with self.clock.phase("sampling"):
             return super()._generate(prompts)
-
-    @override
-    def _tokenize_prompts(self, prompts):
-        """Refuse prompts of which nothing can be sampled; TRL leaves them to the model."""
-        found = super()._tokenize_prompts(prompts)
-        refuse_prompts(prompts, found[0], model_config(self.model))
-        return found
 
     @override
     def _generate_single_turn(

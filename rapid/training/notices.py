@@ -1,0 +1,179 @@
+"""Warnings of runs that go on and learn nothing: each once, with the step and what to do."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from transformers import TrainerCallback
+
+from rapid.algorithms.groups import chosen
+from rapid.algorithms.means import completion_mean
+from rapid.training.batches import RATIO, Batch, learned
+from rapid.training.refusals import sample
+
+logger = logging.getLogger(__name__)
+
+# Equal rewards are mentioned after so many inference batches in a row, of so many groups together:
+# one group of a policy that seldom solves anything has equal rewards more often than not.
+MIN_BATCHES, MIN_GROUPS = 3, 16
+EXAMINED_PROMPTS = 32  # whose messages are rendered with and without each key
+EQUAL_REWARDS_ADVICE = (
+    "Try the reward function on a completion that deserves a reward. If it is right, take prompts "
+    "that the model solves now and then, or a larger num_generations"
+)
+
+
+class Notices(TrainerCallback):
+    """Gives a run's warnings.
+
+    Args:
+        config: the run's.
+        is_main: whether this is the process that gives them.
+    """
+
+    def __init__(self, config, is_main: bool):
+        self._config, self._is_main = config, is_main
+        self._topics: set[str] = set()  # of which warnings were given
+        self._batches = self._groups = 0  # in a row, and in each group all rewards are equal
+        self._rewards: set[float] = set()  # of these, the smallest and the largest of each batch
+        self._has_learned = False
+
+    def _warn(self, topic: str, step: int, message: str) -> None:
+        if self._is_main and topic not in self._topics:
+            logger.warning("step %d: %s. This is said once.", step, message)
+        self._topics.add(topic)
+
+    def check_messages(
+        self, step: int, prompts: Sequence[list[dict]], render: Callable[[list[dict]], str]
+    ) -> None:
+        """Warn of keys that messages have and the chat template never reads.
+
+        Only the first call looks.
+
+        Args:
+            render: applies the chat template.
+        """
+        if "messages" in self._topics:
+            return
+        self._topics.add("messages")
+        examined = prompts[:: -(-len(prompts) // EXAMINED_PROMPTS)]
+        if self._is_main and (keys := unread_keys(examined, render)):
+            self._warn(
+                "keys",
+                step,
+                f"the chat template does not read {', '.join(map(repr, keys))} in messages: the "
+                f"{len(examined)} prompts that were tried are rendered alike without, so the "
+                "policy never sees it. Rename it to a key that the template reads, set another "
+                "chat template, or leave it out",
+            )
+
+    def check_lengths(self, step: int, clipped_ratio: float, count: int) -> None:
+        """Warn if none of `count` completions has come to its end."""
+        if clipped_ratio == 1:
+            masked = self._config.mask_truncated_completions
+            self._warn(
+                "lengths",
+                step,
+                f"all {count} completions were cut off at max_completion_length="
+                f"{self._config.max_completion_length}"
+                + (", and nothing is learned from them" if masked else "")
+                + ". Raise it; if completions never end, see whether the model was trained to end "
+                "with the tokenizer's eos_token",
+            )
+
+    def check_graded(self, step: int, batch: Batch, prompt) -> None:
+        """Warn if none of the completions was graded, the first of `prompt`."""
+        if not batch["graded"].any():
+            self._warn(
+                "graded",
+                step,
+                f"none of {len(batch['graded'])} completions was graded, the first of "
+                f"{sample(prompt)}. Nothing is learned from them",
+            )
+
+    def check_rewards(self, step: int, batch: Batch, group_size: int) -> None:
+        """Warn if in inference batches up to this one all rewards of each group were equal."""
+        rewards = batch["rewards"][batch["graded"]]
+        if chosen("unequal", rewards, group_size).any():
+            self._batches = self._groups = 0
+            self._rewards, self._has_learned = set(), True
+        elif len(rewards):
+            self._batches += 1
+            self._groups += len(rewards) // group_size
+            self._rewards |= {rewards.min().item(), rewards.max().item()}
+        if self._batches >= MIN_BATCHES and self._groups >= MIN_GROUPS:
+            self._warn(
+                "rewards",
+                step,
+                f"in the last {self._batches} inference batches ({self._groups} groups) "
+                f"{self._what_is_equal}, so that nothing is learned. {EQUAL_REWARDS_ADVICE}",
+            )
+
+    def check_importance(self, step: int, batch: Batch) -> dict[str, float]:
+        """Warn if the correction of vLLM's importance weights masks all; return the masked share.
+
+        The share is a mean over completions; {} without a correction.
+        """
+        if RATIO not in batch:
+            return {}
+        mask, is_masked = learned(batch), batch[RATIO] == 0
+        if mask.any() and not (mask * ~is_masked).any():
+            mode = self._config.vllm_importance_sampling_mode
+            cap = self._config.vllm_importance_sampling_clip_max
+            self._warn(
+                "importance",
+                step,
+                f"vllm_importance_sampling_mode={mode!r} and clip_max={cap} mask all {len(mask)} "
+                "completions, since vLLM's log-probabilities are too far from the policy's: loss "
+                "and gradient are 0. Give vLLM the policy's precision, raise "
+                "vllm_importance_sampling_clip_max, or set the mode to 'token_truncate'",
+            )
+        return {f"sampling/{RATIO}/masked": completion_mean(is_masked, mask).item()}
+
+    def on_train_end(self, args, state, control, **_):
+        """Warn if nothing was learned from first to last, be it before the run was resumed."""
+        earlier = any(row.get("rapid/signal") for row in state.log_history)
+        if self._batches and not (self._has_learned or earlier):
+            self._warn(
+                "run",
+                state.global_step,
+                f"the run has ended, and nothing was learned: {self._what_is_equal} in all of its "
+                f"inference batches. {EQUAL_REWARDS_ADVICE}",
+            )
+
+    @property
+    def _what_is_equal(self) -> str:
+        if len(self._rewards) == 1:
+            return f"every reward was {next(iter(self._rewards)):g}"
+        return "all rewards of each group were equal"
+
+
+def unread_keys(prompts: Sequence[list[dict]], render: Callable[[list[dict]], str]) -> list[str]:
+    """Return the keys of messages, beside role and content, that change no rendered prompt.
+
+    A key is tried beside all others and alone: a template may read one where another is missing. A
+    key without which a prompt cannot be rendered is read. Datasets have None for what a row lacks.
+    """
+    keys = dict.fromkeys(
+        key
+        for prompt in prompts
+        for message in prompt
+        for key in message.keys() - {"role", "content"}
+        if message[key] is not None
+    )
+    return sorted(
+        key for key in keys if not any(_is_read(key, p, {*keys}, render) for p in prompts)
+    )
+
+
+def _is_read(key: str, prompt: list[dict], keys: set[str], render: Callable) -> bool:
+    if not any(message.get(key) is not None for message in prompt):
+        return False
+    try:
+        beside = render(prompt) != render(_without({key}, prompt))
+        return beside or render(_without(keys - {key}, prompt)) != render(_without(keys, prompt))
+    except Exception:  # whatever a template raises
+        return True
+
+
+def _without(keys: set[str], prompt: list[dict]) -> list[dict]:
+    return [{k: v for k, v in message.items() if k not in keys} for message in prompt]

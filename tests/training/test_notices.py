@@ -1,0 +1,289 @@
+"""What goes on without an error and learns nothing is mentioned once, with the step."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoTokenizer
+
+from rapid import RapidConfig, RapidTrainer
+from rapid.artifacts.files import write_jsonl
+from rapid.artifacts.runs import StepRecord, has_learned_nothing
+from rapid.training.notices import Notices, unread_keys
+from tests.training.loops import COMMON, ScriptedTrainer, build, logged, run
+
+GROUP = 2
+STEPS = {"n_step": 16, "H": 1, "objective": "rapid"}
+CONFIG = SimpleNamespace(
+    max_completion_length=6,
+    mask_truncated_completions=False,
+    vllm_importance_sampling_mode="sequence_mask",
+    vllm_importance_sampling_clip_max=3.0,
+)
+
+
+def constant(reward):
+    return lambda completions, **_: [reward] * len(completions)
+
+
+def graded(*rewards):
+    """An inference batch of these rewards."""
+    return {"rewards": torch.tensor(rewards), "graded": torch.ones(len(rewards), dtype=torch.bool)}
+
+
+@pytest.fixture
+def notices():
+    return Notices(CONFIG, is_main=True)
+
+
+def messages_about(caplog, topic: str) -> list[str]:
+    return [text for text in caplog.messages if topic in text]
+
+
+# Lengths ------------------------------------------------------------------------------------------
+
+
+class Endless(ScriptedTrainer):
+    equal_lengths = True
+
+
+def test_that_all_completions_are_cut_off_is_mentioned_once(toy_model, tmp_path, caplog):
+    trainer = run(toy_model, tmp_path, **STEPS, trainer=Endless, max_steps=3)
+    assert logged(trainer, "completions/clipped_ratio") == [1, 1, 1]
+    (message,) = messages_about(caplog, "cut off")
+    assert message.startswith("step 1: all 16 completions were cut off at max_completion_length=6")
+    assert "Raise it; if completions never end, see whether" in message
+    assert message.endswith("This is said once.")
+
+
+def test_a_completion_that_ends_is_enough(notices, caplog):
+    notices.check_lengths(1, 15 / 16, 16)
+    assert not caplog.messages
+    notices._config = SimpleNamespace(**vars(CONFIG) | {"mask_truncated_completions": True})
+    notices.check_lengths(2, 1.0, 16)
+    (message,) = caplog.messages
+    assert message.startswith("step 2: ") and "=6, and nothing is learned from them. " in message
+
+
+# Rewards ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("reward", "shown"), [(0.0, "0"), (0.5, "0.5")])
+def test_equal_rewards_are_mentioned_in_the_run_and_at_its_end(
+    toy_model, tmp_path, caplog, reward, shown
+):
+    run(toy_model, tmp_path, **STEPS, reward=constant(reward), max_steps=6)
+    first, last = messages_about(caplog, "reward")
+    equal = f"every reward was {shown}"
+    assert first.startswith(f"step 4: in the last 4 inference batches (16 groups) {equal}, so that")
+    assert last.startswith(f"step 6: the run has ended, and nothing was learned: {equal} in all of")
+    assert all("Try the reward function on a completion that deserves" in m for m in (first, last))
+
+
+def test_rewards_that_differ_now_and_then_are_no_reason(toy_model, tmp_path, caplog):
+    def seldom(completions, trainer_state, **_):
+        learns = trainer_state.global_step % 3 == 2
+        return [float(learns and place % 2) for place in range(len(completions))]
+
+    trainer = run(toy_model, tmp_path, **STEPS, reward=seldom, max_steps=8)
+    assert 0 < sum(logged(trainer, "rapid/signal")) < 8
+    assert not messages_about(caplog, "reward")
+
+
+def test_few_groups_say_nothing_yet(notices, caplog):
+    """Five batches of one group, with or without rewards."""
+    for step, reward in enumerate((0.0, 1.0, 0.0, 0.0, 1.0), 1):
+        notices.check_rewards(step, graded(reward, reward), GROUP)
+    assert not caplog.messages
+    for step in (6, 7):
+        notices.check_rewards(step, graded(*[0.0] * 10 * GROUP), GROUP)
+    (message,) = caplog.messages
+    assert message.startswith("step 7: in the last 7 inference batches (25 groups) all rewards")
+    assert "all rewards of each group were equal" in message
+
+
+def test_groups_that_are_not_graded_are_not_counted(notices, caplog):
+    batch = graded(*[0.0] * 16 * GROUP)
+    for step in range(1, 5):
+        notices.check_rewards(step, batch | {"graded": ~batch["graded"]}, GROUP)
+    state = SimpleNamespace(global_step=4, log_history=[])
+    notices.on_train_end(None, state, None)
+    assert not caplog.messages
+
+
+def test_what_was_learned_before_a_run_was_resumed_counts(notices, caplog):
+    notices.check_rewards(5, graded(0.0, 0.0), GROUP)
+    history = [{"rapid/signal": 0.0}, {"loss": 1.0}, {"rapid/signal": 0.25}]
+    notices.on_train_end(None, SimpleNamespace(global_step=5, log_history=history), None)
+    assert not caplog.messages
+    notices.on_train_end(None, SimpleNamespace(global_step=5, log_history=history[:2]), None)
+    assert len(caplog.messages) == 1
+
+
+def test_another_process_says_nothing(caplog):
+    notices = Notices(CONFIG, is_main=False)
+    notices.check_lengths(1, 1.0, 16)
+    notices.check_messages(1, [[{"role": "user", "content": "a", "more": "b"}]], str)
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("signals", "nothing"),
+    [([0.0, 0.0], True), ([0.0, 0.5], False), ([None, 0.0], True), ([None, None], False)],
+)
+def test_steps_tell_whether_a_run_has_learned_nothing(tmp_path, signals, nothing):
+    common = {"seconds": 1.0, "loss": 0.0, "gradient_norm": 0.0}
+    steps = [StepRecord(step=i, signal=s, **common) for i, s in enumerate(signals, 1)]
+    write_jsonl(tmp_path / "steps.jsonl", steps)
+    assert has_learned_nothing(tmp_path) == nothing
+
+
+# Importance weights -------------------------------------------------------------------------------
+
+
+def weighed(*ratios):
+    """An inference batch of two completions, of three tokens and of one."""
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
+    return {"completion_mask": mask, "importance_sampling_ratio": torch.tensor(ratios)}
+
+
+@pytest.mark.parametrize(
+    ("ratios", "share"),
+    [
+        (([0.0], [0.0]), 1),
+        (([1.2], [0.0]), 0.5),
+        (([0.0, 0.0, 0.0], [0.0, 1.0, 1.0]), 1),
+        (([0.0, 0.0, 1.0], [0.5, 0.0, 0.0]), 1 / 3),
+    ],
+)
+def test_that_all_is_masked_by_the_importance_cap_is_mentioned(notices, caplog, ratios, share):
+    for step in (1, 2):
+        found = notices.check_importance(step, weighed(*ratios))
+        assert found == {"sampling/importance_sampling_ratio/masked": pytest.approx(share)}
+    assert len(caplog.messages) == (share == 1)
+    if share == 1:
+        assert caplog.messages[0].startswith(
+            "step 1: vllm_importance_sampling_mode='sequence_mask' and clip_max=3.0 mask all 2 "
+        )
+        assert "raise vllm_importance_sampling_clip_max" in caplog.messages[0]
+
+
+def test_without_a_correction_nothing_is_masked(notices):
+    assert notices.check_importance(1, {"completion_mask": torch.ones(2, 3)}) == {}
+
+
+def test_the_share_that_the_cap_masks_is_logged(toy_model, tmp_path, caplog):
+    """The engine's log-probabilities are below the policy's in all completions, or in every other.
+
+    Of four tokens, 0.4 nats each: a ratio of 5.
+    """
+
+    class Biased(ScriptedTrainer):
+        every = 1
+
+        def _generate_single_turn(self, *given):
+            self.use_vllm = False
+            completions, _ = super()._generate_single_turn(*given)
+            self.use_vllm = True
+            logps = []
+            for row, (prompt, ids) in enumerate(zip(given[0], completions, strict=True)):
+                with torch.no_grad():
+                    logits = self.model(torch.tensor([[*prompt, *ids]])).logits[0]
+                logp = logits[-len(ids) - 1 : -1].log_softmax(-1)
+                logp = logp.gather(1, torch.tensor(ids)[:, None])[:, 0]
+                logps.append((logp - 0.4 * (row % self.every == 0)).tolist())
+            return completions, logps
+
+    class Half(Biased):
+        every = 2
+
+    found = {}
+    for kind in (Half, Biased):
+        trainer = train_with_engine(kind, toy_model, tmp_path)
+        found[kind] = logged(trainer, "sampling/importance_sampling_ratio/masked")
+        assert bool(logged(trainer, "grad_norm")[0]) == (kind is Half)
+        assert len(messages_about(caplog, "mask all")) == (kind is Biased)
+    assert found == {Half: [0.5], Biased: [1]}
+
+
+def train_with_engine(kind, toy_model, folder):
+    """A trainer after a step with GRPOTrainer's loss, as if an engine had sampled."""
+    equal = type(kind.__name__, (kind,), {"equal_lengths": True})
+    settings = {"objective": "trl", "n_step": 16, "H": 1, "max_steps": 1}
+    trainer = build(toy_model, folder, trainer=equal, **settings)
+    trainer.vllm_generation = SimpleNamespace(mode="server", sync_weights=lambda: None)
+    trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
+    trainer.train()
+    return trainer
+
+
+# Messages -----------------------------------------------------------------------------------------
+
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+    "{% if m.reasoning_content %}({{ m.reasoning_content }}){% elif m.reasoning %}"
+    "({{ m.reasoning }}){% endif %}{% if m.name is defined %}{{ m.name + '!' }}{% endif %}"
+    "{% endfor %}"
+)
+
+
+def conversation(content="q", **keys):
+    return [{"role": "user", "content": content}, {"role": "assistant", "content": "a", **keys}]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "unread"),
+    [
+        ([conversation()], []),
+        ([conversation(thinking="s"), conversation()], ["thinking"]),
+        ([conversation(reasoning_content="s")], []),
+        ([conversation(reasoning_content="s", reasoning="s")], []),
+        ([conversation(reasoning="s", thinking="s", train=False)], ["thinking", "train"]),
+        ([conversation(name="s"), conversation(thinking=None)], []),
+        ([conversation(reasoning_content=""), conversation(reasoning_content="s")], []),
+    ],
+)
+def test_a_key_without_which_prompts_are_rendered_alike_is_unread(toy_model, prompts, unread):
+    tokenizer = AutoTokenizer.from_pretrained(toy_model)
+
+    def render(prompt):
+        return tokenizer.apply_chat_template(prompt, chat_template=TEMPLATE, tokenize=False)
+
+    assert unread_keys(prompts, render) == unread
+
+
+def test_a_key_without_which_a_prompt_cannot_be_rendered_is_read():
+    def render(prompt):
+        return "".join(message["name"] for message in prompt)
+
+    assert unread_keys([[{"role": "user", "content": "a", "name": "b"}]], render) == []
+
+
+def test_messages_are_looked_at_once_and_few_of_them(notices, caplog):
+    rendered = []
+
+    def render(prompt):
+        rendered.append(prompt)
+        return prompt[0]["content"]
+
+    many = [conversation(f"q{i}", thinking="s") for i in range(1000)]
+    for step in (3, 4):
+        notices.check_messages(step, many, render)
+    assert len(rendered) == 4 * 32
+    (message,) = caplog.messages
+    assert message.startswith("step 3: the chat template does not read 'thinking' in messages: ")
+
+
+def test_keys_that_the_template_never_reads_are_mentioned_before_sampling(
+    toy_model, tmp_path, caplog
+):
+    tokenizer = AutoTokenizer.from_pretrained(toy_model, padding_side="left")
+    tokenizer.chat_template = TEMPLATE
+    rows = [{"prompt": conversation(f"q{i}", thinking="s", reasoning="r")} for i in range(8)]
+    sizes = {"n_step": 8, "H": 1, "max_completion_length": 4, "max_steps": 2}
+    args = RapidConfig(str(tmp_path), **COMMON | sizes)
+    data, model = Dataset.from_list(rows), str(toy_model)
+    RapidTrainer(model, constant(0.0), args, data, processing_class=tokenizer).train()
+    (message,) = messages_about(caplog, "chat template")
+    assert message.startswith("step 1: the chat template does not read 'thinking' in messages")
