@@ -10,14 +10,18 @@ WORKERS ?= 2
 GPU ?= $(if $(wildcard .venv/gpu),1)
 LOCK := requirements/$(if $(GPU),gpu,cpu).txt
 STAMP := .venv/installed-$(if $(GPU),gpu,cpu)
+# An environment holds its path: activated where its folder was copied or moved to, it is the first.
+MADE_IN := made=$$(sed -nE 's/^command = .* -m venv (--[^ ]+ )*//p' .venv/pyvenv.cfg 2> /dev/null)
+FOREIGN := $(shell $(MADE_IN); test -z "$$made" -o "$$(readlink -f "$$made")" = "$$(readlink -f .venv)" \
+	|| echo foreign)
 ACTIVATE := . .venv/bin/activate &&
 PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # What floating point decides, to be run as on other processors.
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup tables studies arena arena-record arena-tuning test test-all test-faults test-gpu \
-	test-processors mutants gpu bench figures-of-docs lint lock clean
+.PHONY: help setup foreign tables studies arena arena-record arena-tuning test test-all test-faults \
+	test-gpu test-processors mutants gpu bench figures-of-docs lint lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 24
@@ -26,7 +30,7 @@ setup: $(STAMP)  ## only the environment: .venv, and a Lean if there is none
 
 # A stamp stands for a whole environment: it goes before anything is changed. Without it, as after an
 # interruption or for the other lock, the environment is made afresh, from what uv has downloaded.
-$(STAMP): $(LOCK) pyproject.toml
+$(STAMP): $(LOCK) pyproject.toml $(FOREIGN)
 	@test "$$(uname)" = Linux || { \
 		echo "The pipeline needs Linux, and this is $$(uname): take the container (docs/servers.md)," \
 			"on Windows also WSL 2. pip install . brings the trainer alone."; exit 1; }
@@ -39,6 +43,10 @@ $(STAMP): $(LOCK) pyproject.toml
 	@.venv/bin/python requirements/install.py $(LOCK)
 	@.venv/bin/rapid lean-setup || echo "No Lean: minif2f's cells will be em dashes (see above)."
 	@touch $@
+
+foreign:
+	@$(MADE_IN); echo ".venv was made in $$made, and works only there: it is made anew for this folder"
+	@rm -f .venv/installed-*
 
 tables: setup  ## run the pipeline of params.yaml: reports/tables.tex  (CORES=4)
 	$(ACTIVATE) snakemake --cores $(CORES) reports/tables.tex

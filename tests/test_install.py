@@ -192,8 +192,9 @@ def test_no_space_is_said_before_anything_is_downloaded(monkeypatch, tmp_path, c
 PYTHON = """#!/bin/sh
 [ "$1" = -c ] && exit
 echo "$@" >> calls
-[ "$2" = venv ] && rm -rf .venv && mkdir -p .venv/bin && cp python rapid .venv/bin/
-[ "$2" = venv ] || test ! -e fails
+[ "$2" = venv ] || { test ! -e fails; exit; }
+rm -rf .venv && mkdir -p .venv/bin && cp python rapid .venv/bin/
+echo "command = /usr/bin/python3 $1 $2 $3 $PWD/$4" > .venv/pyvenv.cfg
 """
 
 
@@ -208,11 +209,11 @@ def make(tmp_path):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
 
-    def run(*arguments: str) -> tuple[bool, list[str]]:
-        calls = tmp_path / "calls"
+    def run(*arguments: str, folder: Path = tmp_path) -> tuple[bool, list[str]]:
+        calls = folder / "calls"
         calls.write_text("")
         command = ["make", "setup", "PYTHON=./python", *arguments]
-        status = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode
+        status = subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode
         return status == 0, calls.read_text().splitlines()
 
     return run
@@ -253,6 +254,27 @@ def test_the_other_lock_has_an_environment_of_its_own_and_stays(make, tmp_path):
     (tmp_path / "fails").unlink()
     assert make() == (True, [NEW, GPU])
     assert make("GPU=") == (True, [NEW, CPU])
+
+
+@pytest.mark.parametrize("harm", [shutil.copytree, shutil.move])
+@pytest.mark.parametrize("name", ["copy", "it's a copy"])
+def test_an_environment_that_came_with_its_folder_is_made_anew(make, tmp_path, harm, name):
+    """Its programs, and what `activate` names, are those of the folder that it was made in."""
+    first, second = tmp_path / "first", tmp_path / name
+    shutil.copytree(tmp_path, first)
+    assert make(folder=first) == (True, [NEW, CPU])
+    harm(first, second)
+    assert make(folder=second) == (True, [NEW, CPU])
+    assert make(folder=second) == (True, [])
+
+
+def test_an_environment_that_is_shared_by_a_link_stays(make, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        shutil.copytree(tmp_path, folder, ignore=shutil.ignore_patterns("first"))
+    assert make(folder=first) == (True, [NEW, CPU])
+    (second / ".venv").symlink_to(first / ".venv")
+    assert make(folder=second) == (True, [])
 
 
 @pytest.mark.parametrize(
