@@ -19,6 +19,7 @@ include: "workflow/rules/preflight.smk"
 
 onstart:
     refuse_to_start_in_vain()
+    bring_to_present(path for job in workflow.dag.jobs for path in job.input)
     look_when_a_job_ends()
     start_warm_process()
 

@@ -153,8 +153,8 @@ def _add_chain(commands) -> None:
     helps = {
         "verify": "compare every file with the digests in the manifests; name what differs",
         "accept": "take for current what is stale by code alone, if you know that it is harmless",
-        "reconcile": "let Snakemake plan what is not up to date by content, and no more",
-        "restore": "dvc pull, verify, reconcile: what was pushed elsewhere is usable here",
+        "reconcile": "verify, and have Snakemake repeat the jobs that are stale",
+        "restore": "dvc pull, verify: what was pushed elsewhere is usable here",
         "preflight": "say what is missing here: GPUs, memory, disk, models, data, graders",
     }
     for name, help in helps.items():

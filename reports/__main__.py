@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rapid.artifacts.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
-from rapid.artifacts.manifests import write_manifest, written_digest
+from rapid.artifacts.manifests import digests, write_manifest, written_digest
 from rapid.config.params import BadParams, load_files
 from rapid.config.specs import BASE, in_arena, report_spec, runs, studied
 from rapid.machine.processes import end_with_reader, end_with_workflow
@@ -40,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise BadParams(f"--{kind}: params name no {kind}")
         measured = Measured.read(params, options.root, RUNS[kind](params))
         inputs = {path.as_posix(): written_digest(path) for path in _read(measured, kind)}
+        inputs |= digests(*_records(measured, kind))
         content = getattr(contents, f"build_{kind}")(measured)
         written = _tables(content, options.output) if options.output else []
         if options.output and kind == "arena" and not params.arena.tuning:
@@ -100,9 +101,13 @@ def _read(measured: Measured, kind: str) -> list[Path]:
     of_evaluations = ("evaluation.json", *([] if kind == "report" else [CURVE]))
     places = [(folder, name) for folder in trained.folder for name in own]
     places += [(folder, n) for folder in measured.frame.evaluation for n in of_evaluations]
+    return [measured.root / folder / name for folder, name in places]
+
+
+def _records(measured: Measured, kind: str) -> list[Path]:
+    """Return the record of an arena that a report compares with."""
     arena = measured.params.arena
-    records = [measured.root / arena.record] if kind == "arena" and arena.only else []
-    return [*records, *(measured.root / folder / name for folder, name in places)]
+    return [measured.root / arena.record] if kind == "arena" and arena.only else []
 
 
 def _parser() -> Parser:

@@ -1,16 +1,17 @@
 """Which jobs are up to date, by content: their manifests against specs, files and each other.
 
-Snakemake decides by the times of files, which say nothing after a clone, a checkout or a pull. A
+The times of files and Snakemake's own records say nothing after a clone, a checkout or a pull. A
 job is up to date if its manifest was written with the present parameters and the present code,
 every file that it read is the one that the job before it wrote (or, if no job wrote it, is
-unchanged), and every file that it wrote is there. `reconcile` makes the times say the same;
-`accept` takes for current what is stale by its code alone.
+unchanged), and what it wrote is there and unchanged. Snakemake plans what is not (the workflow's
+common.smk). It looks at manifests and small files only: `rapid verify` and `rapid reconcile` read
+every file. `accept` takes for current what is stale by its code alone.
 """
 
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,8 +23,8 @@ from rapid.artifacts.files import BadFile, sha256_file, write_json
 from rapid.artifacts.manifests import MANIFEST, Manifest, discard
 
 FOLDERS = ("data", "models", "distilled", "runs", "evaluations")  # each the output of a DVC stage
-MEASURED = ("benchmarks/**/*.tsv", "experiments/*/benchmarks/**/*.tsv")  # by Snakemake
-STEP = 1e-3  # seconds between what was read and what was made of it
+# What Snakemake knows of a job's files beside the manifest; they are small, and reports read them.
+DECLARED = {"train": ("summary.json", "steps.jsonl"), "evaluate": ("evaluation.json",)}
 SMALL = 1 << 20  # bytes of a file that is always compared, which takes no time
 UNNAMED = "code that its manifest does not name"
 
@@ -38,6 +39,7 @@ class Job:
         spec: what decides its result.
         command: what does it: a subcommand of `rapid`, with the options for what it reads.
         inputs: the jobs whose files it reads.
+        sources: the files of the user's that it reads.
     """
 
     stage: str
@@ -45,10 +47,16 @@ class Job:
     spec: Spec
     command: str = ""
     inputs: tuple["Job", ...] = ()
+    sources: Sequence[str] = ()
 
     @property
     def manifest(self) -> str:
         return f"{self.folder}/{MANIFEST}"
+
+    @property
+    def declared(self) -> list[str]:
+        """The files that Snakemake knows of; others are undeclared."""
+        return [self.manifest, *(f"{self.folder}/{name}" for name in DECLARED.get(self.stage, ()))]
 
 
 @dataclass
@@ -69,6 +77,99 @@ class Findings:
         return "\n".join([*lines, f"{len(self.current)} of {total} jobs are up to date"])
 
 
+class Examination:
+    """Looks at jobs, each once.
+
+    Args:
+        hashed: compare the digest of every file with its manifest. Else that of small ones; large
+            ones need not even be there, as where models were deleted to make room.
+        any_code: take what was made with other code for current.
+    """
+
+    def __init__(self, hashed: bool = True, any_code: bool = False):
+        self.findings = Findings()
+        self._hashed, self._any_code = hashed, any_code
+        self._reasons: dict[str, str] = {}  # why a job is to be done, by its folder
+        self._reliable: dict[str, str] = {}  # the digest of each file that can be relied on
+        self._digest = cache(sha256_file)
+
+    def explain(self, job: Job) -> str:
+        """Return why a job is to be done, by all that is behind it; "" where it is up to date."""
+        if job.folder not in self._reasons:
+            for read in job.inputs:
+                self.explain(read)
+            self.look_at(job)
+        return self._reasons[job.folder]
+
+    def look_at(self, job: Job) -> None:
+        """Look at a job after those whose files it reads; what nobody looked at is a user's."""
+        self._reasons[job.folder] = self._examine(job)
+
+    def _examine(self, job: Job) -> str:
+        findings = self.findings
+        try:
+            manifest = Manifest.read(job.folder)
+        except BadFile as error:
+            return findings.stale.setdefault(job, str(error))
+        if manifest is None:
+            findings.missing.append(job)
+            return "not made"
+        changed = [
+            path
+            for path, expected in manifest.outputs.items()
+            if self._is_changed(path, expected, is_needed=self._hashed or path in job.declared)
+        ]
+        findings.changed |= dict.fromkeys(changed, job)
+        why = _made_otherwise(job, manifest, self._any_code)
+        why = why or self._read_otherwise(job, manifest)
+        if not why:  # of what it wrote, what is unchanged can be relied on
+            self._reliable |= {p: d for p, d in manifest.outputs.items() if p not in changed}
+            why = f"what it wrote has changed: {changed[0]}" if changed else ""
+        if why:
+            findings.stale[job] = why
+        else:
+            findings.current.append(job)
+        return why
+
+    def _is_changed(self, path: str, expected: str, is_needed: bool) -> bool:
+        """Return whether a file is not the one with the digest that is expected."""
+        if not os.path.isfile(path):
+            return is_needed
+        is_compared = self._hashed or os.path.getsize(path) <= SMALL
+        return is_compared and self._digest(path) != expected
+
+    def _read_otherwise(self, job: Job, manifest: Manifest) -> str:
+        """Return why what a job was made from is not what there is."""
+        if added := [path for path in job.sources if path not in manifest.inputs]:
+            return f"what it read has changed: {added[0]}"
+        written = os.path.getmtime(job.manifest)
+        for path, expected in manifest.inputs.items():
+            folders = (folder.as_posix() for folder in Path(path).parents)
+            reasons = [self._reasons[folder] for folder in folders if folder in self._reasons]
+            if path in self._reliable:
+                same = self._reliable[path] == expected
+            elif reasons and (expected or any(reasons)):
+                return f"what it read is not up to date: {path}"
+            else:  # a file of the user's, or one that a finished job may write and did not
+                same = self._is_unchanged(path, expected, written)
+            if not same:
+                return f"what it read has changed: {path}"
+        return ""
+
+    def _is_unchanged(self, path: str, expected: str, written: float) -> bool:
+        """Return whether a file of the user's is still the one that a job read.
+
+        Args:
+            written: when the job ended. Where not all files are hashed, a large one from before
+                that time is taken for unchanged.
+        """
+        if not os.path.isfile(path):
+            return expected == ""
+        status = os.stat(path)
+        is_old = status.st_size > SMALL and status.st_mtime <= written
+        return (is_old and not self._hashed) or self._digest(path) == expected
+
+
 def examine(
     jobs: list[Job],
     hashed: bool = True,
@@ -79,41 +180,13 @@ def examine(
 
     Args:
         jobs: each after those whose files it reads (`rapid.config.jobs`).
-        hashed: compare the digest of every file with its manifest; else large ones need only be
-            there.
+        hashed: see `Examination`; so is `any_code`.
         progress: wraps the jobs, as tqdm does.
-        any_code: take what was made with other code for current.
     """
-    found = Findings()
-    written: dict[str, str] = {}  # what can be relied on: file: digest
-    folders: set[str] = set()  # of the jobs so far
-    digest = cache(sha256_file)
+    examination = Examination(hashed, any_code)
     for job in progress(jobs):
-        folders.add(job.folder)
-        try:
-            manifest = Manifest.read(job.folder)
-        except BadFile as error:
-            found.stale[job] = str(error)
-            continue
-        if manifest is None:
-            found.missing.append(job)
-            continue
-        changed = [
-            path
-            for path, expected in manifest.outputs.items()
-            if not os.path.isfile(path)
-            or ((hashed or os.path.getsize(path) <= SMALL) and digest(path) != expected)
-        ]
-        found.changed |= dict.fromkeys(changed, job)
-        why = _made_otherwise(job, manifest, any_code)
-        why = why or _read_otherwise(manifest, written, folders, found, digest)
-        if not why:  # of what it wrote, what is unchanged can be relied on
-            written |= {p: d for p, d in manifest.outputs.items() if p not in changed}
-        if why or changed:
-            found.stale[job] = why or f"what it wrote has changed: {changed[0]}"
-        else:
-            found.current.append(job)
-    return found
+        examination.look_at(job)
+    return examination.findings
 
 
 def _made_otherwise(job: Job, manifest: Manifest, any_code: bool) -> str:
@@ -123,28 +196,6 @@ def _made_otherwise(job: Job, manifest: Manifest, any_code: bool) -> str:
         return f"made with other parameters: {_some(keys)}"
     files = [] if any_code else changed_code(job, manifest)
     return f"made with other code: {_some(files)}" if files else ""
-
-
-def _read_otherwise(
-    manifest: Manifest,
-    written: dict[str, str],
-    folders: set[str],
-    found: Findings,
-    digest: Callable,
-) -> str:
-    """Return why what a job was made from is not what there is."""
-    complete = {each.folder for each in found.current}
-    for path, expected in manifest.inputs.items():
-        owners = {str(folder) for folder in Path(path).parents} & folders
-        if path in written:
-            same = written[path] == expected
-        elif owners and (expected or not owners <= complete):
-            return f"what it read is not up to date: {path}"
-        else:  # a file of the user's, or one that a finished job may write and did not
-            same = (digest(path) if os.path.isfile(path) else "") == expected
-        if not same:
-            return f"what it read has changed: {path}"
-    return ""
 
 
 def differences(one: object, other: object, key: str = "") -> list[str]:
@@ -187,9 +238,8 @@ def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[lis
     """Take for current what is stale only by its code, or by the code of what it read.
 
     The manifest of a job whose own code changed gets the present digests and a note of the old
-    ones. No digest of another job changes by that. A manifest keeps its time: what was made from
-    the job is not older than it. Reports say what was accepted: their manifests are deleted, so
-    that they are made again.
+    ones. No digest of another job changes by that. Reports say what was accepted: their manifests
+    are deleted, so that they are made again.
 
     Returns: the jobs that were accepted, and what is up to date with them.
     """
@@ -214,33 +264,14 @@ def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[lis
                 "code": job.spec.files(),
                 "accepted": [*manifest.accepted, note],
             }
-            time = os.stat(job.manifest).st_mtime_ns
             write_json(job.manifest, manifest.model_copy(update=update))
-            os.utime(job.manifest, ns=(time, time))
     return accepted, found
 
 
-def reconcile(found: Findings) -> None:
-    """Make the times of files say what was found, for Snakemake.
-
-    The manifests of stale jobs are deleted, so that the jobs are planned. Where files of the others
-    are older than what they were made from, they become a little younger. What is in order is left
-    as it is: other experiments may have read it. Snakemake's own measurements of jobs count as
-    files that these wrote: they become younger than all.
-    """
-    for folder in FOLDERS:  # DVC wants it to be there, also where nobody needs a job of that stage
-        Path(folder).mkdir(exist_ok=True)
-    for job in found.stale:
+def reconcile(findings: Findings) -> None:
+    """Delete the manifests of stale jobs, so that they are not made and Snakemake plans them."""
+    for job in findings.stale:
         discard(job.manifest)
-    newest = 0.0
-    for job in found.current:
-        read = [*_ended(job).inputs, *(each.manifest for each in job.inputs)]
-        latest = max((os.path.getmtime(path) for path in read if os.path.exists(path)), default=0)
-        newest = max(newest, latest)
-        if latest >= min(map(os.path.getmtime, written(job))):
-            _make_younger(written(job), latest)
-    measured = [path for pattern in MEASURED for path in Path().glob(pattern)]
-    _make_younger([path for path in measured if path.stat().st_mtime <= newest], newest)
 
 
 def discard_unavailable() -> list[str]:
@@ -254,16 +285,6 @@ def discard_unavailable() -> list[str]:
                     discard(path)
                     found.append(path.parent.as_posix())
     return found
-
-
-def _make_younger(paths: Iterable[Path | str], than: float) -> None:
-    for path in paths:
-        os.utime(path, (than + STEP, than + STEP))
-
-
-def written(job: Job) -> list[str]:
-    """Return the files that a job wrote, by its manifest, and the manifest."""
-    return [*_ended(job).outputs, job.manifest]
 
 
 def _ended(job: Job) -> Manifest:

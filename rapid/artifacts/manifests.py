@@ -271,16 +271,16 @@ def write_manifest(
             **more,
         },
     )
-    _bring_to_the_present(map(Path, inputs))
+    places = {folder for path in map(Path, inputs) for folder in (path, *path.parents[:2])}
+    bring_to_present([*inputs, *(folder / MANIFEST for folder in places)])
 
 
-def _bring_to_the_present(inputs: Iterable[Path]) -> None:
-    """Set the times of what was read, and of its manifests, to now where they are later.
+def bring_to_present(paths: Iterable[Path | str]) -> None:
+    """Set the times of files to now where they are later, as where a clock went back or was wrong.
 
-    The clock went back since they were written. Snakemake deletes what is older than its inputs.
+    Snakemake refuses what a job made if it is older than what the job read.
     """
-    for path in inputs:
-        for file in (path, *(folder / MANIFEST for folder in (path, *path.parents[:2]))):
-            with contextlib.suppress(OSError):
-                if file.stat().st_mtime > time.time():
-                    os.utime(file)
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if os.path.getmtime(path) > time.time():
+                os.utime(path)

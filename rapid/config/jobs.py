@@ -28,7 +28,8 @@ from rapid.config.sources import BadParams
 
 DEFAULT = "params.yaml"
 STAGES = ("data", "models", "distill", "train", "evaluate", "report")  # as in dvc.yaml
-REPORTS = ("reports", "reports/experiment")
+EXPERIMENT = "reports/experiment"  # the metrics of one H, for DVC
+REPORTS = ("reports", EXPERIMENT)
 STUDIES, ARENA = "reports/studies", "reports/arena"
 # Reports that are made only where somebody asks for them, and the runs that are in each.
 ASKED_FOR = {STUDIES: specs.studied, ARENA: specs.in_arena}
@@ -129,7 +130,8 @@ class Plan:
         room, *parts = name.split("/")
         match room:
             case "data":
-                return Job("data", name, specs.prepare_spec(params, *parts), "prepare")
+                spec = specs.prepare_spec(params, *parts)
+                return Job("data", name, spec, "prepare", sources=specs.source_files(spec))
             case "models":
                 return self._model(name)
             case "distilled":
@@ -152,7 +154,7 @@ class Plan:
         else:
             spec = specs.model_spec(self.params, name.removeprefix("models/"))
             if isinstance(spec, specs.FetchSpec):
-                return Job("models", name, spec, "fetch")
+                return Job("models", name, spec, "fetch", sources=specs.source_files(spec))
             command = f"pretrain --tokenizer {self.job(TOKENIZER).folder}"
             benchmarks, known = spec.params.benchmarks, self.params.benchmarks
             if unknown := [each for each in benchmarks if each not in known]:
@@ -200,7 +202,7 @@ class Plan:
         """Return the names of the jobs whose results are in a report."""
         if name in ASKED_FOR:
             return _from_demonstrations_on(ASKED_FOR[name](self.params))
-        if name == "reports/experiment":
+        if name == EXPERIMENT:
             return _from_demonstrations_on(specs.compared(self.params))
         rooms = ("distilled", "runs", "evaluations")
         return [each for each in self._needed if each.split("/")[0] in rooms]

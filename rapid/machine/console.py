@@ -41,6 +41,7 @@ JOURNALED = {
 }
 ENDED = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
 ENDED_BY = "> {} 2>&1"  # how a job's command, which is in the message of its end, names its log
+RECORDS = "provenance/metadata"  # of Snakemake, which nothing is decided by: manifests are there
 PARAMETERS = re.compile(r"(Params have changed since last execution).*")  # all of them, both times
 FAILURE_LINES, TAIL_BYTES = 10, 1 << 14
 LINE_LENGTH = 160  # of the console, where it is no terminal
@@ -82,8 +83,9 @@ class Job:
 class Console(logging.Formatter):
     """Formats Snakemake's records of jobs, and leaves the others to the formatter before it.
 
-    `running` are the jobs that began, by number, `left` how many of each rule have not ended, and
-    `failed` the lines of each that failed.
+    `running` are the jobs that began, by number, `left` how many of each rule have not ended,
+    `failed` the lines of each that failed, and `reasons` why jobs are planned, by their manifests,
+    where Snakemake is not who knows.
 
     Args:
         ordinary: formats all other records.
@@ -108,6 +110,7 @@ class Console(logging.Formatter):
         self._seconds: dict[str, list[float]] = defaultdict(list)  # by rule
         self._ends: list[str] = []  # what Snakemake said of commands that failed
         self.failed: dict[str, list[str]] = {}
+        self.reasons: dict[str, str] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is printed; remember what is said of jobs that start."""
@@ -126,14 +129,15 @@ class Console(logging.Formatter):
             self.left = Counter(record.stats)
             self.total = self.left.pop("total", 0)
         silent = event in ("job_started", "progress") or record.msg == "Select jobs to execute..."
-        return not silent
+        return not (silent or RECORDS in str(record.msg))
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a line for a job that is planned, has ended or failed."""
         match getattr(record, "event", None):
             case "job_info":
-                reason = _short(record.reason)
-                return _wrapped(f"rule {record.rule_name}: {_folder(record)} ({reason})")
+                reasons = [self.reasons[path] for path in record.output if path in self.reasons]
+                why = _line(reasons[0]) if reasons else _short(record.reason)
+                return _wrapped(f"rule {record.rule_name}: {_folder(record)} ({why})")
             case "job_finished":
                 return self._finished(record.job_id)
             case "job_error":
@@ -262,7 +266,7 @@ def install(logger: logging.Logger, settings) -> Console:
     """
     logging.raiseExceptions = False  # where its log file has no room, the console goes on
     console = Console(logging.Formatter(), settings.dryrun)
-    if not settings.dryrun and "--touch" not in sys.argv:  # which runs no job: `rapid restore`
+    if not settings.dryrun and "--touch" not in sys.argv:  # which runs no job
         logger.addHandler(Journal())
         Lookout(console, logger.info).start()
     for handler in logger.handlers:

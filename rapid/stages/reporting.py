@@ -18,12 +18,12 @@ from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadFile, write_json
 from rapid.artifacts.manifests import Manifest, read_rows
 from rapid.artifacts.runs import StepRecord, progress
+from rapid.config.jobs import EXPERIMENT
 from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.training.recorder import StepRecorder
 from rapid.training.trl.saving import same_random_states
 
 LOGS = Path("logs")  # TensorBoard's and W&B's files lie there; trackio's where TRACKIO_DIR says
-EXPERIMENT = "reports/experiment"  # dvc.yaml has its metrics.json
 PROJECT = "rapid"
 
 

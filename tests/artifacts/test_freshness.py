@@ -11,6 +11,7 @@ from pydantic import Field
 
 from rapid.artifacts.freshness import (
     SMALL,
+    Examination,
     Job,
     accept,
     differences,
@@ -102,10 +103,47 @@ def test_a_job_that_was_made_again_makes_those_after_it_stale(line):
     assert found.stale[line[1]] == "what it read has changed: a/out"
 
 
-@pytest.mark.parametrize("hashed", [True, False])
-def test_a_file_that_is_gone_is_noticed_without_hashing(line, hashed):
+def test_a_file_that_is_gone_is_noticed(line):
     Path("b/out").unlink()
-    assert folders(examine(line, hashed).stale) == ["b", "c/d"]
+    assert folders(examine(line).stale) == ["b", "c/d"]
+
+
+def test_a_model_that_was_deleted_to_make_room_makes_nothing_stale_before_it_is_read(line):
+    Path("b/out").unlink()
+    assert folders(examine(line, hashed=False).current) == ["a", "b", "c/d"]
+
+
+def test_a_file_that_reports_read_has_to_be_there(line):
+    make(line[2], "b/out", more="summary.json")
+    assert not examine(line, hashed=False).stale
+    Path("c/d/summary.json").unlink()
+    why = examine(line, hashed=False).stale[line[2]]
+    assert why == "what it wrote has changed: c/d/summary.json"
+
+
+def test_a_job_outside_a_plan_is_examined_after_those_that_it_reads(line):
+    Path("a/out").write_text("A")
+    examination = Examination(hashed=False)
+    assert examination.explain(line[2]) == "what it read is not up to date: b/out"
+    assert folders(examination.findings.stale) == ["a", "b", "c/d"]
+
+
+def test_a_file_that_was_put_into_a_source_makes_its_job_stale(line):
+    Path("added").write_text("added")
+    job = replace(line[0], sources=["source", "added"])
+    assert examine([job]).stale[job] == "what it read has changed: added"
+
+
+@pytest.mark.parametrize(("hours", "is_noticed"), [(-1, False), (1, True)])
+def test_a_large_source_is_read_where_it_is_later_than_the_manifest(line, hours, is_noticed):
+    large = b"x" * (SMALL + 1)
+    Path("source").write_bytes(large)
+    make(line[0], "source")
+    Path("source").write_bytes(large[::-1] + b"y")
+    time = os.path.getmtime("a/manifest.json") + 3600 * hours
+    os.utime("source", (time, time))
+    assert bool(examine(line[:1], hashed=False).stale) is is_noticed
+    assert examine(line[:1]).stale
 
 
 def test_a_job_without_a_manifest_is_not_made(line):
@@ -115,31 +153,13 @@ def test_a_job_without_a_manifest_is_not_made(line):
     assert folders(found.stale) == ["c/d"]
 
 
-def test_reconciled_times_follow_the_order_of_the_jobs(line):
-    for path in ("c/d/out", "c/d/manifest.json", "b/manifest.json", "a/manifest.json"):
-        os.utime(path, (1e9, 1e9))  # as a checkout leaves them: in no order
+@pytest.mark.parametrize("seconds", [1e9, 4e9])
+def test_the_times_of_files_say_nothing_and_stay(line, seconds):
+    for path in Path().rglob("*"):
+        os.utime(path, (seconds, seconds))
+    assert not examine(line).stale
     reconcile(examine(line))
-    times = [os.path.getmtime(f"{folder}/manifest.json") for folder in ("a", "b", "c/d")]
-    assert times == sorted(times) and len(set(times)) == 3
-    assert Path("distilled").is_dir()  # of a stage without jobs
-
-
-def test_reconciling_leaves_what_is_in_order(line):
-    for number, folder in enumerate(("a", "b", "c/d")):
-        for path in (f"{folder}/out", f"{folder}/manifest.json"):
-            os.utime(path, (2e9 + number, 2e9 + number))
-    reconcile(examine(line))
-    assert [os.stat(f"{folder}/out").st_mtime - 2e9 for folder in ("a", "b", "c/d")] == [0, 1, 2]
-
-
-def test_what_snakemake_measured_is_younger_than_what_jobs_read(line):
-    """It counts as written by the job: were it older, the job would be planned."""
-    measured = Path("benchmarks/train/c.d.tsv")
-    measured.parent.mkdir(parents=True)
-    measured.write_text("s")
-    os.utime(measured, (1e9, 1e9))
-    reconcile(examine(line))
-    assert os.path.getmtime(measured) > os.path.getmtime("b/out")
+    assert {path.stat().st_mtime for path in Path().rglob("*")} == {seconds}
 
 
 @pytest.mark.parametrize(("size", "found"), [(SMALL, ["a/out"]), (SMALL + 1, [])])

@@ -301,4 +301,4 @@ class TestExperiment:
         done = rapid(checkout, "verify", "--configfile", "params.yaml", "experiments/eta.yaml")
         assert done.returncode == 0, done.stdout
         assert "stale" not in done.stdout
-        assert "not made: experiments/eta/reports/experiment" in done.stdout
+        assert "not made" not in done.stdout

@@ -2,12 +2,9 @@
 
 import json
 import math
-import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +24,6 @@ from rapid.stages.pretrain import make_tokenizer, pretrain
 from rapid.stages.train import train
 from reports import experiment
 from reports.__main__ import main
-from tests.conftest import ROOT
 from tests.faults import made
 from tests.faults.made import cut, flip
 
@@ -325,28 +321,3 @@ def test_what_an_interrupted_job_left_is_gone(tree):
         prepare(spec, folder)
         assert sorted(path.name for path in folder.iterdir()) == sorted(names)
         assert verified(folder) == Manifest.read(folder).outputs
-
-
-@pytest.mark.slow
-@pytest.mark.fault("Snakemake's records and times of files lost", times=TIMES)
-def test_without_snakemake_s_records_what_is_there_is_not_planned(tree):
-    """After `rm -r .snakemake` and a checkout, which leaves files in no order of times."""
-    command = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--cores", "1"]
-    command += ["-n", "--rerun-triggers", "mtime", "--", "all_distill", "all_train", "all_evaluate"]
-    for folder in Path("runs").rglob("seed*"):  # what Snakemake measured of jobs
-        measured = Path("benchmarks/train", ".".join(folder.parts[1:]) + ".tsv")
-        measured.parent.mkdir(parents=True, exist_ok=True)
-        measured.write_text("s\n1\n")
-    for seed in range(TIMES):
-        rng = random.Random(seed)
-        shutil.rmtree(".snakemake", ignore_errors=True)
-        for path in Path().rglob("*.*"):
-            os.utime(path, (time := rng.uniform(1e9, 1.1e9), time))
-        assert upkeep.reconcile(PARAMS) == 0
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert "Nothing to be done" in done.stdout + done.stderr, done.stderr
-    for path in (steps := sorted(Path("runs").rglob("steps.jsonl"))):
-        path.unlink()
-    command[-3:] = ["reports/tables.tex"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert len(re.findall("^rule train", done.stdout + done.stderr, re.M)) == len(steps) > 0

@@ -1,6 +1,7 @@
 # The validated parameters, and what several rules need of them.
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -18,9 +19,10 @@ from rapid.config import jobs, specs
 from rapid.machine import console, locks, preflight, processes, resources, warm
 from rapid.algorithms import names
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.freshness import say_changed_code
+from rapid.artifacts.freshness import DECLARED, Examination, say_changed_code
 from rapid.benchmarks.prompts import check_templates
 from rapid.machine.lease import usable_cores
+from rapid.artifacts.manifests import bring_to_present
 from rapid.config.params import CHECKPOINT_VARIABLE, LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.config.params import load, read
 
@@ -42,6 +44,8 @@ if "DVC_EXP_BASELINE_REV" in os.environ:  # `dvc exp show` has the figures of th
     compared = PLAN.folder(specs.compared(PARAMS)[0].folder)
     os.environ[LIVE_VARIABLE] = os.path.dirname(compared)
 
+EXAMINATION = Examination(hashed=False)
+
 if workflow.is_main_process:
     CONSOLE = console.install(logger, workflow.output_settings)
     say_changed_code(PLAN.jobs)
@@ -52,10 +56,9 @@ if workflow.is_main_process:
 PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}
 
 
-def small_files(stage):
+def small_files(command):
     """Return the names of the files that a job declares; the large ones stay undeclared."""
-    more = {"train": ["summary.json", "steps.jsonl"], "evaluate": ["evaluation.json"]}
-    return ["manifest.json", *more.get(stage, [])]
+    return ["manifest.json", *DECLARED.get(command, ())]
 
 
 def any_of(found):
@@ -87,14 +90,38 @@ def turn(place):
     return lambda wildcards: PLAN.priority(place.format(**wildcards))
 
 
-def files(job):
-    """Return the files that a job declares."""
-    return [f"{job.folder}/{name}" for name in small_files(job.stage)]
-
-
 def inputs(job):
     """Return what a job depends on: other jobs' manifests, and files of the user's."""
-    return [*(each.manifest for each in job.inputs), *specs.source_files(job.spec)]
+    return depend(job, [each.manifest for each in job.inputs], job.sources)
+
+
+def depend(job, made, sources=()):
+    """Have a job planned if its manifest, or one behind it, says so; return what it depends on.
+
+    Times and Snakemake's records are lost by a copy, a checkout or a clone: they trigger nothing. A
+    job in SLURM reads these rules too: it makes what it was told to.
+
+    Args:
+        made: files that other jobs write.
+        sources: files of the user's.
+    """
+    if workflow.is_main_process and (why := EXAMINATION.explain(job)):
+        CONSOLE.reasons[job.manifest] = why
+        workflow.dag.forcefiles.add(job.manifest)
+    again = {each.folder for each in job.inputs if is_planned(each)}
+    return [path if os.path.dirname(path) in again else ancient(path) for path in (*made, *sources)]
+
+
+@cache
+def is_planned(job):
+    """Return whether a job is done: for its manifest, for one behind it, or by -R, -F or -f."""
+    rules = {rule.name for rule in workflow.dag.forcerules}
+    return (
+        job.command.split()[0] in rules
+        or not workflow.dag.forcefiles.isdisjoint(job.declared)
+        or (workflow.is_main_process and EXAMINATION.explain(job) != "")
+        or any(map(is_planned, job.inputs))
+    )
 
 
 def slots(threads):

@@ -39,20 +39,9 @@ def marked(report_name, path):
 
 
 def read_by(job, record):
-    """Return a rule's input function: the files that a report is made from, a record's too.
-
-    Snakemake does not miss a file that was deleted while the report is there. Where one is missing
-    the report is made again, and where `rapid accept` deleted its manifest. A job in SLURM reads
-    these rules too: it makes what it was told to.
-    """
-
-    def read(wildcards):
-        found = [*record, *(path for each in job.inputs for path in files(each))]
-        if workflow.is_main_process and not all(map(os.path.exists, [*found, job.manifest])):
-            workflow.dag.forcefiles.add(job.manifest)
-        return found
-
-    return read
+    """Return a rule's input function: the files that a report is made from, a record's too."""
+    declared = [path for each in job.inputs for path in each.declared]
+    return lambda wildcards: depend(job, declared, record)
 
 
 PRINT = "reports --output {0}/tables.tex --html {0}/report.html --figures {0}/figures"
