@@ -15,6 +15,8 @@ import numpy as np
 
 from reports.statistics.estimates import ROUNDING, Estimate, student, unvaried
 
+TIE = 1e-9  # mean squares that differ by a smaller share are equal: the rest is rounding
+
 
 def estimate(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
     """Return the mean of a score matrix with its interval.
@@ -32,14 +34,17 @@ def estimate(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
     free = seeds - 1, problems - 1, (seeds - 1) * (problems - 1)
     sums = problems * (rows**2).sum(), seeds * (columns**2).sum(), (rest**2).sum()
     squares = [total / max(1, n) for total, n in zip(sums, free, strict=True)]
-    # Each of the three estimates at least the variance within a cell. Where the sum comes out below
-    # one of them, because of chance, that one stands.
-    together = squares[0] + squares[1] - squares[2]
-    largest = int(np.argmax(squares))
-    if together > squares[largest]:
+    # Each of the three estimates at least the variance within a cell. Where the sum is no larger
+    # than the largest of them, because of chance, that one stands. Of equal ones the one with the
+    # fewest degrees of freedom stands, which gives the widest interval: all three are equal where
+    # a single cell differs from the others.
+    together, largest = squares[0] + squares[1] - squares[2], max(squares)
+    if together > largest * (1 + TIE):
         parts = sum(square**2 / n for square, n in zip(squares, free, strict=True) if n)
         variance, df = together, together**2 / parts
     else:
-        variance, df = squares[largest], free[largest]
+        pairs = zip(squares, free, strict=True)
+        df = min(n for square, n in pairs if square >= largest * (1 - TIE))
+        variance = largest
     error = math.sqrt(variance / (seeds * problems))
     return student(mean, error, df, over, bounds=bounds)
