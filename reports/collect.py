@@ -16,6 +16,7 @@ from rapid.artifacts.evaluations import Evaluation
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import MANIFEST, read_result
 from rapid.artifacts.runs import RunSummary, Runtime
+from rapid.benchmarks.problem_source import ProblemSource, read_source
 from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import BASE, Run, evaluated, runs
@@ -37,6 +38,7 @@ def collect(
 
     Its columns are:
         benchmark, model, algorithm, seed: what names a run; H: of RAPID, else NaN.
+        label: the benchmark and what its problems are.
         folder, evaluation: where training and evaluation lie, below the root.
         pass@k for each k (shares of 1), problems, samples, temperature, top_p: of evaluation.json.
         scores: problem -> samples that were graded, and how many of them are correct.
@@ -57,7 +59,22 @@ def collect(
     root, place = Path(root), plan(params, root).folder
     manifests = read_manifests(root, map(place, _jobs(wanted)))
     check_chain(manifests)
-    return pd.DataFrame([_row(run, root, ks, place, manifests) for run in wanted])
+    problems = problem_sources(params, root)
+    return pd.DataFrame(
+        [
+            {"label": problems[run.benchmark].label} | _row(run, root, ks, place, manifests)
+            for run in wanted
+        ]
+    )
+
+
+def problem_sources(params: Params, root: Path | str) -> dict[str, ProblemSource]:
+    """Return what the problems of each benchmark are, and where they come from."""
+    place = plan(params, root).folder
+    return {
+        name: read_source(name, Path(root, place(f"data/{name}")), benchmark.source)
+        for name, benchmark in params.benchmarks.items()
+    }
 
 
 def _jobs(wanted: list[Run]) -> list[str]:

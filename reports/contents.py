@@ -106,8 +106,9 @@ def _scale(measured: Measured) -> str:
     paper = load_paper()
     machines = notes.machines([name for name in measured.frame.hardware if name])
     return (
-        f"The paper trained {paper['main']['model']} on {paper['hardware']}; Table 1 here is "
-        f"{measured.params.tables.main.model}. Seconds and accuracies of the two do not compare. "
+        f"The paper trained {paper['main']['model']} on {paper['hardware']}, with the published "
+        f"problems; Table 1 here is {measured.params.tables.main.model}. Seconds and accuracies of "
+        "the two do not compare. "
         f"Ratios, orders and signs can. {' '.join(machines)}"
     ).strip()
 

@@ -1,7 +1,7 @@
 """`python -m reports.experiment`: what `dvc exp show` compares, RAPID with rapid.H, from its runs.
 
-metrics.json has the means over seeds of a few figures; live/ has what happens by optimizer step, as
-dvclive writes it and `dvc plots` draws it.
+metrics.json says what the problems are, and has the means over seeds of a few figures; live/ has
+what happens by optimizer step, as dvclive writes it and `dvc plots` draws it.
 """
 
 import math
@@ -19,7 +19,7 @@ from rapid.config.params import Params, load_files
 from rapid.config.specs import BASE, compared, report_spec
 from rapid.machine.processes import end_with_workflow
 from rapid.machine.shortages import shortage
-from reports.collect import collect
+from reports.collect import collect, problem_sources
 
 FIGURES = ("runtime", "staleness", "clip_fraction")  # beside pass@k
 CURVES = ["reward", "staleness", "clip_fraction", "sampling", "grading", "backpropagation", "sync"]
@@ -50,11 +50,16 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
     read = [root / run / name for run in frame.folder for name in ("summary.json", "steps.jsonl")]
     read += [root / run / "evaluation.json" for run in frame.evaluation]
     inputs = {path.as_posix(): written_digest(path) for path in read}
-    write_json(folder / "metrics.json", metrics(params, frame))
+    write_json(folder / "metrics.json", problems(params, root) | metrics(params, frame))
     steps = [read_rows(root / run / "steps.jsonl", StepRecord) for run in frame.folder]
     draw(curves(steps), folder / "live")
     outputs = [folder / "metrics.json", folder / "live"]
     write_manifest(folder, "experiment", report_spec(params), inputs, outputs)
+
+
+def problems(params: Params, root: Path) -> dict[str, str]:
+    """Return what the problems of these runs are, in a few words: MBPP+ (made)."""
+    return {"problems": problem_sources(params, root)[params.experiment.benchmark].label}
 
 
 def metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:

@@ -8,11 +8,12 @@ import pandas as pd
 
 from rapid.algorithms import ALGORITHMS, IMITATING, PLAIN, RAPID
 from rapid.algorithms.names import parse
+from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import BASE, Run
 from reports import labels
-from reports.collect import collect
+from reports.collect import collect, problem_sources
 from reports.files import Manifest, read_manifests
 
 # Their runtime is shown but wins nothing: the one does not train, the other does not explore.
@@ -28,7 +29,13 @@ class Contest:
     model: str
     runs: pd.DataFrame
     algorithms: list[str]
+    problems: ProblemSource
     family: bool = False  # of Table 2; the others are the main model's
+
+    @property
+    def label(self) -> str:
+        """The benchmark and what its problems are: MBPP+ (made)."""
+        return self.problems.label
 
     @property
     def rapids(self) -> list[str]:
@@ -105,7 +112,16 @@ class Measured:
         frame, model = self.frame, family or self.params.tables.main.model
         chosen = (frame.benchmark == benchmark) & (frame.model == model) & frame.seed.isin(seeds)
         runs = frame[chosen & frame.algorithm.isin(algorithms)]
-        return Contest(benchmark, model, runs, algorithms, bool(family))
+        return Contest(benchmark, model, runs, algorithms, self.problems[benchmark], bool(family))
+
+    @cached_property
+    def problems(self) -> dict[str, ProblemSource]:
+        """What the problems of each benchmark are, and where they come from."""
+        return problem_sources(self.params, self.root)
+
+    def label(self, benchmark: str) -> str:
+        """Return a benchmark and what its problems are: MBPP+ (made)."""
+        return self.problems[benchmark].label
 
     @cached_property
     def manifests(self) -> dict[str, Manifest]:

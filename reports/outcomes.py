@@ -53,6 +53,11 @@ class FieldOutcomes:
     field: ArenaField
     measured: Measured
 
+    @property
+    def label(self) -> str:
+        """The benchmark and what its problems are."""
+        return self.measured.label(self.benchmark)
+
     @cached_property
     def outcomes(self) -> dict[str, Outcome]:
         """The end points of each algorithm, by its name in the field."""

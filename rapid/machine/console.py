@@ -238,10 +238,15 @@ class Lookout(threading.Thread):
 
 
 class Journal(logging.Handler):
-    """Writes what becomes of jobs to a file in this folder, for `rapid watch`: a line for each."""
+    """Writes what becomes of jobs to a file in this folder, for `rapid watch`: a line for each.
 
-    def __init__(self, folder: Path = JOURNALS):
+    Args:
+        problems: what the problems are, a sentence.
+    """
+
+    def __init__(self, folder: Path = JOURNALS, problems: str = ""):
         super().__init__()
+        self._problems = problems
         self._file = folder.absolute() / f"{os.getpid()}{JOURNAL}"
         since = psutil.Process().create_time()
         self._writer = {"pid": os.getpid(), "host": platform.node(), "since": since}
@@ -252,22 +257,24 @@ class Journal(logging.Handler):
             return
         row = {"event": event, "at": time.time(), **self._writer}
         row |= {name: getattr(record, name) for name in JOURNALED[event]}
+        row |= {"problems": self._problems} if event == "run_info" else {}
         with suppress(OSError):  # no workflow fails for want of it
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("w" if event == "run_info" else "a") as file:
                 file.write(json.dumps(row) + "\n")
 
 
-def install(logger: logging.Logger, settings) -> Console:
+def install(logger: logging.Logger, settings, problems: str = "") -> Console:
     """Have Snakemake's console say a line a job, and return what knows of the failures.
 
     Args:
         settings: Snakemake's, of its output. With --verbose the console stays as it is.
+        problems: what the problems are, a sentence for `rapid watch`.
     """
     logging.raiseExceptions = False  # where its log file has no room, the console goes on
     console = Console(logging.Formatter(), settings.dryrun)
     if not settings.dryrun and "--touch" not in sys.argv:  # which runs no job
-        logger.addHandler(Journal())
+        logger.addHandler(Journal(problems=problems))
         Lookout(console, logger.info).start()
     for handler in logger.handlers:
         if handler.name == CONSOLE and not settings.verbose:

@@ -80,7 +80,8 @@ class Workflow:
             head += f"; about {duration(seconds)} left"
         if total and not self.is_alive():
             head += "; the workflow has ended"
-        parts = [[head], columns(begun), jobs.failures().splitlines()]
+        heads = [head, *filter(None, [self._began.get("problems")])]
+        parts = [heads, columns(begun), jobs.failures().splitlines()]
         room = ENDED_LINES if height is None else height - sum(len(p) + 1 for p in parts if p)
         parts.insert(2, self._ended[-room:] if room > 0 else [])
         return "\n\n".join("\n".join(part) for part in parts if part).splitlines()[:height]

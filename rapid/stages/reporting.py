@@ -18,6 +18,7 @@ from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadFile, write_json
 from rapid.artifacts.manifests import Manifest, read_rows
 from rapid.artifacts.runs import StepRecord, progress
+from rapid.benchmarks.problem_source import ProblemSource, describe
 from rapid.config.jobs import EXPERIMENT
 from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.training.recorder import StepRecorder
@@ -58,16 +59,22 @@ class Reports(TrainerCallback):
 
 
 class Events(TensorBoardCallback):
-    """Writes TensorBoard's events; of those in the folder, later steps are taken back."""
+    """Writes TensorBoard's events; of those in the folder, later steps are taken back.
 
-    def __init__(self, folder: Path):
+    Args:
+        problems: what the run learns from, for TensorBoard's texts.
+    """
+
+    def __init__(self, folder: Path, problems: str):
         super().__init__()
         self.logging_dir = str(folder)
+        self._problems = problems
 
     @override
     def on_train_begin(self, args, state, control, **named):
         again = state.global_step + 1
         self.tb_writer = self._SummaryWriter(self.logging_dir, purge_step=again)
+        self.tb_writer.add_text("problems", self._problems)
         super().on_train_begin(args, state, control, **named)
 
 
@@ -89,15 +96,17 @@ class LiveMeans(TrainerCallback):
     Args:
         runs: the folder of the seeds' folders.
         spec: that of one of the runs.
+        problems: what they learn from, in a few words.
     """
 
-    def __init__(self, runs: Path, spec: Spec):
+    def __init__(self, runs: Path, spec: Spec, problems: str):
+        self._problems = problems
         self._runs, self._alike = runs, _but_for_seed(spec.model_dump(mode="json"))
 
     def on_log(self, *given, **named):
         with suppress(OSError):  # another seed's job begins just now, or the disk is full
             last = [steps[-1] for run in self._runs.glob("seed*") if (steps := self._steps(run))]
-            figures = {}
+            figures: dict[str, float | str] = {"problems": self._problems}
             for name in ("step", "seconds", "reward", "staleness", "clip_fraction"):
                 values = [value for step in last if (value := getattr(step, name)) is not None]
                 if values:
@@ -119,21 +128,24 @@ def _but_for_seed(spec: dict) -> dict:
     return spec | {"run": spec["run"] | {"seed": None}}
 
 
-def reports(folder: Path, spec: Spec, recorder: StepRecorder, main: bool) -> list[TrainerCallback]:
+def reports(
+    folder: Path, spec: Spec, problems: ProblemSource, recorder: StepRecorder, main: bool
+) -> list[TrainerCallback]:
     """Return the callback of what a run reports to, as the environment says; [] for nothing.
 
     Args:
         folder: the run's.
         spec: the run's.
+        problems: what the run learns from.
         main: whether this process reports.
     """
     found: list[TrainerCallback] = []
     with same_random_states():
         if os.environ.get(LIVE_VARIABLE) == str(folder.parent) and main:
-            found.append(LiveMeans(folder.parent, spec))
+            found.append(LiveMeans(folder.parent, spec, problems.label))
         match os.environ.get(REPORT_VARIABLE) if main else None:
             case "tensorboard":
-                found.append(Events(LOGS / "tensorboard" / folder))
+                found.append(Events(LOGS / "tensorboard" / folder, describe([problems])))
             case "trackio":
                 found.append(TrackioCallback())
             case "wandb":

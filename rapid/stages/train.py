@@ -24,6 +24,7 @@ from rapid.artifacts.runs import (
 )
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
+from rapid.benchmarks.problem_source import source_of_file
 from rapid.benchmarks.prompts import prompt_ids, render
 from rapid.config.params import CHECKPOINT_SECONDS, CHECKPOINT_VARIABLE
 from rapid.config.specs import TrainSpec, served
@@ -73,7 +74,9 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     make = _sft if parse(spec.run.algorithm).algorithm.imitates else _rl
     checkpoints = place(folder / CHECKPOINTS, spec, inputs, is_main())
     trainer, counted = make(spec, task, model, data, checkpoints)
-    for callback in (*reports(folder, spec, recorder, is_main()), recorder):
+    problems = source_of_file(task.name, data)
+    trainer.args.run_name = f"{folder}: {problems.label}"  # as W&B and trackio show it
+    for callback in (*reports(folder, spec, problems, recorder, is_main()), recorder):
         trainer.add_callback(callback)
     recorder.clock = clock = getattr(trainer, "clock", None)
     seconds = float(os.environ.get(CHECKPOINT_VARIABLE, CHECKPOINT_SECONDS))
@@ -199,7 +202,6 @@ def _arguments(spec: TrainSpec, checkpoints: Path) -> dict:
         "save_total_limit": 2,
         "report_to": [],  # but see `rapid.stages.reporting`
         "project": PROJECT,
-        "run_name": str(checkpoints.parents[1]),
         "lr_scheduler_type": "constant",
         "gradient_checkpointing": False,
         "use_cpu": not torch.cuda.is_available(),

@@ -1,5 +1,7 @@
 """The arena drawn: who reaches the accuracy first, and the map of N_step by H."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 
@@ -31,10 +33,10 @@ def figures(measured: Measured) -> dict[str, Figure]:
 
 
 def _first(outcomes: FieldOutcomes) -> Figure:
-    level, benchmark = 100 * outcomes.field.reach, labels.benchmark(outcomes.benchmark)
+    level = 100 * outcomes.field.reach
     runs = {name: outcomes.runs(outcomes.field.entry(name)) for name in outcomes.field.rates}
     return Figure(
-        title=f"{benchmark}: time until {level:g} % are reached, and accuracy at the end",
+        title=f"{outcomes.label}: time until {level:g} % are reached, and accuracy at the end",
         caption=(
             f"Left: seconds over {REFERENCE}'s, paired by seed, with the 95 % interval; "
             f"further left is sooner. Right: accuracy after equal completions less {REFERENCE}'s. "
@@ -42,6 +44,7 @@ def _first(outcomes: FieldOutcomes) -> Figure:
             "What has no marker differs in no score, or has no runs."
         ),
         draw=lambda: _draw_first(outcomes),
+        problems=[outcomes.measured.problems[outcomes.benchmark]],
         missing=[
             f"{labels.algorithm(name)}: {missing} runs"
             for name, one in outcomes.outcomes.items()
@@ -111,9 +114,10 @@ def _map(measured: Measured) -> Figure:
             "training that it saves. Below: accuracy that it gains, in points, with half of the "
             "95 % interval's width. Means over seeds; blue is better for the larger H."
         ),
-        draw=lambda: _draw_map(maps, cells),
+        draw=lambda: _draw_map(maps, cells, measured.label),
+        problems=[measured.problems[name] for name in maps],
         missing=[
-            f"{labels.benchmark(benchmark)}, N_step = {n_step}, H = {h}: no runs"
+            f"{measured.label(benchmark)}, N_step = {n_step}, H = {h}: no runs"
             for (benchmark, n_step, h), runs in cells.items()
             if runs.dropna(subset=["runtime", METRIC]).empty
         ],
@@ -121,7 +125,7 @@ def _map(measured: Measured) -> Figure:
     )
 
 
-def _draw_map(maps: dict[str, ArenaMap], cells: dict):
+def _draw_map(maps: dict[str, ArenaMap], cells: dict, label: Callable[[str], str]):
     canvas, (above, below) = style.canvas(4.2, rows=2, columns=len(maps))
     for column, (benchmark, one) in enumerate(maps.items()):
         for axes, change, limit in ((above[column], _saving, 0.8), (below[column], _gain, 0.1)):
@@ -131,7 +135,7 @@ def _draw_map(maps: dict[str, ArenaMap], cells: dict):
                 for h in one.H
             }
             _heat(axes, one, found, limit)
-        above[column].set_title(labels.benchmark(benchmark), loc="left", fontweight="bold")
+        above[column].set_title(label(benchmark), loc="left", fontweight="bold")
         below[column].set_xlabel("H")
     above[0].set_ylabel("time saved\nN_step")
     below[0].set_ylabel("points gained\nN_step")

@@ -17,8 +17,8 @@ Curve = tuple[np.ndarray, np.ndarray]  # x and smoothed reward of one run, both 
 def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
     """Return the figure of rewards by a field of the optimizer steps, `step` or `seconds`."""
     curves, missing, sources = {}, [], []
-    for benchmark, contest in measured.contests.items():
-        of = curves[benchmark] = {}
+    for contest in measured.contests.values():
+        of = curves[contest.label] = {}
         for name in measured.params.tables.main.algorithms:
             if imitates(name):  # imitation has no reward
                 continue
@@ -30,7 +30,7 @@ def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
                     of.setdefault(name, []).append(curve(steps, x))
                     sources.append(path)
                 else:
-                    where = f"{labels.algorithm(name)} on {labels.benchmark(benchmark)}"
+                    where = f"{labels.algorithm(name)} on {contest.label}"
                     missing.append(f"{where}, seed {run.seed}: no steps.jsonl with a reward")
     return Figure(
         title=title,
@@ -41,6 +41,7 @@ def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
             "not compare with the others'."
         ),
         draw=lambda: _draw(curves, label),
+        problems=[*measured.problems.values()],
         missing=missing,
         sources=sources,
     )

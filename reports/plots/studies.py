@@ -40,6 +40,7 @@ def _variants(study: StudyRuns) -> Figure:
             f"{labels.model_of(study.start)}, the dotted one the first row."
         ),
         draw=lambda: _draw_variants(study),
+        problems=[study.contest.problems],
         missing=[
             f"{study.label(name)}: {why}"
             for name in study.contest.algorithms
@@ -92,6 +93,7 @@ def _by_time(study: StudyRuns) -> Figure:
             "it; thin lines are single runs."
         ),
         draw=lambda: _draw_curves(study),
+        problems=[study.contest.problems],
         missing=[
             f"{labels.algorithm(name)}, seed {run.seed}: no curve"
             for name, run, has in runs

@@ -5,6 +5,7 @@ everything apart again, for greyscale. Only `reports.plots` imports matplotlib.
 """
 
 import io
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +21,13 @@ from matplotlib.figure import Figure as Canvas
 from rapid.algorithms.base import Look
 from rapid.algorithms.names import parse
 from rapid.artifacts.text import HOUR, MINUTE
+from rapid.benchmarks.problem_source import ProblemSource, describe
 from rapid.config.specs import BASE
-from reports import labels
 
 BLACK, ORANGE, SKY, BLUE, RED = "#000000", "#E69F00", "#56B4E9", "#0072B2", "#D55E00"
+GREY = "#555555"
 WIDTH, HEIGHT = 7.4, 2.6  # inches of a row of panels
+LINE = 120  # characters of a line above the panels
 
 SETTINGS = {
     "font.size": 8,
@@ -52,8 +55,14 @@ class Figure:
     title: str
     caption: str
     draw: Callable[[], Canvas]
+    problems: Sequence[ProblemSource]  # that it is about: caption and drawing say what they are
     missing: list[str] = field(default_factory=list)  # what is not in it and why
     sources: list[str] = field(default_factory=list)  # files below the root
+
+    @property
+    def full_caption(self) -> str:
+        """The caption, with what the problems are."""
+        return f"{self.caption} {describe(self.problems)}".rstrip()
 
 
 def look(algorithm: str) -> Look:
@@ -72,13 +81,13 @@ def canvas(height: float, rows: int = 1, columns: int = 1, **options) -> tuple[C
 
 
 def panels(
-    benchmarks: Sequence[str], rows: int = 1, share_y: bool = False
+    titles: Sequence[str], rows: int = 1, share_y: bool = False
 ) -> tuple[Canvas, list[list[Axes]]]:
-    """Return a figure of `rows` rows with a panel for each benchmark."""
-    made, axes = canvas(HEIGHT * rows, rows, len(benchmarks), sharey=share_y)
+    """Return a figure of `rows` rows with a panel for each title."""
+    made, axes = canvas(HEIGHT * rows, rows, len(titles), sharey=share_y)
     for row in axes:
-        for one, benchmark in zip(row, benchmarks, strict=True):
-            one.set_title(labels.benchmark(benchmark), loc="left", fontweight="bold")
+        for one, title in zip(row, titles, strict=True):
+            one.set_title(title, loc="left", fontweight="bold")
     return made, axes
 
 
@@ -101,7 +110,7 @@ def line(
 
 def empty(axes: Axes, text: str = "no runs") -> None:
     """Make a panel say that it has nothing to show."""
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="#555555")
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.grid(False)
@@ -125,24 +134,29 @@ def unit(largest: float) -> tuple[float, str]:
     return (MINUTE, "minutes") if largest >= 2 * MINUTE else (1, "seconds")
 
 
-# No dates and no versions: the same figure has the same bytes.
+# No dates and no versions: the same figure has the same bytes. What a file says of itself: a key.
 METADATA = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},
 }
+ABOUT = {"pdf": "Subject", "png": "Description", "svg": "Description"}
 
 
 def render(figure: Figure, kinds: Sequence[str] = tuple(METADATA)) -> dict[str, bytes]:
-    """Return the figure as files of these kinds."""
+    """Return the figure as files of these kinds; each says what the problems are."""
     streams = {kind: io.BytesIO() for kind in kinds}
+    problems = describe(figure.problems)
     with plt.rc_context(SETTINGS):
         drawn = figure.draw()
         try:
+            said = textwrap.fill(problems, LINE, break_long_words=False, break_on_hyphens=False)
+            drawn.suptitle(said, x=0.01, ha="left", fontsize=7, color=GREY, parse_math=False)
             drawn.draw_without_rendering()
             drawn.set_layout_engine("none")  # what is laid out need not be for each kind
             for kind, stream in streams.items():
-                drawn.savefig(stream, format=kind, dpi=200, metadata=METADATA[kind])
+                metadata = METADATA[kind] | ({ABOUT[kind]: problems} if problems else {})
+                drawn.savefig(stream, format=kind, dpi=200, metadata=metadata)
         finally:
             plt.close(drawn)
     return {kind: stream.getvalue() for kind, stream in streams.items()}

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from reports import labels
 from reports.measured import Measured
 from reports.plots import style
 from reports.plots.style import Figure
@@ -23,14 +22,15 @@ class Quantity:
 
 def figure(measured: Measured, quantities: list[Quantity], title: str, caption: str) -> Figure:
     """Return the figure of these quantities over the runs of Table 3."""
-    runs = measured.sweeps
+    runs = {measured.label(name): part for name, part in measured.sweeps.items()}
     return Figure(
         title=title,
         caption=caption,
         draw=lambda: _draw(runs, quantities),
+        problems=[*measured.problems.values()],
         missing=[
-            f"{labels.benchmark(benchmark)}, {quantity.label}: {why}"
-            for benchmark, part in runs.items()
+            f"{label}, {quantity.label}: {why}"
+            for label, part in runs.items()
             for quantity in quantities
             if (why := gaps(part, [quantity.metric]))
         ],

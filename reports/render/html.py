@@ -15,6 +15,7 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from rapid.artifacts.text import duration, listing, short, shown
+from rapid.benchmarks.problem_source import describe
 from rapid.config.specs import BASE
 from reports import contents, formats
 from reports.collect import file_of, of_evaluation
@@ -66,6 +67,7 @@ def render(
         missing=contents.missing(frame),
         counts=contents.counts(frame),
         facts=facts(frame),
+        problems=describe(measured.problems.values()),
         runs=[_run(run) for _, run in frame.iterrows()],
         signs=SIGNS,
     )

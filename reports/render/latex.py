@@ -72,7 +72,8 @@ def symbols(text: str) -> str:
             return rf"$r(H,\mathrm{{{found[1]}}})$"
         return f"$H{found[2] or ''}$"
 
-    return re.sub(r"\br\(H, (\w+)\)|\bH(=\d+)?\b", formula, escape(text))
+    # An H within a word that may be broken anywhere is a letter of it.
+    return re.sub(r"\br\(H, (\w+)\)|(?<!\\allowbreak )\bH(=\d+)?\b", formula, escape(text))
 
 
 def cell(entry: Cell, footnotes: dict[str, str]) -> str:

@@ -16,7 +16,7 @@ def render(tables: list[Table]) -> str:
 
 
 def _table(table: Table) -> str:
-    parts = [_wrap(f"Table {table.number}. {table.caption}")]
+    parts = [_wrap(f"Table {table.number}. {table.full_caption}")]
     labels = [table.stub, *(row.label for row in table.rows)]
     for position, group in enumerate(table.groups):
         shown = [

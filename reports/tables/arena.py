@@ -139,7 +139,7 @@ def _is_without_a_part(claim: Claim) -> bool:
 def place(one: FieldOutcomes, names: list[str], name: str) -> str:
     """Return which place an algorithm has among all, in a sentence."""
     text = (
-        f"On {labels.benchmark(one.benchmark)} {labels.algorithm(name)} is number "
+        f"On {one.label} {labels.algorithm(name)} is number "
         f"{names.index(name) + 1} of {len(names)} by seconds to {100 * one.field.reach:g}%"
     )
     found = one.compare(name, PLAIN.name, "seconds")
@@ -180,11 +180,12 @@ def claims(measured: Measured, verdicts: list[Verdict]) -> list[Table]:
         Table(
             number=number,
             label=f"tab:arena-claims-{benchmark}",
-            caption=f"The claims on {labels.benchmark(benchmark)}, written down before the runs.",
+            caption=f"The claims on {measured.label(benchmark)}, written down before the runs.",
             stub="Claim",
             groups=[Group("", ["Found", "p", "Seen from", "Verdict"])],
             rows=rows,
             notes=explained if number == len(by_field) else [],
+            problems=[measured.problems[benchmark]],
         )
         for number, (benchmark, rows) in enumerate(by_field.items(), start=1)
     ]
@@ -192,7 +193,7 @@ def claims(measured: Measured, verdicts: list[Verdict]) -> list[Table]:
 
 def standings(outcomes: FieldOutcomes, number: int) -> Table:
     """Return the table of a field: its algorithms, those that reach the accuracy first on top."""
-    field, benchmark = outcomes.field, labels.benchmark(outcomes.benchmark)
+    field = outcomes.field
     plain = outcomes.runs(field.entry(PLAIN.name))
     group = [
         f"Seconds to {100 * field.reach:g}%", f"over {REFERENCE}", "Accuracy",
@@ -202,7 +203,7 @@ def standings(outcomes: FieldOutcomes, number: int) -> Table:
     return Table(
         number=number,
         label=f"tab:arena-{outcomes.benchmark}",
-        caption=f"The field on {benchmark}, by the median of seconds to the accuracy.",
+        caption=f"The field on {outcomes.label}, by the median of seconds to the accuracy.",
         stub="Algorithm",
         groups=[Group("", group)],
         rows=[Row(labels.algorithm(name), [_standing(outcomes, name)]) for name in order(outcomes)],
@@ -217,6 +218,7 @@ def standings(outcomes: FieldOutcomes, number: int) -> Table:
             notes.evaluation(plain),
             *notes.provenance(plain),
         ],
+        problems=[outcomes.measured.problems[outcomes.benchmark]],
     )
 
 

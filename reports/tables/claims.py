@@ -104,7 +104,7 @@ def rapid(contest: Contest, wanted: str | None = None) -> str:
 
 def compared(contest: Contest, column: Column, ours: str, theirs: str = BASELINE) -> Evidence:
     """Return one algorithm against another, paired, in one column."""
-    one, where = Comparison(contest, column, ours, theirs), labels.benchmark(contest.benchmark)
+    one, where = Comparison(contest, column, ours, theirs), contest.label
     where += f", {contest.model}" if contest.family else ""
     unknown = NO_RUNS
     if of_evaluation(column.metric):
@@ -166,12 +166,12 @@ def correlated(metric: str, measured: Measured, contest: Contest) -> list[Eviden
     printed, runs = paper.correlation(name, metric), measured.sweeps[name]
     found, sources = correlate(runs.H, runs[metric]), _by_h(runs, metric)
     printed, show = printed and printed.value, formats.correlation
-    return [Evidence(labels.benchmark(name), printed, found, show, found.reason, sources)]
+    return [Evidence(contest.label, printed, found, show, found.reason, sources)]
 
 
 def clipped(measured: Measured, contest: Contest) -> list[Evidence]:
     """Return the share of clipped weights, over the runs of Table 3."""
-    where, runs = labels.benchmark(contest.benchmark), measured.sweeps[contest.benchmark]
+    where, runs = contest.label, measured.sweeps[contest.benchmark]
     found, sources = estimates.mean(runs.clip_fraction), _by_h(runs, "clip_fraction")
     unknown = "no run has a share of weights"
     return [Evidence(where, paper.said("clipped"), found, formats.percent, unknown, sources)]
@@ -334,8 +334,9 @@ def judged(measured: Measured, asked: list[Claim], **named) -> Table:
             f"RAPID has the H with which the paper claims it, and its baseline is "
             f"{labels.algorithm(BASELINE)}: both were chosen before the runs. Models: "
             f"{measured.params.tables.main.model} here, {paper.load()['main']['model']} in the "
-            "paper, whose figures are from reports/paper.yaml.",
+            "paper, whose figures are from reports/paper.yaml and on the published problems.",
         ],
+        problems=[*measured.problems.values()],
         listed=[(claim.about, claim.rule) for claim in asked],
         **named,
     )

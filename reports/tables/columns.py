@@ -16,7 +16,7 @@ from rapid.algorithms import RAPID
 from rapid.artifacts.text import duration
 from rapid.config.params import Params
 from rapid.config.specs import BASE
-from reports import formats, labels
+from reports import formats
 from reports.collect import file_of, of_evaluation, why_missing
 from reports.formats import Format
 from reports.measured import UNRANKED_RUNTIME, Measured
@@ -237,7 +237,7 @@ def by_benchmark(measured: Measured, columns: Callable[[str], list[Column]]) -> 
     """Return a block of the main model for each benchmark, with the columns of its name."""
     params = measured.params
     return [
-        Block(labels.benchmark(name), name, params.tables.main.model, columns(name))
+        Block(measured.label(name), name, params.tables.main.model, columns(name))
         for name in params.benchmarks
     ]
 

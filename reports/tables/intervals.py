@@ -56,6 +56,7 @@ def intervals(measured: Measured) -> Table:
             "easy for both. The paired differences of Table 8 take that out.",
             *found.notes,
         ],
+        problems=[*measured.problems.values()],
     )
 
 
@@ -139,8 +140,8 @@ def comparisons(measured: Measured) -> Table:
         ),
         stub="RAPID",
         groups=[
-            Group(labels.benchmark(name), [column.title for column in columns[name]])
-            for name in contests
+            Group(contest.label, [column.title for column in columns[name]])
+            for name, contest in contests.items()
         ],
         rows=[
             Row(labels.ratio(rapid), [[one.cell() for one in group] for group in row])
@@ -151,11 +152,13 @@ def comparisons(measured: Measured) -> Table:
             "baselines would be chosen by the noise.",
             f"Accuracy: RAPID less {baseline} in percentage points, paired by problem and seed. "
             f"Runtime: RAPID's over {baseline}'s, paired by seed, t-test on logarithms. Paper: the "
-            "same of the means in its Tables 1 and 3, of its own model and machine.",
+            "same of the means in its Tables 1 and 3, of its own model and machine, on the "
+            "published problems.",
             notes.INTERVALS,
             _significant([one.p for one in every if one.p is not None]),
             _resolved(every),
         ],
+        problems=[*measured.problems.values()],
     )
 
 
@@ -176,13 +179,10 @@ def _resolved(every: list[Comparison]) -> str:
     found: dict[str, list[float]] = {}
     for one in every:
         if one.column.metric == "pass@1" and one.estimate and one.estimate.error:
-            found.setdefault(one.contest.benchmark, []).append(detectable(one.estimate))
+            found.setdefault(one.contest.label, []).append(detectable(one.estimate))
     if not found:
         return "What difference these runs can show is not known."
-    parts = [
-        f"{100 * np.median(values):.1f} points on {labels.benchmark(name)}"
-        for name, values in found.items()
-    ]
+    parts = [f"{100 * np.median(values):.1f} points on {label}" for label, values in found.items()]
     return (
         "A true difference of Pass@1 that one comparison by itself would see in 80 % of cases: "
         f"{listing(parts)} (median over H)."

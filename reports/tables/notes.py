@@ -38,8 +38,8 @@ def evaluation(runs: pd.DataFrame) -> str:
     if done.empty:
         return "Accuracy: no model has been evaluated."
     problems = [
-        f"{_numbers(part.problems, 'or')} of {labels.benchmark(name)}"
-        for name, part in done.groupby("benchmark", sort=False)
+        f"{_numbers(part.problems, 'or')} of {label}"
+        for label, part in done.groupby("label", sort=False)
     ]
     return (
         f"Pass@k: unbiased estimate from {_numbers(done.samples, 'or')} completions per problem "
@@ -54,10 +54,10 @@ def resolution(runs: pd.DataFrame) -> str:
     if done.empty:
         return "What the evaluation resolves is not known."
     parts = []
-    for name, part in done.groupby("benchmark", sort=False):
+    for label, part in done.groupby("label", sort=False):
         problems, samples = part.problems.min(), part.samples.min()
         problem, completion = 100 / problems, 100 / problems / samples
-        parts.append(f"{problem:.2g} of {labels.benchmark(name)} ({completion:.2g})")
+        parts.append(f"{problem:.2g} of {label} ({completion:.2g})")
     return (
         "Resolution: one problem (one completion of it) is this many points of one run: "
         f"{listing(parts)}."
@@ -79,14 +79,14 @@ def imitation(runs: pd.DataFrame) -> str:
     text = f"{IMITATING.label} imitates demonstrations, whose making is not in its runtime."
     if "pass@1" not in runs:
         return text
-    means = runs.groupby(["benchmark", "model", "algorithm"], sort=False)["pass@1"].mean().unstack()
+    means = runs.groupby(["label", "model", "algorithm"], sort=False)["pass@1"].mean().unstack()
     gaps = (means.get(IMITATING.name, math.nan) - means.get(BASELINE, math.nan)).dropna()
     if gaps.empty:
         return text
     several = gaps.index.get_level_values("model").nunique() > 1
     parts = [
-        f"{formats.points(gap)} on {labels.benchmark(name)}{f' ({model})' * several}"
-        for (name, model), gap in gaps.items()
+        f"{formats.points(gap)} on {label}{f' ({model})' * several}"
+        for (label, model), gap in gaps.items()
     ]
     return (
         f"{text} The paper leaves it out for its poor accuracy. Here its Pass@1 less "
@@ -146,7 +146,7 @@ def ungraded(runs: pd.DataFrame) -> list[str]:
     """Return a note on completions without a reward because a grader died, if there are any."""
     found = [
         f"{reasons[INFRASTRUCTURE]} of {sum(reasons.values())} {where} of "
-        f"{labels.algorithm(run.algorithm)} on {labels.benchmark(run.benchmark)} "
+        f"{labels.algorithm(run.algorithm)} on {run.label} "
         f"({run.model}, seed {run.seed})"
         for run in runs.itertuples()
         for where, reasons in (

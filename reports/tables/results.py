@@ -9,6 +9,8 @@ A figure comes from the data frame of `collect` and from nowhere else; the param
 which rows and columns there are. A cell without a figure is an em dash with a footnote.
 """
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from rapid.algorithms import RAPID
@@ -41,12 +43,13 @@ def families(measured: Measured) -> Table | None:
         return None
     shown = [*accuracy(measured.params, spec.benchmark), columns.TIME]
     blocks = [Block(model, spec.benchmark, model, shown) for model in spec.models]
-    benchmark = labels.benchmark(spec.benchmark)
+    label = measured.label(spec.benchmark)
     return _ranked(
         measured, measured.rows(spec.algorithms), blocks, spec.seeds,
         number=2,
         label="fig:family_size_ablate",
-        caption=f"Accuracy and runtime of the algorithms across models on {benchmark}.",
+        caption=f"Accuracy and runtime of the algorithms across models on {label}.",
+        about=[spec.benchmark],
     )  # fmt: skip
 
 
@@ -73,7 +76,7 @@ def correlations(measured: Measured) -> Table:
         rows = []
         for column in accuracy(measured.params, name):
             cells = [one.correlation(runs) for one in (column, columns.TIME, columns.STALENESS)]
-            label = "" if rows else labels.benchmark(name)
+            label = "" if rows else measured.label(name)
             rows.append(Row(label, [[Cell(column.title), *cells]]))
         parts.append(rows)
     return Table(
@@ -93,6 +96,7 @@ def correlations(measured: Measured) -> Table:
             *columns.STALENESS.notes(sweep, []),
             *notes.provenance(sweep),
         ],
+        problems=[*measured.problems.values()],
     )
 
 
@@ -115,6 +119,7 @@ def memory(measured: Measured) -> Table:
             "On a CPU it holds the libraries too, which a small model does not outweigh.",
             *notes.provenance(found.runs),
         ],
+        problems=[*measured.problems.values()],
     )
 
 
@@ -129,9 +134,17 @@ def _ranked(
     blocks: list[Block],
     seeds: list[int],
     stub: str = "Algorithm",
+    about: Sequence[str] = (),
     **named,
 ) -> Table:
-    """Return a table with a row for each algorithm, algorithm -> label."""
+    """Return a table with a row for each algorithm, algorithm -> label.
+
+    Args:
+        about: the benchmarks; by default all.
+    """
     found = grid(measured, labelled, blocks, seeds)
     below = [notes.seeds(seeds), *found.notes, *notes.provenance(found.runs)]
-    return Table(stub=stub, groups=found.groups, rows=found.rows, notes=below, **named)
+    problems = [measured.problems[name] for name in about or measured.problems]
+    return Table(
+        stub=stub, groups=found.groups, rows=found.rows, notes=below, problems=problems, **named
+    )

@@ -4,23 +4,35 @@ Nothing is typed here but names.
 """
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rapid.algorithms import ALGORITHMS, IMITATING
 from rapid.algorithms.base import Algorithm
 from rapid.algorithms.names import parse
-from rapid.artifacts.text import listing
+from rapid.artifacts.text import listing, short
+from rapid.benchmarks.problem_source import DIGITS, ProblemSource
 from rapid.config.specs import BASE
-from reports import labels
 from reports.files import Manifest
 from reports.measured import Measured
 from reports.tables import notes
-from reports.tables.table import MISSING, Cell, Group, Row, Source, Table, stacked
+from reports.tables.table import (
+    MISSING,
+    NOT_APPLICABLE,
+    Cell,
+    Group,
+    Row,
+    Source,
+    Table,
+    stacked,
+)
 
 ABSENT = object()  # a null is a value
 NO_MANIFEST = "no run whose manifest.json says this is there"
+NOT_PREPARED = "no manifest.json of the prepared problems is there"
+LONG = re.compile(r"\b[0-9a-f]{40,64}\b")  # a commit or a digest
 SHOWN = 12  # runs that a cell names; more would be a long list of the same
 
 
@@ -75,6 +87,16 @@ RL = [
 ]
 
 
+PROBLEMS: dict[str, Callable[[ProblemSource], str]] = {
+    "Problems": lambda source: source.kind,
+    "Source": lambda source: source.name,
+    "Revision of the source": lambda source: source.revision,
+    "SHA-256 of the source": lambda source: source.digest,
+    "Training problems (SHA-256)": lambda source: _numbered(source, "train"),
+    "Test problems (SHA-256)": lambda source: _numbered(source, "test"),
+}
+
+
 def imitation(measured: Measured) -> Table:
     """Return Table 5: how SFT was made."""
     caption = "Configurations and hyperparameters for SFT."
@@ -95,7 +117,8 @@ def rl(measured: Measured) -> Table:
     ]
     start = [] if params.training.start == BASE else [Setting("Starts from", "training.start")]
     caption = "Configurations and hyperparameters for RL algorithms."
-    return _table(measured, [[*start, *RL], own], 6, "tab:rl-para", caption)
+    problems = [_problem_rows(measured)]
+    return _table(measured, [[*start, *RL], own], 6, "tab:rl-para", caption, problems)
 
 
 def versions(measured: Measured) -> Table:
@@ -126,13 +149,23 @@ def versions(measured: Measured) -> Table:
             *notes.commits([manifest.commit for manifest in manifests]),
             *notes.unwalled([manifest.waived for manifest in manifests]),
         ],
+        problems=[*measured.problems.values()],
     )
 
 
 def _table(
-    measured: Measured, parts: list[list[Setting]], number: int, label: str, caption: str
+    measured: Measured,
+    parts: list[list[Setting]],
+    number: int,
+    label: str,
+    caption: str,
+    more: Sequence[list[Row]] = (),
 ) -> Table:
-    """Return a table with a column for each benchmark, and a part for each list of settings."""
+    """Return a table with a column for each benchmark, and a part for each list of settings.
+
+    Args:
+        more: parts that come first.
+    """
     by_benchmark = [
         {
             path: one
@@ -150,10 +183,34 @@ def _table(
         label=label,
         caption=caption,
         stub="Hyperparameter",
-        groups=[Group("", [labels.benchmark(name) for name in measured.params.benchmarks])],
-        rows=stacked(rows),
+        groups=[Group("", [source.label for source in measured.problems.values()])],
+        rows=stacked([*more, *rows]),
         notes=["From the runs' manifests; several values where runs differ."],
+        problems=[*measured.problems.values()],
     )
+
+
+def _problem_rows(measured: Measured) -> list[Row]:
+    """Return what the problems are: a row for each thing to know of a source."""
+    return [
+        Row(title, [[_problem_cell(source, value) for source in measured.problems.values()]])
+        for title, value in PROBLEMS.items()
+    ]
+
+
+def _problem_cell(source: ProblemSource, value: Callable[[ProblemSource], str]) -> Cell:
+    """Return a cell of a source; of a digest or commit the first digits, and all in its detail."""
+    if source.prepared is None:
+        return Cell(MISSING, reason=NOT_PREPARED)
+    text = value(source)
+    printed = LONG.sub(lambda digest: short(digest[0], DIGITS), text)
+    return Cell(printed or NOT_APPLICABLE, detail=f"{text}." if printed != text else "")
+
+
+def _numbered(source: ProblemSource, part: str) -> str:
+    """Return how many problems a part has, and the SHA-256 of their file."""
+    known = source.part(part)
+    return f"{known[0]:,} ({known[1]})" if known else ""
 
 
 def _cell(manifests: dict[str, Manifest], value: Callable[[Manifest], Any]) -> Cell:

@@ -154,7 +154,7 @@ def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
     return Table(
         number=number,
         label=f"tab:{study.name}",
-        caption=f"{study.title}: {model} on {labels.benchmark(benchmark)}.",
+        caption=f"{study.title}: {model} on {study.contest.label}.",
         stub="Variant",
         groups=found.groups,
         rows=found.rows,
@@ -167,6 +167,7 @@ def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
             *found.notes,
             *notes.provenance(found.runs),
         ],
+        problems=[study.contest.problems],
     )
 
 
@@ -186,7 +187,7 @@ def _defaults(measured: Measured, benchmark: str) -> str:
 
 def reach(measured: Measured, study: StudyRuns, number: int) -> Table:
     """Return a table with a row for each algorithm, and a column for each level of accuracy."""
-    params, benchmark = measured.params, study.contest.benchmark
+    params = measured.params
     every = [curve for of in study.curves.values() for curve in of.values()]
     levels = curves.levels(every)
     return Table(
@@ -194,7 +195,7 @@ def reach(measured: Measured, study: StudyRuns, number: int) -> Table:
         label=f"tab:{study.name}-reach",
         caption=(
             f"Training time until {study.metric.capitalize()} is reached: "
-            f"{params.tables.main.model} on {labels.benchmark(benchmark)}."
+            f"{params.tables.main.model} on {study.contest.label}."
         ),
         stub="Algorithm",
         groups=[Group("", [f"{100 * level:.0f}%" for level in levels])],
@@ -210,6 +211,7 @@ def reach(measured: Measured, study: StudyRuns, number: int) -> Table:
             notes.evaluation(study.contest.runs),
             *notes.provenance(study.contest.runs),
         ],
+        problems=[study.contest.problems],
     )
 
 

@@ -1,8 +1,9 @@
 """A table as plain data: cells of text, and no TeX or HTML. The modules of `render` print it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from rapid.benchmarks.problem_source import ProblemSource, describe
 from reports.formats import Format
 from reports.statistics.estimates import Estimate
 from reports.statistics.summary import Mark
@@ -69,7 +70,13 @@ class Table:
     groups: list[Group]
     rows: list[Row]
     notes: list[str]  # sentences below the table
+    problems: Sequence[ProblemSource]  # that its figures are about: the caption says what they are
     listed: list[tuple[str, str]] = field(default_factory=list)  # notes on a line each, with names
+
+    @property
+    def full_caption(self) -> str:
+        """The caption, with what the problems are."""
+        return f"{self.caption} {describe(self.problems)}".rstrip()
 
     def cells(self) -> Iterator[Cell]:
         """Yield all cells in the order of reading."""

@@ -28,12 +28,14 @@ def recorded(measured: Measured, number: int) -> list[Table]:
 def _tables(measured: Measured, record: pd.DataFrame, number: int) -> list[Table]:
     found = measured.params.arena.fields.items()
     return [
-        _table(benchmark, field, record[record.benchmark == benchmark], position)
+        _table(measured, benchmark, field, record[record.benchmark == benchmark], position)
         for position, (benchmark, field) in enumerate(found, start=number)
     ]
 
 
-def _table(benchmark: str, field: ArenaField, record: pd.DataFrame, number: int) -> Table:
+def _table(
+    measured: Measured, benchmark: str, field: ArenaField, record: pd.DataFrame, number: int
+) -> Table:
     rates = sorted(set(record[record.algorithm != BASE].learning_rate))
     seeds = record.seed.nunique()
     rows = [
@@ -45,7 +47,7 @@ def _table(benchmark: str, field: ArenaField, record: pd.DataFrame, number: int)
         number=number,
         label=f"tab:arena-tuning-{benchmark}",
         caption=f"Learning rates that were tried on validation problems of "
-        f"{labels.benchmark(benchmark)}.",
+        f"{measured.label(benchmark)}.",
         stub="Algorithm",
         groups=[Group("Learning rate", [f"{rate:g}" for rate in rates])],
         rows=rows,
@@ -54,6 +56,7 @@ def _table(benchmark: str, field: ArenaField, record: pd.DataFrame, number: int)
             "does not test on. Best is the rate that was taken: the highest mean, averaged with "
             "its neighbours by weights of 1, 2 and 1. An H that is not here has another H's rate."
         ],
+        problems=[measured.problems[benchmark]],
     )
 
 

@@ -42,8 +42,8 @@ def orders(measured: Measured) -> Table:
         caption="Order of the algorithms (1: best), in the paper / here.",
         stub="Algorithm",
         groups=[
-            Group(labels.benchmark(name), [column.title for column in columns[name]])
-            for name in contests
+            Group(contest.label, [column.title for column in columns[name]])
+            for name, contest in contests.items()
         ],
         rows=stacked([rows[:-1], rows[-1:]]),
         notes=[
@@ -53,6 +53,7 @@ def orders(measured: Measured) -> Table:
             f"{MINUS}1 for the reverse; with so few algorithms, of which many are within noise "
             "of each other, it says little.",
         ],
+        problems=[*measured.problems.values()],
     )
 
 
@@ -90,12 +91,12 @@ def signs(measured: Measured) -> Table:
     parts = [
         [
             Row(
-                f"{labels.benchmark(name)}: H and {column.title}",
+                f"{contest.label}: H and {column.title}",
                 [_signs(measured, name, column.metric)],
             )
             for column in [*accuracy(measured.params, name), TIME, STALENESS]
         ]
-        for name in measured.contests
+        for name, contest in measured.contests.items()
     ]
     return Table(
         number=13,
@@ -109,6 +110,7 @@ def signs(measured: Measured) -> Table:
             "Intervals are Fisher's, 95 %; the paper's are computed from its r and its number of "
             "runs. In noise: the interval covers 0, and the sign may be chance.",
         ],
+        problems=[*measured.problems.values()],
     )
 
 
@@ -132,5 +134,6 @@ def _apart() -> str:
     document = paper.load()
     return (
         f"Paper: from reports/paper.yaml, with the paper's model and machine "
-        f"({document['main']['model']}, {document['hardware']}). Here: the runs of this report."
+        f"({document['main']['model']}, {document['hardware']}) and the published problems. Here: "
+        "the runs of this report."
     )

@@ -51,6 +51,18 @@ def take_steps(*rewards: float | None) -> None:
     file.write_text("".join(row.model_dump_json() + "\n" for row in rows))
 
 
+def test_what_the_problems_are_stands_below_the_count(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    said = "Made problems in the format of MATH, not the published ones."
+    journal = console.Journal(problems=said)
+    monkeypatch.setattr(console.time, "time", lambda: 0.0)
+    journal.emit(SimpleNamespace(event="run_info", stats={"train": 2, "total": 2}))
+    assert look(monkeypatch, capsys, 1.0)[:2] == [
+        "2 jobs: 0 done, 0 running, 2 waiting, 0 failed",
+        said,
+    ]
+
+
 def test_what_is_shown_follows_the_files(folder, monkeypatch, capsys):
     begin(folder, 1, 1.0, "train", RUN)
     begin(folder, 2, 1.0, "evaluate", "evaluations/base")

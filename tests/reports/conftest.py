@@ -12,6 +12,7 @@ from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore
 from rapid.artifacts.files import write_json, write_jsonl
 from rapid.artifacts.manifests import digests
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
+from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config import specs
 from rapid.config.params import Params, load
 from rapid.config.specs import Run
@@ -35,6 +36,9 @@ MADE_BY = {
     "hardware": "a test processor, 2 cores",
     "commit": "0123456789abcdef0123456789abcdef01234567",
 }
+
+
+MADE = ProblemSource("math", "made", "data_seed 0")
 
 
 def small_values() -> dict:

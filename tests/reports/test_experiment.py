@@ -36,7 +36,13 @@ def test_an_experiment_is_the_means_of_its_runs(params, runs, steps, monkeypatch
         read.add(runs.seal(path).as_posix())
     assert main(["--config", params.model_dump_json(), "--out", "out"]) == 0
     out = Path("out")
-    metrics = {"pass@1": 62.5, "pass@8": 75.0, "runtime": 75.0, "clip_fraction": 0.5}
+    metrics = {
+        "problems": "MBPP+ (made)",
+        "pass@1": 62.5,
+        "pass@8": 75.0,
+        "runtime": 75.0,
+        "clip_fraction": 0.5,
+    }
     assert json.loads((out / "metrics.json").read_text()) == metrics
     curves = {path.stem: path.read_text() for path in (out / "live").rglob("*.tsv")}
     assert curves == {

@@ -11,11 +11,13 @@ from transformers import TrainerCallback
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.manifests import write_manifest
 from rapid.artifacts.runs import Progress, StepRecord, progress
+from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config.params import load
 from rapid.config.specs import Run, TrainSpec, train_spec
 from rapid.stages.reporting import Events, LiveMeans, Reports, reports
 from rapid.training.recorder import StepRecorder
 
+PROBLEMS = ProblemSource("mbpp_plus", "made", "data_seed 0")
 LOGS = {"loss": 0.5, "grad_norm": 1.0, "rapid/accuracy": 0.25}
 
 
@@ -94,7 +96,7 @@ def test_live_figures_are_means_over_the_seeds(values, tmp_path, monkeypatch):
     """Of those under way, and of those that have ended with the same parameters."""
     monkeypatch.chdir(tmp_path)
     runs = tmp_path / "runs/rapid-H4"
-    live = LiveMeans(runs, of_a_seed(values, 1))
+    live = LiveMeans(runs, of_a_seed(values, 1), "MBPP+ (made)")
     log([live], 1)  # nothing is there yet
     under_way = runs / "seed1/checkpoints/0123/progress.jsonl"
     write_jsonl(under_way, [Progress(**row(n, of=9, reward=0.1 * n)) for n in (1, 2)])
@@ -107,6 +109,7 @@ def test_live_figures_are_means_over_the_seeds(values, tmp_path, monkeypatch):
     write_manifest(runs / "seed4", "train", of_a_seed(values, 4, eta=3.0), {}, [before])
     log([live], 2)
     found = json.loads((tmp_path / "reports/experiment/metrics.json").read_text())
+    assert found.pop("problems") == "MBPP+ (made)"
     assert found == pytest.approx({"step": 5.5, "runtime": 5.5, "reward": 0.4, "staleness": 0.5})
     ended.write_text("")  # damaged: to be said by who makes something of it
     log([live], 3)
@@ -135,11 +138,11 @@ def test_a_run_reports_where_it_is_told_to(values, tmp_path, monkeypatch):
     spec = of_a_seed(values, 1)
     for variable in ("RAPID_REPORT_TO", "RAPID_LIVE"):
         monkeypatch.delenv(variable, raising=False)
-    assert reports(run, spec, recorder, main=True) == []
+    assert reports(run, spec, PROBLEMS, recorder, main=True) == []
     monkeypatch.setenv("RAPID_LIVE", str(run.parent))
-    assert len(reports(run, spec, recorder, main=True)) == 1
-    assert reports(run, spec, recorder, main=False) == []
-    assert reports(tmp_path / "runs/pg/seed1", spec, recorder, main=True) == []
+    assert len(reports(run, spec, PROBLEMS, recorder, main=True)) == 1
+    assert reports(run, spec, PROBLEMS, recorder, main=False) == []
+    assert reports(tmp_path / "runs/pg/seed1", spec, PROBLEMS, recorder, main=True) == []
 
 
 def test_events_are_read_back_and_those_of_an_earlier_attempt_are_not(tmp_path):
@@ -147,7 +150,7 @@ def test_events_are_read_back_and_those_of_an_earlier_attempt_are_not(tmp_path):
 
     args = SimpleNamespace(to_json_string=lambda: "{}")
     for first, last in [(1, 4), (3, 5)]:  # killed, and gone on from step 2
-        events = Events(tmp_path / "events")
+        events = Events(tmp_path / "events", "Made problems.")
         flags = {"is_world_process_zero": True, "is_hyper_param_search": False}
         begin = SimpleNamespace(global_step=first - 1, **flags)
         events.on_train_begin(args, begin, None)
@@ -157,3 +160,5 @@ def test_events_are_read_back_and_those_of_an_earlier_attempt_are_not(tmp_path):
     found = EventAccumulator(str(tmp_path / "events")).Reload()
     assert [event.step for event in found.Scalars("train/rapid/accuracy")] == [1, 2, 3, 4, 5]
     assert found.Scalars("train/loss")[0].value == 0.5
+    (text,) = {event.tensor_proto.string_val[0] for event in found.Tensors("problems/text_summary")}
+    assert text == b"Made problems."

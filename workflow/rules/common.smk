@@ -20,6 +20,7 @@ from rapid.machine import console, locks, preflight, processes, resources, warm
 from rapid.algorithms import names
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.freshness import DECLARED, Examination, say_changed_code
+from rapid.benchmarks import problem_source
 from rapid.benchmarks.prompts import check_templates
 from rapid.machine.lease import usable_cores
 from rapid.artifacts.manifests import bring_to_present
@@ -47,7 +48,13 @@ if "DVC_EXP_BASELINE_REV" in os.environ:  # `dvc exp show` has the figures of th
 EXAMINATION = Examination(hashed=False)
 
 if workflow.is_main_process:
-    CONSOLE = console.install(logger, workflow.output_settings)
+    declared = [
+        problem_source.declared_source(name, benchmark.source)
+        for name, benchmark in PARAMS.benchmarks.items()
+    ]
+    CONSOLE = console.install(
+        logger, workflow.output_settings, problem_source.describe(declared)
+    )
     say_changed_code(PLAN.jobs)
     if not workflow.output_settings.dryrun:
         locks.hold(Path(".snakemake"))

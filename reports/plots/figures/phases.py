@@ -28,8 +28,9 @@ def figure(measured: Measured) -> Figure:
             "standard deviation of the whole. The paper's Figure 1."
         ),
         draw=lambda: _draw(measured),
+        problems=[*measured.problems.values()],
         missing=[
-            f"{labels.algorithm(name)} on {labels.benchmark(contest.benchmark)}: {why}"
+            f"{labels.algorithm(name)} on {contest.label}: {why}"
             for contest, name in bars
             if (why := gaps(contest.of(name), ["runtime"]))
         ],
@@ -57,7 +58,7 @@ def segments(runs: pd.DataFrame) -> dict[str, float] | None:
 
 
 def _draw(measured: Measured):
-    canvas, (row,) = style.panels(list(measured.contests))
+    canvas, (row,) = style.panels([contest.label for contest in measured.contests.values()])
     for axes, contest in zip(row, measured.contests.values(), strict=True):
         _bars(axes, contest, _shown(contest))
     style.legend(canvas, row)

@@ -9,7 +9,6 @@ from rapid.artifacts.manifests import read_result
 from rapid.artifacts.runs import TokenWeights
 from rapid.config.specs import BASE
 from rapid.stages.train import TOKEN_WEIGHTS as FILE
-from reports import labels
 from reports.formats import correlation
 from reports.measured import Measured
 from reports.plots import style
@@ -28,18 +27,20 @@ def figure(measured: Measured) -> Figure:
             title=title,
             caption="The log importance weight of each token of one completion.",
             draw=_placeholder,
+            problems=[*measured.problems.values()],
             missing=[f"no run wrote {FILE}, the completion that this figure is drawn from"],
         )
     total = correlation(sum(record.log_weights))
     return Figure(
         title=title,
         caption=(
-            f"A completion for {record.id} of {labels.benchmark(record.benchmark)} at optimizer "
+            f"A completion for {record.id} of {measured.label(record.benchmark)} at optimizer "
             f"step {record.step}, H = {record.H}. Colour and bar are the token's log importance "
             f"weight (up: more likely now than when sampled); their sum, the completion's, "
             f"is {total}."
         ),
         draw=lambda: _draw(record),
+        problems=[measured.problems[record.benchmark]],
         sources=[path],
     )
 

@@ -23,8 +23,9 @@ def figure(measured: Measured) -> Figure:
             "Up and to the left is better; SFT's time leaves out the teacher's sampling."
         ),
         draw=lambda: _draw(measured, metrics),
+        problems=[*measured.problems.values()],
         missing=[
-            f"{labels.algorithm(name)} on {labels.benchmark(contest.benchmark)}: {why}"
+            f"{labels.algorithm(name)} on {contest.label}: {why}"
             for contest in contests
             for name in contest.algorithms
             if (why := gaps(contest.of(name), [metrics[contest.benchmark], *_time(name)]))
@@ -49,7 +50,7 @@ def _trained(contest: Contest):
 
 
 def _draw(measured: Measured, metrics: dict[str, str]):
-    canvas, (row,) = style.panels(list(metrics))
+    canvas, (row,) = style.panels([contest.label for contest in measured.contests.values()])
     for axes, contest in zip(row, measured.contests.values(), strict=True):
         _points(axes, contest, metrics[contest.benchmark])
     style.legend(canvas, row, columns=5)

@@ -13,7 +13,7 @@ from reports.measured import Measured
 from reports.render import latex
 from reports.tables import APPENDIX, RESULTS, build
 from reports.tables.table import Cell, Group, Row, Table
-from tests.reports.conftest import Runs, run_of
+from tests.reports.conftest import MADE, Runs, run_of
 
 # The paper's packages, less its style file: of that only the width of the text matters here.
 PREAMBLE = r"""
@@ -106,7 +106,7 @@ def test_cell(cell, tex):
 )
 def test_wide_tables_go_on_below(widths, panels):
     groups = [Group("", ["x"] * width) for width in widths]
-    assert latex.groups(Table(1, "", "", "", groups, [], [])) == panels
+    assert latex.groups(Table(1, "", "", "", groups, [], [], [])) == panels
 
 
 BODY = r"""
@@ -142,8 +142,10 @@ def test_rows_and_columns_of_a_table_are_lines_of_tex():
     groups = [Group("MATH", ["Pass@1", "Time"]), Group("", ["c"])]
     first = [[Cell("5%", mark="best"), Cell("—", reason="none")], [Cell("x")]]
     rows = [Row("A & H=4", first), Row("B", [[Cell("1"), Cell("2")], [Cell("3")]], section=True)]
-    text = latex.render([Table(3, "tab:one", "A caption.", "Who", groups, rows, [])])
+    text = latex.render([Table(3, "tab:one", "A caption.", "Who", groups, rows, [], [MADE])])
     assert BODY in text
+    said = "Made problems in the format of MATH, not the published ones."
+    assert f"\\caption{{A caption. {said} Best" in text
     assert text.endswith("\\label{tab:one}\n\\end{table}\n")
 
 

@@ -38,11 +38,11 @@ Lean: no no no no no no no no no no no no no no no no no no no no no no no no no
 
 def test_a_wide_table_goes_on_below_and_notes_are_wrapped():
     groups = [Group("MATH", ["Pass@1", "Time"]), Group("", HEADS)]
-    table = Table(3, "", "One.", "Who", groups, ROWS, ["A note."], [("Lean", "no " * 40)])
+    table = Table(3, "", "One.", "Who", groups, ROWS, ["A note."], [], [("Lean", "no " * 40)])
     assert text.render([table]) == PRINTED
 
 
 def test_a_table_without_marks_has_no_legend_and_a_path_is_not_broken():
     words = ["x" * 71, "left-over", "/a-path" * 12]
-    table = Table(1, "", "One.", "", [Group("", ["b"])], [Row("a", [[Cell("1")]])], words)
+    table = Table(1, "", "One.", "", [Group("", ["b"])], [Row("a", [[Cell("1")]])], words, [])
     assert text.render([table]).endswith("  a  1\n\n" + "\n".join(words) + "\n")

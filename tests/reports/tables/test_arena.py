@@ -84,7 +84,7 @@ def test_verdicts_on_known_differences(params, complete):
     found = [one.verdict for one in verdicts]
     assert found == [HOLDS, FAILS, HOLDS, FAILS, arena.OPEN, arena.OPEN, HOLDS]
     assert arena.summary(measured, verdicts) == (
-        "On MATH RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
+        "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Of 7 claims written down beforehand 3 hold, 2 fail and 2 are open."
     )
 
@@ -98,7 +98,10 @@ def test_the_field_is_ordered_by_time_and_then_by_accuracy(params, complete):
     (outcomes,) = arena.fields(read(params, complete))
     names = arena.order(outcomes)
     assert names == ["rapid-H4", "dapo", "pg-H4", "pg", "grpo"]
-    assert arena.place(outcomes, names, "pg") == "On MATH PG is number 4 of 5 by seconds to 50%."
+    assert (
+        arena.place(outcomes, names, "pg")
+        == "On MATH (made) PG is number 4 of 5 by seconds to 50%."
+    )
     table = arena.standings(outcomes, 1)
     assert table.notes[0].startswith("Runs: 8 of each. ")
     rows = {row.label: [cell.text for cell in row.cells[0]] for row in table.rows}
@@ -253,7 +256,7 @@ def test_who_never_gets_there_is_last(params, complete):
     none = "fewer than two runs have a curve"
     assert [(cell.text, cell.reason) for cell in dapo] == [("—", none)] * 9
     assert "Runs: 8 of each, but 7 of PG (H=4) and 0 of DAPO." in table.notes[0]
-    said = "On MATH DAPO is number 5 of 5 by seconds to 50%."
+    said = "On MATH (made) DAPO is number 5 of 5 by seconds to 50%."
     assert arena.place(outcomes, names, "dapo") == said
 
 
@@ -336,7 +339,7 @@ def test_one_s_own_is_placed_among_those_on_record(params, complete):
             assert placed.compare(name, "pg", by).value == pytest.approx(expected, abs=1e-9)
     content = contents.build_arena(read(own, complete))
     assert content.lead == (
-        "On MATH RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
+        "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Its learning rate was given, not tuned."
     )
 

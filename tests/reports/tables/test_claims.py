@@ -16,6 +16,7 @@ from reports.measured import Contest, Measured
 from reports.statistics.estimates import LEVEL, Estimate, student
 from reports.tables import claims, results, versus_paper
 from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED
+from tests.reports.conftest import MADE
 from tests.reports.conftest import run_of as run
 
 
@@ -38,7 +39,7 @@ def findings(params, runs):
     return [Finding(row) for row in claims.table(Measured.read(params, runs.root)).rows]
 
 
-def found(params, runs, about, where="MATH"):
+def found(params, runs, about, where="MATH (made)"):
     every = findings(params, runs)
     (one,) = (f for f in every if f.about == about and f.where.startswith(where))
     return one
@@ -91,8 +92,8 @@ def test_each_saving_is_claimed_on_its_own_benchmark(params, runs):
     """The paper's ratio stands beside: of RAPID (H=4) 4h14m / 4h49m, of RAPID (H=8) none here."""
     timed(runs, {"rapid-H4": (10, 11), "pg": (100, 112)})
     every = [one for one in findings(params, runs) if "Saves" in one.about]
-    naive = {f"Saves 89% of naive {name}": "0.11" for name in ("MBPP+", "MATH")}
-    expected = {"Saves 34% MBPP+": "0.81", "Saves 11% MATH": "0.88", **naive}
+    naive = {f"Saves 89% of naive {name}": "0.11" for name in ("MBPP+ (made)", "MATH (made)")}
+    expected = {"Saves 34% MBPP+ (made)": "0.81", "Saves 11% MATH (made)": "0.88", **naive}
     assert {f"{one.about} {one.where}": one.paper for one in every} == expected
 
 
@@ -106,7 +107,7 @@ def test_each_saving_is_claimed_on_its_own_benchmark(params, runs):
     ],
 )
 def test_faster(params, runs, rapid, pg, faster, saves):
-    """On MATH it is RAPID with H = 4 and PG, however well another H or baseline does."""
+    """On MATH (made) it is RAPID with H = 4 and PG, however well another H or baseline does."""
     timed(runs, {"rapid-H4": rapid, "pg": pg, "rapid-H2": (1, 1), "dapo": (1, 1), "sft": (1, 1)})
     names = ("RAPID faster", "Saves 11%")
     assert [found(params, runs, name).verdict for name in names] == [faster, saves]
@@ -118,7 +119,7 @@ def test_the_models_of_table_2_are_asked_too_beside_their_own_figure(values, run
         for name, times in (("rapid-H4", 1), ("pg", 10)):
             one = Run(benchmark="mbpp_plus", model="tiny-llama", algorithm=name, seed=seed)
             runs.summary(one, seconds=seconds * times)
-    one = found(load(values), runs, "RAPID faster", "MBPP+, tiny-llama")
+    one = found(load(values), runs, "RAPID faster", "MBPP+ (made), tiny-llama")
     assert (one.reason, one.here) == (claims.TOO_FEW, "0.10")  # of the table's one seed
     assert one.paper == "0.82"  # 15.2m / 18.5m
 
@@ -180,8 +181,8 @@ def test_accuracy_gained_is_of_pass_at_8(params, runs):
     for seed in (0, 1):
         runs.scored(run("pg", seed, "mbpp_plus"), [0, 1] * 20, ks=(1, 8))
         runs.scored(run("rapid-H4", seed, "mbpp_plus"), [1, 1] * 20, ks=(1, 8))
-    one = found(params, runs, "Accuracy gained", "MBPP+ Pass")
-    assert (one.verdict, one.where) == (HOLDS, "MBPP+ Pass@8")
+    one = found(params, runs, "Accuracy gained", "MBPP+ (made) Pass")
+    assert (one.verdict, one.where) == (HOLDS, "MBPP+ (made) Pass@8")
     assert one.here.startswith("+50.0 [")
 
 
@@ -204,7 +205,7 @@ def test_rapid_beside_another_at_the_same_h(values, runs, about, other):
         runs.scored(run("rapid-H4", seed), [6, 7] * 20)
         runs.scored(run(other, seed), [2, 3] * 20)
     one = found(load(values), runs, about)
-    assert (one.verdict, one.where) == (HOLDS, "MATH Pass@1, H=4")
+    assert (one.verdict, one.where) == (HOLDS, "MATH (made) Pass@1, H=4")
 
 
 def test_staleness_and_runtime_by_h(params, runs):
@@ -224,9 +225,13 @@ def test_what_depends_on_h_is_of_table_3s_runs_in_all_tables(values, runs):
             runs.summary(run(f"rapid-H{name}", seed), staleness=stale, clip_fraction=stale / 40)
     measured = Measured.read(load(values), runs.root)
     r = f"{np.corrcoef([2, 2, 4, 4], [0.1, 0.1, 0.2, 1.2])[0, 1]:.3f}"
-    (judged,) = (one for one in claims.table(measured).rows if "Staleness grows: MATH" in one.label)
-    (sign,) = (one for one in versus_paper.signs(measured).rows if "MATH: H and St" in one.label)
-    (row,) = (one for one in results.correlations(measured).rows if one.label == "MATH")
+    (judged,) = (
+        one for one in claims.table(measured).rows if "Staleness grows: MATH (made)" in one.label
+    )
+    (sign,) = (
+        one for one in versus_paper.signs(measured).rows if "MATH (made): H and St" in one.label
+    )
+    (row,) = (one for one in results.correlations(measured).rows if one.label == "MATH (made)")
     cells = judged.cells[0][1], sign.cells[0][1], row.cells[0][3]
     assert {cell.text.partition(" ")[0] for cell in cells} == {r}
     assert [len(cell.sources) for cell in cells] == [4, 4, 4]
@@ -244,7 +249,7 @@ def test_clipped(params, runs, shares, verdict):
 
 
 def test_where_the_papers_h_is_missing_the_least_is_asked():
-    contest = Contest("math", "any", pd.DataFrame(), ["pg", "rapid-H16", "rapid-H2"])
+    contest = Contest("math", "any", pd.DataFrame(), ["pg", "rapid-H16", "rapid-H2"], MADE)
     assert claims.rapid(contest) == "rapid-H2"
     assert claims.rapid(contest, "rapid-H16") == "rapid-H16"
     assert claims.rapid(replace(contest, algorithms=["pg"])) == "rapid"  # which has no runs
@@ -263,18 +268,23 @@ def test_every_claim_has_a_row(params, runs):
     of_minif2f = "Saves 32%"  # which these parameters have not
     asked, every = {one.about for one in claims.claims()}, findings(params, runs)
     assert {one.about for one in every} == asked - {of_minif2f}
-    models = ["MBPP+, tiny_qwen Pass@", "MBPP+, tiny-llama Pass@"]
+    models = ["MBPP+ (made), tiny_qwen Pass@", "MBPP+ (made), tiny-llama Pass@"]
     for about, places in {
-        "RAPID faster": ["MBPP+", "MATH", "MBPP+, tiny_qwen", "MBPP+, tiny-llama"],
+        "RAPID faster": [
+            "MBPP+ (made)",
+            "MATH (made)",
+            "MBPP+ (made), tiny_qwen",
+            "MBPP+ (made), tiny-llama",
+        ],
         "Accuracy kept": [
-            "MBPP+ Pass@1",
-            "MBPP+ Pass@8",
-            "MATH Pass@1",
+            "MBPP+ (made) Pass@1",
+            "MBPP+ (made) Pass@8",
+            "MATH (made) Pass@1",
             *(f"{m}1" for m in models),
         ],
-        "Accuracy gained": ["MBPP+ Pass@8", *(f"{m}8" for m in models)],
-        "Longer with H": ["MATH"],
-        "5% clipped": ["MATH"],
+        "Accuracy gained": ["MBPP+ (made) Pass@8", *(f"{m}8" for m in models)],
+        "Longer with H": ["MATH (made)"],
+        "5% clipped": ["MATH (made)"],
     }.items():
         assert [one.where for one in every if one.about == about] == places
 
@@ -307,9 +317,9 @@ def test_signs_and_whose_may_be_chance(params, runs):
         runs.summary(one, seconds=seconds, staleness=stale)
         runs.scored(one, [correct] * 20)
     rows = versus_paper.signs(Measured.read(params, runs.root)).rows
-    assert {row.label: row.cells[0][2].text for row in rows if "MATH" in row.label} == {
-        "MATH: H and Pass@1": "yes (in noise: here)",
-        "MATH: H and Time": "no",
-        "MATH: H and Stale": "yes",
+    assert {row.label: row.cells[0][2].text for row in rows if "MATH (made)" in row.label} == {
+        "MATH (made): H and Pass@1": "yes (in noise: here)",
+        "MATH (made): H and Time": "no",
+        "MATH (made): H and Stale": "yes",
     }
-    assert {row.cells[0][2].text for row in rows if "MBPP+" in row.label} == {"—"}
+    assert {row.cells[0][2].text for row in rows if "MBPP+ (made)" in row.label} == {"—"}

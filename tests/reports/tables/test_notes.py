@@ -10,8 +10,8 @@ from reports.tables import notes
 
 def test_what_accuracy_is_from_and_the_least_that_it_can_differ_by():
     """That is by the fewest problems and completions; benchmarks are in the order of the runs."""
-    rows = [("mbpp_plus", 4, 12), ("mbpp_plus", 3, 11), ("math", 16, 11), ("math", math.nan, None)]
-    runs = pd.DataFrame(rows, columns=["benchmark", "problems", "samples"])
+    rows = [("MBPP+", 4, 12), ("MBPP+", 3, 11), ("MATH", 16, 11), ("MATH", math.nan, None)]
+    runs = pd.DataFrame(rows, columns=["label", "problems", "samples"])
     runs = runs.assign(temperature=0.6, top_p=0.95)
     assert notes.evaluation(runs) == (
         "Pass@k: unbiased estimate from 11 or 12 completions per problem (temperature 0.6, top-p "
@@ -34,7 +34,7 @@ def test_imitation_is_held_against_the_baseline_by_means_over_seeds():
         ("two", "sft", 0.7), ("two", "sft", 0.9), ("two", "pg", 0.2), ("one", "sft", 0.1),
         ("one", "pg", 0.3),
     ]  # fmt: skip
-    runs = pd.DataFrame(rows, columns=["model", "algorithm", "pass@1"]).assign(benchmark="math")
+    runs = pd.DataFrame(rows, columns=["model", "algorithm", "pass@1"]).assign(label="MATH")
     said = "in points, is +60.0 on MATH (two) and \N{MINUS SIGN}20.0 on MATH (one)."
     assert notes.imitation(runs).endswith(said)
     assert notes.imitation(runs[:3]).endswith("in points, is +60.0 on MATH.")

@@ -38,7 +38,7 @@ def main(params, runs):
 
 def test_layout_follows_the_parameters(params, runs):
     main, families, staleness, correlations = build(params, runs)
-    assert [group.title for group in main.groups] == ["MBPP+", "MATH"]
+    assert [group.title for group in main.groups] == ["MBPP+ (made)", "MATH (made)"]
     assert main.groups[0].columns == ["Pass@1", "Pass@8", "Runtime"]
     assert main.groups[1].columns == ["Pass@1", "Runtime"]
     assert [row.label for row in main.rows] == [
@@ -49,7 +49,7 @@ def test_layout_follows_the_parameters(params, runs):
     assert [row.label for row in staleness.rows] == ["2", "4"]
     assert staleness.groups[1].columns == ["Pass@1", "Time", "Stale"]
     assert [(row.label, row.cells[0][0].text) for row in correlations.rows] == [
-        ("MBPP+", "Pass@1"), ("", "Pass@8"), ("MATH", "Pass@1"),
+        ("MBPP+ (made)", "Pass@1"), ("", "Pass@8"), ("MATH (made)", "Pass@1"),
     ]  # fmt: skip
     assert all(len(row.cells[0]) == 4 for row in correlations.rows)
 
@@ -64,7 +64,7 @@ def test_the_run_that_rl_starts_from_has_a_row_and_a_note(values, runs, start, r
     for seed in (0, 1):
         runs.summary(run("grpo", seed), seconds=0.1)  # the shortest, but a part only
     table = main(load(values), runs)
-    times = column(table, "MBPP+", "Runtime")
+    times = column(table, "MBPP+ (made)", "Runtime")
     assert list(times) == ["Base", *rows, "PG", "DAPO"]
     assert {label for label, cell in times.items() if cell.mark} == {"PG", "DAPO"}
     said = f"Start: RL starts from the model that {start.upper()} made with the same seed"
@@ -83,10 +83,10 @@ def test_accuracy_ranks_high_and_runtime_ranks_low_without_base_and_sft(params, 
         ("Pass@1", {"Base": "best", "SFT": "runner-up"}),
         ("Runtime", {"PG": "best", "GRPO": "runner-up"}),
     ):
-        cells = column(table, "MBPP+", title)
+        cells = column(table, "MBPP+ (made)", title)
         assert {label: cell.mark for label, cell in cells.items() if cell.mark} == expected
-    assert not any(cell.mark for cell in column(table, "MATH", "Pass@1").values())
-    assert column(table, "MBPP+", "Runtime")["Base"].text == "N/A"
+    assert not any(cell.mark for cell in column(table, "MATH (made)", "Pass@1").values())
+    assert column(table, "MBPP+ (made)", "Runtime")["Base"].text == "N/A"
     assert "Base and SFT take no part in the comparison of runtimes." in table.notes
 
 
@@ -95,7 +95,7 @@ def test_a_note_says_whether_sft_is_left_out_for_poor_accuracy(params, runs):
         runs.at(run(name), score)
     notes = main(params, runs).notes
     (note,) = (note for note in notes if note.startswith("SFT imitates"))
-    assert note.endswith("Here its Pass@1 less PG's, in points, is +60.0 on MBPP+.")
+    assert note.endswith("Here its Pass@1 less PG's, in points, is +60.0 on MBPP+ (made).")
     alone = "SFT imitates demonstrations, whose making is not in its runtime."
     assert alone in main(params, Runs(runs.root / "none")).notes
 
@@ -103,7 +103,7 @@ def test_a_note_says_whether_sft_is_left_out_for_poor_accuracy(params, runs):
 def test_means_that_print_the_same_share_a_mark(params, runs):
     for name, score in {"grpo": 0.30001, "pg": 0.30002, "dapo": 0.1}.items():
         runs.at(run(name), score)
-    cells = column(main(params, runs), "MBPP+", "Pass@1")
+    cells = column(main(params, runs), "MBPP+ (made)", "Pass@1")
     assert [cells[label].mark for label in ("GRPO", "PG", "DAPO")] == ["best", "best", ""]
 
 
@@ -123,7 +123,7 @@ def test_no_runs_at_all_still_gives_every_table(params, runs):
 def test_seeds_that_are_missing_have_a_footnote_with_every_reason(params, runs):
     runs.at(run("pg", seed=1), 0.5)
     runs.evaluation(run("dapo", seed=1), status="unavailable", note="no Lean")
-    cells = column(main(params, runs), "MBPP+", "Pass@1")
+    cells = column(main(params, runs), "MBPP+ (made)", "Pass@1")
     one, none = cells["PG"], cells["DAPO"]
     assert (one.text, one.deviation, none.text) == ("50.0%", "", "—")
     assert one.reason == f"leaves out 1 of 2 runs: {REASON_EVALUATION}"
@@ -163,7 +163,7 @@ def test_one_seed_has_no_deviation_and_says_so(params, runs):
     _, families, staleness, _ = build(params, runs)
     assert not any(cell.deviation for cell in families.cells())
     assert families.notes[0] == "One run a cell (n = 1, seed 0), and so no standard deviation."
-    stale = column(staleness, "MBPP+", "Stale").values()
+    stale = column(staleness, "MBPP+ (made)", "Stale").values()
     assert all(cell.deviation and not cell.mark for cell in stale)  # which is not ranked
 
 
@@ -173,7 +173,7 @@ def test_each_table_takes_its_own_seeds(values, runs):
     for seed, score in ((0, 0.1), (1, 0.1), (5, 0.7)):
         runs.at(run("pg", seed), score)
     main, families, *_ = build(params, runs)
-    assert column(main, "MBPP+", "Pass@1")["PG"].text == "10.0%"
+    assert column(main, "MBPP+ (made)", "Pass@1")["PG"].text == "10.0%"
     assert column(families, "tiny_qwen", "Pass@1")["PG"].text == "70.0%"
 
 
@@ -184,7 +184,7 @@ def test_notes_say_n_hardware_and_commits(params, runs):
     notes = " ".join(main(params, runs).notes)
     assert "n = 2 runs (seeds 0 and 1)" in notes
     assert "8 completions per problem (temperature 0.6, top-p 0.95)" in notes
-    assert "20 of MBPP+." in notes
+    assert "20 of MBPP+ (made)." in notes
     assert "Hardware: machine A; machine B. Runtimes on different hardware do not compare." in notes
     assert f"Code: commits {'a' * 12} and {'b' * 12}+dirty." in notes
 
@@ -240,19 +240,19 @@ def test_a_note_names_the_runs_with_completions_that_were_not_graded(params, run
     runs.summary(run("pg", seed=1), reasons={"passed": 90, "infrastructure": 2})
     runs.scored(run("base"), 20 * [0], reasons={"wrong_answer": 159, "infrastructure": 1})
     (note,) = (n for n in main(params, runs).notes if "without a verdict" in n)
-    assert "1 of 160 in the evaluation of Base on MBPP+ (tiny_qwen, seed 0)" in note
-    assert "2 of 92 in training of PG on MBPP+ (tiny_qwen, seed 1)" in note
+    assert "1 of 160 in the evaluation of Base on MBPP+ (made) (tiny_qwen, seed 0)" in note
+    assert "2 of 92 in training of PG on MBPP+ (made) (tiny_qwen, seed 1)" in note
 
 
 def test_what_is_within_noise_of_the_best_is_marked(params, runs):
     runs.scored(run("pg"), [5] * 20)
     runs.scored(run("dapo"), [5, 4] * 9 + [4, 6])  # best by less than noise, and beaten often
     runs.scored(run("grpo"), [0] * 10 + [1] * 10)
-    cells = column(main(params, runs), "MBPP+", "Pass@1")
+    cells = column(main(params, runs), "MBPP+ (made)", "Pass@1")
     assert (cells["PG"].mark, cells["PG"].tied) == ("best", False)
     assert (cells["DAPO"].mark, cells["DAPO"].tied) == ("runner-up", False)
     runs.scored(run("dapo"), [8, 1] * 10)
-    cells = column(main(params, runs), "MBPP+", "Pass@1")
+    cells = column(main(params, runs), "MBPP+ (made)", "Pass@1")
     assert cells["DAPO"].tied and not cells["GRPO"].tied
 
 
@@ -261,7 +261,7 @@ def test_runtimes_within_noise_are_those_of_the_t_test(params, runs):
     for name, pair in seconds.items():
         for seed, value in enumerate(pair):
             runs.summary(run(name, seed), seconds=value)
-    cells = column(main(params, runs), "MBPP+", "Runtime")
+    cells = column(main(params, runs), "MBPP+ (made)", "Runtime")
     assert (cells["GRPO"].text, cells["GRPO"].deviation) == ("1.8m", "0.1m")  # 105.5 s and 7.8 s
     for name, tied in (("dapo", True), ("grpo", False)):
         p = ttest_rel(np.log(seconds[name]), np.log(seconds["pg"])).pvalue
@@ -271,4 +271,6 @@ def test_runtimes_within_noise_are_those_of_the_t_test(params, runs):
 def test_one_seed_says_nothing_of_a_runtimes_noise(params, runs):
     runs.summary(run("pg"), seconds=10)
     runs.summary(run("dapo"), seconds=10.1)
-    assert not any(cell.tied for cell in column(main(params, runs), "MBPP+", "Runtime").values())
+    assert not any(
+        cell.tied for cell in column(main(params, runs), "MBPP+ (made)", "Runtime").values()
+    )

@@ -14,7 +14,7 @@ from reports.__main__ import main
 from reports.measured import Contest, Measured
 from reports.plots import style
 from reports.tables import studies
-from tests.reports.conftest import run_of
+from tests.reports.conftest import MADE, run_of
 
 COMPARED = {
     "eta": ["rapid-H2", "rapid-H2,eta=1", "rapid-H2,eta=4,clip=both", "rapid-H2,clip=nowhere"],
@@ -71,7 +71,7 @@ def test_rows_say_what_differs(params, complete):
 
 def test_another_algorithm_is_named_before_its_changes():
     names = ["pg,epochs=2", "rapid-H2,epochs=4", "pg,epochs=8"]
-    contest = Contest("math", "any", pd.DataFrame(), names)
+    contest = Contest("math", "any", pd.DataFrame(), names, MADE)
     study = studies.StudyRuns("own", contest, "base", pd.DataFrame(), "pass@1", Path())
     labels = ["PG, epochs = 2", "RAPID (H=2), epochs = 4", "epochs = 8"]
     assert list(map(study.label, names)) == labels
@@ -116,7 +116,7 @@ def test_the_time_to_an_accuracy_by_hand(params, complete):
 def test_claims_that_need_studies_are_judged_there(params, complete):
     claims = build(params, complete)[-1]
     labels = [row.label for row in claims.rows]
-    assert labels == ["Clipping crucial: MATH Pass@1, H=2", "Weights beat KL"]
+    assert labels == ["Clipping crucial: MATH (made) Pass@1, H=2", "Weights beat KL"]
     clipping, kl = (row.cells[0][1] for row in claims.rows)
     assert clipping.text.startswith("0.0 [")
     assert kl.reason.startswith("needs off-policy runs of GRPO")

@@ -27,7 +27,7 @@ def test_a_cell_of_an_estimate_has_its_interval_or_the_reason_why_there_is_none(
 
 def test_one_marked_cell_asks_for_a_legend():
     def table(*cells: Cell) -> Table:
-        return Table(1, "", "", "", [], [row("a", *cells), row("b", Cell("1"))], [])
+        return Table(1, "", "", "", [], [row("a", *cells), row("b", Cell("1"))], [], [])
 
     ranked, tied, neither = table(Cell("2", mark="best")), table(Cell("2", tied=True)), table()
     assert [one.ranked for one in (ranked, tied, neither)] == [True, False, False]

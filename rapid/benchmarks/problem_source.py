@@ -1,0 +1,136 @@
+"""What the problems of a benchmark are and where they come from, as a reader is to see it.
+
+Problems that are made have the format of a benchmark and are not that benchmark. Whatever shows
+results of them says so: tables, figures, pages, `dvc exp show` and dashboards take their words from
+here, and these come from the manifest of the prepared data.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from rapid.artifacts.manifests import Manifest
+from rapid.artifacts.text import listing, short
+from rapid.benchmarks import BENCHMARKS
+
+DIGITS = 12  # of a digest that is printed
+WHERE = {"hub": "the hub's dataset", "file": "the file", "folder": "the folder"}
+
+
+@dataclass(frozen=True)
+class ProblemSource:
+    """The source of a benchmark's problems.
+
+    Args:
+        benchmark: its name in params.yaml.
+        kind: made from a seed, a dataset of the hub, or somebody's file or folder.
+        name: the seed that they are made from, or the name of the dataset, file or folder.
+        revision: commit of the code that made them, or of the dataset; "" where there is none.
+        digest: SHA-256 of that code, or of the file or folder; "" where it is not known.
+        prepared: manifest of the prepared data; `None` where there are none.
+    """
+
+    benchmark: str
+    kind: Literal["made", "hub", "file", "folder"]
+    name: str
+    revision: str = ""
+    digest: str = ""
+    prepared: Manifest | None = field(default=None, repr=False)
+
+    @property
+    def label(self) -> str:
+        """The benchmark and the kind, short enough for a heading: MBPP+ (made)."""
+        return f"{BENCHMARKS[self.benchmark].label} ({self.kind})"
+
+    def describe(self) -> str:
+        """Return where published problems are from, with their revision or digest."""
+        text = f"{BENCHMARKS[self.benchmark].label} from {WHERE[self.kind]} {self.name}"
+        at = f" at {short(self.revision, DIGITS)}" if self.revision else ""
+        return text + at + (f" (SHA-256 {self.digest[:DIGITS]})" if self.digest else "")
+
+    def part(self, name: str) -> tuple[int, str] | None:
+        """Return how many problems `train` or `test` has, and the SHA-256 of the prepared file."""
+        file, manifest = f"{name}.jsonl", self.prepared
+        if not manifest:
+            return None
+        rows = (manifest.model_extra or {}).get("rows", {})
+        written = {Path(path).name: digest for path, digest in manifest.outputs.items()}
+        return (rows[file], written[file]) if file in rows and file in written else None
+
+
+def describe(sources: Iterable[ProblemSource]) -> str:
+    """Return a sentence on what these problems are and where they come from; "" for none."""
+    by_kind = {True: [], False: []}
+    for source in sources:
+        by_kind[source.kind == "made"].append(source)
+    parts = [source.describe() for source in by_kind[False]]
+    if made := [BENCHMARKS[source.benchmark].label for source in by_kind[True]]:
+        parts.insert(0, f"Made problems in the format of {listing(made)}, not the published ones")
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def declared_source(benchmark: str, source: str, prepared: Manifest | None = None) -> ProblemSource:
+    """Return the source that params.yaml names: embedded, hub, or a file or folder.
+
+    Args:
+        prepared: the manifest of the data that were prepared from it.
+    """
+    if source == "embedded":
+        if prepared is None:
+            return ProblemSource(benchmark, "made", "data_seed")
+        seed, code = (prepared.spec.get(key, "") for key in ("data_seed", "code"))
+        name = f"data_seed {seed}"
+        return ProblemSource(benchmark, "made", name, prepared.commit, code, prepared)
+    if source == "hub":
+        recorded = (prepared.model_extra or {}).get("source", "") if prepared else ""
+        known = recorded or "@".join(BENCHMARKS[benchmark].hub or ("unknown",))
+        name, _, revision = known.partition("@")
+        return ProblemSource(benchmark, "hub", name, revision, prepared=prepared)
+    read, name = prepared.inputs if prepared else {}, Path(source).name or source
+    kind = "folder" if read and [*read] != [Path(source).as_posix()] else "file"
+    return ProblemSource(benchmark, kind, name, "", digest_of_files(source, read), prepared)
+
+
+def read_source(benchmark: str, folder: Path | str, source: str) -> ProblemSource:
+    """Return the source of the problems in the folder of a benchmark's data.
+
+    Args:
+        source: as in params.yaml, which counts where no data are prepared.
+
+    Raises:
+        BadFile: the manifest of the data is damaged.
+    """
+    manifest = Manifest.read(folder)
+    if manifest is None or manifest.stage != "prepare":
+        return declared_source(benchmark, source)
+    return declared_source(benchmark, manifest.spec.get("source", source), manifest)
+
+
+def digest_of_files(source: str, digests: dict[str, str]) -> str:
+    """Return the SHA-256 of a file; of a folder that of its files' list, as `sha256sum` prints it.
+
+    Args:
+        digests: of the file, or of each file in the folder, by path.
+    """
+    if [*digests] == [Path(source).as_posix()]:
+        return digests[Path(source).as_posix()]
+    lines = (f"{digests[path]}  {os.path.relpath(path, source)}\n" for path in sorted(digests))
+    return hashlib.sha256("".join(lines).encode()).hexdigest() if digests else ""
+
+
+def source_of_file(benchmark: str, file: Path) -> ProblemSource:
+    """Return the source of the problems that a training job reads, or imitates answers to.
+
+    A file that no job wrote is its own source.
+
+    Raises:
+        BadFile: a manifest is damaged.
+    """
+    manifest = Manifest.read(file.parent)
+    if manifest is not None and manifest.stage == "distill":
+        asked = [Path(path) for path in manifest.inputs if Path(path).name == "train.jsonl"]
+        file = asked[0] if asked else file
+    return read_source(benchmark, file.parent, str(file))

@@ -1,0 +1,122 @@
+"""What problems are and where they come from: by parameters, and by manifests of prepared data."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from rapid.artifacts.files import BadFile
+from rapid.artifacts.manifests import digests, write_manifest
+from rapid.benchmarks.problem_source import (
+    declared_source,
+    describe,
+    read_source,
+    source_of_file,
+)
+from rapid.config.params import load
+from rapid.config.specs import PrepareSpec, distill_spec
+from rapid.stages.prepare import prepare
+
+MADE = "Made problems in the format of {}, not the published ones."
+
+
+def spec(source: str = "embedded", **more) -> PrepareSpec:
+    sizes = {"train": 4, "test": 3, "demonstrations": 0}
+    given = {"benchmark": "math", "data_seed": 7, "source": source} | sizes | more
+    return PrepareSpec(**given).with_code()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """An empty folder to work in, with a file and a folder of MATH's published format."""
+    monkeypatch.chdir(tmp_path)
+    prepare(spec(), Path("made"))
+    rows = Path("made/train.jsonl").read_text() + Path("made/test.jsonl").read_text()
+    Path("mine $x_1.jsonl").write_text(rows)
+    return Path("data/math")
+
+
+def test_made_problems_are_called_so(folder):
+    prepare(spec(), folder)
+    found = read_source("math", folder, "embedded")
+    assert (found.label, found.name) == ("MATH (made)", "data_seed 7")
+    assert found.digest == spec().code
+    document = json.loads((folder / "manifest.json").read_text())
+    assert found.revision == document["commit"]
+    assert describe([found]) == MADE.format("MATH")
+    for part, count in (("train", 4), ("test", 3)):
+        file = folder / f"{part}.jsonl"
+        assert found.part(part) == (count, hashlib.sha256(file.read_bytes()).hexdigest())
+    assert found.part("validation") is None
+
+
+def test_a_file_is_named_with_its_digest(folder):
+    prepare(spec("mine $x_1.jsonl"), folder)
+    digest = hashlib.sha256(Path("mine $x_1.jsonl").read_bytes()).hexdigest()
+    found = read_source("math", folder, "embedded")  # the manifest says what was prepared
+    assert (found.label, found.digest, found.revision) == ("MATH (file)", digest, "")
+    said = f"MATH from the file mine $x_1.jsonl (SHA-256 {digest[:12]})."
+    assert describe([found]) == said
+
+
+def test_the_digest_of_a_folder_does_not_depend_on_where_it_lies(folder):
+    found = []
+    for place in ("here/problems", "there/below/problems"):
+        source = Path(place)
+        source.mkdir(parents=True)
+        (source / "train.jsonl").write_text("{}")
+        (source / "test.jsonl").write_text("[]")
+        told = spec(place)
+        write_manifest(folder, "prepare", told, digests(source), [])
+        found.append(read_source("math", folder, place))
+    first, second = found
+    assert (first.digest, first.name) == (second.digest, "problems")
+    lines = "".join(
+        f"{hashlib.sha256(text).hexdigest()}  {name}\n"
+        for name, text in (("test.jsonl", b"[]"), ("train.jsonl", b"{}"))
+    )
+    assert first.digest == hashlib.sha256(lines.encode()).hexdigest()
+    assert describe([first]) == (f"MATH from the folder problems (SHA-256 {first.digest[:12]}).")
+    assert first.label == "MATH (folder)"
+
+
+def test_the_hubs_dataset_is_named_with_the_revision_that_was_read(folder):
+    write_manifest(folder, "prepare", spec("hub"), {}, [], source="somebody/math@0123456789abcdef")
+    found = read_source("math", folder, "embedded")
+    assert (found.label, found.revision) == ("MATH (hub)", "0123456789abcdef")
+    said = "MATH from the hub's dataset somebody/math at 0123456789ab."
+    assert describe([found]) == said
+    assert read_source("math", "nowhere", "hub").name == "nlile/hendrycks-MATH-benchmark"
+
+
+def test_sources_of_several_kinds_are_told_apart():
+    names = {"mbpp_plus": "embedded", "math": "hub", "minif2f": "folder/mine.jsonl"}
+    sources = [declared_source(name, source) for name, source in names.items()]
+    assert [source.label for source in sources] == ["MBPP+ (made)", "MATH (hub)", "MiniF2F (file)"]
+    text = describe(sources)
+    assert text.startswith("Made problems in the format of MBPP+, not the published ones; MATH ")
+    assert text.endswith(
+        "hendrycks-MATH-benchmark at 465bcdb36f59; MiniF2F from the file mine.jsonl."
+    )
+    assert describe([]) == ""
+
+
+def test_demonstrations_are_of_the_problems_that_were_asked(folder, values):
+    prepare(spec(), folder)
+    samples = Path("distilled/math/samples.jsonl")
+    told = distill_spec(load(values), "math")
+    samples.parent.mkdir(parents=True)
+    samples.touch()
+    write_manifest(samples.parent, "distill", told, digests(folder / "train.jsonl"), [samples])
+    assert source_of_file("math", samples).name == "data_seed 7"
+    assert source_of_file("math", folder / "train.jsonl").label == "MATH (made)"
+    Path("mine").mkdir()
+    assert source_of_file("math", Path("mine/own.jsonl")).label == "MATH (file)"
+
+
+def test_a_damaged_manifest_is_an_error(folder):
+    prepare(spec(), folder)
+    (folder / "manifest.json").write_text("{}")
+    with pytest.raises(BadFile, match="snakemake again"):
+        read_source("math", folder, "embedded")
