@@ -3,6 +3,9 @@
 They are resolved for the oldest Python (`make lock`), and then it is seen that the others need the
 same packages: what only they need is said again in base.in.
 
+Arguments are handed to uv. Without any, what a lock has and base.in leaves open stays as it is;
+`--upgrade` takes the newest.
+
 The lock without GPU is that of torch's CPU build, which needs no CUDA libraries; which build is
 installed is decided by install.py.
 """
@@ -41,7 +44,7 @@ def main() -> None:
             lock = Path(f"{kind}.txt")
             asked = (f"{kind}.in", "--overrides", f"overrides-{kind}.txt", *PLATFORM, *QUIET)
             made = ("--python-version", OLDEST, "-o", str(lock), *MADE_BY)
-            if not uv.pip("compile", *asked, *made, **variables):
+            if not uv.pip("compile", *asked, *made, *sys.argv[1:], **variables):
                 sys.exit(f"requirements/{kind}.in was not resolved, see above.")
             for version in NEWER:
                 other = Path(folder, lock.name)
