@@ -20,8 +20,8 @@ PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup foreign tables studies arena arena-record arena-tuning test test-all test-faults \
-	test-gpu test-processors mutants gpu bench figures-of-docs lint lock clean
+.PHONY: help setup foreign tables studies arena arena-record arena-tuning test test-all test-docs \
+	test-faults test-gpu test-processors mutants gpu bench figures-of-docs lint lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 24
@@ -93,6 +93,9 @@ test: setup  ## the tests, with the pipeline at its smallest  (WORKERS=2)
 test-all: setup  ## the slow tests too
 	$(ACTIVATE) $(PYTEST) -m "not gpu" --ignore=tests/end_to_end
 	$(ACTIVATE) python -m pytest -m "not gpu" tests/end_to_end  # which take both cores
+
+test-docs: setup  ## the short commands of the documents, in a fresh clone
+	$(ACTIVATE) python -m tests.commands
 
 test-faults: setup  ## faults injected for real, and a table of what survived  (WRITE=1 into docs)
 	$(ACTIVATE) $(PYTEST) tests/faults $(if $(WRITE),--record-faults)

@@ -7,6 +7,7 @@ import pytest
 
 from rapid.artifacts.evaluations import Evaluation, ProblemScore
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
+from tests import commands
 from tests.conftest import ROOT
 
 FOLDERS_OF_PAGES = (ROOT, ROOT / "config", ROOT / "docs")
@@ -49,6 +50,20 @@ def test_lines_fit(name):
     """100 columns, and in a diff one more."""
     lines = text(name).splitlines()
     assert not [line for line in lines if len(line) > 100 + line.startswith(("+", "-"))]
+
+
+def test_every_command_of_the_pages_is_run_or_left_out_with_a_reason():
+    declared, (read, others) = commands.read_declared(), commands.read_commands()
+    texts = {command.text for command in [*read, *others]}
+    assert not [line for line in others if line.text not in declared.left_out]
+    assert {*declared.left_out, *declared.statuses} <= texts, "what is declared is on no page"
+
+
+def test_commands_are_read_from_indented_blocks():
+    page = (
+        "Say\n\n    $ rapid plan --gpu \\\n        h100    # a GPU\n    made of it\n\n    1 + 1\n"
+    )
+    assert commands.extract_commands(page) == (["rapid plan --gpu h100"], ["made of it"])
 
 
 @pytest.mark.parametrize("record", [StepRecord, RunSummary, Runtime, Evaluation, ProblemScore])

@@ -1,0 +1,130 @@
+"""The commands of the documents, run in order in a fresh clone: `make test-docs`.
+
+    python -m tests.commands            run them
+    python -m tests.commands --list     what is run, and what is left out and why
+
+They are the lines of indented blocks in README.md, CONTRIBUTING.md and docs/*.md that begin with
+one of `PROGRAMS`. commands.yaml beside this file says which are left out and why, and which end
+with another status than 0 in a clone without results. All others are run, with the environment that
+is active and the clone's code.
+
+Exit status: 1 if a command fails, or a line of such a block is neither a command nor declared.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from rapid.artifacts.arguments import Parser
+from tests.checkout import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAMS = (
+    "apptainer", "docker", "dvc", "git", "make", "python", "python3", "rapid", "ruff", "snakemake",
+    "tensorboard", ".", "GPU=1",
+)  # fmt: skip
+BLOCK = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
+PROSE = re.compile(r"\s{3,}.*|\s+#.*")  # beside a command
+SECONDS = 900  # that a command may take: jobs wait for cores that others hold
+
+
+class Command(NamedTuple):
+    """A command of a page."""
+
+    page: str
+    text: str
+
+
+class Declared(NamedTuple):
+    """commands.yaml: reasons by command, and statuses by command."""
+
+    left_out: dict[str, str]
+    statuses: dict[str, int]
+
+
+def read_declared() -> Declared:
+    """Return what commands.yaml declares."""
+    values = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    reasons = values["left_out"].items()
+    left_out = {command: reason for reason, commands in reasons for command in commands}
+    return Declared(left_out, values["statuses"])
+
+
+def extract_commands(text: str) -> tuple[list[str], list[str]]:
+    """Return the commands of a page, and the lines of their blocks that are none."""
+    commands, others = [], []
+    for block in BLOCK.findall(text):
+        lines = re.sub(r"\\\n\s+", "", block).splitlines()
+        lines = [line.strip().removeprefix("$ ") for line in lines]
+        are_commands = [line.split(" ")[0] in PROGRAMS for line in lines]
+        for line, is_command in zip(lines, are_commands, strict=True):
+            if is_command:
+                commands.append(PROSE.sub("", line))
+            elif are_commands[0] and "figures" not in line:
+                others.append(line)
+    return commands, others
+
+
+def read_commands() -> tuple[list[Command], list[Command]]:
+    """Return the commands of all pages in their order, and the lines that are none."""
+    commands, others = [], []
+    for page in PAGES:
+        name = str(page.relative_to(ROOT))
+        lines, rest = extract_commands(page.read_text(encoding="utf-8"))
+        commands += [Command(name, line) for line in lines]
+        others += [Command(name, line) for line in rest]
+    return commands, others
+
+
+def run_command(command: Command, clone: Path, status: int) -> bool:
+    """Run a command in the clone, print how it ended, and return whether that is as declared."""
+    began = time.monotonic()
+    environment = {**os.environ, "PYTHONPATH": str(clone)}
+    try:
+        ended = subprocess.run(
+            ["bash", "-c", command.text], cwd=clone, env=environment, timeout=SECONDS, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        reached, output = ended.returncode, ended.stdout
+    except subprocess.TimeoutExpired:
+        reached, output = -1, f"still running after {SECONDS} s"
+    word = "ok" if reached == status else "FAILED"
+    seconds = time.monotonic() - began
+    print(f"{word:8}{command.page}: {command.text} (status {reached}, {seconds:.0f} s)", flush=True)
+    if reached != status:
+        print("\n".join(f"  | {line}" for line in output.splitlines()[-15:]), flush=True)
+    return reached == status
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command, and return its exit status."""
+    parser = Parser(prog="python -m tests.commands", description=__doc__.splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="only say what would be run")
+    options = parser.parse_args(arguments)
+    declared, (commands, others) = read_declared(), read_commands()
+    failed = [line for line in others if line.text not in declared.left_out]
+    for line in failed:
+        print(f"FAILED  {line.page}: neither a command nor declared: {line.text}")
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder, "clone")
+        if not options.list:
+            subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+        for command in commands:
+            if reason := declared.left_out.get(command.text):
+                print(f"left out {command.page}: {command.text}: {reason}")
+            elif options.list:
+                print(f"run     {command.page}: {command.text}")
+            elif not run_command(command, clone, declared.statuses.get(command.text, 0)):
+                failed.append(command)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
