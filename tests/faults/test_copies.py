@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rapid.artifacts.freshness import FOLDERS
 from rapid.artifacts.manifests import MANIFEST
 from rapid.stages import upkeep
 from tests.checkout import copy_checkout
@@ -109,8 +110,8 @@ def test_parameters_are_judged_by_manifests(tree, seed):
 @pytest.mark.fault("a file dated in the future", times=TIMES)
 def test_files_from_the_future_keep_nothing_from_being_made(tree):
     rng = random.Random(0)
-    files = [path for room in ("runs", "evaluations") for path in Path(room).rglob("*.json*")]
-    for path in rng.sample(files, TIMES):
+    files = [path for room in FOLDERS for path in Path(room).rglob("*.json*")]
+    for path in [Path("data/math/train.jsonl"), *rng.sample(files, TIMES - 1)]:
         then = time.time() + 10 ** rng.uniform(2, 9)
         os.utime(path, (then, then))
     assert upkeep.reconcile(PARAMS) == 0

@@ -69,6 +69,7 @@ def kept(*paths: Path) -> Iterator[None]:
 def assert_refused(capsys, *paths: Path) -> None:
     """No report is made, one of these files is named, and what to do."""
     config = json.dumps(made.small_values())
+    capsys.readouterr()  # progress of what was done before
     assert main(["--config", config, "--output", "reports/tables.tex"]) == 1, paths
     (said,) = capsys.readouterr().err.splitlines()
     assert any(str(path) in said for path in paths), (paths, said)
