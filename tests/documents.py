@@ -33,10 +33,11 @@ from rapid import cli
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import commit, hardware
 from rapid.artifacts.text import columns, markdown, short
+from rapid.benchmarks.problem_source import describe
 from rapid.config.jobs import jobs, plan
 from rapid.config.params import Params, load, read
 from rapid.config.specs import BASE, compared
-from reports import experiment, labels, plan_versus_paper
+from reports import experiment, plan_versus_paper
 from reports.collect import collect
 from reports.measured import Measured
 from reports.render import text as as_text
@@ -57,11 +58,12 @@ def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
     """Return a benchmark's part of Table 1, and what it was made with."""
     measured = Measured.read(params(*overlays), root)
     rendered = as_text.render([tables.main(measured)])
-    label = labels.benchmark(benchmark)
+    label = measured.label(benchmark)
     block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", rendered, re.MULTILINE)[0]
     trained = measured.frame[(measured.frame.no_summary == "") & (measured.frame.algorithm != BASE)]
     made = [*notes.machines(list(trained.hardware)), *notes.commits(list(trained.commit))]
-    return indented([*block.splitlines(), "", *made])
+    problems = describe([measured.problems[benchmark]])
+    return indented([*block.splitlines(), "", problems, *made])
 
 
 def sweep(text: str, root: Path, *ratios: str) -> str:
@@ -74,8 +76,9 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
         found = experiment.metrics(asked, frame[frame.algorithm != BASE])
         if not found:
             return MISSING
-        rows.append([ratio, *(f"{one:.5g}" for one in found.values())])
-    return indented(columns([["rapid.H", *found], *rows]))
+        problems = experiment.problems(asked, root)
+        rows.append([ratio, *problems.values(), *(f"{one:.5g}" for one in found.values())])
+    return indented(columns([["rapid.H", *problems, *found], *rows]))
 
 
 def plan_check(text: str, root: Path, *place: str) -> str:
@@ -161,12 +164,13 @@ def within(text: str, root: Path, file: str) -> str:
 
 
 def picture(text: str, root: Path, name: str, *overlays: str) -> str:
-    """Return a figure of a report, and the code that made its runs."""
+    """Return a figure of a report, what its problems are, and the code that made its runs."""
     if not drawn(root, name, *overlays)[0].exists():
         return MISSING
     measured = Measured.read(params(*overlays), root)
     made = notes.commits(list(measured.frame[measured.frame.no_summary == ""].commit))
-    return "\n".join([text.split("\n")[0], "", *made]) + "\n"
+    said = [describe(measured.problems.values()), *made]
+    return "\n".join([text.split("\n")[0], "", *said]) + "\n"
 
 
 def drawn(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:

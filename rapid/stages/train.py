@@ -75,7 +75,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     checkpoints = place(folder / CHECKPOINTS, spec, inputs, is_main())
     trainer, counted = make(spec, task, model, data, checkpoints)
     problems = source_of_file(task.name, data)
-    trainer.args.run_name = f"{folder}: {problems.label}"  # as W&B and trackio show it
+    trainer.args.run_name = f"{folder}, {problems.label}"  # as W&B and trackio show it
     for callback in (*reports(folder, spec, problems, recorder, is_main()), recorder):
         trainer.add_callback(callback)
     recorder.clock = clock = getattr(trainer, "clock", None)
