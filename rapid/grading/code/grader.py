@@ -6,8 +6,6 @@ the time it is compared. Knowing no expected output, it can forge nothing but a 
 """
 
 import json
-import re
-import textwrap
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,37 +17,6 @@ from rapid.grading.code.sandbox import ENDED, FLOODED, STOPPED, TIMED_OUT, Sandb
 from rapid.grading.verdicts import Verdict
 
 MEMORY_MB = 4295  # EvalPlus's 4 GiB, in 1e6 bytes: some of MBPP+'s references need gigabytes
-
-_FENCE = re.compile(r"^[ \t]*```([^\n]*)(?:\n|\Z)", re.MULTILINE)
-_DEFINITION = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]|\blambda\b", re.MULTILINE)
-
-
-def extract_code(completion: str, name: str) -> str:
-    """Return the program in a completion.
-
-    Without a fence: the whole text. Else the last fenced block that defines the function of this
-    name, for what follows it is usually a test or an example of its use; a block that is never
-    closed reaches to the end. Where no block does: a text before or between blocks that does, for
-    the first fence may only close; then the last block that defines anything; then the last.
-    A block that is indented, as in a list, is moved to the margin.
-    """
-    pieces, start = [], 0
-    for fence in _FENCE.finditer(completion):
-        if len(pieces) % 2 or "`" not in fence[1]:  # any closes, and none opens with a backtick
-            pieces.append(completion[start : fence.start()])
-            start = fence.end()
-    pieces.append(completion[start:])
-    blocks = pieces[1::2]
-    if not blocks:
-        return completion
-    named = re.escape(name)
-    asked = re.compile(
-        rf"^[ \t]*(?:(?:async[ \t]+)?def[ \t]+{named}\b|{named}[ \t]*=[^=])", re.MULTILINE
-    )
-    searches = ((asked, blocks), (asked, pieces), (_DEFINITION, blocks))
-    found = (piece for what, among in searches for piece in reversed(among) if what.search(piece))
-    program = next(found, blocks[-1])
-    return textwrap.dedent(program) if re.match(r"\n*[ \t]", program) else program
 
 
 class CodeGrader:
@@ -93,7 +60,7 @@ class CodeGrader:
         self._references.find(problem, self._sandbox)
 
     def grade(self, problem: Function, completion: str) -> Verdict:
-        """Grade a program, or a text with one in a fenced block (see `extract_code`).
+        """Grade the program in a completion (`runner.program` finds it, in the sandbox).
 
         Inputs run in order, the base ones first, until an output is wrong.
 
@@ -101,13 +68,13 @@ class CodeGrader:
             BadProblem: the problem has no inputs or its reference solution fails.
             GraderDied: the sandbox's runner died.
         """
-        code = extract_code(completion, problem.entry_point)
-        if not code.strip():
+        if not completion.strip():
             return verdicts.verdict(verdicts.NO_ANSWER)
         reference = self._references.find(problem, self._sandbox)
         answers = _Comparison(reference)
         name = problem.entry_point
-        job = encode_job(code, name, reference.calls, oracle.is_set(name))
+        as_sets = oracle.is_set(name)
+        job = encode_job(completion, name, reference.calls, as_sets, is_completion=True)
         seconds = reference.time_limit(self.timeout)
         ending = self._sandbox.run(job, seconds, answers.receive, reference.line_limit)
         return verdicts.verdict(answers.reason(ending))

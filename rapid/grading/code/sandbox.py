@@ -79,15 +79,20 @@ class SandboxError(GraderDied):
     """No layer of walls can be put up here."""
 
 
-def encode_job(code: str, entry_point: str, calls: str, as_sets: bool = False) -> bytes:
+def encode_job(
+    code: str, entry_point: str, calls: str, as_sets: bool = False, is_completion: bool = False
+) -> bytes:
     """Return a job for `Sandbox.run`.
 
     Args:
         calls: JSON, a list of encoded argument lists.
         as_sets: whether to answer with the set of what each output holds, an iterator too.
+        is_completion: whether `code` is a text with a program in it, and not a program to run as it
+            is.
     """
     # Put together as text, since `calls` is the same, and long, for all completions of a problem.
-    job = json.dumps({"code": code, "entry_point": entry_point, "as_sets": as_sets})
+    fields = {"code": code, "entry_point": entry_point, "as_sets": as_sets}
+    job = json.dumps(fields | {"is_completion": is_completion})
     return f'{job[:-1]}, "calls": {calls}}}'.encode()
 
 

@@ -208,7 +208,7 @@ FORGERIES = {
         {WRONG_ANSWER},
     ),
     "no calls": (
-        "import sys\nsys._getframe(1).f_locals['work']['calls'].clear()\ndef f(x): return 2 * x",
+        "import sys\nsys._getframe(2).f_locals['work']['calls'].clear()\ndef f(x): return 2 * x",
         {CRASHED},
     ),
 }
@@ -273,8 +273,8 @@ SOURCES = {
     "indentation": ("".join(" " * i + "if 1:\n" for i in range(200)), {UNPARSABLE}),
     "megabytes": ("x = 1\n" * 10**6 + "def g(x): 1", {NO_ANSWER, TIMEOUT, MEMORY, UNPARSABLE}),
     "a folded constant": ("def f(x): return ('x' * 4096) * 4096 * 4096 * 4096", {MEMORY}),
-    "an unfinished string": ('"""\n' + RIGHT, {UNPARSABLE}),
-    "a fence in a string": ('x = """\n```\ndef g(x): 1\n```\n"""\n' + RIGHT, {UNPARSABLE}),
+    "an unfinished string": ('def f(x):\n    """\n    return 2 * x', {UNPARSABLE}),
+    "a fence in a string": ('x = """\n```\n' + RIGHT + '\n```\n"""', {NO_ANSWER}),
     "a fence of nothing": ("```python\n```", {NO_ANSWER}),
     "fences": ("```\n" * 10_000, {NO_ANSWER, UNPARSABLE}),
     "an encoding": ("# coding: rot13\n" + RIGHT, {PASSED, UNPARSABLE}),

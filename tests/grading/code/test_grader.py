@@ -5,7 +5,7 @@ import pytest
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading import verdicts
 from rapid.grading.code import sandbox
-from rapid.grading.code.grader import CodeGrader, extract_code
+from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.reference import run_reference
 from rapid.grading.grader import BadProblem
 
@@ -102,35 +102,3 @@ def test_some_tasks_of_evalplus_take_any_iterable_for_a_set(grader, returned, re
 def test_a_problem_without_inputs_is_an_error(grader):
     with pytest.raises(BadProblem, match="no inputs"):
         grader.grade(problem("def f(): return 1"), "def f(): return 1")
-
-
-USE = "Use it:\n```python\nf(2)\n```"
-
-
-@pytest.mark.parametrize(
-    ("completion", "code"),
-    [
-        ("x = 1", "x = 1"),
-        ("  x = '```'", "  x = '```'"),
-        ("So:\n```python\nx = 1\n```\nDone.", "x = 1\n"),
-        ("```python\na\n```\n```\nb\n```", "b\n"),
-        (f"```\nimport re\n\ndef f(): 1\n```\n{USE}", "import re\n\ndef f(): 1\n"),
-        (f"```\nasync def f(): 1\n```\n{USE}", "async def f(): 1\n"),
-        (f"```\nf = lambda: 1\n```\n{USE}", "f = lambda: 1\n"),
-        (f"```\nclass A: f = 1\n```\n{USE}", "class A: f = 1\n"),
-        ("```python\ndef f(): 1\n```\nBetter:\n```py\ndef f(): 2\n```\nf = 2", "def f(): 2\n"),
-        ("```python\ndef f():\n    return", "def f():\n    return"),
-        ("```\ndef f(): 1\n```\nTest it:\n```\ndef test_f(): assert f() == 1\n```", "def f(): 1\n"),
-        ("```\ndef f(): 1\n```\n```\nassert f == 1 or (lambda: f())\n```", "def f(): 1\n"),
-        ("```\ndef f(): 1\n``` `f` is tested:\n```\nf()\n```", "def f(): 1\n"),
-        ("```\ndef f(): 1\n````\nSo.", "def f(): 1\n"),
-        ("```\ndef f(): 1\n```\n```f``` or:\n```\ndef f(): 2\n```", "def f(): 2\n"),
-        ("def f(): 1\n```", "def f(): 1\n"),
-        (f"def f(): 1\n```\n{USE}", "def f(): 1\n"),
-        ("1. So:\n\n   ```python\n\n   def f():\n     1\n   ```\n", "\ndef f():\n  1\n"),
-        ("```\ndef f(): return '''\n  \n'''\n```", "def f(): return '''\n  \n'''\n"),
-    ],
-)
-def test_the_program_is_found_in_the_text(completion, code):
-    assert extract_code(completion, "f") == code
-    assert extract_code(code, "f") == code

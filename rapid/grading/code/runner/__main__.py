@@ -7,8 +7,9 @@ of another socket, over which the grader sends the job straight to the child and
 straight back. So nothing of an earlier job, the reference solution least of all, is in the memory
 that a later child inherits. When the child is gone, an `encoding.REPLY` follows.
 
-A job is its length and a JSON object, which `sandbox.encode_job` makes. The child answers a line
-per call, {"output": ...}, or one {"reason": ...} and no more.
+A job is its length and a JSON object, which `sandbox.encode_job` makes. The child finds the program
+in a completion (`program.find_program`), runs it, and answers a line per call, {"output": ...}, or
+one {"reason": ...} and no more.
 
 PATHS stay readable, but for what is below HIDDEN; both are joined by colons. LAYER "namespaces"
 puts up walls around the runner. In the others they stand already, or there are none.
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 import encoding
 import filters
 import isolation
+import program
 
 # Imported once here instead of in every child: what solutions use.
 PRELOADED = (
@@ -138,7 +140,11 @@ def run(job: socket.socket, guarded: bool) -> str | None:
         [length] = encoding.LENGTH.unpack(stream.read(encoding.LENGTH.size))
         work = json.loads(stream.read(length))
     try:
-        program = compile(work["code"], "<completion>", "exec", dont_inherit=True)
+        if work["is_completion"]:
+            parts = program.find_program(work["code"], work["entry_point"])
+        else:
+            code = compile(work["code"], "<completion>", "exec", dont_inherit=True)
+            parts = [program.Part(code, must_succeed=True)]
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
         return "unparsable"
     if guarded:
@@ -146,7 +152,7 @@ def run(job: socket.socket, guarded: bool) -> str | None:
     try:
         module = types.ModuleType("completion")
         sys.modules["completion"] = module
-        exec(program, module.__dict__)
+        execute(parts, module.__dict__)
         function = module.__dict__.get(work["entry_point"])
         if function is None:
             return "no_answer"
@@ -161,6 +167,18 @@ def run(job: socket.socket, guarded: bool) -> str | None:
     except BaseException:  # SystemExit and KeyboardInterrupt too
         return "crashed"
     return None
+
+
+def execute(parts: list[program.Part], namespace: dict) -> None:
+    """Run a program; pass over parts that fail and may, but for what is forbidden or too large."""
+    for part in parts:
+        try:
+            exec(part.code, namespace)
+        except (isolation.Forbidden, MemoryError):
+            raise
+        except BaseException:
+            if part.must_succeed:
+                raise
 
 
 def write(job: socket.socket, answer: dict) -> None:
