@@ -160,6 +160,9 @@ def _add_chain(commands) -> None:
     for name, help in helps.items():
         command = _add(commands, name, help, _preflight if name == "preflight" else _upkeep)
         _add_configfile(command)
+        if name == "restore":
+            help = "replace files that are here and were not pushed"
+            command.add_argument("--force", action="store_true", help=help)
     command.add_argument("--config", help="all parameters as JSON, in place of files")
 
 
@@ -337,7 +340,8 @@ def _grade(args) -> int:
 def _upkeep(args) -> int:
     from rapid.stages import upkeep
 
-    return getattr(upkeep, args.command)(args.configfile)
+    options = {"force": args.force} if args.command == "restore" else {}
+    return getattr(upkeep, args.command)(args.configfile, **options)
 
 
 def _plan(args) -> None:

@@ -54,6 +54,14 @@ def test_continuous_integration_calls_what_anyone_can_call():
     assert (ROOT / ".ci/run").stat().st_mode & 0o111
 
 
+def test_what_other_programs_draw_is_ignored_by_git():
+    """`dvc plots diff`, and `snakemake --report` with the name that it takes and with the docs'."""
+    drawn = ["dvc_plots/index.html", "report.html", "snakemake.html"]
+    command = ["git", "check-ignore", *drawn]
+    ignored = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert ignored.stdout.split() == drawn
+
+
 def test_the_citation_has_what_its_format_requires():
     """Citation File Format 1.2.0."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())

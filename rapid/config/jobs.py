@@ -28,7 +28,7 @@ from rapid.config.sources import BadParams
 
 DEFAULT = "params.yaml"
 STAGES = ("data", "models", "distill", "train", "evaluate", "report")  # as in dvc.yaml
-EXPERIMENT = "reports/experiment"  # the metrics of one H, for DVC
+EXPERIMENT = "reports/experiment"  # what DVC compares, which is versions of the default
 REPORTS = ("reports", EXPERIMENT)
 STUDIES, ARENA = "reports/studies", "reports/arena"
 # Reports that are made only where somebody asks for them, and the runs that are in each.
@@ -114,7 +114,7 @@ class Plan:
             *(f"data/{name}" for name in params.benchmarks),
             *([TOKENIZER, *models] if is_made else models),
             *_from_demonstrations_on(runs),
-            *REPORTS,
+            *(REPORTS[:1] if params.name else REPORTS),
         ]
 
     @cached_property

@@ -182,7 +182,7 @@ class ReportSpec(Spec):
 
 
 def runs(params: Params) -> list[Run]:
-    """Every training run that the tables need, without repetition."""
+    """Every training run that the tables need, and of the default those that DVC compares."""
     main, families = params.tables.main, params.tables.families
     names = [*main.algorithms, *map(RAPID.at, params.tables.staleness.H)]
     entries = [(benchmark, names, main.seeds) for benchmark in params.benchmarks]
@@ -190,7 +190,7 @@ def runs(params: Params) -> list[Run]:
     for model in families.models:
         entries = [(families.benchmark, families.algorithms, families.seeds)]
         found += _runs(params, model, entries)
-    return list(dict.fromkeys([*found, *compared(params)]))
+    return list(dict.fromkeys([*found, *([] if params.name else compared(params))]))
 
 
 def compared(params: Params) -> list[Run]:

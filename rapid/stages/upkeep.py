@@ -9,12 +9,19 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import yaml
 from tqdm import tqdm
 
 from rapid.artifacts import freshness
 from rapid.artifacts.freshness import Findings, Job
 from rapid.config.jobs import EXPERIMENT, plan
 from rapid.config.params import load_files
+
+NO_RESULTS = (
+    "this commit has no results to pull. Where they are: dvc repro, commit dvc.lock, dvc push,"
+    " git push"
+)
+IN_THE_WAY = "If files here are in its way: rapid restore --force replaces them by what was pushed"
 
 
 def advise(files: list[Path]) -> int:
@@ -56,10 +63,20 @@ def accept(files: list[Path]) -> int:
     return 1 if found.changed or found.stale else 0
 
 
-def restore(files: list[Path]) -> int:
-    """Pull what was pushed elsewhere, and make it usable here."""
-    if subprocess.run([sys.executable, "-m", "dvc", "pull"], check=False).returncode:
-        print("rapid restore: dvc pull failed; see above", file=sys.stderr)
+def restore(files: list[Path], force: bool = False) -> int:
+    """Pull what was pushed elsewhere, and make it usable here.
+
+    Args:
+        force: replace files that are here, are not what was pushed, and are not in DVC's cache.
+    """
+    lock = Path("dvc.lock")
+    if not lock.is_file() or not (yaml.safe_load(lock.read_text()) or {}).get("stages"):
+        print(f"rapid restore: {lock}: {NO_RESULTS}", file=sys.stderr)
+        return 1
+    pull = [sys.executable, "-m", "dvc", "pull", *(["--force"] if force else [])]
+    if subprocess.run(pull, check=False).returncode:
+        hint = "" if force else f". {IN_THE_WAY}"
+        print(f"rapid restore: dvc pull failed; see above{hint}", file=sys.stderr)
         return 1
     found = _examine(files)
     return 1 if found.changed or not found.current else 0
@@ -68,16 +85,17 @@ def restore(files: list[Path]) -> int:
 def _jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     """Return the jobs of the parameters, and what shows how many of them were looked at.
 
-    Nobody has to make the studies or the arena: their jobs are among them once one is made. So are
-    the metrics that `dvc exp show` has.
+    Nobody has to make the studies or the arena: their jobs are among them once one is made. So is
+    what DVC compares.
     """
     progress = partial(tqdm, desc="verifying", unit="job")
     whole = plan(load_files(*files))
     own = [job for job in whole.asked_for if job.folder.startswith(whole.root)]
     is_begun = any(Path(job.manifest).is_file() for job in own)
-    planned = [*whole.jobs, *(whole.asked_for if is_begun else [])]
-    metrics = whole.job(EXPERIMENT)
-    return [job for job in planned if job is not metrics or Path(job.manifest).exists()], progress
+    needed = [
+        job for job in whole.jobs if job.folder != EXPERIMENT or Path(job.manifest).is_file()
+    ]
+    return [*needed, *(whole.asked_for if is_begun else [])], progress
 
 
 def _examine(files: list[Path]) -> Findings:

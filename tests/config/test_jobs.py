@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from rapid.artifacts.freshness import differences
-from rapid.config.jobs import REPORTS, STAGES, STUDIES, Job, Plan, jobs, plan
+from rapid.config.jobs import EXPERIMENT, STAGES, STUDIES, Job, Plan, jobs, plan
 from rapid.config.params import load, read
 from rapid.config.specs import Run, source_files
 from tests.conftest import ROOT
@@ -177,7 +177,7 @@ def test_parameters_without_a_name_act_on_the_default_s_folders(values):
 def test_what_a_changed_parameter_reaches_is_the_experiment_s_and_no_more(placed):
     found = placed(rapid={"eta": 3.0})
     reached = {job.folder for job in found.default.jobs if "/rapid-H" in job.folder}
-    assert own(found) == {*reached, *REPORTS}
+    assert own(found) == {*reached, "reports"}
 
 
 def test_what_reads_a_job_of_the_experiment_is_the_experiment_s(placed):
@@ -195,8 +195,16 @@ def test_what_reads_a_job_of_the_experiment_is_the_experiment_s(placed):
 
 def test_an_experiment_that_changes_nothing_has_only_reports(placed):
     found = placed()
-    assert own(found) == set(REPORTS)
+    assert own(found) == {"reports"}
     assert found.folder(STUDIES) == f"{OWN}{STUDIES}"
+
+
+def test_what_dvc_compares_is_made_of_the_default_alone(placed, values):
+    """DVC has no versions of experiments with a name."""
+    changed = load(values | {"rapid": values["rapid"] | {"H": 3}})
+    compared = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", EXPERIMENT}
+    assert compared <= folders(jobs(changed))
+    assert not compared & own(placed(rapid={"H": 3}))
 
 
 def test_a_run_of_the_default_s_studies_is_shared(placed):
@@ -226,7 +234,7 @@ def test_experiments_name_themselves_and_leave_the_default_s_results(overlay, mo
     for job in found.jobs:
         if not job.folder.startswith(found.root):
             assert job.spec == theirs[job.folder].spec
-    assert folders(found.jobs, "report") == {f"{found.root}{name}" for name in REPORTS}
+    assert folders(found.jobs, "report") == {f"{found.root}reports"}
 
 
 def test_where_runs_report_to_and_how_often_they_save_is_no_part_of_a_job(values, default):

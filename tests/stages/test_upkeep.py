@@ -1,6 +1,7 @@
-"""`rapid accept` and `rapid verify`: what they cover and say."""
+"""`rapid accept`, `verify` and `restore`: what they cover, say and leave. DVC is a stand-in."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,35 @@ def test_the_metrics_for_dvc_count_once_they_are_made(default, capsys):
     make(default.job("reports/experiment"), "reports/experiment.py")
     upkeep.verify([Path("params.yaml")])
     assert "stale: reports/experiment: made with other code" in capsys.readouterr().out
+
+
+@pytest.fixture
+def pulls(monkeypatch) -> list[list[str]]:
+    """Stand in for a `dvc pull` that fails; keep how it was called."""
+    commands: list[list[str]] = []
+
+    def fail(command, **options) -> subprocess.CompletedProcess:
+        commands.append(command[3:])
+        return subprocess.CompletedProcess(command, 1)
+
+    monkeypatch.setattr(subprocess, "run", fail)
+    return commands
+
+
+@pytest.mark.parametrize("lock", ["", "schema: '2.0'\nstages: {}\n", None])
+def test_without_results_in_dvc_lock_nothing_is_pulled(default, pulls, capsys, lock):
+    """`dvc pull --force` would delete what was made here."""
+    if lock is not None:
+        Path("dvc.lock").write_text(lock)
+    assert upkeep.restore([Path("params.yaml")], force=True) == 1
+    assert "dvc.lock: this commit has no results to pull" in capsys.readouterr().err
+    assert pulls == []
+
+
+def test_files_are_replaced_only_where_it_is_asked_for(default, pulls, capsys):
+    Path("dvc.lock").write_text("stages: {data: {cmd: make}}")
+    assert upkeep.restore([Path("params.yaml")]) == 1
+    assert "rapid restore --force replaces them" in capsys.readouterr().err
+    assert upkeep.restore([Path("params.yaml")], force=True) == 1
+    assert "--force" not in capsys.readouterr().err
+    assert pulls == [["pull"], ["pull", "--force"]]
