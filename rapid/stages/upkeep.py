@@ -92,9 +92,7 @@ def _jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     whole = plan(load_files(*files))
     own = [job for job in whole.asked_for if job.folder.startswith(whole.root)]
     is_begun = any(Path(job.manifest).is_file() for job in own)
-    needed = [
-        job for job in whole.jobs if job.folder != EXPERIMENT or Path(job.manifest).is_file()
-    ]
+    needed = [job for job in whole.jobs if job.folder != EXPERIMENT or Path(job.manifest).is_file()]
     return [*needed, *(whole.asked_for if is_begun else [])], progress
 
 
