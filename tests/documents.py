@@ -67,18 +67,19 @@ def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
 
 
 def sweep(text: str, root: Path, *ratios: str) -> str:
-    """Return what `dvc exp show` has of RAPID at each H."""
+    """Return what `dvc exp show` has of RAPID at each H, in experiments that a sweep names."""
     values, rows = read(ROOT / "params.yaml"), []
-    for ratio in ratios:
+    for number, ratio in enumerate(ratios, 1):
         values["rapid"]["H"] = int(ratio)
-        asked = load(values)
-        frame = collect(asked, root, compared(asked))
-        found = experiment.metrics(asked, frame[frame.algorithm != BASE])
-        if not found:
+        params_at_ratio = load(values)
+        frame = collect(params_at_ratio, root, compared(params_at_ratio))
+        metrics = experiment.metrics(params_at_ratio, frame[frame.algorithm != BASE])
+        if not metrics:
             return MISSING
-        problems = experiment.problems(asked, root)
-        rows.append([ratio, *problems.values(), *(f"{one:.5g}" for one in found.values())])
-    return indented(columns([["rapid.H", *problems, *found], *rows]))
+        problems = experiment.problems(params_at_ratio, root)
+        figures = (f"{value:.5g}" for value in metrics.values())
+        rows.append([f"sweep-{number}", *problems.values(), *figures, ratio])
+    return indented(columns([["Experiment", *problems, *metrics, "rapid.H"], *rows]))
 
 
 def plan_check(text: str, root: Path, *place: str) -> str:

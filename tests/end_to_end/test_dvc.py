@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -117,21 +118,31 @@ def test_a_changed_eta_runs_what_it_reaches_and_leaves_the_rest(checkout):
     }
     assert "rapid.eta" in run(checkout, "dvc", "params", "diff")
     assert "runtime" in run(checkout, "dvc", "metrics", "diff")
-    commit(checkout, "eta 3")
+    run(checkout, "git", "commit", "-qm", "eta 3", "params.yaml")
+
+
+def sweep_of_readme() -> list[str]:
+    """Return README's three commands for a sweep: to queue it, to run it, to show it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"^    \$ (dvc exp (?:.*\\\n)*.*)$", text, re.MULTILINE)
 
 
 def test_a_sweep_over_h_is_queued_and_shown(checkout):
-    values = ",".join(map(str, SWEEP))
-    run(checkout, "dvc", "exp", "run", "--queue", "-S", f"rapid.H={values}")
-    start = ["dvc", "queue", "start", "-j", "1"]  # the worker keeps its output open
-    subprocess.run(start, cwd=checkout, env=environment(), stdout=subprocess.DEVNULL, check=True)
+    """As README has it, and without dvc.lock staged or committed."""
+    assert run(checkout, "git", "status", "--short") == " M dvc.lock\n"
+    queue, work, show = sweep_of_readme()
+    run(checkout, "sh", "-c", queue.replace("2,4,8,16", ",".join(map(str, SWEEP))))
     while_running = []
 
     def has_ended() -> bool:
         shown = experiments(checkout, check=False)  # fails while DVC makes an experiment's folder
         while_running.extend(row for row in shown if row.get("State") == "Running")
-        return not queued(checkout)
+        return worker.poll() is not None
 
+    with open(checkout.parent / "work", "w") as output:  # the worker keeps its output open
+        worker = subprocess.Popen(
+            ["sh", "-c", work], cwd=checkout, env=environment(), stdout=output, stderr=output
+        )
     wait_for(has_ended, 900, every=2)
     figures = [row.get("reward") for row in while_running]
     rewards = [float(figure) for figure in figures if figure not in (None, "", "!")]
@@ -144,21 +155,32 @@ def test_a_sweep_over_h_is_queued_and_shown(checkout):
         assert float(row["runtime"]) > 0
     logs = [run(checkout, "dvc", "queue", "logs", row["Experiment"]) for row in rows.values()]
     assert not any(rules(log)["prepare"] + rules(log)["pretrain"] for log in logs)
-    assert [rules(log)["train"] for log in logs] != [0, 0]
+    assert [rules(log)["train"] for log in logs] == [0, 1]  # ci.yaml has a run with H = 2
     assert rows[8]["runtime"] != rows[2]["runtime"]
     plots = ["dvc", "plots", "diff", "--json", rows[2]["rev"], rows[8]["rev"]]
     assert "reward" in run(checkout, *plots)
-    assert run(checkout, "git", "status", "--short") == ""  # the workspace is as it was
+    head, *printed = [line.split() for line in run(checkout, "sh", "-c", show).splitlines()]
+    assert [row[0] for row in printed] == ["sweep-1", "sweep-2"]
+    assert {"Experiment", "pass@1", "pass@8", "runtime", "rapid.H"} <= {*head}
+    assert {len(row) for row in printed} == {len(head)}
+    assert (
+        run(checkout, "git", "status", "--short") == " M dvc.lock\n"
+    )  # the workspace is as it was
+
+
+def test_an_experiment_is_applied_and_undone(checkout):
+    run(checkout, "dvc", "exp", "apply", "sweep-2")
+    changed = run(checkout, "git", "diff", "--numstat", "params.yaml")
+    assert changed.split() == ["1", "1", "params.yaml"]
+    assert "stale" not in run(checkout, "rapid", "verify")
+    output = run(checkout, "sh", "-c", "git restore params.yaml && dvc repro")
+    assert set(rules(output)) == {"report", "experiment"}
+    commit(checkout, "eta 3, its results")
 
 
 def experiments(folder: Path, check: bool = True) -> list[dict]:
     shown = run(folder, "dvc", "exp", "show", "--csv", check=check)
     return list(csv.DictReader(io.StringIO(shown)))
-
-
-def queued(folder: Path) -> bool:
-    status = run(folder, "dvc", "queue", "status")
-    return "Queued" in status or "Running" in status
 
 
 @pytest.fixture(scope="module")
