@@ -70,15 +70,6 @@ def has_virtual_tokens(model) -> bool:
     return getattr(adapter, "is_prompt_learning", False)
 
 
-def can_generate_with_cache(model) -> bool:
-    """Return whether `generate` samples from the policy while it keeps a cache.
-
-    PEFT 0.21 looks for the cache by its older name. By the newer one it does not see it, and leaves
-    virtual tokens out from the second token on.
-    """
-    return CACHE == "past_key_values" or not has_virtual_tokens(model)
-
-
 def has_absolute_positions(model) -> bool:
     """Return whether a model has to be told positions, or it would count padding (GPT-2).
 

@@ -28,7 +28,7 @@ from rapid.training.trl.sizes import contradictions, set_sizes, take_sizes
 
 AT_LEAST: dict[str, float] = {"H": 1, "sampling_batch_size": 1, "num_generations": 1}
 AT_LEAST |= {"grading_workers": 0, "token_budget": 1}
-AT_LEAST |= {"learning_rate": 0.0, "temperature": 1e-30}
+AT_LEAST |= {"learning_rate": 0.0, "temperature": 1e-30, "max_sampler_mismatch": 0.0}
 # Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
 # in generation_kwargs that do not change how a token is drawn, at any value.
 NEUTRAL = {"top_p": (1,), "top_k": (0, -1), "min_p": (None, 0), "repetition_penalty": (1,)}
@@ -155,6 +155,13 @@ class RapidConfig(GRPOConfig):
         "It is what was sampled from, but rounded apart from the policy's: by some thousandths of "
         "a nat a token, which add up over a completion.",
     )
+    max_sampler_mismatch: float | None = option(
+        None,
+        "The mean difference, in nats a token, between log pi as sampled and as the policy's "
+        "forward pass has it, beyond which training stops after its first inference batch. None is "
+        "what rounding explains with a margin: 0.01 in float32, else 0.2, over the temperature if "
+        "that is below 1.",
+    )
     share_prefill: bool = option(
         True,
         "Compute a group's prompt once, in sampling and in training. Not where a model keeps more "
@@ -275,23 +282,26 @@ class RapidConfig(GRPOConfig):
                 f"neftune_noise_alpha={self.neftune_noise_alpha}: log pi would have noise that log "
                 "mu has not; leave it unset, or set H=1"
             )
+        if changed := self.shaped_sampling():
+            yield (
+                f"importance weights need the policy's own distribution, but {', '.join(changed)} "
+                "changes what is sampled; set top_p=1, top_k=0, min_p=None, repetition_penalty=1, "
+                "and generation_kwargs without it, or H=1"
+            )
+
+    def shaped_sampling(self) -> list[str]:
+        """Return the settings by which completions are not sampled from the policy itself."""
         given = self.generation_kwargs or {}
         if isinstance(given, str):  # as a command line has it; TRL reads it later
             given = json.loads(given)
         asked = {name: getattr(self, name) for name in NEUTRAL} | {"top_k": self.top_k or 0} | given
         neutral = NEUTRAL | {"temperature": (self.temperature,), "do_sample": (True,)}
         neutral |= {"num_beams": (1,)}
-        changed = [
+        return [
             f"{name}={value!r}"
             for name, value in asked.items()
             if name not in HARMLESS and value not in neutral.get(name, (None,))
         ]
-        if changed:
-            yield (
-                f"importance weights need the policy's own distribution, but {', '.join(changed)} "
-                "changes what is sampled; set top_p=1, top_k=0, min_p=None, repetition_penalty=1, "
-                "and generation_kwargs without it, or H=1"
-            )
 
     def _contradictions(self, processes: int) -> Iterator[str]:
         """Yield which settings are wrong, and what to change."""

@@ -146,6 +146,21 @@ def without_dropout(model) -> None:
                     value.update(dict.fromkeys(value, 0.0))
 
 
+def has_dropout(model) -> bool:
+    """Return whether there is something that `without_dropout` leaves out, used or not."""
+    for module in model.modules():
+        config = vars(module).get("config")
+        if isinstance(config, PreTrainedConfig) and _quiet(config) is not config:
+            return True
+        if "Dropout" in type(module).__name__ and getattr(module, "p", False):
+            return True
+        for name, value in vars(module).items():
+            values = value.values() if isinstance(value, dict) else [value]
+            if _is_random(name) and any(isinstance(one, float) and one for one in values):
+                return True
+    return False
+
+
 def patch_adaption_prompts(model) -> None:
     """Let PEFT's adaption prompts call the forward that TRL patched; they keep that before."""
     tuner: Any = getattr(model, "base_model", None)

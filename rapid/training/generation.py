@@ -3,21 +3,23 @@
 `generate` prepares what it is asked for, and `Decoder` takes the place of its loop.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
 from transformers.cache_utils import DynamicLayer
+from transformers.generation import TemperatureLogitsWarper
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.integrations.fsdp import is_fsdp_managed_module
 
 from rapid.training.caches import (
     CACHE,
-    can_generate_with_cache,
     can_share_prompts,
+    has_virtual_tokens,
     is_rotary,
     model_config,
     prefilled,
@@ -29,6 +31,8 @@ ROOM = 64  # tokens that a cache has room for, beyond those it was made for
 USUAL = {"num_beams": 1, "use_cache": True, "cache_implementation": "dynamic"}
 USUAL |= {"guidance_scale": 1, "encoder_repetition_penalty": 1, "encoder_no_repeat_ngram_size": 0}
 USUAL |= {"watermarking_config": None, "penalty_alpha": 0, "dola_layers": None}
+# Of these, those with which a token is drawn from one forward pass for each row.
+ONE_PASS = [*USUAL.keys() - {"use_cache", "cache_implementation"}]
 FEWER = 0.75  # the share of a batch's rows that are still sampled, from which on it is made smaller
 
 
@@ -42,12 +46,13 @@ class Decoder:
 
     Args:
         share_prefill: compute each different prompt once.
-        record: keep log mu, of the distribution that a token is drawn from.
+        record: keep log pi of what is drawn.
         on_end: called with a row and its tokens, the end included, while others are still sampled.
 
     Attributes:
-        logp: log mu of the completions of the last call, (N, T), where it is recorded; beyond the
-            end of a completion it has no meaning.
+        logp: log pi of the completions of the last call, (N, T), at the temperature, where it is
+            recorded; beyond the end of a completion it has no meaning. It is log mu where nothing
+            else shapes what is drawn.
     """
 
     def __init__(
@@ -63,7 +68,7 @@ class Decoder:
         self,
         model,
         input_ids: Tensor,
-        logits_processor: Callable,
+        logits_processor: Any,  # a list of them that can be called
         stopping_criteria: Callable,
         generation_config,
         **model_kwargs,
@@ -88,6 +93,9 @@ class Decoder:
         mask = torch.cat([mask, mask.new_ones(count, most)], dim=1)
         drawn_logp = logits.new_zeros(())  # the sum of all: NaN once one is
         going = torch.ones_like(rows, dtype=torch.bool)  # of these, not ended
+        temperature = generation_config.temperature or 1
+        tempered = [TemperatureLogitsWarper] * (temperature != 1)  # what keeps the policy's logits
+        shaped = [type(one) for one in logits_processor] != tempered
         for place in range(width, width + most):
             if logits_processor and len(rows) < count:
                 all_logits = logits.new_zeros(count, logits.size(1)).index_copy(0, rows, logits)
@@ -99,6 +107,8 @@ class Decoder:
             drawn = drawn.masked_fill(~going, generation_config.pad_token_id)
             sequences[rows, place] = drawn
             if logp is not None:
+                if shaped:
+                    its_logp = _score(logits, drawn, temperature)
                 logp[rows, place - width] = its_logp
             ends = going & stopping_criteria(sequences[:, : place + 1], None)[rows]
             if self.on_end and place < width + most - 1:
@@ -158,6 +168,12 @@ class Decoder:
         return drawn, logp.gather(1, drawn[:, None])[:, 0]
 
 
+def _score(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
+    """Return log pi of tokens at a temperature. (N, V), (N,) -> (N,)"""
+    logp = (logits.float() / temperature).log_softmax(-1)
+    return logp.gather(1, tokens[:, None])[:, 0]
+
+
 def _exponential(noise: Tensor, rows: Tensor) -> Tensor:
     """Return some rows of exponential variates, of which all are drawn into `noise`.
 
@@ -202,6 +218,36 @@ def _roomier(old: Tensor, tokens: int) -> Tensor:
     return buffer
 
 
+class GeneratedLogp(StoppingCriteria):
+    """Log pi of what `generate` draws by itself, at the temperature: a criterion that never stops.
+
+    It is called with each token, after the forward pass that this was drawn from.
+    """
+
+    def __init__(self, temperature: float):
+        self._temperature = temperature
+        self._logits: Tensor
+        self._logps: list[Tensor] = []  # (N,) for each token
+
+    def keep_logits(self, module, args, output) -> None:
+        """Keep the last logits of a forward pass: a hook of the model."""
+        self._logits = output.logits[:, -1]
+
+    def __call__(self, input_ids, scores, **kwargs) -> Tensor:
+        self._logps.append(_score(self._logits, input_ids[:, -1], self._temperature))
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+    def generate(self, model, generate: Callable, *args, **kwargs) -> tuple[Any, list[Tensor]]:
+        """Call `generate`, and return its output and log pi of each completion, (T,)."""
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        hook = base.register_forward_hook(self.keep_logits)
+        try:
+            output = generate(*args, stopping_criteria=StoppingCriteriaList([self]), **kwargs)
+        finally:
+            hook.remove()
+        return output, list(torch.stack(self._logps, dim=1))
+
+
 def can_decode(model, config) -> bool:
     """Return whether a Decoder can sample from a model as a GenerationConfig says.
 
@@ -210,33 +256,68 @@ def can_decode(model, config) -> bool:
     """
     if is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model):
         return False
+    return _is_usual(model, config, USUAL) and can_share_prompts(model)
+
+
+def _is_usual(model, config, names: Iterable[str]) -> bool:
+    """Return whether these settings are USUAL, in a configuration or else in the model's own."""
     own = model.generation_config
-    usual = all(
-        getattr(own if getattr(config, name) is None else config, name) in (None, value)
-        for name, value in USUAL.items()
+    return all(
+        getattr(own if getattr(config, name) is None else config, name) in (None, USUAL[name])
+        for name in names
     )
-    return usual and can_share_prompts(model)
 
 
 @contextmanager
-def decoding(model, decoder: Decoder) -> Iterator[list[Tensor]]:
+def _show_cache_to_peft(model) -> Iterator[None]:
+    """Let PEFT see the cache meanwhile, where it puts virtual tokens before prompts.
+
+    PEFT 0.21 looks for a cache by the name that it had before transformers 5.24. Where it sees none
+    it leaves virtual tokens out from the second token on.
+    """
+    if not has_virtual_tokens(model):
+        yield
+        return
+    prepare = model.base_model_prepare_inputs_for_generation
+
+    def prepare_by_older_name(*args, **kwargs) -> dict[str, Any]:
+        inputs = prepare(*args, **kwargs)
+        return inputs | ({"past_key_values": inputs.pop(CACHE)} if CACHE in inputs else {})
+
+    with patch.object(model, "base_model_prepare_inputs_for_generation", prepare_by_older_name):
+        yield
+
+
+@contextmanager
+def decoding(model, decoder: Decoder, scored: list[Tensor] | None = None) -> Iterator[list[Tensor]]:
     """Let `model.generate`, meanwhile, decode by this where it can.
+
+    Args:
+        scored: gets log pi, (T,), of each completion in the order of sampling, whether the decoder
+            samples or `generate` by itself.
 
     Yields:
         A list that gets log mu, (T,), of each completion in the order of sampling, if recorded.
     """
     recorded: list[Tensor] = []
-    generate = model.generate
+    generate, record = model.generate, decoder.record
+    decoder.record = record or scored is not None
 
     def decoded(*args, generation_config, **kwargs) -> Tensor:
         kwargs["generation_config"] = generation_config
-        if not can_decode(model, generation_config):
-            if not can_generate_with_cache(model):
-                kwargs["use_cache"] = False
-            return generate(*args, **kwargs)
-        kwargs["custom_generate"] = decoder
-        output = generate(*args, **kwargs)
-        recorded.extend(() if decoder.logp is None else decoder.logp)
+        if can_decode(model, generation_config):
+            output = generate(*args, custom_generate=decoder, **kwargs)
+            if record and decoder.logp is not None:
+                recorded.extend(decoder.logp)
+            if scored is not None and decoder.logp is not None:
+                scored.extend(decoder.logp)
+            return output
+        with _show_cache_to_peft(model):
+            if scored is None or not _is_usual(model, generation_config, ONE_PASS):
+                return generate(*args, **kwargs)
+            logps = GeneratedLogp(generation_config.temperature or 1)
+            output, completions = logps.generate(model, generate, *args, **kwargs)
+        scored.extend(completions)
         return output
 
     with patch.object(model, "generate", decoded):

@@ -57,7 +57,8 @@ def stock(model, folder, **settings) -> ScriptedGrpo:
 
 
 def ours(model, folder, **settings) -> ScriptedTrainer:
-    sizes = {"objective": "trl", "H": H, "n_step": N_STEP}
+    # What the script samples is not the policy's.
+    sizes = {"objective": "trl", "H": H, "n_step": N_STEP, "max_sampler_mismatch": 1e9}
     return built(ScriptedTrainer, RapidConfig, folder, model, sizes | settings)
 
 

@@ -43,11 +43,12 @@ from rapid.training.refusals import (
     with_tokens,
 )
 from rapid.training.rewards import StreamedRewards, distinct_names
+from rapid.training.sampler_check import SamplerCheck, computes_in_float32
 from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, remember_packages
 from rapid.training.trl.checkpoints import ResumableTrainer
 from rapid.training.trl.loss import OwnLoss
 from rapid.training.trl.prompts import CheckedPrompts
-from rapid.training.trl.vllm import engine_dtype, engine_like_the_policy, mend_weight_sync
+from rapid.training.trl.vllm import engine_like_the_policy, mend_weight_sync
 
 
 class SamplingTrainer(ResumableTrainer, OwnLoss, CheckedPrompts):
@@ -77,6 +78,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss, CheckedPrompts):
             without_dropout(self.model)
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
         self._sampled_logp: list[Tensor] = []  # (T,) for each completion just sampled
+        self._sampler_check = SamplerCheck()
         self._streamed: StreamedRewards | None = None
         if args.grading_workers:
             self._streamed = StreamedRewards(
@@ -225,6 +227,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss, CheckedPrompts):
         here = slice(first, first + len(inputs))
         batch["rewards"], batch["accuracy"] = weighted[here], rewards[here, 0].nan_to_num()
         self.completions_sampled += len(inputs)
+        self._sampler_check.run(self, batch)
         if not self.args.trls_loss:
             self._log_advantages(weighted)
         return batch
@@ -318,14 +321,12 @@ class SamplingTrainer(ResumableTrainer, OwnLoss, CheckedPrompts):
             record=early and self.args.H > 1 and self.sampler_tells_mu(),
             on_end=on_end if early and self._streamed else None,
         )
-        return decoding(self.accelerator.unwrap_model(self.model), decoder)
+        model = self.accelerator.unwrap_model(self.model)
+        return decoding(model, decoder, self._sampler_check.collect(self))
 
     def sampler_tells_mu(self) -> bool:
         """Return whether log mu is the sampler's: it is the policy's up to rounding, or trusted."""
-        engines = [engine_dtype(self.vllm_generation)] if self.use_vllm else []
-        exact = {self.model.dtype, *engines} <= {torch.float32, torch.float64}
-        exact &= not (self.args.bf16 or self.args.fp16)
-        return self.args.reuse_logp and (exact or self.args.trust_sampler)
+        return self.args.reuse_logp and (computes_in_float32(self) or self.args.trust_sampler)
 
     # Grading --------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from transformers import GenerationConfig
 
 from rapid import RapidTrainer
 from rapid.training.forward import completion_logp, without_dropout
+from rapid.training.generation import Decoder, decoding
 from tests.training.conformance.adapters import TARGETS, config_of
 from tests.training.conformance.families import untrained
 from tests.training.loops import logged, weights
@@ -88,7 +89,8 @@ def test_virtual_tokens_are_before_every_prompt(kind, toy_model, train):
     prompt = {"prompt_ids": torch.arange(2, 8)[None], "prompt_mask": torch.ones(1, 6)}
     said = {"return_dict_in_generate": True, "output_logits": True, "max_new_tokens": 8}
     config = GenerationConfig(**said, do_sample=False, eos_token_id=None, pad_token_id=0)
-    output = model.generate(prompt["prompt_ids"], generation_config=config)
+    with decoding(model, Decoder()):
+        output = model.generate(prompt["prompt_ids"], generation_config=config)
     sampled = torch.stack(output.logits, 1).log_softmax(-1).amax(-1)  # (1, 8)
     piece = prompt | {"completion_ids": output.sequences[:, 6:], "completion_mask": sampled * 0 + 1}
     found, _ = completion_logp(model, piece, 1, 1.0, share_prefill=True)
