@@ -95,7 +95,6 @@ TEXT = {
     "on into other code": f"{RIGHT}\n\n#include <stdio.h>\nint main() {{ return 0; }}",
     "a task that is never closed": f'"""\n{RIGHT}',
     "the example first": f"assert f(1) == 2\n\n{RIGHT}",
-    "cut after the answer": f"{RIGHT}\n    if x",
     "a helper that is broken": f"```\ndef g(x:\n    return x\n\n{RIGHT}\n```",
     "a final marker": f"{RIGHT}\n<|endoftext|>",
 }
@@ -193,6 +192,10 @@ def test_a_wrong_function_is_not(grader, double, case):
 
 
 REFUSED = {
+    "an error behind the answer": (f"{RIGHT}\n    if x", verdicts.UNPARSABLE),
+    "an error in the function": ("def f(x):\n    return (2 * x", verdicts.UNPARSABLE),
+    "an error in its first line": ("def f(x) return\n    f = 2", verdicts.UNPARSABLE),
+    "an error in a block": (f"```\nimport math\n{RIGHT})\n```", verdicts.UNPARSABLE),
     "the last block": (fenced(RIGHT, WRONG), verdicts.WRONG_ANSWER),
     "all values in turn": (fenced(*(f"def f(x): return {n}" for n in range(20))), verdicts.WRONG_ANSWER),
     "versions in one text": (f"{WRONG}\n\n{RIGHT}", verdicts.WRONG_ANSWER),

@@ -32,7 +32,6 @@ _START = re.compile(
     re.VERBOSE,
 )
 _FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
-_ATTEMPTS = 10  # to drop single lines from the end of a piece; then whole statements go
 _STORES = {"STORE_NAME", "STORE_GLOBAL"}
 _ITEM_STORES = {"STORE_ATTR", "STORE_SUBSCR"}
 _BUILTINS = frozenset(dir(builtins))
@@ -129,7 +128,7 @@ def find_program(completion: str, name: str) -> list[Part]:
     definition = re.compile(rf"^[ \t]*(?:async[ \t]+)?def[ \t]+{re.escape(name)}\b", re.MULTILINE)
     if not is_whole and definition.search(text):
         raise SyntaxError("the function's definition cannot be parsed")
-    if blocks or passages:
+    if blocks or is_whole:
         return [Part(statement.code, True) for statement in (blocks or passages)[-1]]
     if not all(_FENCE.fullmatch(line) for line in lines if re.match(r"\s*[^\s#]", line)):
         raise SyntaxError("no line can be parsed")
@@ -171,23 +170,27 @@ def _read_pieces(lines: list[str]) -> tuple[list[Piece], list[Piece]]:
 def _parse_longest(lines: list[str]) -> tuple[Piece | None, int]:
     """Return the statements in as many of the first lines as can be parsed, and their number.
 
-    Where these are none: None, and how many lines hold nothing else. The indentation of the first
+    They end before a statement with an error in it, or before the blank line in it from which on it
+    is one. Where no lines are left: None, and how many to pass over. The indentation of the first
     line, as in a list, is taken off all of them.
     """
     margin = re.match(r"[ \t]*", lines[0])[0]
     if margin:
         lines = [line.removeprefix(margin) for line in lines]
-    all_lines, holds_code, attempts = lines, False, 0
+    all_lines, holds_code = lines, bool(re.match(r"(?:async|class|def)\b", lines[0]))
     while lines:
         try:
             return _compile(ast.parse("\n".join(lines)).body), len(lines)
         except SyntaxError as error:
             last = min(error.lineno or 1, len(lines)) - 1
-        holds_code, attempts = holds_code or last > 0, attempts + 1
-        while attempts > _ATTEMPTS and last and not _starts_at_margin(lines[last]):
-            last -= 1
+        holds_code = holds_code or last > 0
         code = _CLOSING.split(lines[last], maxsplit=1)[0]
-        lines = lines[:last] + ([code] if code.strip() and code != lines[last] else [])
+        if code != lines[last]:
+            lines = lines[:last] + ([code] if code.strip() else [])
+            continue
+        while last and lines[last - 1].strip() and not _starts_at_margin(lines[last]):
+            last -= 1
+        lines = lines[:last]
     broken = itertools.takewhile(lambda line: not _starts_at_margin(line), all_lines[1:])
     return None, 1 + len(list(broken)) if holds_code else 1
 
