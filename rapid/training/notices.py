@@ -61,7 +61,7 @@ class Notices(TrainerCallback):
                 "keys",
                 step,
                 f"the chat template does not read {', '.join(map(repr, keys))} in messages: the "
-                f"{len(examined)} prompts that were tried are rendered alike without, so the "
+                f"{len(examined)} prompts that were tried are the same text without, so that the "
                 "policy never sees it. Rename it to a key that the template reads, set another "
                 "chat template, or leave it out",
             )
@@ -153,16 +153,10 @@ def unread_keys(prompts: Sequence[list[dict]], render: Callable[[list[dict]], st
     A key is tried beside all others and alone: a template may read one where another is missing. A
     key without which a prompt cannot be rendered is read. Datasets have None for what a row lacks.
     """
-    keys = dict.fromkeys(
-        key
-        for prompt in prompts
-        for message in prompt
-        for key in message.keys() - {"role", "content"}
-        if message[key] is not None
-    )
-    return sorted(
-        key for key in keys if not any(_is_read(key, p, {*keys}, render) for p in prompts)
-    )
+    messages = [message for prompt in prompts for message in prompt]
+    keys = {key for message in messages for key in message if message[key] is not None}
+    keys -= {"role", "content"}
+    return sorted(key for key in keys if not any(_is_read(key, p, keys, render) for p in prompts))
 
 
 def _is_read(key: str, prompt: list[dict], keys: set[str], render: Callable) -> bool:

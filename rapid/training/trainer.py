@@ -211,12 +211,10 @@ class RapidTrainer(SamplingTrainer):
         batch = self._generate_and_score_completions(inputs)
         batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
         batch = batches.with_graded(batch, self.num_generations)
-        step, clipped = (
-            self.state.global_step + 1,
-            self._metrics["train"]["completions/clipped_ratio"],
-        )
+        step = self.state.global_step + 1
+        (*_, clipped_ratio) = self._metrics["train"]["completions/clipped_ratio"]
+        self.notices.check_lengths(step, clipped_ratio, len(batch["graded"]))
         self.notices.check_graded(step, batch, inputs[0].get("prompt"))
-        self.notices.check_lengths(step, clipped[-1], len(batch["graded"]))
         return batch
 
     def _resample(self, batch: Batch) -> Batch:
@@ -225,12 +223,9 @@ class RapidTrainer(SamplingTrainer):
         Only groups with signal are taken over, so that no round makes a batch poorer.
         """
         group, processes = self.num_generations, self.accelerator.num_processes
+        by = self.args.dynamic_sampling_by
         for _ in range(1, self.args.dynamic_sampling_rounds):
-            dead = (
-                (~chosen("unequal", batch[self.args.dynamic_sampling_by], group))
-                .nonzero()
-                .flatten()
-            )
+            dead = (~chosen("unequal", batch[by], group)).nonzero().flatten()
             if not len(dead):
                 break
             least = math.lcm(group, processes) // group  # else some would sample more than others
@@ -240,14 +235,14 @@ class RapidTrainer(SamplingTrainer):
             prompts = [self.train_dataset[index] for index in indices]
             with self.accelerator.split_between_processes(prompts) as inputs:
                 fresh = self._sample(inputs)
-            pad, by = self._tokenizer.pad_token_id, self.args.dynamic_sampling_by
-            batch = batches.replaced(batch, dead, fresh, group, pad, by)
+            batch = batches.replaced(batch, dead, fresh, group, self._tokenizer.pad_token_id, by)
         return batch
 
     def _check(self, batch: Batch) -> None:
         """Warn, once, if nothing can be learned from inference batches, and log what is masked."""
         step = self.state.global_step + 1
-        self.notices.check_rewards(step, batch, self.num_generations)
+        if self.args.multi_objective_aggregation == "sum_then_normalize":  # else sums may be equal
+            self.notices.check_rewards(step, batch, self.num_generations)
         self.add_metrics(self.notices.check_importance(step, batch))
 
     # Split into passes ----------------------------------------------------------------------------

@@ -91,6 +91,20 @@ def test_rewards_that_differ_now_and_then_are_no_reason(toy_model, tmp_path, cap
     assert not messages_about(caplog, "reward")
 
 
+def test_equal_sums_of_rewards_that_are_normalized_first_are_no_reason(toy_model, tmp_path, caplog):
+    def even(completions, **_):
+        return [float(place % 2) for place in range(len(completions))]
+
+    def odd(completions, **_):
+        return [1.0 - place % 2 for place in range(len(completions))]
+
+    both = {"multi_objective_aggregation": "normalize_then_sum", "reward_weights": [1.0, 1.0]}
+    settings = STEPS | {"objective": "trl", "max_steps": 5} | both
+    trainer = run(toy_model, tmp_path, **settings, reward=[even, odd])
+    assert logged(trainer, "rapid/signal") == [0] * 5
+    assert not messages_about(caplog, "reward")
+
+
 def test_few_groups_say_nothing_yet(notices, caplog):
     """Five batches of one group, with or without rewards."""
     for step, reward in enumerate((0.0, 1.0, 0.0, 0.0, 1.0), 1):
