@@ -131,13 +131,14 @@ class Notices(TrainerCallback):
 
     def on_train_end(self, args, state, control, **_):
         """Warn if nothing was learned from first to last, be it before the run was resumed."""
-        earlier = any(row.get("rapid/signal") for row in state.log_history)
-        if self._batches and not (self._has_learned or earlier):
-            self._warn(
-                "run",
+        has_learned = self._has_learned or any(row.get("rapid/signal") for row in state.log_history)
+        if self._is_main and self._batches and not has_learned:
+            logger.warning(
+                "step %d: the run has ended, and nothing was learned: %s in all of its inference "
+                "batches. %s.",
                 state.global_step,
-                f"the run has ended, and nothing was learned: {self._what_is_equal} in all of its "
-                f"inference batches. {EQUAL_REWARDS_ADVICE}",
+                self._what_is_equal,
+                EQUAL_REWARDS_ADVICE,
             )
 
     @property
