@@ -18,6 +18,7 @@ threads, and the filters that the kernel has stand too. `Sandbox.walls` says wha
 """
 
 import contextlib
+import importlib.util
 import json
 import logging
 import os
@@ -31,7 +32,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from rapid.grading.code.runner import encoding
+from rapid.grading.code.runner import encoding, packages
 from rapid.grading.grader import GraderDied
 from rapid.grading.worker import Worker
 
@@ -138,17 +139,18 @@ class Sandbox:
     def walls(self) -> str:
         """Return the walls that stand around a job, in words. The sandbox must have started."""
         files, calls = (self.filtered and self._hello[name] for name in ("Files", "SystemCalls"))
-        enclosed = "no network, no host process, no file but Python's library (read-only)"
+        files_open = "no file but Python's library, numpy and pandas"
+        enclosed = f"no network, no host process, {files_open} (read-only)"
         user = self._hello["user"]
         whose = "the grader's own files" if user == os.geteuid() else "files that all may read"
         open_to = [
-            "no file but Python's library" if files else f"{whose} in reach",
+            files_open if files else f"{whose} in reach",
             "no socket, no signal" if calls else "the network in reach",
         ]
         around = {
             "bwrap": f"bubblewrap: {enclosed}",
             "namespaces": f"Linux namespaces: {enclosed}",
-            "filters": "no namespaces: no file but Python's library, no socket, no signal",
+            "filters": f"no namespaces: {files_open}, no socket, no signal",
             "limits": f"NOT WALLED OFF (unsafe_sandbox): {', '.join(open_to)}",
         }
         divided = "a process namespace each" if self._hello["divided"] else "a session each"
@@ -238,7 +240,8 @@ class Sandbox:
             self._runner = Worker(
                 lambda fd: _command(layer, fd),
                 self.memory_mb + RUNNER_MB,
-                env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"},  # sets print in the same order
+                # Sets print in the same order, and numpy tries no threads.
+                env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1"},
                 cwd="/",
                 stderr=errors,
             )
@@ -306,10 +309,10 @@ def _read_lines(
 def _command(layer: str, control_fd: int) -> list[str]:
     """Return the command line that starts a runner behind this layer, or raise SandboxError."""
     paths = _readable_paths()
-    hidden = _packages(paths)
+    hidden, shared = _packages(paths), _shared_packages()
     # No site packages, no environment, no bytecode written.
     runner = [_PYTHON, "-S", "-s", "-P", "-B", str(_RUNNER), str(control_fd), layer]
-    runner += [os.pathsep.join(paths), os.pathsep.join(hidden)]
+    runner += [os.pathsep.join(each) for each in (paths, hidden, shared)]
     if layer != "bwrap":
         return runner
     bwrap = shutil.which("bwrap")
@@ -328,7 +331,7 @@ def _command(layer: str, control_fd: int) -> list[str]:
     command += _bound(others)
     for path in hidden:
         command += ["--perms", "0755", "--tmpfs", path]
-    command += _bound([last])  # which may lie in one of these
+    command += _bound([*shared, last])  # which may lie in these
     for path in (*hidden, "/"):
         command += ["--remount-ro", path]
     return [*command, "--chdir", "/", *runner]
@@ -356,7 +359,7 @@ def _readable_paths() -> list[str]:
 def _packages(paths: list[str]) -> list[str]:
     """Return the folders of installed packages below these paths.
 
-    Completions have no use for them, and this project with its problems may be in one.
+    Completions may use few of them, and this project with its problems may be in one.
     """
     return [
         str(found)
@@ -364,3 +367,16 @@ def _packages(paths: list[str]) -> list[str]:
         if os.path.isdir(path)
         for found in sorted(Path(path).glob("python*/*-packages"))
     ]
+
+
+def _shared_packages() -> list[str]:
+    """Return the paths of the packages that completions may import, and of their C libraries."""
+    paths = []
+    for name in packages.NAMES:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            file = Path(spec.origin)
+            path = file.parent if spec.submodule_search_locations else file
+            libraries = path.with_name(f"{name}.libs")
+            paths += [str(each) for each in (path, libraries) if each.exists()]
+    return paths

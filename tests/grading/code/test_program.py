@@ -217,3 +217,45 @@ REFUSED = {
 def test_what_is_no_right_program_says_why(grader, double, case):
     completion, reason = REFUSED[case]
     assert grader.grade(double, completion).reason == reason
+
+
+ARRAYS = {
+    "a number of numpy's": "import numpy as np\ndef f(x): return np.int64(2) * x if x < 9 else 2 * x",
+    "an import in the function": "def f(x):\n    from numpy.linalg import det\n    return round(det([[2]])) * x",
+    "a list of an array": "import numpy\ndef f(x): return numpy.array([2 * x], dtype=object).tolist()[0]",
+    "from a block of its own": fenced("import numpy as np", "def f(x): return int(np.prod([2, 1])) * x"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ARRAYS)
+def test_numpy_can_be_imported(grader, double, case):
+    assert grader.grade(double, ARRAYS[case]).reason == verdicts.PASSED
+    wrong = ARRAYS[case].replace("2", "3")
+    assert grader.grade(double, wrong).reason == verdicts.WRONG_ANSWER
+
+
+def test_pandas_can_be_imported(grader, layer, double):
+    if layer == "filters":
+        pytest.skip("a user without rights may not read all of Python's library")
+    program = "import pandas as pd\ndef f(x): return pd.Series([x, x], dtype=object).sum()"
+    assert grader.grade(double, program).reason == verdicts.PASSED
+
+
+def test_chance_in_numpy_repeats_itself(grader, double):
+    program = "import numpy as np\ndef f(): return np.random.random(3).tolist()"
+    problem = double.model_copy(
+        update={"canonical_solution": program, "base_input": [[]], "plus_input": []}
+    )
+    assert grader.grade(problem, program).reason == verdicts.PASSED
+
+
+def test_what_needs_no_numpy_does_not_import_it(grader, double):
+    program = "import sys\ndef f(x): return 2 * x if 'num' + 'py' not in sys.modules else 0"
+    assert grader.grade(double, program).reason == verdicts.PASSED
+
+
+def test_an_array_is_no_list(grader, double):
+    """As in EvalPlus, where such a comparison has no truth."""
+    problem = double.model_copy(update={"canonical_solution": "def f(x): return [x, 2]"})
+    program = "import numpy as np\ndef f(x): return np.array([x, 2])"
+    assert grader.grade(problem, program).reason == verdicts.WRONG_ANSWER

@@ -268,7 +268,7 @@ def test_a_layer_through_which_files_are_read_is_not_trusted(layer, monkeypatch)
         pass
 
 
-def test_a_runner_among_installed_packages_is_all_that_is_seen_of_them(
+def test_of_installed_packages_the_runner_and_shared_ones_are_all_that_is_seen(
     layer, tmp_path, monkeypatch
 ):
     """As where the project is installed beside Python's own library."""
@@ -277,11 +277,16 @@ def test_a_runner_among_installed_packages_is_all_that_is_seen_of_them(
     packages = tmp_path / "lib/python3/site-packages"
     runner = shutil.copytree(sandbox_module._RUNNER, packages / "rapid/runner")
     (packages / "other.py").write_text("secret = 1")
+    (packages / "shared.py").write_text("one = 1")
     paths = [*sandbox_module._readable_paths()[:-1], str(tmp_path / "lib"), str(runner)]
     monkeypatch.setattr(sandbox_module, "_RUNNER", runner)
+    monkeypatch.setattr(sandbox_module, "_shared_packages", lambda: [str(packages / "shared.py")])
     monkeypatch.setattr(sandbox_module, "_readable_paths", lambda: paths)
     with Sandbox(layer=layer, guarded=False) as installed:
         assert call(installed, "def f(): return 1") == 1
+        if layer != "filters":  # in which pytest's folders are not for another user
+            assert call(installed, "import shared\ndef f(): return shared.one") == 1
+        assert call(installed, "import other\ndef f(): return 1") == "crashed"
         assert installed.walls() == walls
         reads = error_of(f"open({str(packages / 'other.py')!r})")
         assert call(installed, reads) in ("FileNotFoundError", "PermissionError")

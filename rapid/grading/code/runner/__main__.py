@@ -1,6 +1,6 @@
 """The runner: forks one child per completion and never sees what goes in or out.
 
-    python -S -s -P -B runner CONTROL_FD LAYER PATHS HIDDEN
+    python -S -s -P -B runner CONTROL_FD LAYER PATHS HIDDEN SHARED
 
 CONTROL_FD is a socket to the grader. A request is one `encoding.REQUEST` with the file descriptor
 of another socket, over which the grader sends the job straight to the child and gets its outputs
@@ -11,8 +11,9 @@ A job is its length and a JSON object, which `sandbox.encode_job` makes. The chi
 in a completion (`program.find_program`), runs it, and answers a line per call, {"output": ...}, or
 one {"reason": ...} and no more.
 
-PATHS stay readable, but for what is below HIDDEN; both are joined by colons. LAYER "namespaces"
-puts up walls around the runner. In the others they stand already, or there are none.
+PATHS stay readable, but for what is below HIDDEN; of that, SHARED does, packages that completions
+may import. Each is joined by colons. LAYER "namespaces" puts up walls around the runner. In the
+others they stand already, or there are none.
 """
 
 import contextlib
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 import encoding
 import filters
 import isolation
+import packages
 import program
 
 # Imported once here instead of in every child: what solutions use.
@@ -44,16 +46,17 @@ def main() -> None:
     given, layer, *lists = sys.argv[1:]
     control_fd = os.dup(int(given))  # a low number, below what children close
     os.close(int(given))
-    paths, hidden = ([path for path in each.split(os.pathsep) if path] for each in lists)
+    paths, hidden, shared = ([path for path in each.split(os.pathsep) if path] for each in lists)
+    sys.meta_path.append(packages.Finder(shared))
     for name in PRELOADED.split():
         __import__(name)
     if layer == "namespaces":
-        isolation.enclose(paths, hidden)
+        isolation.enclose(paths, hidden, shared)
     control = socket.socket(fileno=control_fd)
     divider, user = isolation.Divider(), isolation.spare_user()
     if not isolation.can_read(os.path.dirname(os.__file__), user):
         preload_all()
-    known = filters.Files(paths, hidden), filters.SystemCalls()
+    known = filters.Files([*paths, *shared], hidden), filters.SystemCalls()
     working = [each for each in known if each.works]
     # A completion that runs as the same user is not to trace the runner.
     isolation.call("prctl", isolation.PR_SET_DUMPABLE, 0)
@@ -68,7 +71,7 @@ def main() -> None:
             return
         job = socket.socket(fileno=descriptors[0])
         timeout, memory, guarded, filtered = encoding.REQUEST.unpack(message)
-        limits = Limits(timeout, memory, user, working if filtered else [], guarded)
+        limits = Limits(timeout, memory, user, working if filtered else [], guarded, shared)
         control.sendall(encoding.REPLY.pack(*supervise(job, divider, limits)))
 
 
@@ -89,6 +92,7 @@ class Limits:
     user: int | None  # to run as; None for the runner's own
     filters: list[filters.Files | filters.SystemCalls]
     guarded: bool
+    shared: list[str]  # paths that the guard lets be read
 
 
 def supervise(job: socket.socket, divider: isolation.Divider, limits: Limits) -> tuple[bool, int]:
@@ -127,14 +131,14 @@ def be_child(job: socket.socket, lifeline: int, limits: Limits) -> None:
         os.closerange(first + 1, second)
         os.closerange(second + 1, 256)
         random.seed(0)  # the same completion gets the same verdict
-        reason = run(job, limits.guarded)
+        reason = run(job, limits)
         if reason:
             write(job, {"reason": reason})
     finally:
         os._exit(0)
 
 
-def run(job: socket.socket, guarded: bool) -> str | None:
+def run(job: socket.socket, limits: Limits) -> str | None:
     """Run a job's code and calls; send the outputs. Return what went wrong, if anything did."""
     with job.makefile("rb") as stream:
         [length] = encoding.LENGTH.unpack(stream.read(encoding.LENGTH.size))
@@ -147,8 +151,9 @@ def run(job: socket.socket, guarded: bool) -> str | None:
             parts = [program.Part(code, must_succeed=True)]
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
         return "unparsable"
-    if guarded:
-        isolation.guard()
+    packages.preload({name for part in parts for name in program.names_in(part.code)})
+    if limits.guarded:
+        isolation.guard(limits.shared)
     try:
         module = types.ModuleType("completion")
         sys.modules["completion"] = module

@@ -2,9 +2,9 @@
 
 JSON's own types stand for themselves (integers within 64 bits, floats with NaN and infinities);
 every other type is an object with one key, the type's name. A subclass is sent as the plain type
-it extends, so an object with an `__eq__` of its own arrives as data, and a fraction or a decimal as
-the number that it equals, if any. What is no plain data arrives as an `Opaque`. Nothing here is
-pickle: reading what hostile code sent runs none of it.
+it extends, so an object with an `__eq__` of its own arrives as data; a fraction, a decimal or a
+scalar of numpy's as the number that it equals, if any. What is no plain data arrives as an
+`Opaque`. Nothing here is pickle: reading what hostile code sent runs none of it.
 
 A list or tuple of over `MANY` items, with those of its items, is sent as a `Digest`: encoded one by
 one they would take a minute and gigabytes.
@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import marshal
 import struct
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -106,6 +107,11 @@ def encode(value: Any) -> Any:
             with contextlib.suppress(ValueError, ArithmeticError):  # not a number, or too large
                 if value == (plain := kind(value)):
                     return encode(plain)
+    numpy = sys.modules.get("numpy")  # a completion may have imported it, the runner has not
+    if numpy is not None and isinstance(value, numpy.generic):
+        plain = value.item()
+        if not isinstance(plain, numpy.generic):
+            return encode(plain)
     return {"object": type(value).__name__}
 
 

@@ -30,10 +30,11 @@ SYS_PIDFD_OPEN, SYS_MOUNT_SETATTR = 434, 442  # the same numbers on every archit
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 
-def enclose(paths: list[str], hidden: list[str]) -> None:
-    """Put the calling process into new namespaces in which only `paths` exist, read-only.
+def enclose(paths: list[str], hidden: list[str], shared: list[str]) -> None:
+    """Put the calling process into new namespaces in which only these paths exist, read-only.
 
-    Folders of `hidden` are empty there, but for the last of the paths where it lies in one.
+    Folders of `hidden` are empty there, but for `shared` and the last of `paths` where they lie in
+    one.
 
     Returns in a new process, the first of its process namespace. The old one waits for it and ends
     with it.
@@ -50,12 +51,12 @@ def enclose(paths: list[str], hidden: list[str]) -> None:
         for name, text in ({"setgroups": "deny"} | maps).items():
             with open(f"/proc/self/{name}", "w") as stream:
                 stream.write(text)
-    _replace_root(paths, hidden)
+    _replace_root(paths, hidden, shared)
     _enter_process_namespace()
 
 
-def _replace_root(paths: list[str], hidden: list[str]) -> None:
-    """Make a file system of nothing but `paths` the root, read-only, with `hidden` covered."""
+def _replace_root(paths: list[str], hidden: list[str], shared: list[str]) -> None:
+    """Make a file system of nothing but these paths the root, read-only, with `hidden` covered."""
     stage = "/proc"  # a folder that is always there and in which no path of ours lies
     call("mount", None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
     _mount_empty(stage)
@@ -64,7 +65,8 @@ def _replace_root(paths: list[str], hidden: list[str]) -> None:
         _bind(path, stage)
     for path in hidden:
         _mount_empty(stage + path)
-    _bind(runner, stage)
+    for path in (*shared, runner):
+        _bind(path, stage)
     os.chdir(stage)
     # pivot_root(2): with the same folder twice the old root lies on top of the new one, to be shed.
     call("syscall", SYS_PIVOT_ROOT[os.uname().machine], b".", b".")
@@ -186,12 +188,12 @@ class Forbidden(PermissionError):
     """The guard stopped something that a completion may not do."""
 
 
-def guard() -> None:
+def guard(shared: list[str]) -> None:
     """From now on raise `Forbidden` where Python code turns to the operating system.
 
-    Only Python's own library may be read, for imports.
+    Only Python's own library and `shared` may be read, for imports.
     """
-    library = tuple(os.path.abspath(path) + os.sep for path in sys.path if path)
+    library = tuple(os.path.abspath(path) + os.sep for path in (*sys.path, *shared) if path)
     families = {"os", "socket", "subprocess", "ctypes", "shutil", "signal", "pty", "mmap"}
     families |= {"_posixsubprocess", "fcntl", "resource", "syslog", "tempfile"}
     families |= {"urllib", "webbrowser"}
