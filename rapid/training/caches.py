@@ -47,7 +47,8 @@ def can_share_prompts(model) -> bool:
     adapter = getattr(model, "active_peft_config", None)
     switched_on = getattr(adapter, "alora_invocation_tokens", None)
     own_cache = getattr(adapter, "peft_type", None) == "SHADOW"
-    if model.is_gradient_checkpointing or switched_on or own_cache or sees_padding(model):
+    checkpointed = any(getattr(one, "gradient_checkpointing", False) for one in model.modules())
+    if checkpointed or switched_on or own_cache or sees_padding(model):
         return False
     if getattr(model_config(model), "output_router_logits", False):
         return False
