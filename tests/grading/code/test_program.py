@@ -126,7 +126,6 @@ TESTS = {
     "a wrong assert in a fence": fenced(f"{RIGHT}\n\nassert f(1) == 3, 'no'"),
     "exit": f"{RIGHT}\nexit()",
     "sys.exit": f"import sys\n{RIGHT}\nsys.exit(1)",
-    "a hard exit": f"{RIGHT}\nimport os\nos._exit",
     "raise": f"{RIGHT}\nraise SystemExit(1)",
     "print": f"{RIGHT}\nprint(f(2))\nprint(undefined)",
     "print without parentheses": f"{RIGHT}\nprint f(2)",
