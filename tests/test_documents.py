@@ -78,7 +78,7 @@ def test_a_sweep_without_runs_is_not_made(tmp_path):
 
 @pytest.mark.parametrize(("mark", "text"), of("sweep"))
 def test_a_sweep_has_the_h_that_it_says(mark, text):
-    head, *rows = [line.split() for line in text.splitlines()]
+    head, *rows = [re.split(r"  +", line.strip()) for line in text.splitlines()]
     ratios = [row[head.index("rapid.H")] for row in rows]
     assert ratios == mark.split()[1:]
     asked = {run.algorithm for run in runs(documents.params())}

@@ -364,7 +364,7 @@ def test_words_of_runs_are_no_tags_and_no_orders(hostile):
 def test_a_figure_has_no_tags_of_a_completion(tmp_path):
     of = {"H": 4, "step": 1, "benchmark": "math", "id": "a"}
     record = TokenWeights(tokens=WRITTEN, log_weights=[0.1] * len(WRITTEN), **of)
-    figure = style.Figure(title="a", caption="b", draw=lambda: tokens._draw(record))
+    figure = style.Figure(title="a", caption="b", problems=(), draw=lambda: tokens._draw(record))
     drawn = style.render(figure, ["svg"])["svg"]
     tags = {element.tag.rpartition("}")[2] for element in xml.fromstring(drawn).iter()}
     assert tags.isdisjoint({"script", "img", "a", "foreignObject"})

@@ -225,6 +225,7 @@ def train_with_engine(kind, toy_model, folder):
     """A trainer after a step with GRPOTrainer's loss, as if an engine had sampled."""
     equal = type(kind.__name__, (kind,), {"equal_lengths": True})
     settings = {"objective": "trl", "n_step": 16, "H": 1, "max_steps": 1}
+    settings["max_sampler_mismatch"] = 1.0
     trainer = build(toy_model, folder, trainer=equal, **settings)
     trainer.vllm_generation = SimpleNamespace(mode="server", sync_weights=lambda: None)
     trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
@@ -250,11 +251,11 @@ def conversation(content="q", **keys):
     ("prompts", "unread"),
     [
         ([conversation()], []),
-        ([conversation(thinking="s"), conversation()], ["thinking"]),
+        ([conversation(scratchpad="s"), conversation()], ["scratchpad"]),
         ([conversation(reasoning_content="s")], []),
         ([conversation(reasoning_content="s", reasoning="s")], []),
-        ([conversation(reasoning="s", thinking="s", train=False)], ["thinking", "train"]),
-        ([conversation(name="s"), conversation(thinking=None)], []),
+        ([conversation(reasoning="s", scratchpad="s", train=False)], ["scratchpad", "train"]),
+        ([conversation(name="s"), conversation(scratchpad=None)], []),
         ([conversation(reasoning_content=""), conversation(reasoning_content="s")], []),
     ],
 )
@@ -281,12 +282,12 @@ def test_messages_are_looked_at_once_and_few_of_them(notices, caplog):
         rendered.append(prompt)
         return prompt[0]["content"]
 
-    many = [conversation(f"q{i}", thinking="s") for i in range(1000)]
+    many = [conversation(f"q{i}", scratchpad="s") for i in range(1000)]
     for step in (3, 4):
         notices.check_messages(step, many, render)
     assert len(rendered) == 4 * 32
     (message,) = caplog.messages
-    assert message.startswith("step 3: the chat template does not read 'thinking' in messages: ")
+    assert message.startswith("step 3: the chat template does not read 'scratchpad' in messages: ")
 
 
 def test_keys_that_the_template_never_reads_are_mentioned_before_sampling(
@@ -294,10 +295,10 @@ def test_keys_that_the_template_never_reads_are_mentioned_before_sampling(
 ):
     tokenizer = AutoTokenizer.from_pretrained(toy_model, padding_side="left")
     tokenizer.chat_template = TEMPLATE
-    rows = [{"prompt": conversation(f"q{i}", thinking="s", reasoning="r")} for i in range(8)]
+    rows = [{"prompt": conversation(f"q{i}", scratchpad="s", reasoning="r")} for i in range(8)]
     sizes = {"n_step": 8, "H": 1, "max_completion_length": 4, "max_steps": 2}
     args = RapidConfig(str(tmp_path), **COMMON | sizes)
     data, model = Dataset.from_list(rows), str(toy_model)
     RapidTrainer(model, constant(0.0), args, data, processing_class=tokenizer).train()
     (message,) = messages_about(caplog, "chat template")
-    assert message.startswith("step 1: the chat template does not read 'thinking' in messages")
+    assert message.startswith("step 1: the chat template does not read 'scratchpad' in messages")

@@ -210,7 +210,7 @@ def test_a_run_that_reports_is_the_run_that_does_not(trained, toy_model, tmp_pat
     reported = {}
 
     class Drawing(TrainerCallback):
-        def __init__(self, folder):
+        def __init__(self, folder, problems):
             torch.rand(1)
 
         def on_log(self, args, state, control, logs, **_):

@@ -201,7 +201,7 @@ class SamplingTrainer(ResumableTrainer, OwnLoss, CheckedPrompts):
         dataset's rows, which the completions of a group may share: each gets a copy.
         """
         inputs = [send_to_device(dict(one), self.accelerator.device) for one in inputs]
-        self._examples, self._sampled_logp = inputs, []
+        self._examples, self._sampled_logp, self._sampler_check.logps = inputs, [], []
         if self._streamed:
             self._streamed.forget()
         args = self.args
