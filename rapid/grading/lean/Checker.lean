@@ -42,48 +42,52 @@ partial def isLiteral : Syntax → Bool
     kind == ``Parser.Term.dotIdent || kind == ``Parser.Term.structInstLVal
       || (isLitKind kind || literalKinds.contains kind) && parts.toList.all isLiteral
 
-/-- Why a command may not be elaborated, if it has a code word or computes a tactic's option. -/
-partial def refusal? (stx : Syntax) : Option String := match stx with
-  | .missing => none
-  | .atom _ word => if codeWords.contains word then some s!"uses {word}" else none
+/-- Why a command may not be elaborated, in its order: a line for each code word, and for each option
+of a tactic that is computed. -/
+partial def refusals (stx : Syntax) : String := match stx with
+  | .missing => ""
+  | .atom _ word => if codeWords.contains word then s!"uses {word}\n" else ""
   | .ident _ _ name _ =>
-    if codeWords.contains name.toString then some s!"uses {name}" else none
+    if codeWords.contains name.toString then s!"uses {name}\n" else ""
   | .node _ kind parts =>
     -- `(maxSteps := 3)` and `(config := {maxSteps := 3})`
     if (kind == ``Parser.Tactic.valConfigItem || kind == ``Parser.Tactic.config)
-        && !isLiteral stx[3] then some "an option's value is computed"
-    else parts.toList.findSome? refusal?
+        && !isLiteral stx[3] then "an option's value is computed\n"
+    else parts.toList.foldl (fun before part => before ++ refusals part) ""
 
-/-- One command of a text, elaborated. `isWhole`: nothing is left of the text after it. -/
-structure Outcome where
-  env : Environment
+/-- Which command this is: `theorem`, or `(open in theorem)` in full. -/
+partial def formOf (stx : Syntax) : Name :=
+  if stx.isOfKind ``Parser.Command.in then
+    .str (formOf stx[0] ++ formOf stx[2]) "in"
+  else if stx.isOfKind ``Parser.Command.declaration then stx[1].getKind
+  else stx.getKind
+
+/-- The first command of a text. `isWhole`: nothing is left of the text after it. -/
+structure Parsed where
+  input : Parser.InputContext
   stx : Syntax
-  parserMessages : MessageLog
   messages : MessageLog
   isWhole : Bool
 
-/-- Parse the first command of `text` after the header and elaborate it. Throws a refusal. -/
-def elaborate (base : Command.State) (text : String) : ExceptT String IO Outcome := do
+def parse (base : Command.State) (text : String) : Parsed :=
   let input := Parser.mkInputContext text "proof.lean"
   let scope := base.scopes.head!
   let context : Parser.ParserModuleContext :=
     { env := base.env, options := scope.opts,
       currNamespace := scope.currNamespace, openDecls := scope.openDecls }
-  let (stx, parser, parserMessages) := Parser.parseCommand input context {} {}
-  if let some why := refusal? stx then throw why
+  let (stx, parser, messages) := Parser.parseCommand input context {} {}
   let (rest, _, restMessages) := Parser.parseCommand input context parser {}
+  let isWhole := rest.isOfKind ``Parser.Command.eoi && !restMessages.hasErrors
+  { input, stx, messages, isWhole }
+
+/-- Elaborate a command after the header: the environment, and all messages. -/
+def elaborate (base : Command.State) (parsed : Parsed) : IO (Environment × MessageLog) := do
   let state ← IO.mkRef { base with messages := {} }
   let commandContext : Command.Context :=
-    { fileName := "proof.lean", fileMap := input.fileMap, snap? := none, cancelTk? := none }
-  let _ ← ((Command.elabCommandTopLevel stx).run commandContext state).toIO'
+    { fileName := "proof.lean", fileMap := parsed.input.fileMap, snap? := none, cancelTk? := none }
+  let _ ← ((Command.elabCommandTopLevel parsed.stx).run commandContext state).toIO'
   let after ← state.get
-  return {
-    env := after.env, stx, parserMessages,
-    messages := parserMessages ++ after.messages,
-    isWhole := rest.isOfKind ``Parser.Command.eoi && !restMessages.hasErrors }
-
-def isTheorem (stx : Syntax) : Bool :=
-  stx.isOfKind ``Parser.Command.declaration && stx[1].isOfKind ``Parser.Command.theorem
+  return (after.env, parsed.messages ++ after.messages)
 
 /-- Write the constants, not the header's, that `used` rest on, each after those that it uses. -/
 partial def writeConstants (header : Kernel.Environment) (env : Environment) :
@@ -107,26 +111,29 @@ structure Answer where
 def shown (log : MessageLog) : IO (List String) := log.toList.mapM fun message => do
   return s!"line {message.pos.line}: {← message.data.toString}"
 
-/-- Elaborate a proof and export what it added. -/
-def author (base : Command.State) (name : Name) (text : String) : IO Answer := do
-  match ← (elaborate base text).run with
+/-- Elaborate a proof and export what it added. What its statement has by itself, such as an
+attribute or `open ... in`, is refused in no proof of it. -/
+def author (base : Command.State) (name : Name) (statement proof : String) : IO Answer := do
+  let parsed := parse base (statement ++ proof)
+  let stated := parse base (statement ++ " sorry")
+  let why := refusals parsed.stx
+  if why != refusals stated.stx then return { why := "forbidden", messages := [why] }
+  unless formOf parsed.stx == formOf stated.stx && parsed.isWhole && !parsed.messages.hasErrors do
+    return { why := "unparsable", messages := "not one theorem" :: (← shown parsed.messages) }
+  let (env, log) ← elaborate base parsed
+  let messages ← shown log
+  if log.hasErrors then return { why := "wrong_answer", messages }
+  if log.toList.any (·.kind == `hasSorry) then
+    return { why := "forbidden", messages := ["sorry"] }
+  let some (.thmInfo theorem_) := env.find? name
+    | return { why := "forbidden", messages := [s!"{name} is not a theorem afterwards"] }
+  let write : Write Unit := do
+    let used := theorem_.value.getUsedConstants.toList
+    let _ ← writeConstants base.env.toKernelEnv env used {}
+    writeProof theorem_.value
+  match write.run {} with
+  | .ok ((), writer) => return { why := "elaborated", messages, text? := writer.text }
   | .error why => return { why := "forbidden", messages := [why] }
-  | .ok proved =>
-    let messages ← shown proved.messages
-    unless isTheorem proved.stx && proved.isWhole && !proved.parserMessages.hasErrors do
-      return { why := "unparsable", messages := "not one theorem" :: messages }
-    if proved.messages.hasErrors then return { why := "wrong_answer", messages }
-    if proved.messages.toList.any (·.kind == `hasSorry) then
-      return { why := "forbidden", messages := ["sorry"] }
-    let some (.thmInfo proof) := proved.env.find? name
-      | return { why := "forbidden", messages := [s!"{name} is not a theorem afterwards"] }
-    let write : Write Unit := do
-      let used := proof.value.getUsedConstants.toList
-      let _ ← writeConstants base.env.toKernelEnv proved.env used {}
-      writeProof proof.value
-    match write.run {} with
-    | .ok ((), writer) => return { why := "elaborated", messages, text? := writer.text }
-    | .error why => return { why := "forbidden", messages := [why] }
 
 /-- What is to be proved: a theorem without its value, and a reader that knows what the statement
 added to the header, such as the function of a `match`. -/
@@ -137,24 +144,24 @@ structure Goal where
 /-- Elaborate a statement, with `sorry` for its proof. Throws why it is none. -/
 def goalOf (base : Command.State) (trusted : NameSet) (name : Name) (statement : String) :
     IO (Except (List String) Goal) := do
-  match ← (elaborate base (statement ++ " sorry")).run with
-  | .error why => return .error [why]
-  | .ok stated =>
-    let messages ← shown stated.messages
-    if stated.messages.hasErrors || !stated.isWhole then return .error messages
-    let some (.thmInfo goal) := stated.env.find? name | return .error ("no theorem" :: messages)
-    let header := base.env.toKernelEnv
-    let prepare : Except String Goal := do
-      let used := goal.type.getUsedConstants.toList
-      let (own, writer) ← (writeConstants header stated.env used {}).run {}
-      let read : Read Unit := do
-        trust used
-        readLines 1 (writer.text.splitOn "\n")
-      let ((), reader) ← read.run { header, trusted }
-      return {
-        head := goal.toConstantVal,
-        reader := { header, trusted := reader.trusted, kernel := reader.kernel, stated := own } }
-    return prepare.mapError fun why => [why]
+  let parsed := parse base (statement ++ " sorry")
+  let (env, log) ← elaborate base parsed
+  if log.hasErrors then return .error (← shown log)
+  unless parsed.isWhole do
+    return .error ["more than one command: those before it belong in its header"]
+  let some (.thmInfo goal) := env.find? name | return .error ["it declares no theorem of this name"]
+  let header := base.env.toKernelEnv
+  let prepare : Except String Goal := do
+    let used := goal.type.getUsedConstants.toList
+    let (own, writer) ← (writeConstants header env used {}).run {}
+    let read : Read Unit := do
+      trust used
+      readLines 1 (writer.text.splitOn "\n")
+    let ((), reader) ← read.run { header, trusted }
+    return {
+      head := goal.toConstantVal,
+      reader := { header, trusted := reader.trusted, kernel := reader.kernel, stated := own } }
+  return prepare.mapError fun why => [why]
 
 /-- Read an export and have the kernel check it. -/
 def judge (goal : Goal) (trusted : NameSet) (text : String) : Except String NameSet := do
@@ -224,7 +231,7 @@ def serveOne (role : String) (base : Command.State) (memory : IO.Ref Memory) (re
   let name ← fieldOf request "name"
   let statement ← fieldOf request "statement"
   if role == "author" then
-    return ← author base name.toName (statement ++ (← fieldOf request "proof"))
+    return ← author base name.toName statement (← fieldOf request "proof")
   let .ok count := request.getObjValAs? Nat "bytes" | answerJudge base memory name statement none
   match String.fromUTF8? (← readBytes (← IO.getStdin) count .empty) with
   | some text => answerJudge base memory name statement text

@@ -58,7 +58,7 @@ class LeanChecker:
         self.backend = backend
         self.unsafe = unsafe
         self._processes: dict[str, LeanProcess] = {}  # by role
-        self._stated: set[tuple[str, str]] = set()  # statements that the judge accepts
+        self._stated: set[tuple[str, str]] = set()  # statements that both accept
         self._turn = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -122,10 +122,8 @@ class LeanChecker:
             LeanUnavailable: Lean does not start.
             GraderDied: a process died.
         """
-        goal = {"name": name, "statement": statement}
         with self._turn:
-            self._state(goal)
-            self._ask("author", goal | {"proof": " sorry", "checked": False}, self.timeout)
+            self._state({"name": name, "statement": statement})
 
     def stop(self) -> None:
         """End the processes, if there are any; a borrowed one goes back to its owner."""
@@ -153,15 +151,27 @@ class LeanChecker:
         return answer.why
 
     def _state(self, goal: dict[str, str]) -> None:
+        """Have both processes elaborate a statement with `sorry` for its proof.
+
+        An author that cannot do it, whatever the reason, would fail at every proof.
+        """
         name, statement = goal.values()
         if (name, statement) in self._stated:
             return
-        answer, _ = self._ask("judge", goal, self.timeout)
-        if answer.why in (verdicts.TIMEOUT, verdicts.MEMORY, verdicts.CRASHED):
-            raise GraderDied(f"the judge of {self.backend} did not elaborate {name}: {answer.why}")
-        if answer.why != STATED:
-            said = "; ".join(answer.messages) or answer.why
-            raise BadStatement(f"{name}: not accepted by {self.backend}: {said}")
+        attempt = goal | {"proof": " sorry", "checked": False}
+        # An author refuses a proof that is `sorry`, and says nothing else of a statement.
+        for role, request, accepts in (
+            ("judge", goal, STATED),
+            ("author", attempt, verdicts.FORBIDDEN),
+        ):
+            answer, _ = self._ask(role, request, self.timeout)
+            if answer.why in (verdicts.TIMEOUT, verdicts.MEMORY, verdicts.CRASHED):
+                died = f"the {role} of {self.backend} did not elaborate {name}: {answer.why}"
+                raise GraderDied(died)
+            if answer.why != accepts:
+                messages = [" ".join(message.split()) for message in answer.messages]
+                reason = "; ".join(messages) or f"the {role} answers {answer.why}"
+                raise BadStatement(f"{name}: not accepted by {self.backend}: {reason}")
         self._stated.add((name, statement))
 
     def _ask(

@@ -23,6 +23,7 @@ VERDICTS = {
     " by exact (": verdicts.UNPARSABLE,
     " ⟨rfl, trivial⟩\naxiom cheat : False": verdicts.UNPARSABLE,
     " by sorry": verdicts.FORBIDDEN,
+    " sorry": verdicts.FORBIDDEN,
     " by native_decide": verdicts.FORBIDDEN,
     " by exact unsafe lcProof": verdicts.FORBIDDEN,
 }
@@ -69,6 +70,8 @@ for line in sys.stdin:
         say(id=request["id"], why=why, messages=["NoSuchType"])
         continue
     proof = request["proof"]
+    if "tire the author" in request["statement"]:
+        time.sleep(3600)
     if proof == "die":
         sys.exit(0)
     if proof == "die as if killed":

@@ -83,12 +83,13 @@ class TestBoth:
         with pytest.raises(BadStatement, match=r"p1: not accepted by Lean 4.*NoSuchType"):
             lean.check("p1", "theorem p1 (x : NoSuchType.X) : True :=", " trivial")
 
-    def test_a_statement_that_takes_too_long_accuses_nobody(self, tmp_path):
+    @pytest.mark.parametrize(("role", "sign"), [("judge", "hang"), ("author", "tire the author")])
+    def test_a_statement_that_takes_too_long_accuses_nobody(self, tmp_path, role, sign):
         with (
             LeanChecker(timeout=0.5, backend=stand_in(tmp_path), unsafe=True) as checker,
-            pytest.raises(GraderDied, match="did not elaborate p1: timeout"),
+            pytest.raises(GraderDied, match=f"the {role} .* did not elaborate p1: timeout"),
         ):
-            checker.check("p1", f"{STATEMENT} -- hang\n", RIGHT)
+            checker.check("p1", f"{STATEMENT} -- {sign}\n", RIGHT)
 
     def test_a_header_that_needs_mathlib_says_what_to_do(self, backend):
         checker = LeanChecker(timeout=3, header="import Mathlib\n", backend=backend)
@@ -237,7 +238,8 @@ def test_statement_and_proof_are_joined_with_space_between(fake, monkeypatch):
     assert fake.check("p1", STATEMENT, longest).reason == verdicts.WRONG_ANSWER
     for statement, proof in ((STATEMENT, " x"), (f"{STATEMENT} ", "x"), (f"{STATEMENT} ", " x")):
         fake.check("p1", statement, proof)
-    ends = [request["statement"].removeprefix(STATEMENT) for request in sent]
+    proofs = [request for request in sent if request["proof"] != " sorry"]
+    ends = [request["statement"].removeprefix(STATEMENT) for request in proofs]
     assert ends == ["\n", "", " ", " "]
 
 
@@ -250,6 +252,7 @@ def test_a_refusal_of_the_judge_is_asked_about_again_and_no_other(fake, monkeypa
     """An author may leave the kernel to the judge once, no more."""
     fake.timeout = 10
     fake.state("p1", STATEMENT)
+    fake.state("p1", f"{STATEMENT}\n")  # which a proof that begins without a space follows
     sent = []
     author = fake._processes["author"]
     monkeypatch.setattr(author, "_write", recorded(author._write, sent))

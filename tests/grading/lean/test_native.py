@@ -58,13 +58,13 @@ def given : List (String × String × String × String) := [CASES]
 def optionOf (env : Environment) (text : String) : String :=
   match Parser.runParserCategory env `tactic text with
   | .error why => why
-  | .ok stx => match refusal? stx with
-    | some why => why
-    | none => "let through"
+  | .ok stx => match refusals stx with
+    | "" => "let through"
+    | why => why
 def answerTo (base : Command.State) (memory : IO.Ref Memory) :
     String × String × String × String → IO String
-  | ("author", name, text, _) => do
-    let answer ← author base (.str .anonymous name) text
+  | ("author", name, statement, proof) => do
+    let answer ← author base (.str .anonymous name) statement proof
     return answer.text?.getD answer.why
   | ("judge", name, statement, text) => return (← answerJudge base memory name statement text).why
   | (_, text, _, _) => return optionOf base.env text
@@ -186,7 +186,7 @@ def test_an_export_of_another_form_is_refused(start, tmp_path):
 
 @pytest.mark.parametrize("label", PROOFS)
 def test_the_other_judge_reads_what_the_author_writes(label, tmp_path):
-    export = answers({label: ("author", "p1", STATEMENT + PROOFS[label])}, tmp_path)[label]
+    export = answers({label: ("author", "p1", STATEMENT, PROOFS[label])}, tmp_path)[label]
     with LeanChecker(timeout=60) as checker:
         checker.wait_ready()
         goal = {"name": "p1", "statement": STATEMENT}
@@ -195,11 +195,11 @@ def test_the_other_judge_reads_what_the_author_writes(label, tmp_path):
 
 
 def test_the_author_refuses_with_the_reasons_of_the_other(tmp_path):
-    cases = {proof: ("author", "p1", STATEMENT + proof) for proof in WRONG}
+    cases = {proof: ("author", "p1", STATEMENT, proof) for proof in WRONG}
     assert answers(cases, tmp_path) == WRONG
 
 
 def test_literal_options_are_let_through_and_computed_ones_refused(tmp_path):
     found = answers({text: ("option", text) for text in LET_THROUGH + COMPUTED}, tmp_path)
-    refused = dict.fromkeys(COMPUTED, "an option's value is computed")
+    refused = dict.fromkeys(COMPUTED, "an option's value is computed\n")
     assert found == dict.fromkeys(LET_THROUGH, "let through") | refused

@@ -6,9 +6,12 @@
  * this process is believed. What is refused here saves the judge's time and gives a refusal its
  * reason; no verdict rests on it.
  *
- * 1. It has no word that makes Lean run code, and its tactics' options are literals.
- * 2. The text is one theorem, from its first to its last byte.
+ * 1. The proof has no word that makes Lean run code, and its tactics' options are literals.
+ * 2. The text is one command from its first to its last byte, and of the statement's form.
  * 3. No error among the messages of the elaborator, no `sorry`.
+ *
+ * Steps 1 and 2 compare the text with the statement and `sorry`: what a statement itself has, such
+ * as an attribute or `open ... in`, is refused in no proof of it.
  *
  * The kernel is left to the judge, where that changes nothing: a proof that fails is elaborated
  * once more with the author's kernel if that refuses anything that was added, and so is, when the
@@ -49,8 +52,9 @@ class Author {
     const { lean } = this;
     const command = lean.command(statement + proof);
     const syntax = lean.tree(command.syntax);
-    if (isForbidden(syntax)) throw new Refusal('forbidden');
-    if (!isTheorem(syntax)) throw new Refusal('unparsable');
+    const stated = lean.tree(lean.command(`${statement} sorry`).syntax);
+    if (countForbidden(syntax) > countForbidden(stated)) throw new Refusal('forbidden');
+    if (formOf(syntax) !== formOf(stated)) throw new Refusal('unparsable');
     if (command.messages.some(isError)) throw new Refusal('unparsable');
     if (!command.isWhole) throw new Refusal('unparsable');
     let { environment, messages } = isChecked
@@ -74,14 +78,18 @@ class Author {
   }
 }
 
-const isTheorem = ({ kind, parts }) =>
-  kind === 'Lean.Parser.Command.declaration' && parts[1].kind === 'Lean.Parser.Command.theorem';
+/** Return which command this is: `theorem`, or `(open in theorem)` in full. */
+function formOf({ kind, parts }) {
+  if (kind === 'Lean.Parser.Command.in') return `(${formOf(parts[0])} in ${formOf(parts[2])})`;
+  return kind === 'Lean.Parser.Command.declaration' ? parts[1].kind : kind;
+}
 
-/** Return whether a part of the syntax uses code, or has Lean evaluate the value of an option. */
-function isForbidden({ kind, parts, word }) {
+/** Return in how many parts the syntax uses code, or has Lean evaluate the value of an option. */
+function countForbidden({ kind, parts, word }) {
   const value = parts.slice(parts.findIndex((part) => part.word === ':=') + 1);
   const isEvaluated = OPTIONS.has(kind) && !value.every(isLiteral);
-  return CODE.has(word) || isEvaluated || parts.some(isForbidden);
+  const count = Number(CODE.has(word) || isEvaluated);
+  return parts.reduce((sum, part) => sum + countForbidden(part), count);
 }
 
 /** Return whether there is nothing to evaluate: `1`, `true`, `.all`, `.pos [1]`, `{x := 1}`. */

@@ -15,6 +15,8 @@ const UNCHECKED = 'set_option debug.skipKernelTC true';
 const HEARTBEATS = 200000000; // of the kernel, for one check
 const SEVERITY = ['information', 'warning', 'error'];
 const END = 'Lean.Parser.Command.eoi';
+// The type of the snapshot that a theorem leaves.
+const DECLARATIONS = 'Lean.Elab.DefsParsedSnapshot';
 
 const NONE = box(0);
 
@@ -223,7 +225,9 @@ class Frontend {
   stated(snapshot) {
     const { rt, x } = this;
     if (rt.isScalar(snapshot)) return null;
-    const [theorem] = rt.readArray(rt.field(rt.field(rt.field(snapshot, 0), 1), 1));
+    const [type, declarations] = [0, 1].map((index) => rt.field(rt.field(snapshot, 0), index));
+    if (rt.readName(type).join('.') !== DECLARATIONS) return null; // a macro's, as of `theorem a.b`
+    const [theorem] = rt.readArray(rt.field(declarations, 1));
     const processed = x.lean_task_get(rt.field(rt.field(theorem, 1), 3));
     if (rt.isScalar(processed)) return null;
     const header = rt.field(processed, 0); // a HeaderProcessedSnapshot

@@ -60,14 +60,14 @@ class Judge {
   elaborate(name, statement) {
     const { lean } = this;
     const command = lean.command(`${statement} sorry`);
-    const { environment, messages: elaborators } = lean.elaborate(command);
-    const messages = [...command.messages, ...elaborators];
+    const { environment, messages } = lean.elaborate(command);
+    const errors = [...command.messages, ...messages].filter(isError);
+    if (errors.length) throw bad(...errors.map((error) => error.text()));
+    if (!command.isWhole) throw bad('more than one command: those before it belong in its header');
     const theorem = lean.rt.parseName(name);
     const constant = lean.findConstant(environment, theorem);
-    const isTheorem = constant !== null && lean.kindOfConstant(constant) === 'theorem';
-    if (!isTheorem || !command.isWhole || messages.some(isError)) {
-      throw new Refusal('bad statement', messages.map((message) => message.text()));
-    }
+    const kind = constant === null ? 'missing' : lean.kindOfConstant(constant);
+    if (kind !== 'theorem') throw bad(`it declares no theorem of this name (${kind})`);
     return {
       name: lean.rt.readName(theorem),
       params: lean.parametersOf(constant).map((param) => lean.rt.readName(param)),
@@ -131,5 +131,7 @@ class Judge {
     }
   }
 }
+
+const bad = (...reasons) => new Refusal('bad statement', reasons);
 
 module.exports = { Judge };

@@ -1,0 +1,81 @@
+"""Forms of statements: graded rightly, or refused by name before any proof is."""
+
+import pytest
+
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.minif2f.record import LeanProblem
+from rapid.grading import verdicts
+from rapid.grading.lean import BadStatement, LeanChecker
+
+REST = "(n : Nat) : n + 0 = n := by\n  "
+NAMES = ["a.b", "Nat.foo", "«12.34».foo", "a.«b».c", "«a b»", "a.b.c.d", "t'"]
+BEFORE = [
+    "open Nat in\n",
+    "open Nat in open scoped Classical in ",
+    "set_option maxRecDepth 1000 in\n",
+    "variable (m : Nat := 0) in\n",
+    "universe u in ",
+    "@[simp] ",
+    "/-- Not := by -/ @[simp] ",
+    '@[deprecated Nat.add_zero (since := "2020")] ',
+]
+STATEMENTS = {name: f"theorem {name} {REST}" for name in NAMES}
+ACCEPTED = [
+    *STATEMENTS.items(),
+    *(("t", f"{before}theorem t {REST}") for before in BEFORE),
+    ("a.b", f"open Nat in\n@[simp] protected theorem a.b {REST}"),
+    ("t", "theorem t (native : Nat) : native + 0 = native := by\n  "),
+    ("t", "theorem t.{u} (α : Type u) (a : α) : a = a := by\n  "),
+]
+VERDICTS = {
+    "rfl": verdicts.PASSED,
+    "skip": verdicts.WRONG_ANSWER,
+    "exact absurd (by decide +kernel : (1 : Nat) = 2) (by decide)": verdicts.WRONG_ANSWER,
+    "exact f\nwhere @[simp] f : _ = _ := rfl": verdicts.FORBIDDEN,
+    "sorry": verdicts.FORBIDDEN,
+    "native_decide": verdicts.FORBIDDEN,
+    "rfl\naxiom x : False": verdicts.UNPARSABLE,
+    "rfl\nin theorem q : True := trivial": verdicts.UNPARSABLE,
+    "exact (": verdicts.UNPARSABLE,
+}
+REFUSED = {
+    f"variable (m : Nat)\ntheorem t {REST}": "more than one command: those before it belong in",
+    f"namespace X\ntheorem t {REST}": "more than one command",
+    f"theorem u {REST}rfl\ntheorem t {REST}": "more than one command",
+    f"private theorem t {REST}": "declares no theorem of this name",
+    f"theorem u {REST}": "declares no theorem of this name",
+    f"example {REST}": "declares no theorem of this name",
+    f"def t {REST}": r"declares no theorem of this name \(definition\)",
+    f"noncomputable theorem t {REST}": "subsumes 'noncomputable'",
+    f"protected theorem t {REST}": "must be in a namespace",
+    f"lemma t {REST}": "unexpected identifier",
+    "theorem t (x : ℝ) : x = x := by\n  ": "Unknown identifier",
+}
+
+
+@pytest.fixture(scope="module")
+def lean():
+    with LeanChecker(timeout=60) as checker:
+        yield checker
+
+
+@pytest.mark.parametrize(("name", "statement"), ACCEPTED)
+def test_proofs_of_any_accepted_statement_get_their_verdicts(lean, name, statement):
+    given = {proof: lean.check(name, statement, proof).reason for proof in VERDICTS}
+    assert given == VERDICTS
+    assert lean.check(name, statement, "rfl").reason == verdicts.PASSED
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_a_statement_that_no_proof_could_follow_is_refused(lean, statement):
+    with pytest.raises(BadStatement, match=f"^t: not accepted by Lean .*: .*{REFUSED[statement]}"):
+        lean.state("t", statement)
+
+
+def test_statements_have_lines_and_proofs_repeat_them():
+    """What a completion states again is left out, whatever stands before the theorem's name."""
+    with BENCHMARKS["minif2f"].grader(60) as grader:
+        for name, statement in ACCEPTED:
+            problem = LeanProblem(name=name, formal_statement=statement)
+            for completion in ("rfl", f"```lean\n{statement}rfl\n```"):
+                assert grader.grade(problem, completion).reason == verdicts.PASSED
