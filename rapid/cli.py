@@ -322,7 +322,7 @@ def _grade(args) -> int:
         print(f"rapid grade: {missing}", file=sys.stderr)
         return 1
     with tqdm(total=len(submissions), desc="grading", unit="completion") as bar:
-        verdicts = grade(
+        graded = grade(
             benchmark,
             problems,
             submissions,
@@ -331,9 +331,13 @@ def _grade(args) -> int:
             policy=Grading(unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean),
             progress=bar.update,
         )
-    for submission, verdict in zip(submissions, verdicts, strict=True):
+    for submission, verdict in zip(submissions, graded.verdicts, strict=True):
         print(json.dumps({"id": submission.id, **verdict.model_dump()}))
-    _say_ungraded(Counter(verdict.reason for verdict in verdicts))
+    _say_ungraded(Counter(verdict.reason for verdict in graded.verdicts))
+    if bad := graded.bad_problems:
+        count = f"{len(bad)} of {len(problems)}"
+        head = f"{count} problems cannot be graded, whatever the completion:"
+        raise BadInput("\n  ".join([head, *bad.values()]))
     return 0
 
 

@@ -16,16 +16,19 @@ CRASHED = "crashed"  # raised an exception, exited or died before it had answere
 FORBIDDEN = "forbidden"  # tried what a completion may not do: files, network, processes, `sorry`
 UNPARSABLE = "unparsable"  # is not a program, proof or expression
 NO_ANSWER = "no_answer"  # holds no answer: no such function, no \boxed{}
-INFRASTRUCTURE = "infrastructure"  # not graded: the grader itself died; the only one without reward
+INFRASTRUCTURE = "infrastructure"  # not graded: the grader itself died; without reward
+BAD_PROBLEM = "bad_problem"  # not graded: no completion of the problem could be; without reward
 
 _OF_COMPLETIONS = {PASSED, WRONG_ANSWER, TIMEOUT, MEMORY, CRASHED, FORBIDDEN, UNPARSABLE, NO_ANSWER}
-REASONS = frozenset({*_OF_COMPLETIONS, INFRASTRUCTURE})
+_OF_NO_COMPLETION = {INFRASTRUCTURE, BAD_PROBLEM}
+REASONS = frozenset(_OF_COMPLETIONS | _OF_NO_COMPLETION)
 
 
 class Verdict(Record):
     """What a grader says of one completion: `reward` is 1.0 for correct, else 0.0.
 
-    It is `None` where the grader died: that says nothing of the completion.
+    It is `None` where the grader died or the problem is at fault: that says nothing of the
+    completion.
     """
 
     reward: float | None = Field(ge=0, le=1)
@@ -36,5 +39,5 @@ def verdict(reason: str) -> Verdict:
     """Return the verdict with this reason; raise ValueError if it is none of `REASONS`."""
     if reason not in REASONS:
         raise ValueError(f"{reason!r} is not a reason of rapid.grading.verdicts")
-    reward = None if reason == INFRASTRUCTURE else float(reason == PASSED)
+    reward = None if reason in _OF_NO_COMPLETION else float(reason == PASSED)
     return Verdict(reward=reward, reason=reason)

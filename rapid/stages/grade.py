@@ -2,21 +2,23 @@
 
 Problems and completions are read and checked as a whole before the first completion is graded, and
 verdicts are printed when all of them are there: what is printed is never a part that looks like a
-whole.
+whole. A problem that turns out to be at fault, such as a statement that Lean refuses, costs the
+verdicts on its own completions alone.
 """
 
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from pydantic import ConfigDict, InstanceOf
 
 from rapid.artifacts.files import BadFile, Record, numbered_rows
 from rapid.benchmarks.base import Benchmark, Problem
+from rapid.grading.grader import BadProblem
 from rapid.grading.policy import STRICT, Grading
-from rapid.grading.verdicts import Verdict
+from rapid.grading.verdicts import BAD_PROBLEM, Verdict, verdict
 
 
 class Submission(Record):
@@ -39,6 +41,13 @@ class Submission(Record):
         except (ValueError, RecursionError):
             return cls.model_validate_json(line)  # says what is wrong with it
         return cls.model_validate(row)
+
+
+class Graded(NamedTuple):
+    """Verdicts of completions, in order, and why problems among theirs cannot be graded, by id."""
+
+    verdicts: list[Verdict]
+    bad_problems: dict[str, str]
 
 
 def read_submissions(path: Path, problems: dict[str, Problem]) -> list[Submission]:
@@ -64,17 +73,31 @@ def grade(
     timeout: float,
     policy: Grading = STRICT,
     progress: Callable[[], None] = lambda: None,
-) -> list[Verdict]:
-    """Return verdicts of completions, in order, by `workers` graders side by side."""
+) -> Graded:
+    """Grade completions by `workers` graders side by side.
+
+    Raises:
+        GradingFailed: graders die too often.
+        LeanUnavailable: Lean does not start.
+    """
+    bad_problems: dict[str, str] = {}
     with task.grader(timeout, workers, policy) as grader, ThreadPoolExecutor(workers) as pool:
 
-        def one(submission: Submission) -> Verdict:
-            verdict = grader.grade(problems[submission.id], submission.completion)
-            progress()
-            return verdict
+        def grade_one(submission: Submission) -> Verdict:
+            try:
+                if submission.id in bad_problems:
+                    return verdict(BAD_PROBLEM)
+                return grader.grade(problems[submission.id], submission.completion)
+            except BadProblem as error:
+                bad_problems[submission.id] = str(error)
+                return verdict(BAD_PROBLEM)
+            finally:
+                progress()
 
         # First, and with nobody waiting for them: a slow reference solution then runs beside the
         # completions of other problems. What goes wrong is said when a completion is graded.
-        for id in dict.fromkeys(submission.id for submission in submissions):
+        ids = dict.fromkeys(submission.id for submission in submissions)
+        for id in ids:
             pool.submit(grader.prepare, problems[id])
-        return list(pool.map(one, submissions))
+        graded = list(pool.map(grade_one, submissions))
+    return Graded(graded, {id: bad_problems[id] for id in ids if id in bad_problems})

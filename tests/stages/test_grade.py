@@ -115,13 +115,26 @@ def test_bad_problems_are_named(files, capsys, problems, said):
     assert said in capsys.readouterr().err
 
 
-def test_a_problem_that_does_not_run_is_named(files, capsys):
-    broken = PROBLEMS["mbpp_plus"][0] | {"canonical_solution": "def add(a, b):\n    return c\n"}
-    arguments = files([broken], [{"id": "Mbpp/add", "completion": "def add(a, b): return 3"}])
+def test_problems_that_cannot_be_graded_are_named_together_and_cost_no_verdict(files, capsys):
+    add, plus = PROBLEMS["mbpp_plus"]
+    broken = [
+        plus | {"task_id": f"Mbpp/{name}", "canonical_solution": "def plus(a, b):\n    return c\n"}
+        for name in ("one", "two", "unused")
+    ]
+    solution = {"completion": "def add(a, b):\n    return a + b\ndef plus(a, b):\n    return 3"}
+    ids = ("Mbpp/two", "Mbpp/add", "Mbpp/one", "Mbpp/two", "Mbpp/add")
+    arguments = files([add, *broken], [{"id": id} | solution for id in ids])
     assert run(["grade", "--benchmark", "mbpp_plus", *arguments]) == 2
     captured = capsys.readouterr()
-    assert "Mbpp/add" in captured.err
-    assert captured.out == ""
+    verdicts = [json.loads(line) for line in captured.out.splitlines()]
+    assert [verdict["id"] for verdict in verdicts] == [*ids]
+    refused = (None, "bad_problem")
+    assert [(verdict["reward"], verdict["reason"]) for verdict in verdicts] == [
+        refused, (1.0, "passed"), refused, refused, (1.0, "passed"),
+    ]  # fmt: skip
+    said = captured.err[captured.err.index("rapid grade: ") :].splitlines()
+    assert said[0] == "rapid grade: 2 of 4 problems cannot be graded, whatever the completion:"
+    assert [line.split(": ")[0] for line in said[1:]] == ["  Mbpp/two", "  Mbpp/one"]
 
 
 def test_a_file_that_is_cut_or_missing_is_named(files, capsys, tmp_path):
