@@ -12,7 +12,7 @@ from rapid.benchmarks.minif2f.record import LeanProblem
 from rapid.grading import verdicts
 from rapid.grading.lean import BadStatement, LeanUnavailable
 from rapid.grading.lean import grader as lean_grader
-from rapid.grading.lean.extract import readings, stated
+from rapid.grading.lean.extract import readings, stated, uses_lemmas
 from rapid.grading.policy import STRICT
 from rapid.grading.pool import SteadyGrader
 
@@ -65,17 +65,45 @@ READ = {  # completion: its proof
             "The theorem double is shown thus:\n\n",
         )
     },
+    # Questions to Lean, before and behind.
+    f"#check Nat\n{WHOLE}\n#check double\n#print axioms\n    double\n-- so\n#eval 1": PROOF,
+    f"```lean\n{TACTICS}\n#check double\n```": PROOF,
     # `by` stands where it likes, and may come again.
     f"{HEAD}\n  := by\n  omega": "by\n  omega",
     f"{HEAD} :=\n  by\n  omega": "by\n  omega",
     f"{HEAD} /- := -/ := -- :=\n by omega": "-- :=\n by omega",
     **{f"{again}\n{TACTICS}": PROOF for again in ("by", ":= by", "\n:=\n by")},
+    # Fences of any kind, that open or close in the middle of a line.
+    f"Here is the proof: ```lean\n{WHOLE}```\nDone.": PROOF,
+    f"The proof:```\n{TACTICS.rstrip()}```\nDone.": PROOF,
+    f"~~~lean\n{WHOLE}~~~\n{OUTPUT}": PROOF,
+    f"````lean4\n/-- ```\nx\n``` -/\n{WHOLE}````\nprose": PROOF,
+    f"So ```omega``` does it:\n```lean\n{TACTICS}```": PROOF,
     # Fences that are never closed, or were never opened.
     f"```lean\n{TACTICS}": PROOF,
     f"````lean\n{TACTICS}````\nprose": PROOF,
     f"{TACTICS}```\n": PROOF,
     **{f"{HEAD} := {term}": term for term in ("foo h", "fun x =>\n  foo x", "(by omega)")},
 }
+
+
+LEMMA = "lemma x.half (n : Nat) : n ≤ 2 * n := by omega\n"
+
+
+@pytest.mark.parametrize(
+    ("completion", "proof", "is_used"),
+    [
+        (f"{LEMMA}{WHOLE}", "by exact x.half.foo n", True),
+        (f"```lean\n{LEMMA}```\n```lean\n{WHOLE}```", "by have := x.half 3", True),
+        (f"{WHOLE}@[simp] private {LEMMA}", f"by\n{TACTICS}{LEMMA}", True),
+        (f"{LEMMA}{WHOLE}", "by -- x.half\n  omega", False),
+        (f"{LEMMA}{WHOLE}", "by exact x.halfway", False),
+        (f"The lemma omega says it.\n{WHOLE}", "by omega", False),
+        (WHOLE, "by exact double n h", False),
+    ],
+)
+def test_lemmas_beside_the_theorem_are_noticed(completion, proof, is_used):
+    assert uses_lemmas("double", completion, proof) == is_used
 
 
 class TestReadings:
@@ -149,6 +177,14 @@ def test_a_statement_with_assignments_is_proved(grader):
     let = problem(formal_statement=f"{LET} := by\n")
     for completion in ("intro m; omega", f"```lean\n{LET} := by\n  intro m\n  omega\n```"):
         assert grader.grade(let, completion).reason == verdicts.PASSED
+
+
+def test_a_proof_that_needs_a_lemma_beside_the_theorem_is_forbidden(grader):
+    lemma = "lemma half (n : Nat) : 2 * n % 2 = 0 := by omega\n"
+    for completion in (f"{lemma}{HEAD} := half n", f"{WHOLE}{lemma}example := half"):
+        assert grader.grade(PROBLEM, completion).reason == verdicts.FORBIDDEN
+    assert grader.grade(PROBLEM, lemma + WHOLE).reason == verdicts.PASSED
+    assert grader.grade(PROBLEM, f"{HEAD} := half n").reason == verdicts.WRONG_ANSWER
 
 
 def problem(**changes) -> LeanProblem:
@@ -303,7 +339,7 @@ def test_before_the_clock_starts_lean_is_as_warm_as_after_earlier_jobs(answered)
     assert len(rehearsed) == (0 if answered else lean.exercises) and lean.exercises > 30
     assert grader.reasons.total() == grader.hits == 0
     if not answered:
-        kinds = ("refine", "simp", "induction", "decide", "omega", "exact", "rw")
+        kinds = ("exact ⟨", "rfl", "h₀ _", "n.rec", "omega", "exact h _")
         assert all(any(kind in text for text in rehearsed) for kind in kinds)
 
 

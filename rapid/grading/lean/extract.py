@@ -3,14 +3,29 @@
 A model answers with tactics, with a term after `:=`, or with the whole theorem, bare or in a fenced
 block, with imports and prose around. Here all of these become one thing: the text that follows the
 `:=` of the statement. The statement that a model repeats, and all that it writes before, is never
-used; the checker has its own. Nothing here decides whether a proof is one.
+used; the checker has its own. Questions to Lean behind a proof, such as `#check`, are left out.
+Nothing here decides whether a proof is one.
 """
 
 import re
 from collections.abc import Iterator
-from itertools import islice
+from itertools import accumulate, islice
 
-_FENCE = re.compile(r"^[ \t]*`{3,}[^\n`]*(?:\n|\Z)(.*?)(^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+# A block opens with a line of its own or, with no more than a language, at the end of a line of
+# prose. It ends with as long a fence of the same kind, which may also stand behind its last line.
+_FENCE = re.compile(
+    r"(?:^[ \t]*(`{3,})[^\n`]*|^[ \t]*(~{3,})[ \t]*\w*[ \t\r]*|(?<=[^\s`])[ \t]*(`{3,})\w*[ \t\r]*)"
+    r"(?:\n|\Z)(?P<text>.*?)(?P<end>^[ \t]*(?:\1|\2|\3)|(?:\1|\3)[ \t\r]*$|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+_QUESTION = re.compile(r"#[a-z_]+(?!\S)")  # a command that declares nothing: #check, #print, #eval
+_TOP_LEVEL = re.compile(r"^\S", re.MULTILINE)
+_DECLARATION = re.compile(
+    r"^[ \t]*(?:@\[[^]\n]*][ \t]*)?(?:(?:private|protected|noncomputable|local)[ \t]+)*"
+    r"(?:theorem|lemma|def|abbrev|instance|axiom)[ \t]+([^\s:({\[]+)",
+    re.MULTILINE,
+)
+_WORD = re.compile(r"[\w.'!?«»]+")
 _HIDDEN = re.compile(r'--[^\n]*|/-|"[^"\n]*"')
 _COMMENT_EDGE = re.compile(r"/-|-/")
 _ASSIGNMENT = re.compile(":=")
@@ -35,8 +50,8 @@ def readings(name: str, statement: str, completion: str) -> list[str]:
         statement: from `stated`.
     """
     fences = [*_FENCE.finditer(completion)]
-    blocks = [fence[1] for fence in reversed(fences) if fence[1].strip()]
-    before = completion[: fences[0].start()] if fences and not fences[-1][2] else ""
+    blocks = [fence["text"] for fence in reversed(fences) if fence["text"].strip()]
+    before = completion[: fences[0].start()] if fences and not fences[-1]["end"] else ""
     for text in blocks or [completion]:
         if (proof := _after_statement(name, statement, text)) is not None:
             return [proof]
@@ -47,19 +62,48 @@ def readings(name: str, statement: str, completion: str) -> list[str]:
     return found or [*_proofs(_FENCE.sub("", completion))]
 
 
+def uses_lemmas(name: str, completion: str, proof: str) -> bool:
+    """Return whether a proof names what `completion` declares beside its theorem."""
+    declarations = _DECLARATION.finditer(_code(completion))
+    declared = {match[1].rstrip(".") for match in declarations} - {name}
+    words = (word.split(".") for word in _WORD.findall(_code(proof)))
+    return any(prefix in declared for word in words for prefix in accumulate(word, "{}.{}".format))
+
+
 def _after_statement(name: str, statement: str, text: str) -> str | None:
     """Return what follows the theorem's statement in `text`; None where it does not state it.
 
     Statements hold `:=` too, in binders and `let`: as many in the text as in the problem's.
     """
     code = _code(text)
-    start = re.search(rf"\b(?:theorem|lemma)\s+{re.escape(name)}(?![\w.'!?])", code)
-    if start is None:
+    if (start := _end_of_name(name, code)) is None:
         return None
-    count = len(_ASSIGNMENT.findall(_code(statement)))
-    found = islice(_ASSIGNMENT.finditer(code, start.end()), max(count - 1, 0), None)
+    own = _code(statement)
+    count = len(_ASSIGNMENT.findall(own, _end_of_name(name, own) or 0))
+    found = islice(_ASSIGNMENT.finditer(code, start), max(count - 1, 0), None)
     last = next(found, None)
-    return _from(text, last.end()) if last else None
+    return _from(_without_questions(text), last.end()) if last else None
+
+
+def _end_of_name(name: str, code: str) -> int | None:
+    """Return where the name of this theorem ends in code that states it, else None.
+
+    Its components may stand in « ».
+    """
+    components = (part.strip("«»") for part in re.findall("«[^»]*»|[^.«»]+", name))
+    pattern = r"\.".join(f"«?{re.escape(component)}»?" for component in components)
+    stated = re.search(rf"\b(?:theorem|lemma)\s+{pattern}(?!\.?[\w'!?«])", code)
+    return stated.end() if stated else None
+
+
+def _without_questions(text: str) -> str:
+    """Return `text` up to the questions to Lean that it ends with."""
+    code, end = _code(text), len(text)
+    for start in reversed([match.start() for match in _TOP_LEVEL.finditer(code)]):
+        if not _QUESTION.match(code, start):
+            break
+        end = start
+    return text[:end]
 
 
 def _from(text: str, index: int) -> str:
@@ -70,6 +114,7 @@ def _from(text: str, index: int) -> str:
 
 def _proofs(text: str) -> Iterator[str]:
     """Yield the readings of a text that is a term or tactics."""
+    text = _without_questions(text)
     if opening := _OPENING.match(_code(text)):
         yield _from(text, opening.end())
     else:

@@ -6,7 +6,7 @@ from typing import Protocol, Self
 from rapid.grading import verdicts
 from rapid.grading.grader import Problem
 from rapid.grading.lean import LeanChecker
-from rapid.grading.lean.extract import readings, stated
+from rapid.grading.lean.extract import readings, stated, uses_lemmas
 from rapid.grading.lean.launch import walls
 from rapid.grading.verdicts import Verdict
 
@@ -64,21 +64,26 @@ class LeanGrader:
     def grade(self, problem: Theorem, completion: str) -> Verdict:
         """Return the verdict on the first reading that is a proof, else on the first.
 
-        All readings share one time limit.
+        All readings share one time limit. A proof that fails and names a lemma beside the theorem,
+        which is left out, is forbidden.
         """
         checker = self._checker(problem.header)
         checker.wait_ready()
         deadline = time.monotonic() + self.timeout
         statement = stated(problem.formal_statement)
-        verdicts = []
-        for proof in readings(problem.name, statement, completion):
+        graded = []
+        proofs = readings(problem.name, statement, completion)
+        for proof in proofs:
             seconds = deadline - time.monotonic()
-            if verdicts and seconds <= 0:
+            if graded and seconds <= 0:
                 break
-            verdicts.append(checker.check(problem.name, statement, proof, seconds))
-            if verdicts[-1].reason not in MISREAD:
+            graded.append(checker.check(problem.name, statement, proof, seconds))
+            if graded[-1].reason not in MISREAD:
                 break
-        return next((verdict for verdict in verdicts if verdict.reward), verdicts[0])
+        verdict = next((verdict for verdict in graded if verdict.reward), graded[0])
+        if verdict.reason in MISREAD and uses_lemmas(problem.name, completion, proofs[0]):
+            return verdicts.verdict(verdicts.FORBIDDEN)
+        return verdict
 
     def _checker(self, header: str) -> LeanChecker:
         checker = self._checkers.pop(header, None)
