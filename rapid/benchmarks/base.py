@@ -124,6 +124,10 @@ class Benchmark:
         """Return why completions cannot be graded on this machine, or None where they can."""
         return None
 
+    def known_bugs(self) -> str:
+        """Return what is known against what grades on this machine; "" where it is nothing."""
+        return ""
+
     def try_hub(self, policy: Grading) -> None:
         """Start what grades the hub's problems, where made ones need less.
 

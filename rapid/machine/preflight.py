@@ -238,6 +238,8 @@ def _grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
     found = f"works; around it: {walls}" if walls else "works"
     if walls and policy.given_up:
         found += f"; waived by grading.{', '.join(policy.given_up)}"
+    if bugs := task.known_bugs():
+        found += f"; {bugs}"
     return Check(what, found)
 
 

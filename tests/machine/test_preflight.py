@@ -13,6 +13,7 @@ from rapid.artifacts.manifests import Manifest
 from rapid.cli import run
 from rapid.config.jobs import jobs
 from rapid.config.params import load
+from rapid.grading.lean.install import Backend
 from rapid.grading.policy import Grading
 from rapid.machine import preflight
 from rapid.machine.devices import Gpu
@@ -147,6 +148,17 @@ def test_walls_that_are_not_there_are_missing_unless_waived(waived, monkeypatch)
     assert line.startswith("ok" if waived else "MISSING")
     assert ("NOT WALLED OFF" if waived else "Install bubblewrap") in line
     assert "unsafe_sandbox" in line
+
+
+@pytest.mark.parametrize(("version", "is_old"), [("4.28.0", True), ("4.32.2", False)])
+def test_a_kernel_with_known_bugs_is_named_and_not_missing(version, is_old, monkeypatch):
+    backend = Backend("wasm", version, Path())
+    monkeypatch.setattr("rapid.benchmarks.minif2f.ensure_lean", lambda: backend)
+    monkeypatch.setattr("rapid.benchmarks.minif2f.LeanGrader.walls", lambda _: "walls")
+    check = CHECK_GRADER("minif2f", Grading())
+    assert not check.todo
+    says = f"Lean {version} is older than 4.32.2 and has two known kernel bugs"
+    assert (says in str(check)) == is_old
 
 
 def test_what_runs_report_to_has_to_be_installed(values, monkeypatch):

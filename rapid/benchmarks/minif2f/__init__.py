@@ -8,6 +8,7 @@ from rapid.benchmarks.minif2f.made import draw
 from rapid.benchmarks.minif2f.record import LeanProblem
 from rapid.grading.lean import LeanUnavailable, ensure_lean, standby
 from rapid.grading.lean.grader import LeanGrader
+from rapid.grading.lean.install import describe_kernel_bugs
 from rapid.grading.lean.selfcheck import start_mathlib
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.pool import SteadyGrader
@@ -55,6 +56,9 @@ class MiniF2F(Benchmark):
         except LeanUnavailable as reason:
             return str(reason)
         return None
+
+    def known_bugs(self) -> str:
+        return describe_kernel_bugs(ensure_lean())
 
     def try_hub(self, policy: Grading) -> None:
         start_mathlib(ensure_lean(), policy.unsafe_lean)

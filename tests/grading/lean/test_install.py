@@ -255,3 +255,16 @@ def test_a_lean_on_the_path_comes_first(empty):
 def test_a_lean_that_does_not_run_is_passed_over(empty):
     put_program(empty, "lean", "#!/bin/sh\necho no default toolchain >&2; exit 1\n")
     assert find_lean() is None
+
+
+@pytest.mark.parametrize(
+    ("version", "is_old"),
+    [
+        ("4.9.1", True), ("4.28.0", True), ("4.32.1", True), ("4.32.0-rc1", True),
+        ("4.32.2", False), ("4.33.0-rc1", False), ("4.100.0", False), ("5.0.0", False),
+        ("unknown", True),
+    ],
+)  # fmt: skip
+def test_kernels_older_than_the_mended_one_have_known_bugs(version, is_old):
+    said = install.describe_kernel_bugs(install.Backend("native", version, Path()))
+    assert bool(said) == is_old
