@@ -58,7 +58,7 @@ class LeanChecker:
         self.backend = backend
         self.unsafe = unsafe
         self._processes: dict[str, LeanProcess] = {}  # by role
-        self._stated: set[tuple[str, str]] = set()  # statements that both accept
+        self._stated: set[tuple[str, str]] = set()  # statements that both have elaborated
         self._turn = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -153,26 +153,27 @@ class LeanChecker:
     def _state(self, goal: dict[str, str]) -> None:
         """Have both processes elaborate a statement with `sorry` for its proof.
 
-        An author that cannot do it, whatever the reason, would fail at every proof.
+        The judge says whether it is one. Of the author no more is believed than that it ended: if
+        it does not, whatever the reason, it would fail at every proof.
         """
         name, statement = goal.values()
         if (name, statement) in self._stated:
             return
+        answer, _ = self._ask("judge", goal, self.timeout)
+        self._require_end("judge", answer, name)
+        if answer.why != STATED:
+            messages = [" ".join(message.split()) for message in answer.messages]
+            reason = "; ".join(messages) or answer.why
+            raise BadStatement(f"{name}: not accepted by {self.backend}: {reason}")
         attempt = goal | {"proof": " sorry", "checked": False}
-        # An author refuses a proof that is `sorry`, and says nothing else of a statement.
-        for role, request, accepts in (
-            ("judge", goal, STATED),
-            ("author", attempt, verdicts.FORBIDDEN),
-        ):
-            answer, _ = self._ask(role, request, self.timeout)
-            if answer.why in (verdicts.TIMEOUT, verdicts.MEMORY, verdicts.CRASHED):
-                died = f"the {role} of {self.backend} did not elaborate {name}: {answer.why}"
-                raise GraderDied(died)
-            if answer.why != accepts:
-                messages = [" ".join(message.split()) for message in answer.messages]
-                reason = "; ".join(messages) or f"the {role} answers {answer.why}"
-                raise BadStatement(f"{name}: not accepted by {self.backend}: {reason}")
+        self._require_end("author", self._ask("author", attempt, self.timeout)[0], name)
         self._stated.add((name, statement))
+
+    def _require_end(self, role: str, answer: Answer, name: str) -> None:
+        if answer.why in (verdicts.TIMEOUT, verdicts.MEMORY, verdicts.CRASHED):
+            self._stop(role)  # the next question goes to one that has seen no proof
+            died = f"the {role} of {self.backend} did not elaborate {name}: {answer.why}"
+            raise GraderDied(died)
 
     def _ask(
         self, role: str, request: dict, timeout: float, given: bytes | None = None

@@ -160,23 +160,6 @@ EXPORTS_OF_FALSE = {
     "a type without end": tower("forall", 2000),
 }
 
-
-def with_field(structure: str, *constructor: str, levels: bool = False) -> bytes:
-    """A proof of `True` beside a constant of type Bool: the first field of what is built.
-
-    A kernel that took it for one could be made to prove `False`: lean4#14576.
-    """
-    lines = Lines()
-    one = lines.add("level", "succ", 0)
-    bool_type = lines.const("Bool")
-    built = lines.const(*constructor, levels=[one] if levels else [])
-    if levels:
-        built = lines.app(built, bool_type, lines.const("Bool", "true"))
-    field = lines.term("proj", lines.name(structure), 0, built)
-    lines.declare("def", lines.name("field"), bool_type, field, "abbrev")
-    return lines.proof(lines.const("True", "intro"))
-
-
 # Of `theorem p1 : True`, so that the form alone can be at fault.
 BAD_FORMS = {
     "nothing": b"",
@@ -224,9 +207,29 @@ BAD_FORMS = {
     ),
     "an axiom": encode([["str", 0, [65]], ["sort", 0], ["axiom", 1, [], 0], ["proof", 0]]),
     "an inductive type": encode([["str", 0, [65]], ["sort", 0], ["inductive", 1, [], 0, []]]),
-    "a field of another structure": with_field("Prod", "Unit", "unit"),
-    "data of a proof": with_field("Nonempty", "Nonempty", "intro", levels=True),
     "levels too deep": deep("succ", 5000),
+}
+
+
+def with_field(structure: str, *constructor: str, levels: bool = False) -> bytes:
+    """A proof of `True` beside a constant of type Bool: the first field of what is built.
+
+    A kernel that took it for one could be made to prove `False`: lean4#14576.
+    """
+    lines = Lines()
+    one = lines.add("level", "succ", 0)
+    bool_type = lines.const("Bool")
+    built = lines.const(*constructor, levels=[one] if levels else [])
+    if levels:
+        built = lines.app(built, bool_type, lines.const("Bool", "true"))
+    field = lines.term("proj", lines.name(structure), 0, built)
+    lines.declare("def", lines.name("field"), bool_type, field, "abbrev")
+    return lines.proof(lines.const("True", "intro"))
+
+
+FIELDS = {
+    "of another structure": with_field("Prod", "Unit", "unit"),
+    "of data, of a proof": with_field("Nonempty", "Nonempty", "intro", levels=True),
 }
 
 

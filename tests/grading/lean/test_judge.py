@@ -37,6 +37,11 @@ def test_an_export_of_another_form_is_refused(judge, label):
     assert judge("True", exports.BAD_FORMS[label]) == verdicts.FORBIDDEN
 
 
+@pytest.mark.parametrize("label", exports.FIELDS)
+def test_no_field_is_taken_that_is_none(judge, label):
+    assert judge("True", exports.FIELDS[label]) == verdicts.FORBIDDEN
+
+
 def test_an_export_proves_what_it_was_given_for_alone(judge):
     assert judge("True", exports.HONEST) == verdicts.PASSED
     assert judge("1 = 1", exports.HONEST) == verdicts.FORBIDDEN
