@@ -10,6 +10,8 @@ from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
+from rapid.benchmarks.minif2f.record import LeanProblem
+from tests.benchmarks.portmanteaus import EASY, PORTMANTEAUS
 
 MADE = [name for name, benchmark in BENCHMARKS.items() if benchmark.draw]
 SLOW = {"minif2f": pytest.mark.slow}  # to grade
@@ -50,6 +52,27 @@ def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
             assert grader.grade(exercise.problem, exercise.correct).reason == "passed"
             for mistake in exercise.mistakes:
                 assert not grader.grade(exercise.problem, mistake).reward, mistake
+
+
+SIZES = {"test": 32, "train": 48}  # of the default
+
+
+@pytest.mark.slow  # half an hour, for all together
+@pytest.mark.parametrize("label", PORTMANTEAUS)
+def test_no_fixed_text_proves_a_theorem_of_the_default(label):
+    made = make(BENCHMARKS["minif2f"], 0, SIZES)
+    with BENCHMARKS["minif2f"].grader(10) as grader:
+        for exercise in (exercise for part in made.values() for exercise in part):
+            verdict = grader.grade(exercise.problem, PORTMANTEAUS[label])
+            assert verdict.reward == 0, exercise.problem.formal_statement
+
+
+@pytest.mark.parametrize("label", PORTMANTEAUS)
+def test_fixed_texts_parse_and_prove_what_is_easy(label):
+    """Otherwise they would fail for a reason of their own."""
+    problem = LeanProblem(name="easy", formal_statement=f"theorem easy {EASY[label]} := by\n")
+    with BENCHMARKS["minif2f"].grader(60) as grader:
+        assert grader.grade(problem, PORTMANTEAUS[label]).reason == "passed"
 
 
 def test_plus_inputs_catch_more_than_base_inputs():

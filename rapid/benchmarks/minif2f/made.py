@@ -1,8 +1,12 @@
-"""Made theorems of core Lean 4 over Nat and Int, each with a proof of a few tactics.
+"""Made theorems of core Lean 4 over Nat and Int, each with a proof of one or two steps.
 
-What a proof needs stands in its statement: a witness to compute, a value to solve for, the tactic
-that fits a goal. The mistakes are a wrong witness, `omega` where it cannot help, a rewrite in the
-wrong order.
+A proof needs numbers of its statement, in the right places: a witness worked out from an equation,
+or what holds of a sequence at every place, of which the statement has one that is far away. Lean's
+automation has neither: the witnesses are too large to be tried one by one, and the places too far
+to be reached step by step. So no list of tactics proves them, such as `first | omega | grind | ...`
+(tests/benchmarks/portmanteaus.py).
+
+The mistakes are a wrong sign or operation, and numbers that have changed places.
 """
 
 import random
@@ -11,8 +15,9 @@ from typing import NamedTuple
 from rapid.benchmarks.base import Exercise
 from rapid.benchmarks.minif2f.record import LeanProblem
 
-KINDS = ("Nat", "Int")
-VARIABLES = (("x", "y"), ("a", "b"), ("m", "n"))
+VARIABLES = ("n", "x", "a", "k")
+POWER = (30, 99), (4, 5)  # base and exponent: the witnesses are above 80,000
+FAR = (20_000, 99_999)
 
 
 class Theorem(NamedTuple):
@@ -25,7 +30,7 @@ class Theorem(NamedTuple):
 
 def draw(rng: random.Random, id: str) -> Exercise:
     """Draw a theorem. Its name is the id."""
-    theorem = rng.choice([_witnesses, _values, _recurrence, _conjunction])(rng)
+    theorem = rng.choice([_witness, _preimage, _recurrence, _period])(rng)
     statement = f"theorem {id} {theorem.statement} := by\n"
     problem = LeanProblem(name=id, formal_statement=statement)
     failures = tuple(failure for failure in theorem.failures if failure != theorem.proof)
@@ -36,69 +41,64 @@ def _lines(*tactics: str) -> str:
     return "".join(f"  {tactic}\n" for tactic in tactics)
 
 
-def _witnesses(rng: random.Random) -> Theorem:
-    kind, (u, v) = rng.choice(KINDS), rng.choice(VARIABLES)
-    x, a, m, y = rng.randint(1, 40), rng.randint(1, 40), rng.randint(2, 9), rng.randint(2, 9)
-    total, product = x + a, m * y
+def _equation(rng: random.Random, reason: str) -> tuple[str, ...]:
+    """Return a variable, `m * x + a`, what it is to be, a proof that it can be, and two mistakes.
+
+    Of natural numbers: over Int, `simp +arith` solves such an equation.
+    """
+    x, plus, minus = rng.choice(VARIABLES), *rng.choice(("+-", "-+"))
+    base, exponent = (rng.randint(*bounds) for bounds in POWER)
+    factor = rng.randint(2, 9)
+    rest = base**exponent if plus == "+" else -(base**exponent)
+    term = rng.choice([term for term in range(10, 100) if (term - rest) % factor == 0])
 
     def proof(minus: str, over: str) -> str:
-        witnesses = f"⟨{total} {minus} {a}, {product} {over} {m}, ?_, ?_⟩"
-        return _lines(f"refine {witnesses}", "· decide", "· decide")
+        witness = f"({base} ^ {exponent} {minus} {term}) {over} {factor}"
+        return _lines(f"exact ⟨{witness}, {reason}⟩")
 
-    statement = f": ∃ {u} {v} : {kind}, {u} + {a} = {total} ∧ {m} * {v} = {product}"
-    return Theorem(statement, proof("-", "/"), [proof("+", "/"), proof("-", "-")])
+    sides = f"{factor} * {x} {plus} {term}", f"{base} ^ {exponent}"
+    return x, *sides, proof(minus, "/"), proof(plus, "/"), proof(minus, "-")
 
 
-def _values(rng: random.Random) -> Theorem:
-    kind, (u, v) = rng.choice(KINDS), rng.choice(VARIABLES)
-    x, a, m = rng.randint(1, 40), rng.randint(1, 40), rng.randint(2, 9)
-    total, y = x + a, m * x
+def _witness(rng: random.Random) -> Theorem:
+    x, left, right, proof, *failures = _equation(rng, "rfl")
+    return Theorem(f": ∃ {x} : Nat, {left} = {right}", proof, failures)
 
-    def proof(minus: str, last: str) -> str:
-        return _lines(f"have h₂ : {u} = {total} {minus} {a} := by omega", last)
 
-    statement = (
-        f"({u} {v} : {kind}) (h₀ : {u} + {a} = {total}) (h₁ : {v} = {m} * {u}) : "
-        f"{u} * {v} = {x * y}"
-    )
-    simp = "simp [h₁, h₂]"
-    return Theorem(statement, proof("-", simp), [proof("+", simp), proof("-", "omega")])
+def _preimage(rng: random.Random) -> Theorem:
+    x, left, right, proof, *failures = _equation(rng, "h₀ _")
+    statement = f"(f : Nat → Nat) (h₀ : ∀ {x}, f {x} = {left}) : ∃ {x}, f {x} = {right}"
+    return Theorem(statement, proof, failures)
 
 
 def _recurrence(rng: random.Random) -> Theorem:
-    start, step = rng.randint(1, 99), rng.randint(2, 99)
+    """Of integers: what is known at one place must not contradict the places before it."""
+    place, start, step = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
+    far = rng.randint(*FAR)
 
-    def proof(zero: str, succ: str) -> str:
-        return _lines("induction n with", f"| zero => {zero}", f"| succ n ih => {succ}")
+    def proof(place: int, step: int, start: int) -> str:
+        rest = "n.rec h₀ fun n ih => (h₁ _).trans (by omega)"
+        return _lines(f"have h n : f (n + {place}) = {step} * n + {start} := {rest}", "exact h _")
 
     statement = (
-        f"(f : Nat → Nat) (h₀ : f 0 = {start}) (h₁ : ∀ n, f (n + 1) = f n + {step}) (n : Nat) : "
-        f"f n = {step} * n + {start}"
+        f"(f : Nat → Int) (h₀ : f {place} = {start}) (h₁ : ∀ n, f (n + 1) = f n + {step}) : "
+        f"f {far + place} = {step * far + start}"
     )
-    return Theorem(
-        statement,
-        proof("simp [h₀]", "rw [h₁, ih]; omega"),
-        [proof("simp [h₀]", "rw [ih, h₁]; omega"), proof("simp [h₁]", "rw [h₁, ih]; omega")],
+    failures = [proof(place, start, step), proof(start, step, place)]
+    return Theorem(statement, proof(place, step, start), failures)
+
+
+def _period(rng: random.Random) -> Theorem:
+    place, value, period = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
+    kind, far = rng.choice(("Nat", "Int")), rng.randint(*FAR)
+
+    def proof(place: int, period: int, value: int) -> str:
+        rest = "n.rec h₀ fun _ => (h₁ _).trans"
+        return _lines(f"have h n : f ({place} + {period} * n) = {value} := {rest}", "exact h _")
+
+    statement = (
+        f"(f : Nat → {kind}) (h₀ : f {place} = {value}) (h₁ : ∀ n, f (n + {period}) = f n) : "
+        f"f ({place} + {period} * {far}) = {value}"
     )
-
-
-def _conjunction(rng: random.Random) -> Theorem:
-    """Two goals of different kinds about a ≤ b, each with the tactic that proves it."""
-    k, bound = rng.randint(2, 9), rng.randint(3, 9)
-    goals = [
-        (f"a < b + {k}", "omega", "decide"),
-        (f"(∀ n, n < {bound} → n * n < {bound * bound})", "decide", "omega"),
-        ("a * b = b * a", "exact Nat.mul_comm a b", "omega"),
-        (f"a + {k} ≤ b + {k}", "omega", "decide"),
-        (f"(a + b) * {k} = (b + a) * {k}", "rw [Nat.add_comm]", "decide"),
-        (f"(∃ n : Nat, n + {k} = {bound + k})", f"exact ⟨{bound + k} - {k}, rfl⟩", "omega"),
-    ]
-    (p, p_tactic, p_wrong), (q, q_tactic, q_wrong) = rng.sample(goals, 2)
-
-    def proof(first: str, second: str) -> str:
-        return _lines("constructor", f"· {first}", f"· {second}")
-
-    statement = f"(a b : Nat) (h₀ : a ≤ b) : {p} ∧ {q}"
-    return Theorem(
-        statement, proof(p_tactic, q_tactic), [proof(p_wrong, q_tactic), proof(p_tactic, q_wrong)]
-    )
+    failures = [proof(period, place, value), proof(value, period, place)]
+    return Theorem(statement, proof(place, period, value), failures)
