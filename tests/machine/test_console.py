@@ -12,6 +12,7 @@ from rapid.machine.console import Console, Lookout
 def console(tmp_path, monkeypatch):
     """A console whose clock is `console.now`, and a run of four jobs of two rules."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")  # of the console
     made = Console(logging.Formatter(), clock=lambda: made.now)
     made.now = 0.0
     stats = {"train": 3, "report": 1, "total": 4}

@@ -20,6 +20,7 @@ RUN = "runs/math/toy/pg/seed1"
 def folder(tmp_path, monkeypatch):
     """Return a function that adds an event of Snakemake's to the journal of a folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")  # of the console
     journal = console.Journal()
 
     def add(event: str, at: float, **fields) -> None:
