@@ -73,7 +73,8 @@ def graded(benchmark: str, problems: dict[str, Problem], pairs: Pairs, timeout, 
     began = time.monotonic()
     submissions = [Submission(id=id, completion=text) for id, text in pairs]
     workers = len(usable_cores())
-    found = grade(BENCHMARKS[benchmark], problems, submissions, workers=workers, timeout=timeout)
+    task = BENCHMARKS[benchmark]
+    found = grade(task, problems, submissions, workers=workers, timeout=timeout).verdicts
     rewarded, seconds = sum(verdict.reward for verdict in found), time.monotonic() - began
     print(f"{what}: {rewarded:.0f} of {len(pairs)} rewarded, {seconds:.0f} s")
     return found
