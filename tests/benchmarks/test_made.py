@@ -54,15 +54,13 @@ def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
                 assert not grader.grade(exercise.problem, mistake).reward, mistake
 
 
-SIZES = {"test": 32, "train": 48}  # of the default
-
-
-@pytest.mark.slow  # half an hour, for all together
+@pytest.mark.slow
 @pytest.mark.parametrize("label", PORTMANTEAUS)
-def test_no_fixed_text_proves_a_theorem_of_the_default(label):
-    made = make(BENCHMARKS["minif2f"], 0, SIZES)
+def test_no_fixed_text_proves_a_made_theorem(label):
+    """Of any family: 12 theorems have all four. The default's 80 take 20 minutes."""
+    exercises = make(BENCHMARKS["minif2f"], 0, {"test": 12})["test"]
     with BENCHMARKS["minif2f"].grader(10) as grader:
-        for exercise in (exercise for part in made.values() for exercise in part):
+        for exercise in exercises:
             verdict = grader.grade(exercise.problem, PORTMANTEAUS[label])
             assert verdict.reward == 0, exercise.problem.formal_statement
 
