@@ -97,7 +97,7 @@ class Decoder:
         tempered = [TemperatureLogitsWarper] * (temperature != 1)  # what keeps the policy's logits
         shaped = [type(one) for one in logits_processor] != tempered
         for place in range(width, width + most):
-            if logits_processor and len(rows) < count:
+            if shaped and len(rows) < count:  # a temperature looks at no other row
                 all_logits = logits.new_zeros(count, logits.size(1)).index_copy(0, rows, logits)
                 scores = logits_processor(sequences[:, :place], all_logits)[rows]
             else:
