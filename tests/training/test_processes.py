@@ -15,7 +15,9 @@ import yaml
 from accelerate.state import AcceleratorState
 
 from performance.loops import environments
+from rapid.training import generation
 from rapid.training.batches import RATIO
+from rapid.training.caches import prefilled
 from rapid.training.processes import gathered
 from tests.conftest import ROOT
 from tests.processes import python
@@ -224,6 +226,50 @@ def test_both_go_on_from_a_checkpoint_in_the_middle_of_an_inference_batch(both):
         for found, expected in zip(resumed["log"], saved["log"], strict=True):
             times = {"step_time": None}
             assert found | times == expected | times
+
+
+def train_with_a_forgetful_process(environment: dict[str, str], model, folder) -> None:
+    """Train in one of two processes, the second of which samples without each prompt's start.
+
+    What stopped it is written into the folder.
+    """
+    os.environ |= environment
+    AcceleratorState._reset_state(reset_partial_state=True)  # of earlier tests
+    trainer = build(model, folder, "pg", dtype=torch.float32)
+    process = trainer.accelerator.process_index
+
+    def prefill_last_half(model, ids, mask, cache):
+        mask = mask.clone()
+        mask[:, : ids.size(1) // 2] = 0
+        return prefilled(model, ids, mask, cache)
+
+    if process == 1:
+        generation.prefilled = prefill_last_half
+    with torch.no_grad():
+        trainer.model.get_output_embeddings().weight.mul_(30)  # so that a prompt matters
+    try:
+        trainer.train()
+    except RuntimeError as error:
+        (folder / f"{process}.txt").write_text(str(error))
+
+
+def test_a_sampler_that_is_not_the_policy_in_one_process_stops_both(toy_model, tmp_path):
+    fork = multiprocessing.get_context("fork").Process
+    workers = [
+        fork(target=train_with_a_forgetful_process, args=(environment, toy_model, tmp_path))
+        for environment in environments(2)
+    ]
+    for process in workers:
+        process.start()
+    for process in workers:
+        process.join(300)
+    statuses = [process.exitcode for process in workers]
+    for process in workers:
+        process.kill()
+    assert statuses == [0, 0]
+    first, second = ((tmp_path / f"{process}.txt").read_text() for process in range(2))
+    assert first == second
+    assert first.startswith("step 1: completions are not sampled from the policy")
 
 
 @pytest.mark.parametrize("name", EVALUATED)
