@@ -46,14 +46,19 @@ def can_share_prompts(model) -> bool:
     model = unwrapped(model)
     adapter = getattr(model, "active_peft_config", None)
     switched_on = getattr(adapter, "alora_invocation_tokens", None)
-    own_cache = getattr(adapter, "peft_type", None) == "SHADOW"
     checkpointed = any(getattr(one, "gradient_checkpointing", False) for one in model.modules())
-    if checkpointed or switched_on or own_cache or sees_padding(model):
+    if checkpointed or switched_on or has_own_cache(model) or sees_padding(model):
         return False
     if getattr(model_config(model), "output_router_logits", False):
         return False
     layers = DynamicCache(config=model_config(model)).layers
     return all(type(layer) in KEYS_AND_VALUES for layer in layers)
+
+
+def has_own_cache(model) -> bool:
+    """Return whether PEFT has a model beside this one, with a cache of its own (Shadow)."""
+    adapter = getattr(unwrapped(model), "active_peft_config", None)
+    return getattr(adapter, "peft_type", None) == "SHADOW"
 
 
 def sees_padding(model) -> bool:

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 from unittest.mock import patch
 
@@ -19,6 +20,7 @@ from transformers.integrations.fsdp import is_fsdp_managed_module
 from rapid.training.caches import (
     CACHE,
     can_share_prompts,
+    has_own_cache,
     has_virtual_tokens,
     is_rotary,
     model_config,
@@ -312,6 +314,9 @@ def decoding(model, decoder: Decoder, scored: list[Tensor] | None = None) -> Ite
             if scored is not None and decoder.logp is not None:
                 scored.extend(decoder.logp)
             return output
+        if has_own_cache(model) and CACHE != "past_key_values":  # PEFT 0.21 would lose it
+            kwargs["generation_config"] = generation_config = copy(generation_config)
+            generation_config.use_cache = False
         with _show_cache_to_peft(model):
             if scored is None or not _is_usual(model, generation_config, ONE_PASS):
                 return generate(*args, **kwargs)

@@ -243,8 +243,9 @@ def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
 @pytest.mark.slow
 def test_a_job_that_loads_a_model_finds_all_imports_done(tmp_path):
     result = python("-c", AFTER_REHEARSAL, tmp_path)
-    # The lock of progress bars is a job's own: one that is killed does not let go of it.
-    assert result.stdout.splitlines()[-1] == "imported: multiprocessing"
+    # The lock of progress bars is a job's own, where they have one: a job that is killed does not
+    # let go of it.
+    assert result.stdout.splitlines()[-1] in ("imported:", "imported: multiprocessing")
 
 
 @pytest.fixture

@@ -246,7 +246,8 @@ def train_with_a_forgetful_process(environment: dict[str, str], model, folder) -
     if process == 1:
         generation.prefilled = prefill_last_half
     with torch.no_grad():
-        trainer.model.get_output_embeddings().weight.mul_(30)  # so that a prompt matters
+        for name, weight in trainer.model.named_parameters():
+            weight.mul_(10 if "_proj" in name else 1)  # so that a prompt matters
     try:
         trainer.train()
     except RuntimeError as error:
