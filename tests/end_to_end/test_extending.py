@@ -128,8 +128,8 @@ def test_the_algorithm_has_rows_in_the_table_and_a_colour_in_figures(run, extend
 @pytest.mark.slow
 def test_the_benchmark_has_problems_and_columns(run):
     assert len((run / "data/gcd/train.jsonl").read_text().splitlines()) == 8
-    assert all(table(run, number).count("GCD\n") for number in (1, 3))
-    assert re.search(r"^  GCD +Pass@1 ", table(run, 4), re.MULTILINE)
+    assert all(table(run, number).count("GCD (made)\n") for number in (1, 3))
+    assert re.search(r"^  GCD \(made\) +Pass@1 ", table(run, 4), re.MULTILINE)
 
 
 @pytest.mark.slow
