@@ -21,6 +21,7 @@ from pathlib import Path
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadFile, sha256_file, write_json
 from rapid.artifacts.manifests import MANIFEST, Manifest, discard
+from rapid.artifacts.runs import CHECKPOINTS
 
 FOLDERS = ("data", "models", "distilled", "runs", "evaluations")  # each the output of a DVC stage
 # What Snakemake knows of a job's files beside the manifest; they are small, and reports read them.
@@ -285,6 +286,14 @@ def discard_unavailable() -> list[str]:
                     discard(path)
                     found.append(path.parent.as_posix())
     return found
+
+
+def discard_checkpoints_of_ended_runs() -> None:
+    """Delete the checkpoints of runs that have ended: a run may be killed before it does so."""
+    for pattern in ("runs", "experiments/*/runs"):
+        for folder in Path().glob(f"{pattern}/*/*/*/*/{CHECKPOINTS}"):
+            if (folder.parent / MANIFEST).exists():
+                discard(folder)
 
 
 def _ended(job: Job) -> Manifest:

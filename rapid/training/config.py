@@ -225,7 +225,7 @@ class RapidConfig(GRPOConfig):
             ValueError: GRPOConfig has a setting that RapidConfig refuses.
         """
         if config is None:
-            return cls("rapid")
+            return cls("rapid-output")  # a folder `rapid` would hide this package
         if isinstance(config, cls):
             return config
         if not isinstance(config, GRPOConfig):

@@ -15,6 +15,7 @@ from rapid.artifacts.freshness import (
     Job,
     accept,
     differences,
+    discard_checkpoints_of_ended_runs,
     discard_unavailable,
     examine,
     reconcile,
@@ -323,3 +324,18 @@ class Coded(TokenizerSpec):
 )
 def test_differences(one, other, expected):
     assert differences(one, other) == expected
+
+
+def test_checkpoints_of_ended_runs_are_deleted_and_no_others(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runs = [
+        Path(f"{root}runs/math/m/pg/seed{seed}")
+        for root in ("", "experiments/a/")
+        for seed in (1, 2)
+    ]
+    for run in runs:
+        (run / "checkpoints/checkpoint-5").mkdir(parents=True)
+    for ended in runs[::2]:
+        (ended / "manifest.json").touch()
+    discard_checkpoints_of_ended_runs()
+    assert [(run / "checkpoints").exists() for run in runs] == [False, True, False, True]

@@ -192,7 +192,7 @@ def test_a_grpo_config_is_taken_over():
     assert RapidConfig.of(config) is config
     own = RapidConfig.of(replace(theirs, loss_type="grpo", delta=1.5, generation_batch_size=None))
     assert (own.objective, own.loss_type, own.delta) == ("trl", "grpo", 1.5)
-    assert RapidConfig.of(None).output_dir == "rapid"
+    assert RapidConfig.of(None).output_dir == "rapid-output"
     with pytest.raises(TypeError, match="args is a TrainingArguments: pass a RapidConfig"):
         RapidConfig.of(TrainingArguments("unused", use_cpu=True, report_to=[]))
 

@@ -19,7 +19,12 @@ from rapid.config import jobs, specs
 from rapid.machine import console, locks, preflight, processes, resources, warm
 from rapid.algorithms import names
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.freshness import DECLARED, Examination, say_changed_code
+from rapid.artifacts.freshness import (
+    DECLARED,
+    Examination,
+    discard_checkpoints_of_ended_runs,
+    say_changed_code,
+)
 from rapid.benchmarks import problem_source
 from rapid.benchmarks.prompts import check_templates
 from rapid.machine.lease import usable_cores
@@ -58,6 +63,7 @@ if workflow.is_main_process:
     say_changed_code(PLAN.jobs)
     if not workflow.output_settings.dryrun:
         locks.hold(Path(".snakemake"))
+        discard_checkpoints_of_ended_runs()
 
 # By {root}, the folder below which jobs lie: the experiment's plan, and the default's.
 PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}

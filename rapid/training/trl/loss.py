@@ -21,7 +21,7 @@ class OwnLoss(GRPOTrainer):
 
     model: PreTrainedModel
     current_gradient_accumulation_steps: Any
-    _piece: Batch  # the last pass
+    _piece: Batch | None = None  # the pass whose loss is computed
     _logp: Tensor  # (N, T), its log pi, without gradient
 
     def _log_pi(self, model, piece: Batch) -> tuple[Tensor, Tensor | None]:
@@ -60,8 +60,11 @@ class OwnLoss(GRPOTrainer):
         def gather_all(values: Tensor) -> Tensor:
             return gather(pad(values, pad_index=math.nan))
 
-        with patch.object(self.accelerator, "gather", gather_all):
-            return super()._compute_loss(model, theirs | {"num_items_in_batch": tokens})
+        try:
+            with patch.object(self.accelerator, "gather", gather_all):
+                return super()._compute_loss(model, theirs | {"num_items_in_batch": tokens})
+        finally:
+            self._piece = None
 
     @override
     def _get_per_token_logps_and_entropies(
@@ -73,7 +76,8 @@ class OwnLoss(GRPOTrainer):
         absolute: log pi would not be that of the sampler. It asks for entropies in its loss only.
         The balance of experts is over all tokens that they saw, so that no prompt can be shared.
         """
-        if not others.get("compute_entropy") or others.get("compute_aux_loss"):
+        is_whole = not others.get("compute_entropy") or others.get("compute_aux_loss")
+        if self._piece is None or is_whole:
             found = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, **others
             )

@@ -7,6 +7,7 @@ or transformers' Trainer's, which call it; its docstring says what they do witho
 import inspect
 import math
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import cached_property
 from typing import Any
 from unittest.mock import patch
 
@@ -69,7 +70,6 @@ class SamplingTrainer(ResumableTrainer, OwnLoss, CheckedPrompts):
         if wrong := [*refused(args, given.arguments)]:
             raise ValueError("\n".join(wrong))
         remember_packages()
-        self.clock = PhaseClock()
         with engine_like_the_policy(args.seed):
             super().__init__(model, reward_funcs, args, *more, **named)
         self.reward_func_names = distinct_names(self.reward_func_names)
@@ -95,6 +95,11 @@ class SamplingTrainer(ResumableTrainer, OwnLoss, CheckedPrompts):
             self.rollout_func = with_tokens(self.rollout_func)
         if self.use_vllm:
             mend_weight_sync(self.vllm_generation, self.clock)
+
+    @cached_property
+    def clock(self) -> PhaseClock:
+        """The seconds of each phase; also of a trainer that was made without `__init__`."""
+        return PhaseClock()
 
     @property
     def same_prompts(self) -> bool:
