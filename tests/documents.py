@@ -51,6 +51,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 TIMES = "performance/results/commands.jsonl"
+GRADERS = "performance/results/math-graders.json"
 FIGURES = "reports/figures"  # where a report's lie
 
 
@@ -155,6 +156,17 @@ def faults(text: str, root: Path) -> str:
     return f"\n{markdown(COLUMNS, cells)}\nInjected on: {when(made)}, {made['hardware']}.\n"
 
 
+def math_graders(text: str, root: Path) -> str:
+    """Return a table of how often graders of mathematics are wrong, and how long they take."""
+    if not (root / GRADERS).exists():
+        return MISSING
+    record = json.loads((root / GRADERS).read_text(encoding="utf-8"))
+    names = ["answers", "right", "wrong", "grader", "false rewards", "lost", "ms"]
+    cells = [[str(row[name]) for name in names] for row in record["rows"]]
+    note = "ms: of an answer, on one core. By `python -m tests.beside_math_verify --write`, commit"
+    return f"\n{markdown(names, cells)}\n{note}\n{short(record['commit'], 7)}.\n"
+
+
 def within(text: str, root: Path, file: str) -> str:
     """Return prose, with question marks for figures that do not stand in a file."""
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
@@ -182,7 +194,7 @@ def drawn(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
 
 
 MAKERS = {one.__name__: one for one in (table1, sweep, plan_check, plan_paper, jobs_of, speed)}
-MAKERS |= {one.__name__: one for one in (times, faults, within, picture, bench)}
+MAKERS |= {one.__name__: one for one in (times, faults, within, picture, bench, math_graders)}
 
 
 def printed(command: Callable, arguments: list[str]) -> list[str]:

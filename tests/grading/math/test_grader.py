@@ -44,26 +44,25 @@ mixed numbers are sums and other neighbours are not
     3 ✗ 3\frac{0}{5} | 2\frac{5}{5}
     4\frac{\pi}{3} ✓ \frac{4\pi}{3}
     2^3\cdot3 ✓ 8(3) ✗ 21 3
-    2^3\cdot3x ✓ 8x3
     6 ✗ 2(3) | 2 3 | 5 1 | 5{1}
     5 ✗ 2(3) | (2)(3) | 2 3 | {2}{3} | 5 6
     \frac32 ✗ 3\frac12
 decimals
     0.5 ✓ .5 | 0.50 | \frac12
-    \frac13 ✓ 0.\overline{3} | 0.333333 ✗ 0.3 | 0.33 | 0.\overline{4}
+    \frac13 ✓ 0.\overline{3} ✗ 0.333333 | 0.3 | 0.33 | 0.\overline{4}
     0.1\overline{6} ✓ \frac16
     \frac{4}{11} ✓ 0.\overline{36} | .\overline{36}
     5 ✓ \text{5} | \textbf{5} | \mathbf{ 5.0 } ✗ 5.0000001 | 4.9999999 | \text{6}
     \frac{1}{16} ✗ 0.06250001
-    (\frac12,\frac13) ✓ (0.5,0.333333)
+    (\frac12,\frac13) ✓ (0.5,0.\overline{3}) ✗ (0.5,0.333333)
     -5 ✓ -5.0 ✗ 5
     -\frac34 ✓ -0.75
-    1.2E5 ✓ 12E4
 small numbers are not zero
     \frac{1}{2^{30}} ✗ 0 | 0.0 | 0.000000001
     \frac{1}{2187} ✗ 0.000457 | 0.0005
-    \frac{1}{22} ✓ 0.0454545 ✗ 0.045455
-    (1,\frac{1}{2187}) ✓ (1,0.000457247) ✗ (1,0.000457)
+    \frac{1}{22} ✗ 0.0454545 | 0.045455
+    \frac{1}{2^{2000}} ✗ \frac{1}{2^{2001}}
+    (1,\frac{1}{2187}) ✗ (1,0.000457247) | (1,0.000457)
     3^{-40}\pi ✗ 0\pi
     0 ✗ 0.0000001
 thousands
@@ -73,18 +72,20 @@ units may be left out but not be others
     8\text{ cm} ✓ 8 | 8 cm | 8\,\mathrm{cm} | 8\text{ centimeters}
     8\text{ cm} ✗ 8\text{ km} | 8\text{ cm}^2 | 8\text{ hours}
     8\text{ cm}^2 ✓ 8 | 8\text{ square centimeters}
-    8 ✓ 8\text{ cm}
+    8 ✓ 8\text{ cm} ? The sides have 3 cm and 5 cm. How long are they together?
+    8 ✗ 8\text{ cm}
     210\text{ ways} ✓ 210 | 210\text{ ways}
     60^\circ ✓ 60 | 60^{\circ} | 60\text{ degrees} ✗ 60\text{ radians}
     10\text{ a.m.} ✗ 10\text{ p.m.}
 a unit that is no measure stands in the question
-    5 ✓ 5\text{ boxes} | 5 apples | 5\text{ pieces} ? How many boxes of apples are there? Each has 2 pieces.
+    5 ✓ 5\text{ boxes} | 5 apples ✗ 5\text{ pieces} ? How many boxes of apples are there? Each has 2 pieces.
     5 ✗ 5\text{ parsecs} | 5 pears ? How many boxes of apples are there? Each has 2 pieces.
     5\text{ ways} ✓ 5 boxes ? How many boxes of apples are there? Each has 2 pieces.
     5\text{ cm} ✗ 5 apples ? How many boxes of apples are there? Each has 2 pieces.
-square units may stand for a measure of area
+units may stand for a measure of the same power
     8\text{ cm}^2 ✓ 8\text{ square units} | 8\text{ units}^2 ✗ 8\text{ units} | 8\text{ cubic units}
-    8 ✓ 8\text{ units} | 8\text{ square units}
+    8 ✓ 8\text{ units} ✗ 8\text{ square units} ? What is the perimeter?
+    8 ✓ 8\text{ square units} ✗ 8\text{ units} ? What is the area?
 a variable is no unit
     3t ✗ 3 | 3s
     6c ✗ 6 | 6m
@@ -92,8 +93,11 @@ a variable is no unit
 money
     \$30 ✓ 30 | \$30.00 | 30\text{ dollars} ✗ 30\% | 30\text{ cents}
 percentages
-    30\% ✓ 30 | 0.3 | \frac{3}{10} | 30\text{ percent} ✗ \$30 | 0.3\%
-    0.3 ✓ 30\% ✗ 0.3\%
+    30\% ✓ 30\text{ percent} ✗ 30 | 0.3 | \$30 | 0.3\%
+    30\% ✓ 0.3 | \frac{3}{10} ✗ 30 | 0.3\% ? What is the probability?
+    30\% ✓ 30 ✗ 0.3 | \frac{3}{10} ? What percent of 10 is 3?
+    0.3 ✓ 30\% ✗ 0.3\% ? What is the probability?
+    0.3 ✗ 30\% ? What is the slope?
     30 ✓ 30\% ? What percent of 10 is 3?
     30 ✗ 30\% ? How many are there?
 numbers in a base
@@ -110,8 +114,7 @@ intervals
     (1,2] ✗ [1,2] | (1,2) | [1,2) | (1,3]
 a union is of no more intervals than it takes
     [0,1]\cup[2,3]\cup[4,5] ✓ [4,5]\cup[2,3]\cup[0,1]
-    \mathbb{R}\setminus\{1\} ✓ (-\infty,1)\cup(1,\infty)
-    [0,1]\cup[1,2] ✓ [1,2]\cup[0,1] | [0,2]
+    [0,1]\cup[1,2] ✓ [1,2]\cup[0,1]
     [0,7] ✗ [0,5]\cup[3,7] | [0,7]\cup[0,7] | x\in[0,5]\cup[3,7]
     x\ge 5 ✗ [5,6]\cup[6,\infty)
     [0,1]\cup[2,3] ✗ [0,1]\cup[2,3]\cup[0,1] | [0,1]\cup([2,3]\cup[3,3])
@@ -131,7 +134,6 @@ sets and lists have none
 matrices
     \begin{pmatrix} 0 \\ 1/11 \end{pmatrix} ✓ \begin{bmatrix} 0 \\ \frac{1}{11} \end{bmatrix}
     \begin{pmatrix} 0 \\ 1/11 \end{pmatrix} ✗ \begin{pmatrix} 0 & 1/11 \end{pmatrix} | (0,\frac{1}{11})
-    2\begin{pmatrix} 1 \\ 2 \end{pmatrix} ✓ \begin{pmatrix} 2 \\ 4 \end{pmatrix}
     \begin{pmatrix} x \\ 2x \end{pmatrix} ✗ x\begin{pmatrix} 1 \\ 2 \end{pmatrix}
 texts
     \text{odd} ✓ odd | \textbf{odd} | \text{Odd} | \displaystyle\text{odd} | x = \text{odd}
@@ -141,16 +143,17 @@ texts
     \text{(E)}, ✓ \text{(E)}
     east ✗ seat
     5\text{ hours }30\text{ minutes} ✗ 30\text{ hours }5\text{ minutes}
-times are not quotients
-    8:30 ✓ 8:30 | 8:30\text{ p.m.} ✗ 4:15
-    3:4 ✓ \frac34 ✗ 6:8
+times and ratios are text
+    8:30 ✗ 4:15
+    8:30\text{ p.m.} ✓ \text{8:30 pm} | 8:30\text{ PM} ✗ 8:30\text{ a.m.}
+    3:4 ✗ 6:8 | \frac34
 letters
-    23a+39b ✓ 39b+23a | 23A+39B
+    23a+39b ✓ 39b+23a ✗ 23A+39B
     x_1 ✗ x_2
     f'(x) ✗ f(x)
     a+A ✗ 2a
 equations
-    5 ✓ 5.0 | \$5 | x=5 | 2+3=5 | f(2)=5 | \angle ABC = 5 ✗ 7=5 | x=10/3=5 | x=6
+    5 ✓ 5.0 | x=5 | 2+3=5 | f(2)=5 | \angle ABC = 5 ✗ 7=5 | x=10/3=5 | x=6
     2x+3y=6 ✓ 4x+6y=12 | y=2-\frac{2x}{3}
     x+y=6 ✓ 2x+2y=12 ✗ x+y=5+1
     x=1,y=2 ✓ 1,2 | (1,2) | y=2,x=1 ✗ 2,1 | (2,1) | x=2,y=1
@@ -201,7 +204,6 @@ no honest form is lost
     2^{10} ✓ 1024 | 4^5
     2^{2/3} ✓ \sqrt[3]{4}
     2\sqrt[n]{2} ✓ \sqrt[n]{2}\cdot2
-    |x| ✓ \sqrt{x^2}
     10! ✓ 3628800
     1.2\times10^5 ✓ 120000 | 1.2\cdot10^5
     \frac{2\sqrt3}{3} ✓ \frac{2}{3}\sqrt{3} | \frac{2}{\sqrt{3}} | \frac{\sqrt{12}}{3}
@@ -209,7 +211,7 @@ no honest form is lost
     10\pi ✓ 10 \cdot \pi | \pi\cdot 10
     \frac{3\pi}{4} ✓ \frac{3}{4}\pi | 3\pi/4 | 0.75\pi
     4\sqrt{2}+4 ✓ 4(\sqrt2+1) | 4+\sqrt{32}
-    (x+2)(x+3) ✓ x^2+5x+6 | x(x+5)+6
+    (x+2)(x+3) ✓ x^2+5x+6 ✗ x(x+5)+6
     y=2x+7 ✓ 2x+7 | y-7=2x | 2x-y+7=0
     x^2-2 ✓ (x-\sqrt{2})(x+\sqrt2) | -2+x^2
     \frac{x^2}{4}-1 ✓ \frac14x^2-1 | \frac{x^2-4}{4} | \frac{(x-2)(x+2)}{4}

@@ -13,7 +13,6 @@ anybody still waits for it.
 
 import contextlib
 import json
-import logging
 import os
 import resource
 import select
@@ -23,7 +22,7 @@ import sys
 
 from compare import compare
 
-WARMING = [("\\frac12", "0.5"), ("(1,2)", "\\{1,2\\}"), ("x^2-1", "(x-1)(x+1)"), ("y=x", "y=2x")]
+WARMING = [("\\frac12", "0.5"), ("1+\\sqrt2", "2-e^x"), ("x^2-1", "(x-1)(x+1)"), ("y=x", "y=2x")]
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 ACTIONS = ("os.", "subprocess.", "shutil.", "socket.", "ctypes.", "signal.")
 IMPORTING = ("os.listdir", "os.scandir")
@@ -31,9 +30,8 @@ IMPORTING = ("os.listdir", "os.scandir")
 
 def main() -> None:
     memory, fd = map(int, sys.argv[1:])
-    logging.disable()  # a remark on every answer that does not parse, and on disabled timeouts
-    for gold, answer in WARMING:  # builds parsers and tables: no answer's time should pay for it
-        compare(gold, answer, "")
+    for gold, answer in WARMING:  # builds tables: no answer's time should pay for it
+        compare(gold, answer, "Simplify $x^2-1$.")
     child = None
     with contextlib.suppress(ConnectionError), socket.socket(fileno=fd) as connection:
         for line in connection.makefile():

@@ -1,277 +1,278 @@
-"""Finds what an answer leaves to be worked out: 34+57 equals 91, and answers nothing.
+"""The form of a formula: what it leaves undone, its shape, and whether it is in simplest form.
 
-An answer is judged as it is written, by its parse tree, before anything evaluates it. Every answer
-may have these forms:
-
-- integers, decimals, mixed numbers, fractions of integers, reduced or not. A fraction whose value
-  is an integer is a division that was left undone;
-- polynomials, factored or expanded, without like terms and with one number in each product;
-- lists, sets, intervals and matrices of these, and equations whose right side is one of these.
-
-`work` names what goes beyond: roots, powers of numbers, factorials, functions, sums of constants,
-the letters that occur, and so on. An answer may hold only what the known answer holds as well.
+It is read off the tree, before anything is evaluated: 34+57 equals 91 and leaves a sum undone.
 """
 
-import functools
-import re
-from collections import Counter
 from collections.abc import Iterator
-from fractions import Fraction
-from math import gcd, lcm, prod
+from math import gcd, prod
 
-from reading import Unreadable, normalize
-from sympy import Rational, root
-from terms import NUMBER, Term, is_constant, is_integer, letters, number, subterms, value, written
-
-SETS = re.compile(r"\\mathbb|\\emptyset|\\infty|\\\\$|[∅ℕℤℚℝℂ]")  # \\ is left of \{\}
-LISTS = re.compile("interval|(comma|semicolon)_elements")
-# Rules of the grammar, and kinds of ours, that hold answers and are no work themselves.
-HOLDERS = re.compile(
-    "number|name|=|±|math|interval|ordered_tuple|finite_set|(comma|semicolon)_elements|matrix"
-    "|subexpr|(minus|union|intersection)_expr|set_group|set_relation|relation|atom_expr_list"
+import sympy
+from formula import (
+    PRODUCTS,
+    Formula,
+    factors,
+    is_integer,
+    kind,
+    mixed,
+    operands,
+    terms,
+    tokens,
+    value,
 )
+from lark import Token
+from sympy import Expr, Rational
 
 
-# --- What is left to do in a term ---
+def literal(formula: Formula) -> str:
+    """Return how a number is written, and "" for what is no single number.
+
+    "integer", "decimal", "repeating", "fraction", "mixed" or "scientific", with or without a minus.
+    """
+    if is_negated(formula):
+        term = formula.children[1]
+        return "" if "-" in tokens(term)[:1] or kind(term) == "sum" else literal(term)
+    if kind(formula) == "NUMBER":
+        return "integer" if is_integer(formula) else "decimal"
+    match factors(formula):
+        case [(1, above), (-1, below)] if is_integer(unsigned(above)) and is_integer(below):
+            return "fraction"
+        case [(1, number), (1, ten)] if kind(ten) == "power" and ten.children[0] == "10":
+            is_scientific = kind(number) == "NUMBER" and literal(ten.children[1]) == "integer"
+            return "scientific" if is_scientific else ""
+    return {"REPEATING": "repeating", "MIXED": "mixed"}.get(kind(formula), "")
 
 
-def work(whole: Term) -> set[str]:
-    """Return the names of everything that is not in the list of open forms."""
-    return {name for part in subterms(whole) for name in work_at(part)}
+def unsigned(formula: Formula) -> Formula:
+    return formula.children[1] if is_negated(formula) else formula
 
 
-def work_at(part: Term) -> Iterator[str]:
-    """Yield what is left to do at the top of a term."""
-    if signs(part) > 1:
-        yield "double sign"
-    match part.kind:
-        case "name":
-            if not SETS.match(part.parts[0]):
-                yield part.parts[0]
-        case "-":
-            pass
-        case "+":
-            yield from of_sum(part)
-        case "*":
-            yield from of_product(part)
-        case "/":
-            yield from of_quotient(part)
-        case "^":
-            yield from of_power(part)
+def is_negated(formula: Formula) -> bool:
+    return kind(formula) == "sum" and len(formula.children) == 2 and formula.children[0] == "-"
+
+
+def has_sum(formula: Formula) -> bool:
+    """Return whether a formula is a sum of terms, or a product or power of one."""
+    if kind(formula) == "sum":
+        return not is_negated(formula) or has_sum(formula.children[1])
+    if kind(formula) == "power":
+        return has_sum(formula.children[0])
+    return kind(formula) in PRODUCTS and any(map(has_sum, operands(formula)))
+
+
+# --- What is left undone ---
+
+
+def undone(formula: Formula) -> set[str]:
+    """Return the names of the operations left undone, and of a formula's functions and letters."""
+    if literal(formula):
+        return set(undone_in_number(unsigned(formula)))
+    if kind(formula) == "NAME":
+        return {str(formula)}
+    return set(undone_here(formula)).union(*map(undone, operands(formula)))
+
+
+def has_arithmetic(formula: Formula) -> bool:
+    """Return whether a formula leaves an operation between numbers undone."""
+    return any(name.endswith("of numbers") for name in undone(formula))
+
+
+def undone_in_number(number: Formula) -> Iterator[str]:
+    """Yield what is left undone in 6/3, 1 5/4 and 42 times 10^5."""
+    style = literal(number)
+    if style == "fraction" and value(number).is_Integer:
+        yield "product of numbers"
+    if style == "mixed" and not 0 < mixed(number)[1] < 1:
+        yield "sum of numbers"
+    if style == "scientific":
+        yield "scientific notation"
+        if not 1 <= value(number.children[0]) < 10:
+            yield "product of numbers"
+
+
+def undone_here(formula: Formula) -> Iterator[str]:
+    """Yield the names for the operation at the top of a formula."""
+    rule = "product" if kind(formula) in PRODUCTS else kind(formula)
+    if value(formula).is_Rational:
+        yield f"{rule} of numbers"
+    match rule:
+        case "sum":
+            yield from undone_in_sum(terms(formula))
+        case "product":
+            yield from undone_in_product(formula)
+        case "power":
+            yield from undone_in_power(*formula.children)
         case "root":
             yield "root"
-            if not monomial(part, simple=True)[1] or is_power(part.parts[0]):
-                yield "root of a power"
-        case "mixed":
-            above, below = part.parts[1].parts
-            if not 0 < above.parts[0] < below.parts[0]:
-                yield "sum of constants"
-        case kind:
-            if not HOLDERS.match(kind):
-                yield kind  # nobody may write it unasked, such as a factorial
-            if LISTS.match(kind) and len(set(part.parts)) < len(part.parts):
-                yield "repetition"  # [5,5] is no other way to write 5
+            if kind(formula.children[-1]) == "power" or has_sum(formula.children[-1]):
+                yield "root of a power or sum"
+        case "applied":
+            yield {"\\exp": "e"}.get(formula.children[0], str(formula.children[0]))
+        case _:
+            yield rule
 
 
-def of_sum(part: Term) -> Iterator[str]:
-    """Yield what is odd about a sum: 34+57, or a constant sum where none is known."""
-    if is_constant(part):
+def undone_in_sum(parts: list[tuple[str, Formula]]) -> Iterator[str]:
+    values = [value(term).as_coeff_Mul() for _, term in parts]
+    if len({rest for _, rest in values}) < len(values) or any(c == 0 for c, _ in values):
+        yield "sum of numbers"
+    if len(parts) > 1 and not any(rest.free_symbols for _, rest in values):
         yield "sum of constants"
-    addends = [monomial(addend, simple=True) for addend in part.parts]
-    if any(value == 0 for value, _ in addends):
-        yield "zero"
-    if len({frozenset(factors.items()) for _, factors in addends}) < len(addends):
-        yield "like terms"
+    if any(is_negated(term) for _, term in parts):
+        yield "signs"
 
 
-def of_product(part: Term) -> Iterator[str]:
-    """Yield what is odd about a product: two numbers, two roots, a letter twice."""
-    factors = [monomial(factor) for factor in part.parts]
-    others = [factor for _, others in factors for factor in others]
-    powers = [factor for factor in others if is_power(factor)]
-    if any(factor.kind.startswith("matrix") for factor in others):
-        yield "product of a matrix"
-    if any(not others and value in (0, 1, -1) for value, others in factors):
-        yield "product of numbers"
-    if len([value for value, _ in factors if abs(value) != 1]) + len(powers) > 1:
-        yield "product of numbers"
-    names = [factor for factor in others if factor.kind == "name"]
-    roots = [factor for factor in others if factor.kind == "root"]
-    if len(roots) > 1 or len(set(names)) < len(names):
-        yield "product of powers"
-
-
-def of_quotient(part: Term) -> Iterator[str]:
-    """Yield what is odd about a quotient: 182/2, nested fractions, common factors."""
-    over, under = part.parts
-    above, below = content(over), content(under)
-    factors = [monomial(half)[1] for half in part.parts]
-    if not is_constant(under):
-        yield "denominator"
-    elif under == number(1) or not below or (below != 1 and above % below == 0):
-        yield "division"
-    if above.denominator > 1 or below.denominator > 1 or set(factors[0]) & set(factors[1]):
-        yield "division"
-    if any(is_power(factor) for half in factors for factor in half):
-        yield "quotient of powers"
-    roots = [[content(f.parts[0]) for f in half if f.kind == "root"] for half in factors]
-    if max(map(len, roots)) > 1 or (all(roots) and gcd(*(r.numerator for (r,) in roots)) > 1):
-        yield "product of powers"
-
-
-def of_power(part: Term) -> Iterator[str]:
-    base, exponent = part.parts
-    value, factors = monomial(exponent)
-    if is_constant(base) or base.kind == "^" or (not factors and value in (0, 1)):
-        yield "power"
-    if factors:
+def undone_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
+    power, number = value(exponent), value(base)
+    is_letter = kind(base) == "NAME" and base != "i"
+    if not power.is_Rational:
         yield "exponential"
-    elif value < 0:
-        yield "denominator"
-    if value.denominator > 1:
+    elif not power.is_Integer:
         yield "root"
+    elif (
+        kind(base) in ("power", "root") or power in (0, 1) or not (number.free_symbols or is_letter)
+    ):
+        yield "power of numbers"
+    if is_negated(base) or kind(base) in PRODUCTS or (has_sum(base) and content(base) != 1):
+        yield "power of a product"
+    if power.is_negative and number.free_symbols:
+        yield "denominator"
 
 
-def is_power(part: Term) -> bool:
-    """Return whether a term is a number to some power that is a number."""
-    return part.kind == "^" and not any(map(letters, part.parts))
+def undone_in_product(formula: Formula) -> Iterator[str]:
+    parts = factors(formula)
+    above, below = ([part for side, part in parts if side == sign] for sign in (1, -1))
+    over, under = (prod(map(content, side), start=sympy.Integer(1)) for side in (above, below))
+    for side, others in ((above, below), (below, [])):
+        bases = [base_of(part) for part in side if not literal(part)]
+        numbers = [part for part in side if literal(part) or is_power_of_numbers(part)]
+        if len(numbers) > 1 or len(bases) > len(set(bases)):
+            yield "product of numbers"
+        units = [part for part in side if literal(part) and abs(value(part)) in (0, 1)]
+        if units and (len(side) > 1 or not others):
+            yield "product of numbers"
+    if set(map(base_of, above)) & set(map(base_of, below)):
+        yield "product of numbers"
+    if under != 1 and (over.q > 1 or under.q > 1 or over % under == 0):
+        yield "product of numbers"
+    surds = [[value(part) for part in side if is_surd(part)] for side in (above, below)]
+    if max(map(len, surds)) > 1 or (all(surds) and not are_coprime(*surds)):
+        yield "product of roots"
+    irrational = [part for _, part in parts if not literal(part)]
+    if not value(formula).free_symbols and len(irrational) > 1 and any(map(has_sum, irrational)):
+        yield "product of sums"
+    if any(map(is_divided, operands(formula))) and below:
+        yield "quotient of quotients"
+    if any(map(is_negated, [part for _, part in parts][1:])):
+        yield "signs"
+    if any(value(part).free_symbols or has_sum(part) or part == "i" for part in below):
+        yield "denominator"
 
 
-def signs(part: Term) -> int:
-    """Return how many minus signs a product or quotient has."""
-    own = [signs(factor) for factor in part.parts] if part.kind in ("-", "*", "/") else []
-    return sum(own) + (part.kind == "-")
+def is_surd(factor: Formula) -> bool:
+    """Return whether a factor is a root, or a power with a fraction for its exponent."""
+    is_power = kind(factor) == "power" and value(factor.children[1]).is_Rational
+    return kind(factor) == "root" or (is_power and not value(factor.children[1]).is_Integer)
 
 
-def monomial(part: Term, simple: bool = False) -> tuple[Fraction, Counter[Term]]:
-    """Return a term's rational factor, and its other factors with their exponents.
+def are_coprime(above: list[Expr], below: list[Expr]) -> bool:
+    return sympy.gcd(*(prod(side) ** 2 for side in (above, below))) == 1
 
-    Args:
-        simple: whether \\sqrt{8} has the factor 2.
+
+def is_divided(formula: Formula) -> bool:
+    """Return whether a formula is a quotient, but for a number such as 1/2."""
+    return not literal(formula) and any(side < 0 for side, _ in factors(formula))
+
+
+def is_power_of_numbers(formula: Formula) -> bool:
+    return kind(formula) == "power" and all(map(literal, formula.children))
+
+
+def content(formula: Formula) -> Rational:
+    """Return the number by which all terms of a formula can be divided."""
+    number = value(formula)
+    return abs(number.as_content_primitive()[0] if number.is_Add else number.as_coeff_Mul()[0])
+
+
+# --- Shape, and simplest form ---
+
+
+def shape(formula: Formula) -> str:
+    """Return how a number is written, as `literal`; of other formulas:
+
+    "expanded": a sum of products without sums in them; "factored": a product with a factor that is
+    such a sum; "quotient": such sums or products over a letter or a sum; "sum of quotients"; "mixed
+    up": anything else.
     """
-    if part.kind == "number":
-        return part.parts[0], Counter()
-    if part.kind not in ("-", "*", "/", "mixed", "^", "root"):
-        return Fraction(1), Counter({part: 1})
-    inner = [monomial(factor, simple) for factor in part.parts]
-    (value, factors), (other, others) = inner[0], inner[-1]
-    match part.kind:
-        case "-":
-            return -value, factors
-        case "*":
-            return prod(value for value, _ in inner), merged(*(factors for _, factors in inner))
-        case "/" if other:
-            return value / other, merged(factors, {key: -times for key, times in others.items()})
-        case "mixed":
-            return value + other, Counter()
-        case "^" if factors and not others and other.denominator == 1:
-            return Fraction(1), Counter({part.parts[0]: int(other)})
-        case "root" if simple and not factors and value >= 0 and part.parts[1:] in ROOTS:
-            number, rest = root(Rational(value), ROOTS[part.parts[1:]]).as_coeff_Mul()
-            left = Counter() if rest == 1 else Counter({Term("root", (str(rest),)): 1})
-            return Fraction(int(number.p), int(number.q)), left
-    return Fraction(1), Counter({part: 1})
+    formula = unsigned(formula)
+    if style := literal(formula):
+        return style
+    if kind(formula) == "sum":
+        parts = [term for _, term in terms(formula)]
+        if any(map(has_sum, parts)):
+            return "mixed up"
+        return (
+            "sum of quotients"
+            if any("denominator" in undone(part) for part in parts)
+            else "expanded"
+        )
+    parts = [(side, base_of(part)) for side, part in factors(formula)]
+    if any(has_sum(part) and shape(part) != "expanded" for _, part in parts):
+        return "mixed up"
+    if "denominator" in undone(formula):
+        return "quotient"
+    sums = [part for _, part in parts if has_sum(part)]
+    is_one_sum = len(sums) == 1 == len([part for side, part in parts if side > 0])
+    return "factored" if sums and (kind(formula) == "power" or not is_one_sum) else "expanded"
 
 
-ROOTS = {(): 2} | {(number(index),): index for index in range(3, 10)}
+def base_of(formula: Formula) -> Formula:
+    return formula.children[0] if kind(formula) == "power" else formula
 
 
-def merged(*factors: dict[Term, int]) -> Counter[Term]:
-    """Return the product of powers, given by their exponents."""
-    times = Counter()
-    for part in factors:
-        times.update(part)
-    return Counter({factor: exponent for factor, exponent in times.items() if exponent})
-
-
-def content(part: Term) -> Fraction:
-    """Return the largest number by which every addend can be divided."""
-    values = [monomial(addend)[0] for addend in (part.parts if part.kind == "+" else [part])]
-    above, below = gcd(*(v.numerator for v in values)), lcm(*(v.denominator for v in values))
-    return Fraction(above, below)
-
-
-# --- Answers ---
-
-
-def is_worked_out(gold: str, answer: str, question: str) -> bool:
-    """Return whether an answer leaves no more to do than the known answer, and is not copied.
-
-    Args:
-        gold: the known answer, normalized.
-        answer: normalized.
-        question: the problem's text.
-
-    Raises:
-        Unreadable: the answer is not an expression, and the known answer is one.
-    """
-    known, given = written(gold), written(answer)
-    if known is None:
-        return True  # words: they are compared as such
-    if given is None:
-        raise Unreadable(answer)
-    is_equation = any(part.kind == "=" for part in subterms(known))
-    expected, found = said(known, is_equation), said(given, is_equation)
-    allowed = work(expected) | (set() if is_constant(expected) else letters(known))
-    if "power" in allowed or not is_constant(expected):  # factors of x^2-2 hold roots
-        allowed.add("root")
-    return work(found) <= allowed and not is_copied(expected, found, question)
-
-
-def said(whole: Term, is_equation: bool) -> Term:
-    """Return an answer without "x =" before its right sides.
-
-    Args:
-        is_equation: whether an equation is asked for; its sides are kept, unless one is a name.
-    """
-    if whole.kind == "=":
-        left, right = whole.parts
-        if not is_equation or is_name(left):
-            return said(right, is_equation)
-        if is_name(right):
-            return said(left, is_equation)
-    parts = [said(part, is_equation) if isinstance(part, Term) else part for part in whole.parts]
-    return Term(whole.kind, tuple(parts))
-
-
-def is_name(part: Term) -> bool:
-    """Return whether a term is a variable or a function of variables, f(x)."""
-    applied = part.parts and all(isinstance(p, Term) and p.kind == "name" for p in part.parts)
-    return part.kind == "name" or (applied and part.kind.isalpha() and len(part.kind) == 1)
-
-
-def is_copied(expected: Term, found: Term, question: str) -> bool:
-    """Return whether the answer stands in the question, in another form than the known answer has.
-
-    \\sqrt{8} equals 2\\sqrt{2}, but is no answer to "Simplify \\sqrt{8}". An integer may be the
-    answer and stand in the question too.
-    """
-    bare = found.parts[0] if found.kind == "-" else found
-    if is_integer(bare) or found == expected:
+def is_simplest(formula: Formula) -> bool:
+    """Return whether fractions are reduced, roots are drawn, and factors cannot be factored."""
+    formula = unsigned(formula)
+    if kind(formula) == "MIXED":
+        return mixed(formula)[1].q == int(
+            tokens(formula)[0].strip("}").replace("{", "/").split("/")[-1]
+        )
+    if isinstance(formula, Token):
+        return True
+    above, below = ([part for side, part in factors(formula) if side == sign] for sign in (1, -1))
+    over, under = (prod(map(content, side), start=sympy.Integer(1)) for side in (above, below))
+    if gcd(over.p, over.q * under.p) != 1 or any("root" in undone(part) for part in below):
         return False
-    values = {part.parts[0] for part in subterms(found) if part.kind == "number"}
-    likely = (f for f in formulas(question) if values <= {value(n) for n in NUMBER.findall(f)})
-    return any(found in parts_of(formula) for formula in likely)
+    if kind(formula) == "power" and value(formula.children[1]).is_negative:
+        return False
+    if is_surd(formula) and not is_drawn(formula):
+        return False
+    if (
+        shape(formula) == "quotient"
+        and sympy.gcd(*(prod(map(value, side)) for side in (above, below))).free_symbols
+    ):
+        return False
+    if shape(formula) == "factored" and not all(is_prime(base_of(part)) for part in above):
+        return False
+    return all(map(is_simplest, operands(formula)))
 
 
-FORMULA = re.compile(
-    r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(\d+/\d+|\d*\.\d+)",
-    re.DOTALL,
-)
-PIECES = re.compile(
-    r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\\(?:text|mbox)\{[^{}]*\}|[&=<>,;:]|\\[gl]eq?\b"
-)
+def is_drawn(surd: Formula) -> bool:
+    """Return whether nothing can be drawn out of a root, and its index is the smallest."""
+    number, rest = value(surd).as_coeff_Mul()
+    index = 2
+    if kind(surd) == "power" or len(surd.children) == 2:
+        index = value(surd.children[kind(surd) == "power"])
+        index = index.q if kind(surd) == "power" else index
+    exponent = rest.as_base_exp()[1]
+    return number == 1 and (not exponent.is_Rational or exponent.q == index)
 
 
-def formulas(question: str) -> list[str]:
-    """Return the formulas of a question, normalized."""
-    found = (next(filter(None, match.groups())) for match in FORMULA.finditer(question))
-    return [normalize(formula.strip(" .,;")) for formula in found]
-
-
-@functools.lru_cache(maxsize=4096)
-def parts_of(formula: str) -> frozenset[Term]:
-    """Return the terms within a formula, or within the pieces of one that cannot be read whole."""
-    whole = written(formula)
-    pieces = [whole] if whole else map(written, PIECES.split(formula))
-    return frozenset(part for piece in pieces if piece for part in subterms(piece))
+def is_prime(factor: Formula) -> bool:
+    """Return whether a factor is no sum, or one that cannot be factored over the rationals."""
+    if not has_sum(factor):
+        return True
+    try:
+        primes = sympy.factor_list(value(factor))[1]
+    except sympy.PolynomialError:  # with quotients in it
+        return True
+    return content(factor) == 1 and sum(times for _, times in primes) == 1

@@ -1,0 +1,198 @@
+"""Formulas: their trees, by the grammar, and their exact values, by sympy.
+
+A tree is what is written: 34+57 is a sum of two numbers. A value is a rational number or an
+expression of names, roots, powers and functions. No number is rounded.
+"""
+
+import functools
+import re
+from pathlib import Path
+
+import sympy
+from lark import Lark, Token, Tree
+from lark.exceptions import LarkError
+from latex import Unreadable
+from sympy import Expr, Rational
+
+Formula = Tree | Token
+PRODUCTS = ("product", "fraction", "called")  # f(x) is f times x as far as values go
+OPPOSITE = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
+BITS = 100_000  # of a power or factorial; an answer has fewer
+CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
+PARSER = Lark(Path(__file__).with_name("grammar.lark").read_text(), parser="lalr")
+
+
+@functools.lru_cache(maxsize=4096)
+def parse(text: str) -> Formula:
+    """Return the tree of clean LaTeX; raise Unreadable if it is outside the grammar."""
+    try:
+        return PARSER.parse(text)
+    except LarkError as error:
+        raise Unreadable(text) from error
+
+
+def kind(formula: Formula) -> str:
+    """Return the rule or the terminal of the grammar that a formula is made by."""
+    return str(formula.type if isinstance(formula, Token) else formula.data)
+
+
+def terms(formula: Formula) -> list[tuple[str, Formula]]:
+    """Return the terms of a sum with their signs; another formula is one term."""
+    if kind(formula) != "sum":
+        return [("+", formula)]
+    parts = formula.children
+    signed = parts if kind(parts[0]) == "SIGN" else [Token("SIGN", "+"), *parts]
+    flat = []
+    for sign, part in zip(map(str, signed[::2]), signed[1::2], strict=True):
+        inner = terms(part) if sign == "+" or len(terms(part)) > 1 else [("+", part)]
+        flat += [(OPPOSITE.get((sign, inner_sign), sign), term) for inner_sign, term in inner]
+    return flat
+
+
+def factors(formula: Formula, whole: bool = False) -> list[tuple[int, Formula]]:
+    """Return the factors of a product or fraction with 1, or -1 for a divisor.
+
+    Args:
+        whole: whether 1/2 is one factor.
+    """
+    rule = kind(formula)
+    if rule not in PRODUCTS or (whole and is_fraction(formula)):
+        return [(1, formula)]
+    parts, side = [], 1
+    for index, part in enumerate(formula.children):
+        if kind(part) in ("TIMES", "OVER"):
+            side = -1 if kind(part) == "OVER" else 1
+            continue
+        side = -1 if rule == "fraction" and index else side
+        parts += [(side * inner, factor) for inner, factor in factors(part, whole=True)]
+        side = 1
+    return parts
+
+
+def mixed(number: Token) -> tuple[Expr, Expr]:
+    """Return the integer and the fraction of a number such as 1\\frac{1}{2}."""
+    whole, above, below = map(int, re.findall(r"\d+", number))
+    return sympy.Integer(whole), Rational(above, below)
+
+
+def is_fraction(formula: Formula) -> bool:
+    return kind(formula) == "fraction" and all(map(is_integer, formula.children))
+
+
+def is_integer(formula: Formula) -> bool:
+    return kind(formula) == "NUMBER" and formula.isdecimal()
+
+
+def operands(formula: Formula) -> list[Formula]:
+    """Return the formulas that a formula is made of."""
+    parts = [] if isinstance(formula, Token) else formula.children
+    return [
+        part
+        for part in parts
+        if kind(part) not in ("SIGN", "TIMES", "OVER", "FUNCTION", "RELATION", "SEPARATOR")
+    ]
+
+
+def tokens(formula: Formula) -> list[Token]:
+    """Return the names, numbers and signs of a formula."""
+    return list(formula.scan_values(lambda _: True)) if isinstance(formula, Tree) else [formula]
+
+
+@functools.lru_cache(maxsize=4096)
+def value(formula: Formula) -> Expr:
+    """Return the exact value of a formula; raise Unreadable if it has none, such as 1/0."""
+    result = _value(formula)
+    if result.has(sympy.zoo, sympy.nan, sympy.oo):
+        raise Unreadable("a formula without a value")
+    return result
+
+
+def _value(formula: Formula) -> Expr:
+    if isinstance(formula, Token):
+        return _value_of_token(formula)
+    rule, parts = kind(formula), formula.children
+    if rule == "sum":
+        signs = {"+": 1, "-": -1}
+        if any(sign not in signs for sign, _ in terms(formula)):
+            raise Unreadable("a sum of both signs is two numbers")
+        return sympy.Add(*(signs[sign] * value(term) for sign, term in terms(formula)))
+    if rule in PRODUCTS:
+        return sympy.Mul(*(value(factor) ** sign for sign, factor in factors(formula)))
+    if rule == "applied":
+        name, _, base = parts[0][1:].partition("_")
+        if len(parts) == 3 and value(parts[1]).is_negative:
+            raise Unreadable("an inverse function, or a quotient")
+        function = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}.get(
+            name, name
+        )
+        bases = [value(parse(base[1:-1]))] if base else [sympy.Integer(10)] * (name == "log")
+        result = getattr(sympy, function)(value(parts[-1]), *bases)
+        return power(result, value(parts[1])) if len(parts) == 3 else result
+    if rule not in OPERATIONS:
+        raise Unreadable(f"{rule} is no number")
+    return OPERATIONS[rule](*map(value, parts))
+
+
+def _value_of_token(token: Token) -> Expr:
+    match kind(token):
+        case "NUMBER":
+            return Rational(token.removesuffix("."))
+        case "REPEATING":
+            whole, fixed, digits = re.fullmatch(r"(\d*)\.(\d*)\D+(\d+)}", token).groups()
+            above = int(whole + fixed + digits) - int(whole + fixed or 0)
+            return Rational(above, (10 ** len(digits) - 1) * 10 ** len(fixed))
+        case "MIXED":
+            return sympy.Add(*mixed(token))
+        case "NAME":
+            return CONSTANTS.get(token) or sympy.Symbol(str(token), real=True)
+    raise Unreadable(f"{token} is no number")
+
+
+def power(base: Expr, exponent: Expr) -> Expr:
+    """Return a power; raise Unreadable if it has too many digits or terms."""
+    if exponent.is_number and exponent.is_real and abs(exponent) > BITS:
+        raise Unreadable("an exponent that is too large")
+    bits = max(abs(base.p), base.q).bit_length() if base.is_Rational else 0
+    if bits > 1 and exponent.is_Rational and bits * abs(exponent) > BITS:
+        raise Unreadable("a number of too many digits")
+    return base**exponent
+
+
+def root(*parts: Expr) -> Expr:
+    """Return a square root, or the root of an index, real where there is a real one."""
+    index, radicand = parts if len(parts) == 2 else (sympy.Integer(2), parts[0])
+    if radicand.is_negative and index.is_odd:
+        return -power(-radicand, 1 / index)
+    return power(radicand, 1 / index)
+
+
+def factorial(number: Expr) -> Expr:
+    if number.is_Integer and number > 5000:
+        raise Unreadable("a number of too many digits")
+    return sympy.factorial(number)
+
+
+def binomial(n: Expr, k: Expr) -> Expr:
+    if any(number.is_number and abs(number) > 5000 for number in (n, k)):
+        raise Unreadable("a number of too many digits")
+    return sympy.binomial(n, k)
+
+
+OPERATIONS = {
+    "power": power, "root": root, "factorial": factorial, "binomial": binomial,
+    "absolute": sympy.Abs, "floor": sympy.floor, "ceiling": sympy.ceiling,
+    "degrees": lambda number: number * sympy.pi / 180,
+}  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4096)
+def is_equal(one: Formula, other: Formula) -> bool:
+    """Return whether two formulas have one value: whether their difference expands to zero."""
+    difference = value(one) - value(other)
+    if difference.is_Rational:
+        return difference == 0
+    for exact in (lambda x: x, sympy.sqrtdenest):
+        above, _ = sympy.fraction(sympy.together(exact(difference)))
+        if sympy.expand(above) == 0:
+            return True
+    return False

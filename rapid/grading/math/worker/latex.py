@@ -1,0 +1,170 @@
+"""Brings the LaTeX of an answer into one spelling, which the grammar reads.
+
+Fonts, sizes and spaces are dropped, commands and characters of one meaning become one command, and
+the arguments of a command come in braces. Nothing is evaluated.
+"""
+
+import functools
+import re
+
+CHARACTERS = {
+    "π": r"\pi ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\phi ",
+    "∞": r"\infty ", "∅": r"\emptyset ", "ℝ": r"\reals ", "∪": r"\cup ", "∈": r"\in ",
+    "∠": r"\angle ",
+    "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": r"\div ", "−": "-", "–": "-",
+    "±": r"\pm ",
+    "≤": r"\leq ", "≥": r"\geq ", "≠": r"\neq ", "≈": r"\approx ", "√": r"\sqrt ", "°": r"\degree ",
+    "′": "'", "…": r"\dots ", "¢": '"cents"',
+} | {power: f"^{exponent}" for exponent, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}  # fmt: skip
+SYNONYMS = {
+    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom",
+    "le": "leq", "ge": "geq", "leqslant": "leq", "geqslant": "geq", "ne": "neq", "ast": "times",
+    "ldots": "dots", "cdots": "dots", "dotsc": "dots", "varnothing": "emptyset", "circ": "degree",
+    "bar": "overline", "measuredangle": "angle", "bigcup": "cup", "backslash": "setminus",
+    "varphi": "phi", "varepsilon": "epsilon",
+}  # fmt: skip
+SIGNS = {
+    "\\lbrace": "\\{", "\\rbrace": "\\}", "\\lbrack": "[", "\\rbrack": "]", "\\langle": "(",
+    "\\rangle": ")", "\\lt": "<", "\\gt": ">", "\\colon": ":",
+}  # fmt: skip
+SIGNS |= dict.fromkeys(["\\vert", "\\lvert", "\\rvert", "\\mid", "\\|", "\\lVert", "\\rVert"], "|")
+FONT = re.compile(
+    r"\\(?:text(?!color)[a-z]*|math(?:rm|bf|it|sf|tt)|mbox|emph|boldsymbol|bm|vec|underline|operatorname)\s*\{"
+)
+UNSEEN = (
+    (
+        r"\\(?:left|right|[bB]igg?[lrm]?|(?:display|text)style|limits|large|Large|LARGE|huge|Huge|small|bf|rm|it)(?![a-zA-Z])",
+        " ",
+    ),
+    (r"(?<= )\.(?!\d)", " "),
+    (r"\\(?:text)?color\s*\{[^{}]*\}|(?<!\\)\$|(?<!\\)\\[()\[\]]|\{\}", ""),
+)
+REWRITES = (
+    (r"\\\\\s*\[[^\]]*\]", r"\\\\"),  # space between rows
+    (r"(?<=\d),?\\! *(?=\d{3})", "{,}"),
+    (r"\\!", ""),
+    (r"\{([:.])\}", r"\1"),
+    (r"(?<!\\)\\[,;: ]|[~\s]+", " "),
+    (r"\\q?quad(?![a-zA-Z])|\\hspace\{[^{}]*\}", "  "),
+    (r"(?<=\d)(?<!(?<!\d)0) ?\{,\} ?(?=\d{3})", ""),
+    (r"^ *\\approx", ""),
+    (r'(?<![\\"a-zA-Z])(and|or)(?!["a-zA-Z])', r'"\1"'),
+    (r"(?<=\d) *A\.?M\b\.?", r' "am"'),
+    (r"(?<=\d) *P\.?M\b\.?", r' "pm"'),
+    (r"\\sqrt *\[([^\]]*)\]", r"\\root{\1}"),
+    (r"\{([^{}]*)\\choose([^{}]*)\}", r"\\binom{\1}{\2}"),
+    (r"\{([^{}]*)\\over(?![a-z])([^{}]*)\}", r"\\frac{\1}{\2}"),
+    (r"\\(sin|cos|tan) *\^ *\{ *-1 *\}", r"\\arc\1 "),
+    (r"\\(begin|end) *\{(?:[bp]?(?:small)?matrix|array)\}(?:\{[clr| ]+\})?", r"\\\1{matrix}"),
+    (r"\\{ *\\}", r"\\emptyset "),
+    (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?"real" *"numbers"', r"\\reals "),
+    (r"\\reals *\\setminus *\\\{([^{},]*)\\\}", r"x\\neq \1"),
+    (r"\\\{ *[a-zA-Z](?: *\\in *\\reals)? *(?:\\mid|:|\|) *([^{}|]*)\\\}", r"\1"),
+    (r"\^ *(?:\\degree|\{ *\\degree *\})", r"\\degree "),
+)
+UNSEEN, REWRITES = (
+    [(re.compile(pattern), replacement) for pattern, replacement in rules]
+    for rules in (UNSEEN, REWRITES)
+)
+WORD = re.compile(
+    r"\"[a-z]+\"|\\(?:begin|end)\s*\{[a-z]*\}|\\[a-zA-Z]+|([a-zA-Z]{2,})(?:\.(?= *$|[ ,a-z]))?"
+)
+FUNCTIONS = frozenset(
+    ["sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "log", "ln", "exp"]
+)
+THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,/])")
+TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\"[a-z]+\"|.", re.DOTALL)
+ARGUMENTS = {"\\frac": 2, "\\binom": 2, "\\root": 2, "\\sqrt": 1, "\\overline": 1, "^": 1, "_": 1}
+BEFORE_BAR = frozenset("+-=<>({[,*/&|") | {"", "\\{", "\\leq", "\\geq", "\\cdot", "\\times", "\\pm"}
+
+
+class Unreadable(ValueError):
+    """Not in the grammar, or without a value."""
+
+
+@functools.lru_cache(maxsize=4096)
+def clean(text: str, is_list: bool = False) -> str:
+    """Return LaTeX in one spelling: words of \\text{} in quotes and small letters.
+
+    Args:
+        is_list: whether 1,234 is two numbers, as it is in brackets.
+
+    Raises:
+        Unreadable: braces do not match.
+    """
+    text = re.sub(r"√ *(\d+|\([^()]*\))", r"\\sqrt{\1}", text)
+    text = "".join(CHARACTERS.get(character, character) for character in text)
+    for pattern, replacement in UNSEEN:
+        text = pattern.sub(replacement, text)
+    while font := FONT.search(text):
+        end = closing_brace(text, font.end())
+        content = in_quotes(text[font.end() : end], text[: font.start()])
+        text = f"{text[: font.start()]} {content} {text[end + 1 :]}"
+    text = re.sub(r"\\([a-zA-Z]+)", lambda name: "\\" + SYNONYMS.get(name[1], name[1]), text)
+    for pattern, replacement in REWRITES:
+        text = pattern.sub(replacement, text)
+    text = text.strip().rstrip(" .,;\\")
+    while text.startswith("{") and closing_brace(text, 1) == len(text) - 1:
+        text = text[1:-1].strip()
+    if not (is_list or re.search(r"[(\[]|\\\{", text)):
+        text = THOUSANDS.sub(lambda digits: re.sub("[, ]", "", digits[0]), text)
+    return with_braces([SIGNS.get(token, token) for token in TOKEN.findall(text)])
+
+
+def in_quotes(words: str, before: str) -> str:
+    """Return the content of \\text{} with its words in quotes, and letters that are units.
+
+    Args:
+        before: the text that it follows: m is a unit behind a number or a slash.
+    """
+    words = re.sub(r"(?i)\b([ap])\.\s?m\b\.?", r"\1m", words)
+    if re.fullmatch(r"[\s~]*[mgslLh][\s~]*", words) and re.search(
+        r'[\w})/"](?:\\[,;: ]|[~\s])*$', before
+    ):
+        return f'"{words.strip(" ~").lower()}"'
+    if re.search(r"[a-zA-Z] */ *[a-zA-Z]", words):  # m/s
+        return re.sub(r"[a-zA-Z]+", lambda word: f'"{word[0].lower()}"', words)
+    return WORD.sub(quoted, words)
+
+
+def quoted(word: re.Match) -> str:
+    if word[1] in FUNCTIONS:
+        return f"\\{word[1]} "
+    return f'"{word[1].lower()}"' if word[1] else word[0]
+
+
+def closing_brace(text: str, start: int) -> int:
+    """Return the index of the brace that closes a group whose content begins at `start`."""
+    depth = 1
+    for brace in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if not depth:
+            return brace.start()
+    raise Unreadable(text)
+
+
+def with_braces(tokens: list[str]) -> str:
+    """Return LaTeX with every argument in braces, as TeX takes them, and bars with a side."""
+    written: list[str] = []
+    due = [0]  # arguments that are still to come, at each depth of braces
+    before, open_bars = "", 0
+    for token in tokens:
+        if token != " ":
+            if token == "|":
+                opens = before in BEFORE_BAR or not open_bars
+                open_bars += 1 if opens else -1
+                token = "\\lvert" if opens else "\\rvert"
+            before = token if token != "\\lvert" else "|"
+            if token == "{":
+                due.append(0)
+            elif token == "}":
+                due.pop()
+                if not due:
+                    raise Unreadable("".join(tokens))
+                due[-1] = max(0, due[-1] - 1)
+            else:
+                if due[-1] and token not in ARGUMENTS:
+                    token = f"{{{token}}}"
+                due[-1] = max(0, due[-1] - 1) + ARGUMENTS.get(token, 0)
+        written.append(token)
+    return "".join(written)

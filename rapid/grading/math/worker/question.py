@@ -1,0 +1,111 @@
+"""What a question asks for, and the formulas that it states."""
+
+import contextlib
+import functools
+import re
+
+from formula import Formula, parse, value
+from lark import Tree
+from latex import Unreadable, clean
+
+FORMULA = re.compile(
+    r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(\d+/\d+|\d*\.\d+)",
+    re.DOTALL,
+)
+PIECES = re.compile(r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\"[^\"]*\"|[&=<>,;:]|\\(?:[gl]eq|approx)\b")
+SHAPE = re.compile(
+    r"\bfactor (?:the|each|completely|over|into|\$|\\\()|factored|\bexpand\b|expanded|mixed number"
+    r"|common fraction|\b(?:as|into|to) (?:an? )?(?:\w+ )?(?:fraction|decimal|percent)|decimal form"
+    r"|(?:decimal|scientific) notation|prime factorization|as a power of|complet\w+ the square"
+    r"|(?:vertex|intercept|standard|slope) form|single fraction"
+    r"|(?<!be )\b(?:express|write|give|enter|put|leave|find)\b[^.?]*"
+    r"\bin (?:the )?(?:[\w-]+ ){0,4}form\b"
+)
+SIMPLEST = re.compile(r"simpl|lowest terms|reduced|rationali[sz]e|common fraction")
+ASKING = re.compile(
+    r"(?i)\b(?:find|compute|what (?:is|are)|values? of|evaluate|calculate|determine|simplify"
+    r"|solve for)\b"
+)
+ROUNDED = re.compile(r"nearest|round|approximat|decimal place|significant")
+ORDERED = re.compile(
+    r"\bin (?:\w+ )?order\b|\b(?:least|greatest|smallest|largest)\b.*"
+    r"\b(?:first|to)\b"
+    r"|ascending|descending|respectively|beginning with|starting with|arrange"
+)
+NUMERALS = "two three four five six seven eight nine ten eleven twelve"
+BASES = {name: base for base, name in enumerate(NUMERALS.split(" "), 2)}
+
+
+@functools.lru_cache(maxsize=256)
+def asked_forms(question: str) -> frozenset[str]:
+    """Return whether a question names a "shape", or wants the "simplest" form."""
+    text = question.lower()
+    names = {"shape": SHAPE, "simplest": SIMPLEST}
+    return frozenset(name for name, words in names.items() if words.search(text))
+
+
+def base_of(name: str) -> int:
+    """Return the base of a word or of digits, 0 of others."""
+    return int(name) if name.isdecimal() else BASES.get(name, 0)
+
+
+def asked_base(question: str) -> int:
+    """Return the base that a question names last, 10 if it names none."""
+    if "how many" in question.lower():
+        return 10
+    bases = [base_of(name) for name in re.findall(r"base[- ]\$?(\w+)", question.lower())]
+    return next(filter(None, reversed(bases)), 10)
+
+
+@functools.lru_cache(maxsize=256)
+def texts(question: str) -> list[str]:
+    """Return the formulas of a question as clean LaTeX."""
+    formulas_as_text = []
+    for match in FORMULA.finditer(question):
+        with contextlib.suppress(Unreadable):
+            formulas_as_text.append(clean(next(filter(None, match.groups()))))
+    return formulas_as_text
+
+
+@functools.lru_cache(maxsize=256)
+def asked_texts(question: str) -> list[str]:
+    """Return the formulas that a question asks for: those behind find, compute, what is."""
+    asked, end = [], 0
+    for match in FORMULA.finditer(question):
+        if ASKING.search(question[end : match.start()]):
+            with contextlib.suppress(Unreadable):
+                asked.append(clean(next(filter(None, match.groups()))))
+        end = match.end()
+    return asked
+
+
+@functools.lru_cache(maxsize=256)
+def formulas(question: str) -> list[Formula]:
+    """Return the formulas of a question, of those outside the grammar the pieces within it."""
+    trees = []
+    for text in texts(question):
+        for piece in (text, *PIECES.split(text)):
+            with contextlib.suppress(Unreadable):
+                trees.append(parse(piece.strip(" .,;")))
+                if piece is text:
+                    break
+    return trees
+
+
+@functools.lru_cache(maxsize=256)
+def stated(question: str) -> list[Formula]:
+    """Return all expressions within the formulas of a question."""
+    expressions = []
+    for formula in formulas(question):
+        inner = formula.iter_subtrees() if isinstance(formula, Tree) else [formula]
+        leaves = formula.scan_values(lambda _: True) if isinstance(formula, Tree) else []
+        expressions += [part for part in (*inner, *leaves) if has_value(part)]
+    return list(dict.fromkeys(expressions))
+
+
+def has_value(formula: Formula) -> bool:
+    """Return whether a formula is a number or an expression."""
+    try:
+        return value(formula) is not None
+    except Unreadable:
+        return False

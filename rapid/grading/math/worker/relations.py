@@ -1,0 +1,259 @@
+"""Which formulas are the same answer: numbers, lists, intervals and equations.
+
+The rules are docs/benchmarks.md's.
+"""
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise, repeat
+
+from forms import has_arithmetic, is_power_of_numbers, is_simplest, literal, shape, undone
+from formula import Formula, is_equal, kind, operands, parse, tokens, value
+from lark import Token, Tree
+from latex import Unreadable
+from question import ORDERED, ROUNDED, asked_forms, asked_texts, formulas, has_value, stated
+from statements import (
+    INTERVALS,
+    SEQUENCES,
+    SORTED,
+    has_known_names,
+    has_word,
+    infinity,
+    is_name,
+    is_proportional,
+    is_rounded,
+    named_values,
+    normal,
+    states_equation,
+    variables,
+)
+
+INTERVAL = re.compile("interval|domain|range|inequality")
+SIGNS = ("SIGN", "TIMES", "OVER", "SEPARATOR")
+ARITHMETIC = {"sum of numbers", "product of numbers"}
+
+
+def is_same(gold: Formula, answer: Formula, question: str) -> bool:
+    """Return whether two formulas of any kind are the same answer."""
+    if gold == answer:
+        return True
+    if "interval notation" in question and kind(answer) == "chain" and answer.children[1] != "\\in":
+        return False
+    if kind(gold) == kind(answer) == "chain" and "=" not in (
+        *gold.children[1::2],
+        *answer.children[1::2],
+    ):
+        if variables(gold) != variables(answer):
+            return False  # x < 3 is not y < 3
+    elif not has_known_names(answer, question):
+        return False
+    gold, answer = normal(gold), normal(answer)
+    names = [named_values(formula) for formula in (gold, answer)]
+    if any(names):
+        return is_same_named(gold, answer, names, question)
+    if kind(gold) == "chain":
+        return is_same_chain(gold, answer, question)
+    if kind(answer) == "chain":
+        return any(is_same(gold, side, question) for side in solved(answer, gold, question))
+    if kind(gold) in SEQUENCES or kind(answer) in SEQUENCES:
+        return is_same_sequence(gold, answer, question)
+    if infinity(gold) or infinity(answer) or "CONSTANT" in (kind(gold), kind(answer)):
+        return infinity(gold) == infinity(answer) and (bool(infinity(gold)) or gold == answer)
+    return is_same_number(gold, answer, question)
+
+
+def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
+    """Return whether two expressions are equal, and the answer worked out, in a form asked for."""
+    if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
+        return False
+    open_to_all = {"root"} if value(gold).free_symbols else set()
+    left = undone(answer)
+    if not left <= undone(gold) | open_to_all or not is_form_allowed(gold, answer, question):
+        return False
+    return not left & ARITHMETIC or numbers(gold) == numbers(answer)
+
+
+def numbers(formula: Formula) -> Counter:
+    """Return the numbers, and powers of numbers, that a formula is written with, but for 1."""
+    if kind(formula) == "NUMBER" or is_power_of_numbers(formula):
+        return Counter({value(formula): 1} if value(formula) != 1 else {})
+    return sum(map(numbers, operands(formula)), Counter())
+
+
+def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
+    """Return whether the question leaves the form of an answer open.
+
+    A form that it asks for is that of the known answer. One in which it states the value itself is
+    no answer, and a sum of products of sums only where the known answer is one.
+    """
+    expected, form = ((shape(formula), is_simplest(formula)) for formula in (gold, answer))
+    if form == expected and letters(gold) == letters(answer):
+        return True
+    asked = asked_forms(question)
+    if form[0] == "mixed up" and (expected[0] != "mixed up" or "shape" in asked):
+        return False
+    if "shape" in asked and (form[0] != expected[0] or has_arithmetic(answer)):
+        return False
+    if form[1] < expected[1] and (asked or form[0] == "factored"):
+        return False
+    if form[0] == "integer":
+        return True
+    left = undone(answer)
+    copies = [part for part in stated(question) if undone(part) <= left and is_equal(part, answer)]
+    if form == expected and any(letters(part) == letters(gold) for part in copies):
+        return True  # the question states the known answer itself
+    return not any((shape(part), is_simplest(part)) == form for part in copies)
+
+
+def letters(formula: Formula) -> Counter:
+    """Return the letters and numbers that a formula is written with, in no order."""
+    return Counter(token for token in tokens(formula) if kind(token) not in SIGNS)
+
+
+def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
+    """Compare lists, sets, unions, tuples, intervals and matrices, part by part.
+
+    A list without brackets may stand for a tuple, in its order, and for a set; a list of intervals
+    for a union.
+    """
+    rules = {kind(gold), kind(answer)}
+    parts, others = operands(gold), operands(answer)
+    if not rules <= SEQUENCES:  # {5} is 5
+        one, other = (parts or [gold]), (others or [answer])
+        is_pair = (
+            "set" in rules and len(one) == len(other) == 1 and "CONSTANT" not in map(kind, one)
+        )
+        return is_pair and is_same(one[0], other[0], question)
+    if len(parts) != len(others):
+        return False
+    if "tuple" in rules and any(has_word(each, '"') for each in (gold, answer)):
+        return False
+    is_list_of_tuple = rules == {"items", "tuple"} and not (
+        (len(parts) == 2 and INTERVAL.search(question)) or any(map(infinity, parts))
+    )
+    is_list_in_order = rules <= {"items", "set"} and ORDERED.search(question)
+    if (
+        is_list_of_tuple
+        or is_list_in_order
+        or rules <= {"tuple", "open"}
+        or len(rules & SORTED) == len(rules) == 1
+    ):
+        return all(map(is_same, parts, others, repeat(question)))
+    lists = [formula for formula in (gold, answer) if kind(formula) == "items"]
+    is_union = rules <= {"items", "union"} and not any(has_word(each, "and") for each in lists)
+    is_union = is_union and all(
+        kind(part) in INTERVALS for each in lists for part in operands(each)
+    )
+    return (rules <= {"items", "set"} or is_union) and is_permutation(parts, others, question)
+
+
+def is_permutation(parts: Sequence[Formula], others: Sequence[Formula], question: str) -> bool:
+    left = list(others)
+    for part in parts:
+        match = next((other for other in left if is_same(part, other, question)), None)
+        if match is None:
+            return False
+        left.remove(match)
+    return True
+
+
+def is_same_named(gold: Formula, answer: Formula, names: list[dict], question: str) -> bool:
+    """Compare values with names: by the names, or in their order where one side has none."""
+    expected, answers = names
+    if expected and answers:
+        return expected.keys() == answers.keys() and all(
+            is_same(expected[name], answers[name], question) for name in expected
+        )
+    if expected:
+        return is_same_sequence(Tree("tuple", list(expected.values())), answer, question)
+    order = next(
+        (
+            operands(part)
+            for part in formulas(question)
+            if kind(part) == "tuple" and set(operands(part)) == set(answers)
+        ),
+        None,
+    )
+    values = [answers[name] for name in order or sorted(answers, key=lambda n: str(n).strip("\\"))]
+    gold = Tree("tuple", operands(gold)) if kind(gold) in ("items", "tuple") else gold
+    return is_same_sequence(gold, Tree("tuple", values), question)
+
+
+def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
+    """Compare with a known answer that is an equation, or another relation."""
+    sides, relations = operands(gold), gold.children[1::2]
+    if kind(answer) == "chain" and answer.children[1::2] == relations:
+        orders = (
+            [operands(answer), operands(answer)[::-1]]
+            if {*relations} == {"="}
+            else [operands(answer)]
+        )
+        if any(all(map(is_same_side, sides, order, repeat(question))) for order in orders):
+            return True
+    if relations != ["="] or (kind(answer) == "chain" and answer.children[1::2] != ["="]):
+        return False
+    left, right = sides
+    if kind(answer) != "chain":
+        return is_name(left) and is_same(right, answer, question)
+    chains = [formula for formula in formulas(question) if kind(formula) == "chain"]
+    if any(states_equation(chain, answer) for chain in chains):
+        return False
+    is_solved = is_name(left) and not value(right).free_symbols
+    is_worked_out = undone_sides(answer) <= undone_sides(gold) | {"root"}
+    has_same_name = is_name(left) and left in operands(answer)
+    if is_solved or has_same_name or asked_forms(question) or not is_worked_out:
+        return False
+    other_left, other_right = operands(answer)
+    return is_proportional(value(left) - value(right), value(other_left) - value(other_right))
+
+
+def is_same_side(gold: Formula, answer: Formula, question: str) -> bool:
+    """Return whether a side is the same: f(x) is no product."""
+    kinds = {kind(gold), kind(answer)}
+    return (len(kinds) == 1 or "called" not in kinds) and is_same(gold, answer, question)
+
+
+def undone_sides(chain: Tree) -> set[str]:
+    return set().union(*map(undone, operands(chain)))
+
+
+def solved(chain: Tree, gold: Formula, question: str) -> list[Formula]:
+    """Return what an equation such as x = 5 says: nothing if its other sides say another thing.
+
+    They are names, what the question asks for, or equal. What comes after \\approx is what stands
+    before it, rounded.
+    """
+    sides, relations = operands(chain), chain.children[1::2]
+    rounded = []
+    if relations[-1] == "\\approx" and all(map(is_name, sides[:-1])):
+        return sides[-1:]
+    if relations[-1] == "\\approx" and is_rounded(*sides[-2:]):
+        is_asked_for = literal(gold) == "decimal" or ROUNDED.search(question)
+        rounded = sides[-1:] if is_asked_for else []
+        sides, relations = sides[:-1], relations[:-1]
+    equations = [
+        Tree("chain", [left, Token("RELATION", "="), right]) for left, right in pairwise(sides)
+    ]
+    if any(relation != "=" for relation in relations) or {*equations} & {*formulas(question)}:
+        return []
+    *others, last = sides[::-1] if is_name(sides[-1]) else sides
+    fits = all(
+        (is_name(side) and side not in tokens(last))
+        or is_asked(side, question)
+        or (has_value(last) and is_equal(side, last))
+        for side in others
+    )
+    return [last, *rounded] if fits else []
+
+
+def is_asked(side: Formula, question: str) -> bool:
+    """Return whether an expression with letters or functions is one of the question's formulas."""
+    if not has_value(side) or not value(side).free_symbols:
+        return False
+    for text in asked_texts(question):
+        with contextlib.suppress(Unreadable):
+            if is_equal(side, parse(text)):
+                return True
+    return False

@@ -1,0 +1,176 @@
+"""What lists, inequalities and equations say: intervals, names with values, both signs of \\pm."""
+
+import sympy
+from forms import has_arithmetic, literal
+from formula import Formula, kind, operands, tokens, value
+from lark import Token, Tree
+from latex import Unreadable
+from question import formulas, has_value
+from sympy import Expr
+
+INFINITY = Token("CONSTANT", "\\infty")
+MINUS_INFINITY = Tree("sum", [Token("SIGN", "-"), INFINITY])
+MINUS_ONE = Tree("sum", [Token("SIGN", "-"), Token("NUMBER", "1")])
+INTERVALS = ("open", "left_open", "right_open", "closed")  # two bits: left and right are closed
+UNORDERED = {"items", "set", "union"}
+SORTED = {"tuple", "matrix", "row", *INTERVALS}
+SEQUENCES = UNORDERED | SORTED
+
+
+def normal(formula: Formula) -> Formula:
+    """Return an inequality as an interval, and what has \\pm as the list of both."""
+    if formula == "\\reals":
+        return Tree("open", [MINUS_INFINITY, INFINITY])
+    if kind(formula) in ("items", "set"):
+        parts = [normal(part) for part in operands(formula)]
+        parts = [p for part in parts for p in (operands(part) if kind(part) == "items" else [part])]
+        words = [part for part in formula.children if kind(part) == "SEPARATOR"]
+        return Tree(formula.data, [*parts, *words])
+    signs = [token for token in tokens(formula) if token in ("\\pm", "\\mp")]
+    if kind(formula) not in SEQUENCES and signs:
+        if signs.count("\\pm") > 1:
+            raise Unreadable("more than one choice of signs")
+        return Tree("items", [normal(with_signs(formula, *signs)) for signs in ("+-", "-+")])
+    return interval(formula) if kind(formula) == "chain" else formula
+
+
+def with_signs(formula: Formula, plus: str, minus: str) -> Formula:
+    """Return a formula with one sign for \\pm and the other for \\mp."""
+    if isinstance(formula, Token):
+        sign = {"\\pm": plus, "\\mp": minus}.get(formula)
+        return Token("SIGN", sign) if sign else formula
+    parts = [with_signs(part, plus, minus) for part in formula.children]
+    if kind(formula) == "sum" and parts[0] == "+":
+        return parts[1] if len(parts) == 2 else Tree("sum", parts[1:])
+    return Tree(formula.data, parts)
+
+
+def interval(chain: Tree) -> Formula:
+    """Return the interval of 2 <= x < 5 or x > 2; other relations as they are."""
+    sides, relations = operands(chain), [str(part) for part in chain.children[1::2]]
+    if relations == ["\\in"]:
+        is_set = kind(sides[1]) in SEQUENCES or sides[1] == "\\reals"
+        right = normal(sides[1])
+        right = Tree("open", right.children) if kind(right) == "tuple" else right
+        return right if is_set and is_name(sides[0]) else chain
+    if relations == ["\\neq"] and is_name(sides[0]):
+        parts = [MINUS_INFINITY, sides[1]], [sides[1], INFINITY]
+        return Tree("union", [Tree("open", part) for part in parts])
+    if not {*relations} <= {"<", "\\leq"} and not {*relations} <= {">", "\\geq"}:
+        return chain
+    if relations[0] in (">", "\\geq"):
+        sides, relations = sides[::-1], relations[::-1]
+    closed = [relation in ("\\leq", "\\geq") for relation in relations]
+    if len(sides) == 2:
+        left = is_name(sides[0])
+        sides = [MINUS_INFINITY, *sides] if left else [*sides, INFINITY]
+        closed = [False, *closed] if left else [*closed, False]
+    if len(sides) != 3 or not is_name(sides[1]):
+        return chain
+    return Tree(INTERVALS[2 * closed[0] + closed[1]], [sides[0], sides[2]])
+
+
+def named_values(formula: Formula) -> dict[Formula, Formula]:
+    """Return the values of x = 1, y = 2 and of (x, y) = (1, 2) by their names; none of others."""
+    if kind(formula) == "chain" and formula.children[1::2] == ["="]:
+        left, right = operands(formula)
+        if any(kind(part) != "NAME" for part in operands(left)):
+            return {}
+        if kind(left) == kind(right) == "tuple" and len(operands(left)) == len(operands(right)):
+            return dict(zip(operands(left), operands(right), strict=True))
+    parts = operands(formula) if kind(formula) == "items" else []
+    names = {operands(part)[0]: operands(part)[-1] for part in parts if is_named(part)}
+    return names if len(names) == len(parts) > 1 else {}
+
+
+def is_named(formula: Formula) -> bool:
+    return (
+        kind(formula) == "chain"
+        and formula.children[1::2] == ["="]
+        and is_name(formula.children[0])
+    )
+
+
+def is_rounded(exact: Formula, decimal: Formula) -> bool:
+    """Return whether a decimal is a number rounded to its places."""
+    if (
+        literal(decimal) not in ("integer", "decimal")
+        or has_arithmetic(exact)
+        or not value(exact).is_number
+    ):
+        return False
+    places = len(tokens(decimal)[-1].partition(".")[2])
+    return bool(abs(value(exact) - value(decimal)) * 2 * 10**places <= 1)
+
+
+def is_proportional(one: Expr, other: Expr) -> bool:
+    """Return whether two expressions differ by a factor that is a number."""
+    (one, below), (other, other_below) = (sympy.fraction(sympy.together(e)) for e in (one, other))
+    if below.free_symbols != other_below.free_symbols:
+        return False
+    one, other = sympy.expand(one), sympy.expand(other)
+    coefficients, others = one.as_coefficients_dict(), other.as_coefficients_dict()
+    common = next((key for key in coefficients if others.get(key)), None)
+    return (
+        common is not None
+        and sympy.expand(one * others[common] - other * coefficients[common]) == 0
+    )
+
+
+def is_name(formula: Formula) -> bool:
+    """Return whether a formula is a name: x, f(2), f^{-1}(2), AB, |AB|, \\angle ABC."""
+    if kind(formula) == "NAME":
+        return formula not in ("e", "i", "\\pi")
+    if kind(formula) == "absolute":
+        return kind(formula.children[0]) == "product" and is_name(formula.children[0])
+    if kind(formula) == "called":
+        return len(operands(formula)) == 2 and all(
+            kind(part) == "NAME" or literal(part) == "integer" for part in operands(formula)
+        )
+    if kind(formula) != "product" or len(formula.children) != len(operands(formula)):
+        return False
+    first, *others = operands(formula)
+    if kind(first) == "power" and first.children[1] == MINUS_ONE:  # f^{-1}(2)
+        return kind(first.children[0]) == "NAME" and len(others) == 1
+    return all(kind(part) == "NAME" and part.isupper() for part in (first, *others))
+
+
+def infinity(formula: Formula) -> str:
+    """Return the sign of an infinite number, "" of others."""
+    if formula == "\\infty":
+        return "+"
+    is_signed = kind(formula) == "sum" and formula.children[1:] == ["\\infty"]
+    return str(formula.children[0]) if is_signed else ""
+
+
+def variables(formula: Formula) -> set[str]:
+    return {str(token) for token in tokens(formula) if kind(token) == "NAME"}
+
+
+def has_known_names(answer: Formula, question: str) -> bool:
+    """Return whether inequalities are of one name, which the question has if it has formulas."""
+    chains = [part for part in (answer, *operands(answer)) if kind(part) == "chain"]
+    chains = [chain for chain in chains if "=" not in chain.children[1::2]]
+    names = {side for chain in chains for side in operands(chain) if is_name(side)}
+    stated_letters = set().union(*map(variables, formulas(question)))
+    known = (
+        "range" in question
+        or not stated_letters
+        or all(variables(name) & stated_letters for name in names)
+    )
+    return len(names) <= 1 and known
+
+
+def has_word(sequence: Tree, word: str) -> bool:
+    """Return whether the parts of a sequence have a word between them."""
+    return any(kind(part) == "SEPARATOR" and word in part for part in sequence.children)
+
+
+def states_equation(stated_chain: Tree, answer: Tree) -> bool:
+    """Return whether an equation of the question is that of the answer, up to a number."""
+    if any(chain.children[1::2] != ["="] for chain in (stated_chain, answer)):
+        return False
+    sides = operands(stated_chain), operands(answer)
+    if not all(has_value(side) for pair in sides for side in pair):
+        return False
+    return is_proportional(*(value(left) - value(right) for left, right in sides))

@@ -1,0 +1,210 @@
+"""Units: those of an answer, and those that a question asks for or mentions.
+
+A unit is what it is made of with exponents: square feet an hour is {("ft", 2), ("h", -1)}.
+"""
+
+import functools
+import itertools
+import re
+from collections import Counter
+from typing import NamedTuple
+
+Unit = frozenset[tuple[str, int]]
+
+# Measures and their other names. Any other word is a unit where it is what the question counts.
+MEASURES = {
+    "mm": "millimeter millimetre", "cm": "centimeter centimetre", "m": "meter metre",
+    "km": "kilometer kilometre", "in": "inch", "ft": "foot feet", "yd": "yard", "mi": "mile",
+    "mg": "milligram", "g": "gram", "kg": "kilogram", "oz": "ounce", "lb": "pound", "ton": "tonne",
+    "ml": "milliliter millilitre", "l": "liter litre", "gal": "gallon", "qt": "quart", "pt": "pint",
+    "s": "sec second", "min": "minute", "h": "hr hour", "day": "", "week": "", "month": "",
+    "yr": "year", "degree": "deg \\degree", "radian": "rad", "percent": "% percentage",
+    "dollar": "$", "cent": "", "unit": "",
+}  # fmt: skip
+POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+NO_UNIT: Unit = frozenset()
+PERCENT: Unit = frozenset({("percent", 1)})
+
+
+def stem(word: str) -> str:
+    """Return the same for box and boxes, for foot and feet."""
+    return re.sub(r"(?<=..)(?:es|s|e)$", "", word)
+
+
+NAMES = {stem(name): unit for unit, names in MEASURES.items() for name in (unit, *names.split())}
+SHORT = "|".join(
+    sorted((name for name in NAMES if name.isalpha() and len(name) > 1), key=len)[::-1]
+)
+NO_UNITS = (
+    "or and not to but if than less more minus plus over by dozen hundred thousand million billion "
+    "half halves third fourth fifth sixth eighth tenth hundredth negative factorial squared cubed "
+    "many different"
+)
+NO_UNITS = frozenset(map(stem, NO_UNITS.split(" ")))
+WORD = rf'"[a-z]+"|\\?%|\\degree|(?<=[\d\s}}])(?:{SHORT})(?:e?s)?(?![a-zA-Z])|(?<=\s)[a-z]{{3,}}'
+UNIT = re.compile(rf"(?:\s*(?:(?:{WORD})(?:\s*\^\{{[23]\}})?|(?<=[a-z\"])\s*/(?=\s*[a-z\"])))+\s*$")
+PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
+
+
+def split_unit(text: str, words: frozenset[str]) -> tuple[str, Unit]:
+    """Return clean LaTeX without its unit, and the unit; of a list, that of each part or the last.
+
+    Args:
+        words: of the question: others are no units unless they are in quotes or measures.
+    """
+    parts = re.split(r'([,;]|"and"|"or")', text)
+    if len(parts) == 1 or re.search(r"[(\[]|\\\{", text):
+        return split_number(text, words)
+    pairs = [split_number(part, words) for part in parts[::2]]
+    numbers, units = zip(*pairs, strict=True)
+    if {*units[:-1]} <= {units[-1]} or {*units[:-1]} == {NO_UNIT}:
+        parts[::2] = numbers
+        return "".join(parts), units[-1]
+    return text, NO_UNIT
+
+
+def split_number(text: str, words: frozenset[str]) -> tuple[str, Unit]:
+    bare = re.findall(r'(?<![\\"a-z])[a-z]{3,}(?!["a-z])', text)
+    if any(word not in words and stem(word) not in NAMES for word in bare):
+        return text, NO_UNIT
+    dollar = re.match(r"( *-?)\s*\\\$", text)
+    if dollar:
+        return dollar[1] + text[dollar.end() :], frozenset({("dollar", 1)})
+    behind = UNIT.search(text)
+    before = text[: behind.start()] if behind else ""
+    if not re.search(r"[\w)}\]]\s*$", before) or re.search(
+        r"\\(?:sin|cos|tan|cot|sec|csc)[^()]*$", before
+    ):
+        return text, NO_UNIT
+    unit = read_unit(behind[0])
+    return (text, NO_UNIT) if unit is None else (before, unit)
+
+
+def read_unit(words: str) -> Unit | None:
+    """Return the unit that words name, None if a word is no part of a unit."""
+    powers: Counter[str] = Counter()
+    sign, power, last = 1, 1, ""
+    for part in PART.findall(words.replace("mph", "miles per hour")):
+        if part in ("per", "/"):
+            sign = -1
+        elif part in POWERS or part.isdecimal():
+            factor = POWERS.get(part) or int(part)
+            if last and (part.isdecimal() or part.endswith("ed")):
+                powers[last] *= factor
+            else:
+                power = factor
+        elif stem(part) in NO_UNITS or NAMES.get(stem(part), stem(part)) in powers:
+            return None
+        else:
+            last = NAMES.get(stem(part), stem(part))
+            powers[last] += sign * power
+            power = 1
+    return frozenset(powers.items()) or None
+
+
+# --- What a question asks for ---
+
+COUNTED = re.compile(r"\b(?:how many|number of) (?=((?:[a-z]+ ?){1,6}))")
+ASKED = re.compile(r"\b(?:what|nearest|as a|in|per) (?=((?:[a-z]+ ?){1,4}))")
+VERBS = (
+    "is are was were do does did can will would has have had must should there in with that who "
+    "which to from express"
+)
+VERBS = frozenset(VERBS.split(" "))
+# Words that are no measures where no number stands before them.
+NO_MEASURES = frozenset([*"aghlms", "in", "second", "degree", "degrees", "dollar", "dollars"])
+LENGTHS = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
+ASKS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
+NO_ANGLE = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
+RATES = frozenset(["speed", "rate"])
+NUMBER_WORDS = frozenset(["dozen", "hundr", "thousand", "million", "billion"])
+MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\bdegrees\b", "dollar": r"\\\$|\bdollar"}
+PERCENT_ASKED = re.compile(
+    r"(?:what|how many|as a) percent|percentage"
+    r"|percent (?:increase|decrease|change|error|profit|loss)"
+)
+SHARES = re.compile("probability|chance|percent|fraction|portion|proportion|likel")
+
+
+class Asked(NamedTuple):
+    """Units that a question asks for: measures, and what it counts with the words before it."""
+
+    measures: frozenset[Unit]
+    counted: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+
+
+@functools.lru_cache(maxsize=1024)
+def asked_units(question: str) -> Asked:
+    """Return what a question asks for: how many inches, in dollars, how many boxes of apples."""
+    text = prose(question)
+    measures, counted, words = set(), set(), set()
+    for phrase in COUNTED.findall(text):
+        phrase = list(itertools.takewhile(lambda word: word not in VERBS, phrase.split()))
+        if unit := read_unit(" ".join(itertools.takewhile(is_of_measure, phrase))):
+            measures.add(unit)
+        else:
+            groups = [group.split() for group in " ".join(phrase).split(" of ")]
+            counted |= {stem(group[-1]) for group in groups if group}
+            if phrase and stem(phrase[0]) in NUMBER_WORDS:
+                counted = {"#"}  # thousand dollars are no dollars
+            words |= {stem(word) for word in phrase}
+    if not (measures or counted):
+        for phrase in ASKED.findall(text):
+            if unit := read_unit(" ".join(itertools.takewhile(is_of_measure, phrase.split()))):
+                measures.add(unit)
+    return Asked(frozenset(measures), frozenset(counted - NO_UNITS), frozenset(words - NO_UNITS))
+
+
+def is_of_measure(word: str) -> bool:
+    return word in POWERS or word == "per" or (len(word) > 2 and stem(word) in NAMES)
+
+
+@functools.lru_cache(maxsize=1024)
+def mentioned_measures(question: str) -> frozenset[str]:
+    """Return the measures that a question has, in its words or behind a number."""
+    in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
+    words = set(prose(question).split()) | set(re.findall("[a-z]+", in_text))
+    words -= NO_MEASURES
+    behind_numbers = re.findall(r"\d[ ~$]*(?:\\(?:text|mathrm)\{ *)?([a-z]+)\b", question.lower())
+    measures = {NAMES[stem(word)] for word in {*words, *behind_numbers} if stem(word) in NAMES}
+    marked = {name for name, mark in MARKS.items() if re.search(mark, question)}
+    return frozenset(measures | marked | {"unit"})
+
+
+def prose(question: str) -> str:
+    """Return the words of a question, with a number sign in place of numbers and formulas."""
+    text = re.sub(r"(?<!\\)\$[^$]*(?<!\\)\$|\d[\d.,]*|[.,;:?!]", " # ", question).lower()
+    return " ".join(re.findall(r"[a-z]+|#", text))
+
+
+def asks_percent(question: str) -> bool:
+    """Return whether an answer is a number of percent."""
+    return bool(PERCENT_ASKED.search(prose(question)))
+
+
+def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
+    """Return whether an answer in one unit may stand for one in the unit of the known one.
+
+    A unit may be left out. Where that has none, it is the one that the question asks for; where
+    it asks for none, a measure that it mentions: squared for an area, cubed for a volume.
+    """
+    if not answer or answer == gold:
+        return True
+    asked, names = asked_units(question), {name for name, _ in answer}
+    is_counted = names <= asked.words | asked.counted and bool(names & asked.counted)
+    powers = sorted(power for _, power in answer)
+    if gold:
+        if {name for name, _ in gold} <= MEASURES.keys():
+            is_length = {name for name, _ in gold} <= LENGTHS
+            return names == {"unit"} and is_length and powers == sorted(power for _, power in gold)
+        return is_counted
+    if asked.measures or asked.counted:
+        return answer in asked.measures or is_counted
+    sentences = re.split(r"(?<=[a-z)$])[.?]\s", question.strip())
+    clause = prose(next(filter(ASKS.search, reversed(sentences)), sentences[-1])).split()
+    size = next((word for word in clause if word in ("area", "volume")), "")
+    power = {"area": 2, "volume": 3}.get(size, 1)
+    if (NO_ANGLE & set(clause) and names == {"degree"}) or RATES & set(clause):
+        return False
+    return len(names) == 1 and names <= mentioned_measures(question) and powers == [power]
