@@ -16,7 +16,7 @@ from statements import SEQUENCES
 from units import NO_UNIT, PERCENT, SHARES, asks_percent, is_unit_allowed, prose, split_unit
 
 NUMERAL = re.compile(r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *_\{ *\(?"?(\w+)"?\)? *\}')
-TEXT = re.compile(r'.*".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
+TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
 
 
 def compare(gold: str, answer: str, question: str) -> str:

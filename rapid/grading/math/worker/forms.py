@@ -105,6 +105,8 @@ def undone_here(formula: Formula) -> Iterator[str]:
             yield "root"
             if kind(formula.children[-1]) == "power" or has_sum(formula.children[-1]):
                 yield "root of a power or sum"
+        case "absolute":
+            yield "signs" if is_negated(formula.children[0]) else rule
         case "applied":
             yield {"\\exp": "e"}.get(formula.children[0], str(formula.children[0]))
         case _:

@@ -92,7 +92,7 @@ def clean(text: str, is_list: bool = False) -> str:
     Raises:
         Unreadable: braces do not match.
     """
-    text = re.sub(r"√ *(\d+|\([^()]*\))", r"\\sqrt{\1}", text)
+    text = re.sub(r"√ *(\d+|\([^()]*\))", r"\\sqrt{\1}", text.replace('"', ""))
     text = "".join(CHARACTERS.get(character, character) for character in text)
     for pattern, replacement in UNSEEN:
         text = pattern.sub(replacement, text)

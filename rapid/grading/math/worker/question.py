@@ -28,9 +28,10 @@ ASKING = re.compile(
 )
 ROUNDED = re.compile(r"nearest|round|approximat|decimal place|significant")
 ORDERED = re.compile(
-    r"\bin (?:\w+ )?order\b|\b(?:least|greatest|smallest|largest)\b.*"
+    r"(?i)\bin (?:\w+ )?order\b|\b(?:least|greatest|smallest|largest)\b.*"
     r"\b(?:first|to)\b"
-    r"|ascending|descending|respectively|beginning with|starting with|arrange"
+    r"|ascending|descending|respectively|beginning with|starting with|arrange|\bsort\b"
+    r"|\b(?:as|form) \$[a-zA-Z]\$?, *\$?[a-zA-Z]\b"
 )
 NUMERALS = "two three four five six seven eight nine ten eleven twelve"
 BASES = {name: base for base, name in enumerate(NUMERALS.split(" "), 2)}

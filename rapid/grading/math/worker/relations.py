@@ -130,8 +130,9 @@ def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
         return False
     if "tuple" in rules and any(has_word(each, '"') for each in (gold, answer)):
         return False
+    has_names = "chain" in map(kind, (*parts, *others))
     is_list_of_tuple = rules == {"items", "tuple"} and not (
-        (len(parts) == 2 and INTERVAL.search(question)) or any(map(infinity, parts))
+        has_names or (len(parts) == 2 and INTERVAL.search(question)) or any(map(infinity, parts))
     )
     is_list_in_order = rules <= {"items", "set"} and ORDERED.search(question)
     if (
@@ -202,7 +203,7 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
         return False
     is_solved = is_name(left) and not value(right).free_symbols
     is_worked_out = undone_sides(answer) <= undone_sides(gold) | {"root"}
-    has_same_name = is_name(left) and left in operands(answer)
+    has_same_name = is_name(left) and (left in operands(answer) or kind(left) == "called")
     if is_solved or has_same_name or asked_forms(question) or not is_worked_out:
         return False
     other_left, other_right = operands(answer)

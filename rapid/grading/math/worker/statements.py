@@ -65,9 +65,13 @@ def interval(chain: Tree) -> Formula:
         left = is_name(sides[0])
         sides = [MINUS_INFINITY, *sides] if left else [*sides, INFINITY]
         closed = [False, *closed] if left else [*closed, False]
-    if len(sides) != 3 or not is_name(sides[1]):
+    if len(sides) != 3 or not is_name(sides[1]) or any(map(has_letters, (sides[0], sides[2]))):
         return chain
     return Tree(INTERVALS[2 * closed[0] + closed[1]], [sides[0], sides[2]])
+
+
+def has_letters(bound: Formula) -> bool:
+    return not infinity(bound) and bool(value(bound).free_symbols)
 
 
 def named_values(formula: Formula) -> dict[Formula, Formula]:

@@ -202,9 +202,11 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     if asked.measures or asked.counted:
         return answer in asked.measures or is_counted
     sentences = re.split(r"(?<=[a-z)$])[.?]\s", question.strip())
-    clause = prose(next(filter(ASKS.search, reversed(sentences)), sentences[-1])).split()
+    sentence = next(filter(ASKS.search, reversed(sentences)), sentences[-1])
+    clause = prose(sentence).split()
     size = next((word for word in clause if word in ("area", "volume")), "")
     power = {"area": 2, "volume": 3}.get(size, 1)
-    if (NO_ANGLE & set(clause) and names == {"degree"}) or RATES & set(clause):
+    is_no_angle = NO_ANGLE & set(clause) or re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", sentence)
+    if (is_no_angle and names == {"degree"}) or RATES & set(clause):
         return False
     return len(names) == 1 and names <= mentioned_measures(question) and powers == [power]
