@@ -15,12 +15,17 @@ from rapid.benchmarks.math.record import MathProblem
 
 
 class JudgedForm(NamedTuple):
-    """A problem, a completion with a form of its answer, and whether it is right."""
+    """A problem, a completion with a form of its answer, and the verdict that it deserves.
+
+    Args:
+        is_mistake: whether the grader gives the other verdict, which is known.
+    """
 
     problem: MathProblem
     completion: str
     is_right: bool
     kind: str
+    is_mistake: bool = False
 
 
 def judged_forms() -> Iterator[JudgedForm]:
@@ -30,4 +35,6 @@ def judged_forms() -> Iterator[JudgedForm]:
             problem = MathProblem(
                 unique_id=f"{path.stem}/{number}", problem=row["problem"], answer=row["answer"]
             )
-            yield JudgedForm(problem, f"\\boxed{{{row['form']}}}", bool(row["right"]), row["kind"])
+            completion = f"\\boxed{{{row['form']}}}"
+            is_mistake = row.get("mistake", False)
+            yield JudgedForm(problem, completion, bool(row["right"]), row["kind"], is_mistake)
