@@ -67,10 +67,10 @@ def right_side(text: str, question: str) -> str:
     Raises:
         Unreadable: it does not follow either.
     """
-    left, _, right = text.rpartition("=")
-    is_asked_for = spelling(left) in map(spelling, asked_texts(question))
-    if right and (is_asked_for or re.fullmatch(r'(?: *"[a-z]+")+ *', left)):
-        return right
+    left_side, _, following = text.rpartition("=")
+    is_asked_for = spelling(left_side) in map(spelling, asked_texts(question))
+    if following and (is_asked_for or re.fullmatch(r'(?: *"[a-z]+")+ *', left_side)):
+        return following
     raise Unreadable(text)
 
 

@@ -144,13 +144,13 @@ def undone_in_product(formula: Formula) -> Iterator[str]:
     parts = factors(formula)
     above, below = ([part for side, part in parts if side == sign] for sign in (1, -1))
     over, under = (prod(map(content, side), start=sympy.Integer(1)) for side in (above, below))
-    for side, others in ((above, below), (below, [])):
+    for side, other_side in ((above, below), (below, [])):
         bases = [base_of(part) for part in side if not literal(part)]
         numbers = [part for part in side if literal(part) or is_power_of_numbers(part)]
         if len(numbers) > 1 or len(bases) > len(set(bases)):
             yield "product of numbers"
         units = [part for part in side if literal(part) and abs(value(part)) in (0, 1)]
-        if units and (len(side) > 1 or not others):
+        if units and (len(side) > 1 or not other_side):
             yield "product of numbers"
     if set(map(base_of, above)) & set(map(base_of, below)):
         yield "product of numbers"

@@ -49,14 +49,14 @@ def terms(formula: Formula) -> list[tuple[str, Formula]]:
     return flat
 
 
-def factors(formula: Formula, whole: bool = False) -> list[tuple[int, Formula]]:
+def factors(formula: Formula, keeps_numbers: bool = False) -> list[tuple[int, Formula]]:
     """Return the factors of a product or fraction with 1, or -1 for a divisor.
 
     Args:
-        whole: whether 1/2 is one factor.
+        keeps_numbers: whether 1/2 is one factor.
     """
     rule = kind(formula)
-    if rule not in PRODUCTS or (whole and is_fraction(formula)):
+    if rule not in PRODUCTS or (keeps_numbers and is_fraction(formula)):
         return [(1, formula)]
     parts, side = [], 1
     for index, part in enumerate(formula.children):
@@ -64,7 +64,7 @@ def factors(formula: Formula, whole: bool = False) -> list[tuple[int, Formula]]:
             side = -1 if kind(part) == "OVER" else 1
             continue
         side = -1 if rule == "fraction" and index else side
-        parts += [(side * inner, factor) for inner, factor in factors(part, whole=True)]
+        parts += [(side * inner, factor) for inner, factor in factors(part, keeps_numbers=True)]
         side = 1
     return parts
 
@@ -186,9 +186,9 @@ OPERATIONS = {
 
 
 @functools.lru_cache(maxsize=4096)
-def is_equal(one: Formula, other: Formula) -> bool:
+def is_equal(first: Formula, second: Formula) -> bool:
     """Return whether two formulas have one value: whether their difference expands to zero."""
-    difference = value(one) - value(other)
+    difference = value(first) - value(second)
     if difference.is_Rational:
         return difference == 0
     for exact in (lambda x: x, sympy.sqrtdenest):

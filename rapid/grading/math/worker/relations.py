@@ -69,10 +69,12 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
         return False
     open_to_all = {"root"} if value(gold).free_symbols else set()
-    left = undone(answer)
-    if not left <= undone(gold) | open_to_all or not is_form_allowed(gold, answer, question):
+    undone_names = undone(answer)
+    if not undone_names <= undone(gold) | open_to_all or not is_form_allowed(
+        gold, answer, question
+    ):
         return False
-    return not left & ARITHMETIC or numbers(gold) == numbers(answer)
+    return not undone_names & ARITHMETIC or numbers(gold) == numbers(answer)
 
 
 def numbers(formula: Formula) -> Counter:
@@ -91,17 +93,19 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     expected, form = ((shape(formula), is_simplest(formula)) for formula in (gold, answer))
     if form == expected and letters(gold) == letters(answer):
         return True
-    asked = asked_forms(question)
-    if form[0] == "mixed up" and (expected[0] != "mixed up" or "shape" in asked):
+    asked_for = asked_forms(question)
+    if form[0] == "mixed up" and (expected[0] != "mixed up" or "shape" in asked_for):
         return False
-    if "shape" in asked and (form[0] != expected[0] or has_arithmetic(answer)):
+    if "shape" in asked_for and (form[0] != expected[0] or has_arithmetic(answer)):
         return False
-    if form[1] < expected[1] and (asked or form[0] == "factored"):
+    if form[1] < expected[1] and (asked_for or form[0] == "factored"):
         return False
     if form[0] == "integer":
         return True
-    left = undone(answer)
-    copies = [part for part in stated(question) if undone(part) <= left and is_equal(part, answer)]
+    undone_names = undone(answer)
+    copies = [
+        part for part in stated(question) if undone(part) <= undone_names and is_equal(part, answer)
+    ]
     if form == expected and any(letters(part) == letters(gold) for part in copies):
         return True  # the question states the known answer itself
     return not any((shape(part), is_simplest(part)) == form for part in copies)
@@ -119,20 +123,24 @@ def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
     for a union.
     """
     rules = {kind(gold), kind(answer)}
-    parts, others = operands(gold), operands(answer)
+    gold_elements, answer_elements = operands(gold), operands(answer)
     if not rules <= SEQUENCES:  # {5} is 5
-        one, other = (parts or [gold]), (others or [answer])
+        gold_parts, answer_parts = (gold_elements or [gold]), (answer_elements or [answer])
         is_pair = (
-            "set" in rules and len(one) == len(other) == 1 and "CONSTANT" not in map(kind, one)
+            "set" in rules
+            and len(gold_parts) == len(answer_parts) == 1
+            and "CONSTANT" not in map(kind, gold_parts)
         )
-        return is_pair and is_same(one[0], other[0], question)
-    if len(parts) != len(others):
+        return is_pair and is_same(gold_parts[0], answer_parts[0], question)
+    if len(gold_elements) != len(answer_elements):
         return False
-    if "tuple" in rules and any(has_word(each, '"') for each in (gold, answer)):
+    if "tuple" in rules and any(has_word(listed, '"') for listed in (gold, answer)):
         return False
-    has_names = "chain" in map(kind, (*parts, *others))
+    has_names = "chain" in map(kind, (*gold_elements, *answer_elements))
     is_list_of_tuple = rules == {"items", "tuple"} and not (
-        has_names or (len(parts) == 2 and INTERVAL.search(question)) or any(map(infinity, parts))
+        has_names
+        or (len(gold_elements) == 2 and INTERVAL.search(question))
+        or any(map(infinity, gold_elements))
     )
     is_list_in_order = rules <= {"items", "set"} and ORDERED.search(question)
     if (
@@ -141,22 +149,26 @@ def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
         or rules <= {"tuple", "open"}
         or len(rules & SORTED) == len(rules) == 1
     ):
-        return all(map(is_same, parts, others, repeat(question)))
+        return all(map(is_same, gold_elements, answer_elements, repeat(question)))
     lists = [formula for formula in (gold, answer) if kind(formula) == "items"]
-    is_union = rules <= {"items", "union"} and not any(has_word(each, "and") for each in lists)
+    is_union = rules <= {"items", "union"} and not any(has_word(listed, "and") for listed in lists)
     is_union = is_union and all(
-        kind(part) in INTERVALS for each in lists for part in operands(each)
+        kind(part) in INTERVALS for listed in lists for part in operands(listed)
     )
-    return (rules <= {"items", "set"} or is_union) and is_permutation(parts, others, question)
+    return (rules <= {"items", "set"} or is_union) and is_permutation(
+        gold_elements, answer_elements, question
+    )
 
 
-def is_permutation(parts: Sequence[Formula], others: Sequence[Formula], question: str) -> bool:
-    left = list(others)
-    for part in parts:
-        match = next((other for other in left if is_same(part, other, question)), None)
+def is_permutation(
+    gold_elements: Sequence[Formula], answer_elements: Sequence[Formula], question: str
+) -> bool:
+    unmatched = list(answer_elements)
+    for part in gold_elements:
+        match = next((element for element in unmatched if is_same(part, element, question)), None)
         if match is None:
             return False
-        left.remove(match)
+        unmatched.remove(match)
     return True
 
 

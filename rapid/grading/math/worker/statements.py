@@ -107,17 +107,19 @@ def is_rounded(exact: Formula, decimal: Formula) -> bool:
     return bool(abs(value(exact) - value(decimal)) * 2 * 10**places <= 1)
 
 
-def is_proportional(one: Expr, other: Expr) -> bool:
+def is_proportional(first: Expr, second: Expr) -> bool:
     """Return whether two expressions differ by a factor that is a number."""
-    (one, below), (other, other_below) = (sympy.fraction(sympy.together(e)) for e in (one, other))
-    if below.free_symbols != other_below.free_symbols:
+    (first, first_below), (second, second_below) = (
+        sympy.fraction(sympy.together(e)) for e in (first, second)
+    )
+    if first_below.free_symbols != second_below.free_symbols:
         return False
-    one, other = sympy.expand(one), sympy.expand(other)
-    coefficients, others = one.as_coefficients_dict(), other.as_coefficients_dict()
-    common = next((key for key in coefficients if others.get(key)), None)
+    first, second = sympy.expand(first), sympy.expand(second)
+    coefficients, second_coefficients = first.as_coefficients_dict(), second.as_coefficients_dict()
+    common = next((key for key in coefficients if second_coefficients.get(key)), None)
     return (
         common is not None
-        and sympy.expand(one * others[common] - other * coefficients[common]) == 0
+        and sympy.expand(first * second_coefficients[common] - second * coefficients[common]) == 0
     )
 
 
