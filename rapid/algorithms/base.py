@@ -162,6 +162,10 @@ class Algorithm:
         """Return which groups have a gradient that may differ from zero. (N,) -> (K,) bool"""
         return chosen(self.gradient_groups(settings, on_policy), rewards, group_size)
 
+    def compares_weights(self, settings: Any) -> bool:
+        """Return whether a completion's gradient depends on importance weights of its group."""
+        return False
+
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
         """Return the advantages on-policy, for the table of completions. (N,) -> (N,)
 

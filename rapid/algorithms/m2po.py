@@ -9,6 +9,7 @@ gradient must not depend on how a step is cut into passes. With N_step of one gr
 """
 
 import math
+from typing import Any
 
 from pydantic import Field, PositiveFloat
 
@@ -61,3 +62,6 @@ class M2po(GroupRelative):
     loss_function = staticmethod(m2po_loss)
     mean_over = metrics_over = "token"
     scale_rewards = "group"
+
+    def compares_weights(self, settings: Any) -> bool:
+        return True

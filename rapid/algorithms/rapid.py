@@ -147,6 +147,9 @@ class Rapid(Algorithm):
         cancel = (on_policy and settings.eta >= 1) or not settings.weighted
         return "unequal" if cancel and settings.baseline != "none" else "rewarded"
 
+    def compares_weights(self, settings: Any) -> bool:
+        return settings.weighted and settings.baseline != "none"
+
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
         weight = 1 if settings.clip == "nowhere" or not settings.weighted else min(settings.eta, 1)
         return rewards - VALUES[settings.baseline](weight * rewards, group_size)

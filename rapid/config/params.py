@@ -139,10 +139,6 @@ class Params(General):
 
     @model_validator(mode="after")
     def _batches_divide(self):
-        group, micro = self.training.group_size, self.training.micro_batch
-        if micro % group:
-            allowed = f"a multiple of training.group_size, {group}"
-            raise ValueError(not_allowed("training.micro_batch", micro, allowed))
         for name, benchmark in self.benchmarks.items():
             if max(benchmark.pass_at) > self.evaluation.samples:
                 allowed = f"at most evaluation.samples, {self.evaluation.samples}"

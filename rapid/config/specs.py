@@ -335,8 +335,6 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
     own = changes.within(("group_size", "epochs", "learning_rate"))
     own["start"] = params.start(run.algorithm)
     training = params.training.model_copy(update=own)
-    whole_groups = max(1, training.micro_batch // training.group_size) * training.group_size
-    training = training.model_copy(update={"micro_batch": whole_groups})
     sizes = params.benchmarks[run.benchmark]
     n_step, limits = changes.n_step or sizes.n_step, _limits(params, run.benchmark)
     if algorithm.imitates:  # it samples and grades nothing

@@ -27,7 +27,7 @@ from rapid.training.trl.objective import (
 from rapid.training.trl.sizes import contradictions, set_sizes, take_sizes
 
 AT_LEAST: dict[str, float] = {"H": 1, "sampling_batch_size": 1, "num_generations": 1}
-AT_LEAST |= {"grading_workers": 0, "token_budget": 1}
+AT_LEAST |= {"grading_workers": 0, "micro_batch_size": 1, "token_budget": 1}
 AT_LEAST |= {"learning_rate": 0.0, "temperature": 1e-30, "max_sampler_mismatch": 0.0}
 # Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
 # in generation_kwargs that do not change how a token is drawn, at any value.
@@ -36,7 +36,7 @@ NEUTRAL |= {"vllm_structured_outputs_regex": (None,)}
 HARMLESS = {"max_new_tokens", "max_tokens", "stop", "stop_strings", "stop_token_ids", "seed"}
 HARMLESS |= {"use_cache", "cache_implementation"}
 SignalColumn = Literal["rewards", "accuracy"]  # of a batch
-WHOLE_GROUPS = ("n_step", "micro_batch_size", "sampling_batch_size")  # the last only with vLLM
+WHOLE_GROUPS = ("n_step", "sampling_batch_size")  # the last only with vLLM
 
 
 def option(default: Any, help: str) -> Any:
@@ -102,8 +102,8 @@ class RapidConfig(GRPOConfig):
     weighted: bool = parameter("weighted")
     micro_batch_size: int = option(
         None,
-        "Completions of one forward and backward pass, whole groups. None is as many groups as "
-        "per_device_train_batch_size (8) holds, and at least one.",
+        "Completions of one forward and backward pass, at most: whole groups, or part of a group "
+        "where one has more. None is per_device_train_batch_size (8).",
     )
     dynamic_sampling_rounds: int = option(
         1,
@@ -139,9 +139,8 @@ class RapidConfig(GRPOConfig):
     )
     token_budget: int | None = option(
         None,
-        "Padded tokens of a pass, prompts included; a pass is at least a group, even if that has "
-        "more. None is what micro_batch_size of the longest completions in the inference batch "
-        "would take.",
+        "Padded tokens of a pass, prompts included, at most; one completion may have more. None is "
+        "what micro_batch_size of the longest completions in the inference batch would take.",
     )
     reuse_logp: bool = option(
         True,
@@ -327,7 +326,7 @@ class RapidConfig(GRPOConfig):
                 "forward and backward pass"
             )
         group = self.num_generations or 1
-        for name in WHOLE_GROUPS if self.use_vllm else WHOLE_GROUPS[:2]:
+        for name in WHOLE_GROUPS if self.use_vllm else WHOLE_GROUPS[:1]:
             if (value := getattr(self, name)) is not None and (value < group or value % group):
                 yield (
                     f"{name}={value} completions are not whole groups of num_generations={group}, "

@@ -25,6 +25,7 @@ import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
 from torch import Tensor
+from torch.nn.functional import pad
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.grpo_trainer import RewardFunc
 from typing_extensions import override
@@ -39,6 +40,7 @@ from rapid.training.caches import sees_padding
 from rapid.training.config import RapidConfig
 from rapid.training.forward import completion_logp
 from rapid.training.metrics import WeightedMeans, as_trl, of_mini_batch
+from rapid.training.passes import Block, PassSize, blocks, own_part, part_of_group
 from rapid.training.processes import gathered, with_others
 from rapid.training.trl.trainer import SamplingTrainer
 
@@ -89,7 +91,7 @@ class RapidTrainer(SamplingTrainer):
             self._name = self.args.algorithm.label
             self._paper = GRPOTrainer._paper if self.args.trls_loss else {}
         self.last_pass: tuple[int, Batch, Tensor] | None = None
-        self._steps: list[tuple[Batch, list[Batch]]] = []  # Z_h, ..., Z_H, and the passes of each
+        self._steps: list[Batch] = []  # Z_h, ..., Z_H
         self._spares = 0  # prompts drawn for groups to be replaced
         self._tokens: Tensor | int = 0  # of the inference batch, in all processes
         self._means = WeightedMeans(self._process_mean)  # over completions, or as the loss has it
@@ -126,18 +128,18 @@ class RapidTrainer(SamplingTrainer):
                     Z = self._resample(Z)
                     self._check(Z)
                     self._tokens = batches.learned(Z).sum()
-                    parts = batches.mini_batches(Z, self.args.H)  # Z_1, ..., Z_H, N_step each
+                    self._steps = batches.mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
                 with self.clock.phase("backpropagation"):
-                    self._steps = [(Z_h, self._passes(Z_h, h)) for h, Z_h in enumerate(parts)]
                     self._keep_logp()  # mu <- pi
-            Z_h, passes = self._steps.pop(0)
+            h = self.args.H - len(self._steps)  # steps since mu was pi
+            Z_h = self._steps.pop(0)
             with self.clock.phase("backpropagation"):
-                loss = self._policy_gradient(model, passes)  # grad J on Z_h
+                loss = self._policy_gradient(model, Z_h, h)  # grad J on Z_h
             self._record_step(Z_h, time.perf_counter() - began)
         return loss
 
     def ahead(self):
-        """Return the mini-batches to come with their passes, what ran last, and the spares used."""
+        """Return the mini-batches to come, what ran last, and the spares used."""
         own = {"spares": self._spares, "tokens": self._tokens, "last_pass": self.last_pass}
         return {"steps": [*self._steps], **own}
 
@@ -148,21 +150,49 @@ class RapidTrainer(SamplingTrainer):
         order = batches.endless(self.train_dataset, self.args.seed + 1)
         self._spare_prompts = islice(order, self._spares, None)
 
-    def _policy_gradient(self, model, passes: list[Batch]) -> Tensor:
-        """Leave the gradient of a mini-batch's loss in the parameters, and return the loss."""
+    def _policy_gradient(self, model, mini_batch: Batch, step: int) -> Tensor:
+        """Leave the gradient of a mini-batch's loss in the parameters, and return the loss.
+
+        Args:
+            step: h, the steps that the policy has taken since it was mu.
+        """
         loss = torch.zeros((), device=self.accelerator.device)
-        for number, piece in enumerate(passes, 1):
-            loss = loss + self._backpropagate(model, piece, last=number == len(passes))
+        blocks = self._blocks(mini_batch, step)
+        for number, block in enumerate(blocks, 1):
+            self._share_logp(block, has_moved=step > 0)
+            for piece in block:
+                last = number == len(blocks) and piece is block[-1]
+                loss = loss + self._backpropagate(model, piece, last=last)
         if not loss.isfinite():
             raise FloatingPointError(
                 f"step {self.state.global_step + 1}: the loss is {loss}: the rewards, or the "
                 "weights, are too large for it"
             )
-        if not passes:
+        if not blocks:
             for parameter in model.parameters():
                 if parameter.requires_grad and parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
         return loss
+
+    def _share_logp(self, block: Block, has_moved: bool) -> None:
+        """Give the passes of a block `block_logp`, (N, T), which they share: log pi of its rows.
+
+        Each puts in its own. What the others' gradients need of it is an importance weight, and
+        only of an objective that compares these: then another forward pass tells it in advance.
+        Else log mu does in its place.
+        """
+        first = block[0]
+        if "is_last" not in first:
+            return
+        settings = self.args.settings
+        if has_moved and self.args.algorithm.compares_weights(settings):
+            with torch.no_grad():
+                logp = self._logp_of(self.model, block)
+        else:
+            none = torch.zeros_like(first["completion_ids"], dtype=self._precise)
+            logp = first.get("behavior_logp", none).to(self._precise, copy=True)
+        for piece in block:
+            piece["block_logp"] = logp
 
     @override
     def _compute_loss(self, model, inputs):
@@ -178,31 +208,40 @@ class RapidTrainer(SamplingTrainer):
                 self._means.add({}, piece["sequence_share"])
             self.last_pass = self.state.global_step + 1, piece, self._logp
             return loss
-        log_pi, entropy = self._log_pi(model, piece)  # (N, T) each
+        own_logp, entropy = self._log_pi(model, piece)
         mask = batches.learned(piece)
         # At padding they have no meaning, and a ratio of theirs may be infinite.
-        log_pi = log_pi.masked_fill(mask == 0, 0)
+        log_pi = self._with_other_rows(piece, own_logp).masked_fill(mask == 0, 0)  # (N, T)
         itself = log_pi.detach()
         log_mu = piece.get("behavior_logp", itself).masked_fill(mask == 0, 0)
         reference = piece.get("reference_logp", itself).masked_fill(mask == 0, 0)
         rewards, limit = piece["rewards"], self.args.max_completion_length or 1
         given = Pass(log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit)
         loss, metrics = algorithm.loss(self.args.settings, given)
-        by_token = {}  # whatever the objective averages: entropy as TRL does
-        if entropy is not None:
-            if "own_rows" in piece:
-                entropy = with_others(entropy, self.accelerator)[: len(mask)]
-            by_token["entropy"] = token_mean(entropy.detach(), mask)
-        if "sampler_logp" in piece and "behavior_logp" not in piece:
-            off = (piece["sampler_logp"] - itself).abs().nan_to_num()
-            by_token["sampler_mismatch"] = token_mean(off, mask)
+        self._add_token_means(piece, own_logp.detach(), entropy)
+        share = piece.get(f"{algorithm.mean_over}_share", 1)
+        if not piece.get("is_last", True):
+            return (loss - loss.detach()) * share  # a block's loss counts once, with its last pass
         whole = torch.ones_like(loss)  # an evaluation's batch is a part of nothing
         self._means.add(metrics, piece.get(f"{algorithm.metrics_over}_share", whole))
-        self._token_means.add(by_token, piece.get("token_share", whole))
         self.last_pass = self.state.global_step + 1, piece, itself
         if not self.model.training:
             self._log_means()
-        return loss * piece.get(f"{algorithm.mean_over}_share", 1)
+        return loss * share
+
+    def _add_token_means(self, piece: Batch, logp: Tensor, entropy: Tensor | None) -> None:
+        """Count the tokens that a pass runs to whatever is averaged over tokens, as entropy is."""
+        own, tokens = own_part(piece), batches.learned(piece).sum().clamp(min=1)
+        mask = batches.learned(own)
+        by_token = {}
+        if entropy is not None:
+            by_token["entropy"] = token_mean(entropy.detach(), mask)
+        if "sampler_logp" in own and "behavior_logp" not in piece:
+            off = (own["sampler_logp"] - logp).abs().nan_to_num()
+            by_token["sampler_mismatch"] = token_mean(off, mask)
+        share = piece.get("token_share", torch.ones_like(tokens, dtype=logp.dtype))
+        weight = piece.get("own_weight", 1) * (mask.sum() / tokens)
+        self._token_means.add(by_token, share * weight)
 
     # Sample and grade -----------------------------------------------------------------------------
 
@@ -247,9 +286,14 @@ class RapidTrainer(SamplingTrainer):
 
     # Split into passes ----------------------------------------------------------------------------
 
-    def _passes(self, mini_batch: Batch, step: int) -> list[Batch]:
-        """Return what this process runs in a step: the same number of passes as the others."""
-        args, group = self.args, self._together()
+    def _blocks(self, mini_batch: Batch, step: int) -> list[Block]:
+        """Return what this process runs in a step: as many passes as the others."""
+        args = self.args
+        # All mini-batches are as wide as the longest prompt and completion of the inference batch.
+        width = mini_batch["prompt_ids"].size(1) + mini_batch["completion_ids"].size(1)
+        budget = (args.token_budget or args.micro_batch_size * width) if args.pack else None
+        size = PassSize(args.micro_batch_size, budget)
+        group = self._together(size, width)
         runs = mini_batch["graded"][::group]  # (K,)
         if args.trls_loss:
             runs = runs | True
@@ -257,64 +301,98 @@ class RapidTrainer(SamplingTrainer):
             runs = runs & args.algorithm.contributes(
                 mini_batch["rewards"], group, args.settings, on_policy=step == 0
             )
-        # All mini-batches are as wide as the longest prompt and completion of the inference batch.
-        width = mini_batch["prompt_ids"].size(1) + mini_batch["completion_ids"].size(1)
-        budget = (args.token_budget or args.micro_batch_size * width) if args.pack else None
         # DeepSpeed steps in a backward pass, and float16's scaler knows its scale from one.
         deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
         needs_one = deepspeed or self.accelerator.scaler is not None
-        return batches.passes(
+        return blocks(
             mini_batch,
             runs.nonzero().flatten().tolist(),
             group,
+            size,
             processes=self.accelerator.num_processes,
             process=self.accelerator.process_index,
-            size=args.micro_batch_size // group,
-            budget=budget,
             least=int(needs_one),
             alike=sees_padding(self.model),
         )
 
-    def _together(self) -> int:
-        """Return how many completions of a prompt stay together in a pass: a group.
+    def _together(self, size: PassSize, width: int) -> int:
+        """Return how many completions of a prompt stay together in a block: a group.
 
-        With TRL's loss each counts by itself, so that processes may have a part of a group each.
+        With TRL's loss each counts by itself, so that processes may have a part of a group each,
+        and a pass holds part of one that is too large.
         """
         if not (self.args.trls_loss and self.model.training):
             return self.group_size
         groups = self.args.n_step // self.num_generations
-        return batches.part_of_group(groups, self.num_generations, self.accelerator.num_processes)
+        part = part_of_group(groups, self.num_generations, self.accelerator.num_processes)
+        fits = (n for n in range(part, 1, -1) if part % n == 0 and size.holds(n, width))
+        return next(fits, 1)
 
     # Log-probabilities ----------------------------------------------------------------------------
 
+    @property
+    def _precise(self) -> torch.dtype:
+        """Return the precision of log-probabilities: float32, or that of weights in float64."""
+        return torch.promote_types(self.model.dtype, torch.float32)
+
     def _keep_logp(self) -> None:
-        """Give passes the reference's, and log mu from the second step on: at first mu is pi."""
-        for piece in (piece for _, passes in self._steps for piece in passes):
-            self._keep_reference(piece)
+        """Give mini-batches the reference's, and log mu from the second on: at first mu is pi."""
         first = 1 if self.args.reuse_logp else 0
-        for piece in (piece for _, passes in self._steps[first:] for piece in passes):
-            if "behavior_logp" in piece:  # TRL needed it to correct vLLM's
-                continue
-            known = piece.get("sampler_logp")
-            if known is not None and self.sampler_tells_mu() and not known.isnan().any():
-                piece["behavior_logp"] = known
-            else:
-                with torch.no_grad():
-                    piece["behavior_logp"], _ = self._log_pi(self.model, piece)
+        for step, mini_batch in enumerate(self._steps):
+            asked = {"reference_logp": self._reference_logp} if self.beta else {}
+            if step >= first and "behavior_logp" not in mini_batch:  # TRL's, to correct vLLM's
+                asked["behavior_logp"] = self._behavior_logp
+            for block in self._blocks(mini_batch, step) if asked else []:
+                if block[0]["sequence_share"]:  # else it is run for the sake of other processes
+                    for name, find in asked.items():
+                        batches.put(mini_batch, name, block[0]["row"], find(block))
+
+    def _behavior_logp(self, block: Block) -> Tensor:
+        """Return log mu of a block, (N, T): the sampler's, if it tells it, or the policy's now."""
+        known = block[0].get("sampler_logp")
+        if known is not None and self.sampler_tells_mu() and not known.isnan().any():
+            return known
+        with torch.no_grad():
+            return self._logp_of(self.model, block)
+
+    def _logp_of(self, model, block: Block) -> Tensor:
+        """Return log pi of each token of a block, (N, T), from all its passes."""
+        first = block[0]
+        if "is_last" not in first:
+            return self._with_other_rows(first, self._log_pi(model, first)[0])
+        shared = torch.zeros_like(first["completion_ids"], dtype=self._precise)
+        for piece in block:
+            self._with_other_rows(piece | {"block_logp": shared}, self._log_pi(model, piece)[0])
+        if first["own_weight"] == 1:
+            return shared
+        return self.accelerator.reduce(shared * (first["own_weight"] > 0), "sum")
+
+    def _with_other_rows(self, piece: Batch, own_logp: Tensor) -> Tensor:
+        """Return log pi of all rows of a block, (N, T), with the gradient of those of a pass."""
+        count, width = piece["completion_ids"].shape
+        if "own_rows" not in piece:
+            return own_logp
+        if "is_last" not in piece:
+            return with_others(own_logp, self.accelerator)[:count]
+        own_logp, own = pad(own_logp, (0, width - own_logp.size(1))), piece["own_rows"]
+        piece["block_logp"][own] = own_logp.detach()
+        weighted = own_logp.detach() + piece["own_weight"] * (own_logp - own_logp.detach())
+        return piece["block_logp"].index_copy(0, own, weighted)
 
     def _log_pi(self, model, piece: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return log pi of each token of a pass, (N, T), and entropies of the own rows, (n, T)."""
+        """Return log pi of each token that a pass runs, (n, t), and the entropies."""
         share = self.args.share_prefill and self.same_prompts
         share = share and not self.args.cast_lm_head_to_fp32  # which only TRL's own head heeds
-        own = batches.own_part(piece)
-        one_prompt = math.gcd(len(own["completion_ids"]), self._together())
+        own = own_part(piece)
+        count = len(own["completion_ids"])
+        one_prompt = math.gcd(count, int(piece.get("one_prompt", self.group_size)))
+        # Another process may have several rows where this has one. Both call the model as often.
+        alone = "is_last" not in piece or self.accelerator.num_processes == 1
+        share = share and not (alone and one_prompt == 1)
         with self.accelerator.autocast():
-            logp, entropy = completion_logp(
+            return completion_logp(
                 model, own, one_prompt, self.temperature, share, self.args.trls_loss
             )
-        if "own_rows" in piece:
-            logp = with_others(logp, self.accelerator)[: len(piece["completion_ids"])]
-        return logp, entropy
 
     # Metrics --------------------------------------------------------------------------------------
 

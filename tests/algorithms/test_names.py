@@ -89,7 +89,7 @@ def test_a_variant_changes_its_run_and_nothing_else(values):
     found = specs.train_spec(params, run.model_copy(update={"algorithm": name})).model_dump()
     plain["run"]["algorithm"] = name
     plain["objective"]["eta"] = 1.0
-    plain["training"] |= {"group_size": 8, "micro_batch": 8, "epochs": 3}
+    plain["training"] |= {"group_size": 8, "epochs": 3}
     assert found == plain | {"n_step": 8, "snapshots": 5}
 
 

@@ -57,6 +57,16 @@ TORN = {
     "torn-ungraded": {"objective": "rapid", "reward": "sometimes", **ONE_GROUP, **ALL},
     "torn-pair": {"objective": "rapid", "H": 2, **ONE_GROUP, **PAIR, **ALL},
 }
+# Passes smaller than a group, which one process runs whole; of torn groups a process has two rows.
+DIVIDED = {"pack": True, "token_budget": None, "micro_batch_size": 1}
+SMALL = {
+    "small-rapid": {"objective": "rapid", **ALL, **DIVIDED, "token_budget": 24},
+    "small-m2po": {"objective": "m2po", "H": 2, **ALL, **DIVIDED, "pack": False},
+    "small-grpo": {"objective": "grpo", "H": 2, "beta": 0.1, **ALL, **DIVIDED},
+    "small-trl": {"objective": "trl", "H": 2, **ALL, **DIVIDED},
+    "small-torn": {"objective": "rapid", **ONE_GROUP, **ALL, **DIVIDED},
+    "small-torn-grpo": {"objective": "grpo", "H": 2, "beta": 0.1, **ONE_GROUP, **ALL, **DIVIDED},
+}
 # Sampled, not scripted; three steps, so that processes sample parts of groups.
 SAMPLED = {"sampled": TORN["torn-rapid"] | {"H": 3, "scripted": False, "skip_zero_groups": False}}
 # Stopped in the middle of the second inference batch, and resumed there.
@@ -70,7 +80,7 @@ EVALUATED = {
     | {"per_device_eval_batch_size": size, "evaluated": prompts}
     for objective, size, prompts in (("rapid", 2, 3), ("grpo", 6, 3), ("trl", 2, 4))
 }
-LOOPS = WHOLE | TORN
+LOOPS = WHOLE | TORN | SMALL
 
 
 def launch(kind: str, processes: int, loops: dict, model, folder) -> list[dict]:
@@ -132,7 +142,7 @@ def alone(toy_model, tmp_path_factory):
     known = {}
 
     def of(name: str) -> tuple[torch.Tensor, torch.Tensor]:
-        settings = LOOPS[name] | PLAIN
+        settings = LOOPS[name] | PLAIN | ({"micro_batch_size": 16} if name in SMALL else {})
         key = json.dumps(settings, sort_keys=True)
         if key not in known:
             folder = tmp_path_factory.mktemp("alone")

@@ -60,7 +60,7 @@ def test_log_mu_of_the_sampler_is_what_a_forward_pass_finds(toy_model, tmp_path)
     one, other = known.last_pass[1], found.last_pass[1]
     mask = one["completion_mask"].bool()
     torch.testing.assert_close(
-        one["behavior_logp"][mask], other["behavior_logp"][mask], rtol=0, atol=ROUNDING
+        one["behavior_logp"][mask].double(), other["behavior_logp"][mask], rtol=0, atol=ROUNDING
     )
 
 

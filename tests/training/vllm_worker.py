@@ -92,7 +92,7 @@ def train(trainer: RapidTrainer) -> dict:
         ],
         "seconds": dict(trainer.clock.seconds),
         "syncs": len(calls),
-        "mu is the sampler's": late["behavior_logp"] is late["sampler_logp"],
+        "mu is the sampler's": torch.equal(late["behavior_logp"], late["sampler_logp"]),
     }
 
 

@@ -16,7 +16,7 @@ without_vllm()
 
 from rapid import RapidTrainer  # noqa: E402
 from rapid.stages.train_process import without_shared_memory  # noqa: E402
-from rapid.training import batches  # noqa: E402
+from rapid.training.passes import own_part  # noqa: E402
 from tests.training.loops import ScriptedTrainer, build, weights  # noqa: E402
 
 
@@ -30,7 +30,7 @@ def count_rows(trainer) -> list[list[int]]:
         return step(*args)
 
     def watched_loss(model, inputs, *others, **named):
-        run = batches.own_part(inputs)["completion_ids"]
+        run = own_part(inputs)["completion_ids"]
         if model.training:
             steps[-1].append(len(run) if inputs["sequence_share"] else 0)
         return loss(model, inputs, *others, **named)

@@ -10,6 +10,7 @@ from trl import GRPOTrainer
 from typing_extensions import override
 
 from rapid.training.batches import Batch, learned
+from rapid.training.head import own_head
 from rapid.training.trl import LOSS_COLUMNS
 
 # Losses that are means over the tokens of a step; the others are means over its completions.
@@ -17,7 +18,7 @@ OVER_TOKENS = ("bnpo", "cispo", "dapo", "vespo")
 
 
 class OwnLoss(GRPOTrainer):
-    """GRPOTrainer, whose loss is of a pass as `batches.passes` makes it."""
+    """GRPOTrainer, whose loss is of a pass as `rapid.training.passes` makes it."""
 
     model: PreTrainedModel
     current_gradient_accumulation_steps: Any
@@ -78,10 +79,12 @@ class OwnLoss(GRPOTrainer):
         """
         is_whole = not others.get("compute_entropy") or others.get("compute_aux_loss")
         if self._piece is None or is_whole:
-            found = super()._get_per_token_logps_and_entropies(
-                model, input_ids, attention_mask, logits_to_keep, **others
-            )
+            with own_head(model):
+                found = super()._get_per_token_logps_and_entropies(
+                    model, input_ids, attention_mask, logits_to_keep, **others
+                )
         else:
-            found = *self._log_pi(model, self._piece), None
+            logp, entropy = self._log_pi(model, self._piece)
+            found = logp, None if entropy is None else entropy.float(), None
         self._logp = found[0].detach()
         return found

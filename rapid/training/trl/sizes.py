@@ -22,8 +22,7 @@ def take_sizes(config, processes: int) -> None:
     if config.H is None:
         config.H = _steps(config) if as_trl else H
     if config.micro_batch_size is None:
-        group = max(config.num_generations, 1)
-        config.micro_batch_size = max(per_device // group, 1) * group
+        config.micro_batch_size = per_device
 
 
 def _passes(config) -> int | None:

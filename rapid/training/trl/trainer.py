@@ -32,6 +32,7 @@ from rapid.training.config import RapidConfig
 from rapid.training.forward import patch_adaption_prompts, without_dropout
 from rapid.training.generation import Decoder, decoding
 from rapid.training.notices import Notices
+from rapid.training.passes import Block, tear
 from rapid.training.processes import gathered
 from rapid.training.refusals import (
     TEXT,
@@ -174,25 +175,30 @@ class SamplingTrainer(ResumableTrainer, OwnLoss, CheckedPrompts):
             rows = len(batch["completion_ids"])
             if rows % self.group_size:
                 batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
-                batch = batches.torn(batch, rows, self.accelerator.process_index)
+                batch = tear(
+                    batch, rows, self.accelerator.process_index, self.accelerator.num_processes
+                )
             batch = batches.with_graded(batch, self.group_size)
-        self._keep_reference(batch)
+        if self.beta:
+            batch["reference_logp"] = self._reference_logp([batch])
         return batch
 
-    def _keep_reference(self, piece: Batch) -> None:
-        """Give a pass its log-probabilities under the policy before training, for a KL term.
+    def _reference_logp(self, block: Block) -> Tensor:
+        """Return log-probabilities of a block, (N, T), under the policy before training.
 
         An adapter is left out; one that was trained before has a copy, which TRL calls "ref".
         """
-        if not self.beta:
-            return
         reference: Any = self.ref_model
         without: AbstractContextManager = nullcontext()
         if reference is None:
             reference, model = self.model, self.accelerator.unwrap_model(self.model)
             without = use_adapter(model, "ref" if "ref" in model.peft_config else None)
         with torch.no_grad(), without:
-            piece["reference_logp"], _ = self._log_pi(reference, piece)
+            return self._logp_of(reference, block)
+
+    def _logp_of(self, model, block: Block) -> Tensor:
+        """Return log pi of each token of a block, (N, T), without gradient, from all its passes."""
+        raise NotImplementedError
 
     @override
     def _generate_and_score_completions(self, inputs) -> Batch:

@@ -1,0 +1,227 @@
+"""Log-probabilities and entropies of tokens from hidden states, without holding all logits.
+
+The forward that TRL patched does so by a kernel for GPUs, in tiles of the vocabulary. It has two
+gaps, which `own_head` fills:
+
+1. On a CPU its tiles take half as long again as whole logits, in bfloat16 three times as long.
+   `TokenChunks` takes chunks of tokens, each with the whole vocabulary.
+2. It reads the weights of the output layer, so that an adapter there has no effect. `ModuleScores`
+   calls the layer.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import torch
+import trl.trainer.utils
+from peft.tuners.tuners_utils import BaseTunerLayer
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from rapid.training.caches import unwrapped
+
+SMALL = 2**22  # logits of a pass up to which TRL's tiles do
+CHUNK = 2**27  # bytes of the logits of a chunk of tokens
+BLOCK = 2**23  # logits of a chunk whose probabilities are computed at a time
+SLICE = 2**13  # words whose weights' gradient is rounded, and added up in float32, at a time
+TILES: Any = trl.trainer.utils._ChunkedLogProbFunction
+Scores = tuple[Tensor, Tensor | None, None, None, Tensor | None]  # as TRL's function returns them
+
+
+def own_head(model) -> AbstractContextManager:
+    """Have a model's fused forward compute the scores of tokens here, where TRL's leaves gaps."""
+    layer = unwrapped(model).get_output_embeddings()
+    scores: Any = ModuleScores(layer) if isinstance(layer, BaseTunerLayer) else CpuScores
+    if scores is CpuScores and layer.weight.device.type != "cpu":
+        return nullcontext()
+    return patch.object(trl.trainer.utils, "_ChunkedLogProbFunction", scores)
+
+
+class Curve(NamedTuple):
+    """What becomes of a product x of hidden state and weights: z(x) = cap tanh(s x / cap) / T.
+
+    Args:
+        scale: s.
+        cap: None is none: z(x) = s x / T.
+        temperature: T.
+    """
+
+    scale: float
+    cap: float | None
+    temperature: float
+
+    def values(self, products: Tensor) -> Tensor:
+        """Return z, like the products."""
+        logits = products * self.scale
+        if self.cap is not None:
+            logits = self.cap * torch.tanh(logits / self.cap)
+        return logits / self.temperature
+
+    def slopes(self, values: Tensor) -> Tensor | float:
+        """Return dz/dx where z has these values."""
+        slope = self.scale / self.temperature
+        if self.cap is None:
+            return slope
+        return slope * (1 - (values * self.temperature / self.cap).square())
+
+
+class CpuScores:
+    """TRL's function for a CPU."""
+
+    @staticmethod
+    def apply(
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        temperature: float,
+        tile: int,
+        cap: float | None,
+        scale: float,
+        outputs: tuple[str, ...],
+    ) -> Scores:
+        """Return log pi of the targets, (N,), entropies, (N,), and whether they are the likeliest.
+
+        Args:
+            hidden: (N, D).
+            weight: (V, D).
+            bias: (V,).
+            targets: (N,).
+            tile: words of TRL's tile.
+            outputs: what is asked for beside log pi.
+        """
+        if len(hidden) * len(weight) <= SMALL and hidden.dtype != torch.float64:
+            args = (hidden, weight, bias, targets, temperature, tile, cap, scale, outputs)
+            return TILES.apply(*args)
+        curve = Curve(scale, cap, temperature)
+        logp, entropy, is_top1 = TokenChunks.apply(hidden, weight, bias, targets, curve, outputs)
+        return logp, entropy, None, None, is_top1
+
+
+class ModuleScores:
+    """TRL's function for an output layer that is more than its weights."""
+
+    def __init__(self, layer: torch.nn.Module):
+        self._layer = layer
+
+    def apply(
+        self, hidden, weight, bias, targets, temperature, tile, cap, scale, outputs
+    ) -> Scores:
+        """Return what `CpuScores.apply` does, by the layer itself, which computes logits twice."""
+        curve, size = Curve(scale, cap, temperature), _chunk_size(hidden.dtype, len(weight))
+
+        def score(some: Tensor, its_targets: Tensor) -> tuple[Tensor, ...]:
+            products = self._layer(some)
+            precise = torch.promote_types(products.dtype, torch.float32)
+            logp = curve.values(products.to(precise)).log_softmax(-1)
+            entropy = -(logp.exp() * logp).nan_to_num().sum(-1)
+            is_top1 = logp.argmax(-1) == its_targets
+            return logp.gather(1, its_targets[:, None])[:, 0], entropy, is_top1
+
+        chunks = zip(hidden.split(size), targets.split(size), strict=True)
+        scores = [checkpoint(score, *chunk, use_reentrant=False) for chunk in chunks]
+        logp, entropy, is_top1 = (torch.cat(column) for column in zip(*scores, strict=True))
+        return logp, entropy, None, None, is_top1
+
+
+class TokenChunks(torch.autograd.Function):
+    """The scores of tokens, by chunks of all logits of some tokens; to learn from, they are again.
+
+    Products are in the precision of the model, or of autocast. Probabilities and their sums are in
+    float32 or better, and so is the sum of the gradients of chunks.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, targets, curve, outputs):
+        kind = hidden.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+        precise = torch.promote_types(dtype, torch.float32)
+        logp, entropy, log_z = (hidden.new_empty(len(hidden), dtype=precise) for _ in range(3))
+        is_top1 = torch.empty_like(targets, dtype=torch.bool) if "is_top1" in outputs else None
+        with torch.autocast(kind, enabled=False):
+            for rows, products in _chunks(hidden, weight, bias, dtype):
+                for part, block in _blocks(rows, products):
+                    values = curve.values(block.to(precise))
+                    log_z[part] = values.logsumexp(-1)
+                    logp[part] = values.gather(1, targets[part, None])[:, 0] - log_z[part]
+                    if is_top1 is not None:
+                        is_top1[part] = values.argmax(-1) == targets[part]
+                    if "entropy" in outputs:
+                        shares = (values - log_z[part, None]).exp_()
+                        entropy[part] = log_z[part] - shares.mul_(values).sum(-1)
+        ctx.save_for_backward(hidden, weight, bias, targets, log_z, entropy)
+        ctx.curve, ctx.dtype = curve, dtype
+        ctx.set_materialize_grads(False)
+        if is_top1 is not None:
+            ctx.mark_non_differentiable(is_top1)
+        return logp, entropy if "entropy" in outputs else None, is_top1
+
+    @staticmethod
+    def backward(ctx, d_logp, d_entropy, _):
+        """Return gradients. With p = softmax(z) those of z are
+
+        d log pi / dz = 1 at the target - p,    d entropy / dz = -p (log p + entropy)
+        """
+        hidden, weight, bias, targets, log_z, entropy = ctx.saved_tensors
+        d_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        d_weight = torch.zeros_like(weight, dtype=log_z.dtype) if ctx.needs_input_grad[1] else None
+        d_bias = torch.zeros_like(bias, dtype=log_z.dtype) if ctx.needs_input_grad[2] else None
+        words = weight.to(ctx.dtype)
+        for rows, products in _chunks(hidden, words, bias, ctx.dtype):
+            for part, block in _blocks(rows, products):
+                values = ctx.curve.values(block.to(log_z.dtype))
+                slopes = ctx.curve.slopes(values)
+                log_p = values.sub_(log_z[part, None])
+                share = log_p.exp()
+                d_values = (
+                    torch.zeros_like(share) if d_logp is None else share * -d_logp[part, None]
+                )
+                if d_entropy is not None:
+                    log_p.add_(entropy[part, None]).mul_(share)
+                    d_values.sub_(log_p.mul_(d_entropy[part, None]))
+                if d_logp is not None:
+                    d_values.scatter_add_(1, targets[part, None], d_logp[part, None])
+                block.copy_(d_values.mul_(slopes))
+            if d_hidden is not None:
+                d_hidden[rows] = products @ words
+            if d_weight is not None:
+                _add_product(d_weight, products.t(), hidden[rows].to(ctx.dtype))
+            if d_bias is not None:
+                d_bias += products.sum(0, dtype=d_bias.dtype)
+        d_weight, d_bias = (
+            None if found is None else found.to(like.dtype)
+            for found, like in ((d_weight, weight), (d_bias, bias))
+        )
+        return d_hidden, d_weight, d_bias, None, None, None
+
+
+def _chunks(hidden, weight, bias, dtype) -> Iterator[tuple[slice, Tensor]]:
+    """Yield rows and their products with the weights, (n, V)."""
+    transposed = weight.to(dtype).t()
+    size = _chunk_size(dtype, len(weight))
+    for start in range(0, len(hidden), size):
+        products = hidden[start : start + size].to(dtype) @ transposed
+        yield slice(start, start + size), products if bias is None else products.add_(bias)
+
+
+def _chunk_size(dtype: torch.dtype, words: int) -> int:
+    return max(1, CHUNK // (words * dtype.itemsize))
+
+
+def _blocks(rows: slice, products: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Yield some of the rows, as slices of all, and their products."""
+    size = max(1, BLOCK // products.size(1))
+    for number, block in enumerate(products.split(size)):
+        first = rows.start + number * size
+        yield slice(first, first + len(block)), block
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add left @ right to a total, which may be more precise than they are."""
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+        return
+    for start in range(0, len(total), SLICE):
+        total[start : start + SLICE] += left[start : start + SLICE] @ right
