@@ -15,6 +15,7 @@ from trl import GRPOConfig
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import Algorithm, Parameters
 from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
+from rapid.training.room import AUTO
 from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
 from rapid.training.trl.objective import (
     FIELDS,
@@ -36,7 +37,6 @@ NEUTRAL |= {"vllm_structured_outputs_regex": (None,)}
 HARMLESS = {"max_new_tokens", "max_tokens", "stop", "stop_strings", "stop_token_ids", "seed"}
 HARMLESS |= {"use_cache", "cache_implementation"}
 SignalColumn = Literal["rewards", "accuracy"]  # of a batch
-WHOLE_GROUPS = ("n_step", "sampling_batch_size")  # the last only with vLLM
 
 
 def option(default: Any, help: str) -> Any:
@@ -100,10 +100,11 @@ class RapidConfig(GRPOConfig):
     clip: Clip = parameter("clip")  # noqa: RUF009 - a field
     baseline: Baseline = parameter("baseline")  # noqa: RUF009 - a field
     weighted: bool = parameter("weighted")
-    micro_batch_size: int = option(
+    micro_batch_size: int | str = option(
         None,
         "Completions of one forward and backward pass, at most: whole groups, or part of a group "
-        "where one has more. None is per_device_train_batch_size (8).",
+        'where one has more. None is per_device_train_batch_size (8). "auto" is token_budget='
+        '"auto".',
     )
     dynamic_sampling_rounds: int = option(
         1,
@@ -137,10 +138,12 @@ class RapidConfig(GRPOConfig):
         "Fill a pass with completions of like length, up to token_budget, and cut it to its "
         "longest; else micro_batch_size completions in order, as wide as the inference batch.",
     )
-    token_budget: int | None = option(
+    token_budget: int | str | None = option(
         None,
         "Padded tokens of a pass, prompts included, at most; one completion may have more. None is "
-        "what micro_batch_size of the longest completions in the inference batch would take.",
+        "what micro_batch_size of the longest completions in the inference batch would take. "
+        '"auto" is what memory allows: passes of the longest completions that may be sampled are '
+        "tried before the first step.",
     )
     reuse_logp: bool = option(
         True,
@@ -291,8 +294,7 @@ class RapidConfig(GRPOConfig):
     def shaped_sampling(self) -> list[str]:
         """Return the settings by which completions are not sampled from the policy itself."""
         given = self.generation_kwargs or {}
-        if isinstance(given, str):  # as a command line has it; TRL reads it later
-            given = json.loads(given)
+        given = json.loads(given) if isinstance(given, str) else given  # of a command line
         asked = {name: getattr(self, name) for name in NEUTRAL} | {"top_k": self.top_k or 0} | given
         neutral = NEUTRAL | {"temperature": (self.temperature,), "do_sample": (True,)}
         neutral |= {"num_beams": (1,)}
@@ -315,7 +317,9 @@ class RapidConfig(GRPOConfig):
         except ValueError as error:
             yield f"num_generations_eval=1: {error}"
         for name, least in AT_LEAST.items():
-            if (value := getattr(self, name)) is not None and not least <= value < math.inf:
+            value = getattr(self, name)
+            wrong = isinstance(value, str) or (value is not None and not least <= value < math.inf)
+            if wrong and value != AUTO:
                 yield f"{name}={value}: set {name} >= {least}, and finite"
         if (by := self.dynamic_sampling_by) not in (columns := get_args(SignalColumn)):
             yield f"dynamic_sampling_by={by!r}: set it to {' or '.join(columns)}"
@@ -326,7 +330,7 @@ class RapidConfig(GRPOConfig):
                 "forward and backward pass"
             )
         group = self.num_generations or 1
-        for name in WHOLE_GROUPS if self.use_vllm else WHOLE_GROUPS[:1]:
+        for name in ("n_step", "sampling_batch_size") if self.use_vllm else ("n_step",):
             if (value := getattr(self, name)) is not None and (value < group or value % group):
                 yield (
                     f"{name}={value} completions are not whole groups of num_generations={group}, "

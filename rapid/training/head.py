@@ -33,7 +33,9 @@ Scores = tuple[Tensor, Tensor | None, None, None, Tensor | None]  # as TRL's fun
 def own_head(model) -> AbstractContextManager:
     """Have a model's fused forward compute the scores of tokens here, where TRL's leaves gaps."""
     layer = unwrapped(model).get_output_embeddings()
-    scores: Any = ModuleScores(layer) if isinstance(layer, BaseTunerLayer) else CpuScores
+    scores: Any = CpuScores
+    if isinstance(layer, BaseTunerLayer):
+        scores = ModuleScores(layer)
     if scores is CpuScores and layer.weight.device.type != "cpu":
         return nullcontext()
     return patch.object(trl.trainer.utils, "_ChunkedLogProbFunction", scores)
@@ -103,7 +105,7 @@ class CpuScores:
 class ModuleScores:
     """TRL's function for an output layer that is more than its weights."""
 
-    def __init__(self, layer: torch.nn.Module):
+    def __init__(self, layer: Any):
         self._layer = layer
 
     def apply(

@@ -26,6 +26,10 @@ class WeightedMeans:
         weighted = [value * weight for value in metrics.values()]
         self._sums.append(torch.stack([*weighted, weight]).float())
 
+    def take_back(self) -> None:
+        """Forget what was added since the last call of `take`."""
+        self._sums = []
+
     def take(self) -> tuple[dict[str, float], float]:
         """Return the means since the last call, and the sum of the weights; ({}, 0) of nothing."""
         if not self._sums:

@@ -43,6 +43,11 @@ class PassSize:
         """Return whether completions of like length share a pass."""
         return self.tokens is not None
 
+    def halved(self, times: int) -> "PassSize":
+        """Return half of it, again and again, down to one completion."""
+        tokens = None if self.tokens is None else max(1, self.tokens >> times)
+        return PassSize(max(1, self.completions >> times), tokens)
+
     def holds(self, count: int, width: int) -> bool:
         """Return whether a pass may have so many completions of so many tokens."""
         return count <= self.completions if self.tokens is None else count * width <= self.tokens

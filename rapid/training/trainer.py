@@ -22,10 +22,8 @@ from itertools import islice
 from typing import Any
 
 import torch
-from accelerate.utils import DistributedType
 from datasets import Dataset
 from torch import Tensor
-from torch.nn.functional import pad
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.grpo_trainer import RewardFunc
 from typing_extensions import override
@@ -36,13 +34,11 @@ from rapid.algorithms.groups import chosen
 from rapid.algorithms.means import token_mean
 from rapid.training import batches
 from rapid.training.batches import Batch
-from rapid.training.caches import sees_padding
 from rapid.training.config import RapidConfig
-from rapid.training.forward import completion_logp
-from rapid.training.metrics import WeightedMeans, as_trl, of_mini_batch
-from rapid.training.passes import Block, PassSize, blocks, own_part, part_of_group
-from rapid.training.processes import gathered, with_others
-from rapid.training.trl.trainer import SamplingTrainer
+from rapid.training.gradient import GradientTrainer
+from rapid.training.metrics import as_trl, of_mini_batch
+from rapid.training.passes import PassSize, own_part
+from rapid.training.processes import gathered
 
 PAPER = {
     "title": "RAPID: An Efficient Reinforcement Learning Algorithm for Small Language Models",
@@ -53,7 +49,7 @@ PAPER = {
 }
 
 
-class RapidTrainer(SamplingTrainer):
+class RapidTrainer(GradientTrainer):
     """Train a policy with RAPID. Arguments are those of `GRPOTrainer`, with a `RapidConfig`.
 
     A `GRPOConfig` does as well: its batch sizes say what n_step and H are, see `RapidConfig`.
@@ -91,14 +87,8 @@ class RapidTrainer(SamplingTrainer):
             self._name = self.args.algorithm.label
             self._paper = GRPOTrainer._paper if self.args.trls_loss else {}
         self.last_pass: tuple[int, Batch, Tensor] | None = None
-        self._steps: list[Batch] = []  # Z_h, ..., Z_H
         self._spares = 0  # prompts drawn for groups to be replaced
         self._tokens: Tensor | int = 0  # of the inference batch, in all processes
-        self._means = WeightedMeans(self._process_mean)  # over completions, or as the loss has it
-        self._token_means = WeightedMeans(self._process_mean)
-
-    def _process_mean(self, values: Tensor) -> Tensor:
-        return self.accelerator.reduce(values, "mean")
 
     def _refuse_too_few_prompts(self) -> None:
         needed = self.args.H * self.args.n_step // self.num_generations
@@ -127,6 +117,7 @@ class RapidTrainer(SamplingTrainer):
                     Z = self._sample(inputs)  # y ~ pi(.|x), N_inference of them, with rewards R
                     Z = self._resample(Z)
                     self._check(Z)
+                    self._find_pass_size(Z)
                     self._tokens = batches.learned(Z).sum()
                     self._steps = batches.mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
                 with self.clock.phase("backpropagation"):
@@ -141,58 +132,17 @@ class RapidTrainer(SamplingTrainer):
     def ahead(self):
         """Return the mini-batches to come, what ran last, and the spares used."""
         own = {"spares": self._spares, "tokens": self._tokens, "last_pass": self.last_pass}
-        return {"steps": [*self._steps], **own}
+        size = self.pass_size and [self.pass_size.completions, self.pass_size.tokens]
+        return {"steps": [*self._steps], "pass_size": size, "halvings": self.halvings, **own}
 
     def go_on_with(self, ahead):
         """Take over what `ahead` returned; with {} the first step samples."""
         self._steps, self._tokens = ahead.get("steps", []), ahead.get("tokens", 0)
         self._spares, self.last_pass = ahead.get("spares", 0), ahead.get("last_pass")
+        self.pass_size = PassSize(*size) if (size := ahead.get("pass_size")) else None
+        self.halvings = ahead.get("halvings", 0)
         order = batches.endless(self.train_dataset, self.args.seed + 1)
         self._spare_prompts = islice(order, self._spares, None)
-
-    def _policy_gradient(self, model, mini_batch: Batch, step: int) -> Tensor:
-        """Leave the gradient of a mini-batch's loss in the parameters, and return the loss.
-
-        Args:
-            step: h, the steps that the policy has taken since it was mu.
-        """
-        loss = torch.zeros((), device=self.accelerator.device)
-        blocks = self._blocks(mini_batch, step)
-        for number, block in enumerate(blocks, 1):
-            self._share_logp(block, has_moved=step > 0)
-            for piece in block:
-                last = number == len(blocks) and piece is block[-1]
-                loss = loss + self._backpropagate(model, piece, last=last)
-        if not loss.isfinite():
-            raise FloatingPointError(
-                f"step {self.state.global_step + 1}: the loss is {loss}: the rewards, or the "
-                "weights, are too large for it"
-            )
-        if not blocks:
-            for parameter in model.parameters():
-                if parameter.requires_grad and parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-        return loss
-
-    def _share_logp(self, block: Block, has_moved: bool) -> None:
-        """Give the passes of a block `block_logp`, (N, T), which they share: log pi of its rows.
-
-        Each puts in its own. What the others' gradients need of it is an importance weight, and
-        only of an objective that compares these: then another forward pass tells it in advance.
-        Else log mu does in its place.
-        """
-        first = block[0]
-        if "is_last" not in first:
-            return
-        settings = self.args.settings
-        if has_moved and self.args.algorithm.compares_weights(settings):
-            with torch.no_grad():
-                logp = self._logp_of(self.model, block)
-        else:
-            none = torch.zeros_like(first["completion_ids"], dtype=self._precise)
-            logp = first.get("behavior_logp", none).to(self._precise, copy=True)
-        for piece in block:
-            piece["block_logp"] = logp
 
     @override
     def _compute_loss(self, model, inputs):
@@ -283,116 +233,6 @@ class RapidTrainer(SamplingTrainer):
         if self.args.multi_objective_aggregation == "sum_then_normalize":  # else sums may be equal
             self.notices.check_rewards(step, batch, self.num_generations)
         self.add_metrics(self.notices.check_importance(step, batch))
-
-    # Split into passes ----------------------------------------------------------------------------
-
-    def _blocks(self, mini_batch: Batch, step: int) -> list[Block]:
-        """Return what this process runs in a step: as many passes as the others."""
-        args = self.args
-        # All mini-batches are as wide as the longest prompt and completion of the inference batch.
-        width = mini_batch["prompt_ids"].size(1) + mini_batch["completion_ids"].size(1)
-        budget = (args.token_budget or args.micro_batch_size * width) if args.pack else None
-        size = PassSize(args.micro_batch_size, budget)
-        group = self._together(size, width)
-        runs = mini_batch["graded"][::group]  # (K,)
-        if args.trls_loss:
-            runs = runs | True
-        elif args.skip_zero_groups:
-            runs = runs & args.algorithm.contributes(
-                mini_batch["rewards"], group, args.settings, on_policy=step == 0
-            )
-        # DeepSpeed steps in a backward pass, and float16's scaler knows its scale from one.
-        deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
-        needs_one = deepspeed or self.accelerator.scaler is not None
-        return blocks(
-            mini_batch,
-            runs.nonzero().flatten().tolist(),
-            group,
-            size,
-            processes=self.accelerator.num_processes,
-            process=self.accelerator.process_index,
-            least=int(needs_one),
-            alike=sees_padding(self.model),
-        )
-
-    def _together(self, size: PassSize, width: int) -> int:
-        """Return how many completions of a prompt stay together in a block: a group.
-
-        With TRL's loss each counts by itself, so that processes may have a part of a group each,
-        and a pass holds part of one that is too large.
-        """
-        if not (self.args.trls_loss and self.model.training):
-            return self.group_size
-        groups = self.args.n_step // self.num_generations
-        part = part_of_group(groups, self.num_generations, self.accelerator.num_processes)
-        fits = (n for n in range(part, 1, -1) if part % n == 0 and size.holds(n, width))
-        return next(fits, 1)
-
-    # Log-probabilities ----------------------------------------------------------------------------
-
-    @property
-    def _precise(self) -> torch.dtype:
-        """Return the precision of log-probabilities: float32, or that of weights in float64."""
-        return torch.promote_types(self.model.dtype, torch.float32)
-
-    def _keep_logp(self) -> None:
-        """Give mini-batches the reference's, and log mu from the second on: at first mu is pi."""
-        first = 1 if self.args.reuse_logp else 0
-        for step, mini_batch in enumerate(self._steps):
-            asked = {"reference_logp": self._reference_logp} if self.beta else {}
-            if step >= first and "behavior_logp" not in mini_batch:  # TRL's, to correct vLLM's
-                asked["behavior_logp"] = self._behavior_logp
-            for block in self._blocks(mini_batch, step) if asked else []:
-                if block[0]["sequence_share"]:  # else it is run for the sake of other processes
-                    for name, find in asked.items():
-                        batches.put(mini_batch, name, block[0]["row"], find(block))
-
-    def _behavior_logp(self, block: Block) -> Tensor:
-        """Return log mu of a block, (N, T): the sampler's, if it tells it, or the policy's now."""
-        known = block[0].get("sampler_logp")
-        if known is not None and self.sampler_tells_mu() and not known.isnan().any():
-            return known
-        with torch.no_grad():
-            return self._logp_of(self.model, block)
-
-    def _logp_of(self, model, block: Block) -> Tensor:
-        """Return log pi of each token of a block, (N, T), from all its passes."""
-        first = block[0]
-        if "is_last" not in first:
-            return self._with_other_rows(first, self._log_pi(model, first)[0])
-        shared = torch.zeros_like(first["completion_ids"], dtype=self._precise)
-        for piece in block:
-            self._with_other_rows(piece | {"block_logp": shared}, self._log_pi(model, piece)[0])
-        if first["own_weight"] == 1:
-            return shared
-        return self.accelerator.reduce(shared * (first["own_weight"] > 0), "sum")
-
-    def _with_other_rows(self, piece: Batch, own_logp: Tensor) -> Tensor:
-        """Return log pi of all rows of a block, (N, T), with the gradient of those of a pass."""
-        count, width = piece["completion_ids"].shape
-        if "own_rows" not in piece:
-            return own_logp
-        if "is_last" not in piece:
-            return with_others(own_logp, self.accelerator)[:count]
-        own_logp, own = pad(own_logp, (0, width - own_logp.size(1))), piece["own_rows"]
-        piece["block_logp"][own] = own_logp.detach()
-        weighted = own_logp.detach() + piece["own_weight"] * (own_logp - own_logp.detach())
-        return piece["block_logp"].index_copy(0, own, weighted)
-
-    def _log_pi(self, model, piece: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return log pi of each token that a pass runs, (n, t), and the entropies."""
-        share = self.args.share_prefill and self.same_prompts
-        share = share and not self.args.cast_lm_head_to_fp32  # which only TRL's own head heeds
-        own = own_part(piece)
-        count = len(own["completion_ids"])
-        one_prompt = math.gcd(count, int(piece.get("one_prompt", self.group_size)))
-        # Another process may have several rows where this has one. Both call the model as often.
-        alone = "is_last" not in piece or self.accelerator.num_processes == 1
-        share = share and not (alone and one_prompt == 1)
-        with self.accelerator.autocast():
-            return completion_logp(
-                model, own, one_prompt, self.temperature, share, self.args.trls_loss
-            )
 
     # Metrics --------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ GOOD = {
         ({"clip": "front"}, "clip=.front.: Input should be .advantage., .both. or .nowhere."),
         ({"n_step": 6}, "make it a multiple of 4"),
         ({"micro_batch_size": 0}, "set micro_batch_size >= 1"),
+        ({"token_budget": "much"}, "token_budget='?much'?: set token_budget >= 1"),
         ({"per_device_train_batch_size": 2}, "leave n_step or both of these unset"),
         ({"gradient_accumulation_steps": 2}, "leave n_step or both of these unset"),
         ({"steps_per_generation": 4}, "leave it unset"),

@@ -15,7 +15,7 @@ from trl import import_utils as trl_imports
 from trl.generation import vllm_generation
 from trl.trainer.utils import add_fused_lm_head
 
-from rapid.training import forward, trainer
+from rapid.training import forward, gradient, trainer
 from rapid.training.config import RapidConfig
 from rapid.training.trl import (
     LOSS_COLUMNS,
@@ -39,6 +39,7 @@ CLASSES = {
     OwnLoss: loss,
     prompts.CheckedPrompts: prompts,
     bends.SamplingTrainer: bends,
+    gradient.GradientTrainer: gradient,
     trainer.RapidTrainer: trainer,
 }
 SIZES = (

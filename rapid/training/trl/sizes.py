@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
+from rapid.training.room import AUTO
+
 # n_step, H and TRL's per_device_train_batch_size where nothing is given.
 N_STEP, H, PER_DEVICE = 32, 4, 8
 
@@ -21,6 +23,8 @@ def take_sizes(config, processes: int) -> None:
         config.n_step = accumulated if as_trl else N_STEP
     if config.H is None:
         config.H = _steps(config) if as_trl else H
+    if config.micro_batch_size == AUTO:
+        config.micro_batch_size, config.token_budget = None, AUTO
     if config.micro_batch_size is None:
         config.micro_batch_size = per_device
 

@@ -1,0 +1,128 @@
+"""How much memory a pass may take: what is left of the device, and the largest pass within it.
+
+A limit on a process's memory may be lowered while it runs, and other processes come and go. What
+is found here is tried before it is relied on, and a pass that fails all the same is made smaller.
+"""
+
+import gc
+import math
+import os
+import re
+import resource
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import torch
+
+AUTO = "auto"  # the size of passes, where memory is to decide
+USABLE = 0.92  # of what is left: fragments, and what libraries take now and then, need the rest
+WORDS = "out of memory|can.t allocate memory|not enough memory|bad_alloc"
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an allocation failed, on a GPU or in main memory."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and bool(re.search(WORDS, str(error), re.IGNORECASE))
+
+
+def release_memory() -> None:
+    """Give back what no tensor uses, after a pass that failed."""
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def room(device: torch.device) -> float:
+    """Return the bytes that this process can still take on a device."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return free + cached
+    left = [psutil.virtual_memory().available, _room_in_group()]
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        left.append(limit - psutil.Process().memory_info().vms)
+    return max(0.0, min(left))
+
+
+def _room_in_group() -> float:
+    """Return the bytes that are left of this process's cgroup (v2) and those around it."""
+    left = math.inf
+    with suppress(OSError):
+        name = Path("/proc/self/cgroup").read_text().strip().rpartition("::/")[2]
+        folder = CGROUPS / name
+        for group in (folder, *folder.parents):
+            with suppress(OSError, ValueError):  # "max"
+                limit = int((group / "memory.max").read_text())
+                used = int((group / "memory.current").read_text())
+                stat = (group / "memory.stat").read_text()
+                files = re.search(r"^inactive_file (\d+)", stat, re.MULTILINE)  # can be dropped
+                left = min(left, limit - used + (int(files[1]) if files else 0))
+            if group == CGROUPS:
+                break
+    return left
+
+
+def taken(device: torch.device, work: Callable[[], None]) -> float:
+    """Return the bytes that were held at most during some work, beyond those before it."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        return torch.cuda.max_memory_allocated(device) - before
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = _resident("VmRSS")
+    work()
+    return _resident("VmHWM") - before
+
+
+def _resident(field: str) -> int:
+    status = Path(f"/proc/{os.getpid()}/status").read_text(encoding="utf-8")
+    (kibibytes,) = re.findall(rf"{field}:\s+(\d+)", status)
+    return 1024 * int(kibibytes)
+
+
+def largest_pass(
+    attempt: Callable[[int, float], None], most: int, device: torch.device, reserved: float = 0.0
+) -> int:
+    """Return how many completions, at most `most`, a pass may have within the memory that is left.
+
+    What a completion takes is the difference between a pass of half a completion and one of a
+    whole. The number that follows is tried, and halved until it fits.
+
+    Args:
+        attempt: runs so many completions forward and backward, of this share of the full length.
+        reserved: bytes that something else will take.
+
+    Raises:
+        MemoryError: a pass of one does not fit.
+    """
+    available = USABLE * (room(device) - reserved)
+
+    def needs(count: int, share: float = 1.0) -> float:
+        """Return the bytes that a pass takes; infinity if it does not fit."""
+        try:
+            return taken(device, lambda: attempt(count, share))
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+        release_memory()
+        return math.inf
+
+    needs(1, 0.5)  # the first has what libraries allocate once
+    half, one = needs(1, 0.5), needs(1)
+    if one > available:
+        held = "more than there is" if one == math.inf else f"{one / 1e9:.2f} GB"
+        raise MemoryError(
+            f"a pass of one completion of full length takes {held}, and {available / 1e9:.2f} GB "
+            "are left"
+        )
+    each = max(2 * (one - half), 1.0)
+    count = max(1, min(most, 1 + int((available - one) / each)))
+    while count > 1 and needs(count) > available:
+        count //= 2
+    return count
