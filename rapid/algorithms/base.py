@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PositiveInt
 
 from rapid.algorithms.groups import Groups, Tensor, chosen, group_mean, standardized
 from rapid.artifacts.settings import Settings
@@ -13,6 +13,16 @@ from rapid.artifacts.settings import Settings
 Precision = Annotated[
     Literal["float32", "bfloat16"], Field(description="of weights in computation")
 ]
+
+
+def _count_or_auto(value: Any) -> Any:
+    if value == "auto" or (type(value) is int and value > 0):
+        return value
+    raise ValueError("greater than 0, or auto")
+
+
+# Rows of a forward and backward pass, at most; "auto" is what memory allows.
+MicroBatch = Annotated[PositiveInt | Literal["auto"], BeforeValidator(_count_or_auto)]
 
 
 class Parameters(Settings):

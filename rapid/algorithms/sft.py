@@ -5,15 +5,15 @@ from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from rapid.algorithms.base import Algorithm, Look, Parameters, Precision
+from rapid.algorithms.base import Algorithm, Look, MicroBatch, Parameters, Precision
 
 
 class SftParameters(Parameters):
     learning_rate: PositiveFloat
     epochs: PositiveInt
     batch: PositiveInt = Field(description="demonstrations per optimizer step")
-    micro_batch: PositiveInt = Field(
-        description="demonstrations per forward and backward pass, at most"
+    micro_batch: MicroBatch = Field(
+        description="demonstrations per forward and backward pass; auto: what memory allows"
     )
     temperature: PositiveFloat = Field(description="the teacher's")
     top_p: Annotated[float, Field(gt=0, le=1, description="the teacher's")]

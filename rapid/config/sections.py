@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from rapid.algorithms.base import Precision
+from rapid.algorithms.base import MicroBatch, Precision
 from rapid.algorithms.names import AlgorithmName, GroupSize, parse
 from rapid.artifacts.settings import LARGEST, Settings, not_allowed
 from rapid.artifacts.text import listing
@@ -151,7 +151,9 @@ class Training(Section):
     learning_rate: PositiveFloat
     epochs: PositiveInt = Field(description="passes over the training problems")
     group_size: GroupSize = Field(description="N_group: completions per prompt")
-    micro_batch: PositiveInt = Field(description="completions per forward and backward pass")
+    micro_batch: MicroBatch = Field(
+        description="completions per forward and backward pass; auto: what memory allows"
+    )
     temperature: PositiveFloat = Field(description="of sampling")
     precision: Precision = "float32"
     trust_sampler: bool = Field(

@@ -2,12 +2,11 @@
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from accelerate.utils import DistributedType
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -18,29 +17,24 @@ from rapid.training.forward import completion_logp
 from rapid.training.metrics import WeightedMeans
 from rapid.training.passes import Block, PassSize, blocks, own_part, part_of_group
 from rapid.training.processes import with_others
-from rapid.training.room import AUTO, is_out_of_memory, largest_pass, release_memory
+from rapid.training.room import AUTO, largest_pass
 from rapid.training.trl.trainer import SamplingTrainer
 
 logger = logging.getLogger(__name__)
-Result = TypeVar("Result")
 
 
 class GradientTrainer(SamplingTrainer):
     """A trainer that learns from mini-batches, in passes.
 
-    `pass_size` is the most that a pass may hold where memory was to decide it, or None. `halvings`
-    is how often passes were halved because memory ran out.
+    `pass_size` is the most that a pass may hold where memory was to decide it, or None.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.pass_size: PassSize | None = None
-        self.halvings = 0
         self._steps: list[Batch] = []  # Z_h, ..., Z_H
         self._means = WeightedMeans(self._process_mean)  # over completions, or as the loss has it
         self._token_means = WeightedMeans(self._process_mean)
-        self._largest = 0  # rows of the largest pass of a step
-        self._waits = False  # for other processes, in the pass that is run
 
     def _process_mean(self, values: Tensor) -> Tensor:
         return self.accelerator.reduce(values, "mean")
@@ -68,7 +62,6 @@ class GradientTrainer(SamplingTrainer):
             self._share_logp(block, has_moved=step > 0)
             for piece in block:
                 last = number == len(blocks) and piece is block[-1]
-                self._waits = self._waits or (last and self.accelerator.num_processes > 1)
                 loss = loss + self._backpropagate(model, piece, last=last)
         if not blocks:
             for parameter in model.parameters():
@@ -133,7 +126,7 @@ class GradientTrainer(SamplingTrainer):
         rows = [piece.get("own_rows", piece["rewards"]) for block in made for piece in block]
         self._largest = max(map(len, rows), default=0)
         torn = any("own_weight" in block[0] and block[0]["own_weight"] != 1 for block in made)
-        self._waits = torn or self._uses_deepspeed
+        self._waits = torn
         return made
 
     def _size(self, width: int) -> PassSize:
@@ -157,10 +150,6 @@ class GradientTrainer(SamplingTrainer):
         part = part_of_group(groups, self.num_generations, self.accelerator.num_processes)
         fits = (n for n in range(part, 1, -1) if part % n == 0 and size.holds(n, width))
         return next(fits, 1)
-
-    @property
-    def _uses_deepspeed(self) -> bool:
-        return self.accelerator.distributed_type == DistributedType.DEEPSPEED
 
     def _find_pass_size(self, batch: Batch) -> None:
         """Find the largest pass of completions of full length that memory allows, once.
@@ -204,34 +193,6 @@ class GradientTrainer(SamplingTrainer):
         width = len(prompt) + limit
         self.pass_size = PassSize(count, count * width if self.args.pack else None)
         logger.info("passes of at most %d completions of %d tokens: memory allows it", count, width)
-
-    def _optimizer_bytes(self, parameters: Sequence[Tensor]) -> float:
-        """Return what an Adam will take in its first step; DeepSpeed's has taken it before."""
-        is_adam = "adam" in str(self.args.optim).lower()
-        if not is_adam or self._uses_deepspeed or getattr(self.optimizer, "state", None):
-            return 0.0
-        return sum(2.0 * one.numel() * one.element_size() for one in parameters)
-
-    def _in_smaller_passes(
-        self, work: Callable[[], Result], forget: Callable[[], None] = lambda: None
-    ) -> Result:
-        """Return what some work does, in passes of half the size each time that memory runs out.
-
-        Where other processes wait for a pass it cannot be run again.
-
-        Args:
-            forget: undoes what a part of the work has done.
-        """
-        while True:
-            try:
-                return work()
-            except (MemoryError, RuntimeError) as error:
-                if self._waits or self._largest <= 1 or not is_out_of_memory(error):
-                    raise
-            forget()
-            release_memory()
-            self.halvings += 1
-            self.notices.tell_halved(self.state.global_step + 1, self._largest)
 
     # Log-probabilities ----------------------------------------------------------------------------
 

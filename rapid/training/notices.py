@@ -9,7 +9,6 @@ from rapid.algorithms.groups import chosen
 from rapid.algorithms.means import completion_mean
 from rapid.training.batches import RATIO, Batch, learned
 from rapid.training.refusals import sample
-from rapid.training.room import AUTO
 
 logger = logging.getLogger(__name__)
 
@@ -66,16 +65,6 @@ class Notices(TrainerCallback):
                 "policy never sees it. Rename it to a key that the template reads, set another "
                 "chat template, or leave it out",
             )
-
-    def tell_halved(self, step: int, completions: int) -> None:
-        """Tell that passes, of at most so many completions, were too large for this machine."""
-        self._warn(
-            "memory",
-            step,
-            f"memory ran out in a pass of {completions} completions. Passes are halved until they "
-            "fit, and the gradient stays what it is. To know it beforehand set a smaller "
-            f"micro_batch_size or token_budget, or token_budget={AUTO!r}",
-        )
 
     def check_lengths(self, step: int, clipped_ratio: float, count: int) -> None:
         """Warn if none of `count` completions has come to its end."""

@@ -1,21 +1,87 @@
 """Supervised fine-tuning on a teacher's correct completions or made ones, with TRL's SFTTrainer."""
 
+import math
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import torch
 from accelerate import PartialState
 from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import SFTConfig, SFTTrainer
+from typing_extensions import override
 
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.benchmarks.prompts import prompt_ids
+from rapid.training.head import own_head
 from rapid.training.refusals import FiniteWeights
+from rapid.training.room import AUTO, largest_pass
+from rapid.training.trl.passes import PassTrainer
 from rapid.training.trl.saving import SavingTrainer
 
 
-class ImitatingTrainer(SavingTrainer, SFTTrainer):
-    """SFTTrainer whose checkpoints are whole or not there."""
+class ImitatingTrainer(SavingTrainer, PassTrainer, SFTTrainer):
+    """SFTTrainer whose checkpoints are whole or not there, and whose passes are what memory allows.
+
+    Args:
+        micro_batch: demonstrations of a pass, at most; "auto" is what memory allows.
+    """
+
+    model: Any
+
+    def __init__(self, *arguments, micro_batch: int | str, **named):
+        super().__init__(*arguments, **named)
+        self.pass_size: int = 0 if micro_batch == AUTO else int(micro_batch)  # 0: yet to be found
+
+    @override
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        """Run a batch forward and backward, in passes."""
+        with self.maybe_activation_offload_context:
+            model.train()
+            inputs = self._prepare_inputs(inputs)
+            self.pass_size = self.pass_size or self._find_pass_size()
+            run = partial(self._run_passes, model, inputs, num_items_in_batch)
+            return self._in_smaller_passes(run, partial(model.zero_grad, set_to_none=True))
+
+    def _run_passes(self, model, inputs: dict, num_items_in_batch) -> torch.Tensor:
+        count, loss = len(inputs["input_ids"]), torch.zeros((), device=self.accelerator.device)
+        size = max(1, self.pass_size >> self.halvings)
+        self._largest, self._waits = min(size, count), False
+        for start in range(0, count, size):
+            piece = {name: value[start : start + size] for name, value in inputs.items()}
+            width = int(piece["attention_mask"].sum(1).max())
+            piece = {name: value[:, :width] for name, value in piece.items()}
+            with own_head(model):
+                loss += self._backpropagate(
+                    model, piece, last=start + size >= count, num_items_in_batch=num_items_in_batch
+                )
+        return loss
+
+    def _find_pass_size(self) -> int:
+        """Return how many of the longest demonstrations memory allows in a pass."""
+        rows: Any = self.train_dataset
+        longest = max(rows, key=lambda row: len(row["input_ids"]))
+        parameters = [one for one in self.model.parameters() if one.requires_grad]
+
+        def attempt(count: int, share: float) -> None:
+            length = max(2, math.ceil(share * len(longest["input_ids"])))
+            ids = torch.tensor(longest["input_ids"][:length], device=device).expand(count, -1)
+            seen = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
+            with self.compute_loss_context_manager(), own_head(self.model):
+                output = self.model(**seen, labels=ids, fused_lm_head=True)
+                torch.autograd.grad(output.log_probs.sum(), parameters, allow_unused=True)
+
+        device, most = self.accelerator.device, self.args.per_device_train_batch_size
+        try:
+            count = largest_pass(attempt, most, device, self._optimizer_bytes(parameters))
+        except MemoryError as error:
+            raise MemoryError(
+                f"{error}: the longest demonstration has {len(longest['input_ids'])} tokens. Share "
+                "the run among more GPUs (compute.processes), or take one with more memory"
+            ) from None
+        return int(self.accelerator.gather(torch.tensor([count], device=device)).min())
 
 
 def sft_trainer(
@@ -35,8 +101,6 @@ def sft_trainer(
         common: training arguments that all trainers of the pipeline share.
         chat: the model is prompted by its chat template.
     """
-    of_a_process = params.batch // PartialState().num_processes
-    of_a_pass = max(n for n in range(1, params.micro_batch + 1) if of_a_process % n == 0)
     tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
     asked = [d.message if chat else d.prompt for d in demonstrations]
     prompts = [prompt_ids(tokenizer, text, chat) for text in asked]
@@ -55,8 +119,7 @@ def sft_trainer(
         **common,
         learning_rate=params.learning_rate,
         num_train_epochs=params.epochs,
-        per_device_train_batch_size=of_a_pass,
-        gradient_accumulation_steps=of_a_process // of_a_pass,
+        per_device_train_batch_size=params.batch // PartialState().num_processes,
         max_length=None,
         completion_only_loss=True,
     )
@@ -66,4 +129,5 @@ def sft_trainer(
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         callbacks=[FiniteWeights()],
+        micro_batch=params.micro_batch,
     )

@@ -4,18 +4,19 @@ from shutil import copytree
 from types import SimpleNamespace
 
 import pytest
+import torch
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
-from rapid.training.sft import sft_trainer
-from tests.training.loops import COMMON
+from rapid.training.sft import ImitatingTrainer, sft_trainer
+from tests.training.loops import COMMON, assert_learned_alike, untrained, weights
 
 
-def build(toy_model, tmp_path, **sizes):
+def build(toy_model, tmp_path, rate=1e-3, **sizes):
     ask = {"temperature": 1.0, "top_p": 1.0, "samples": 1}
-    params = SftParameters(learning_rate=1e-3, epochs=1, **sizes, **ask)
+    params = SftParameters(learning_rate=rate, epochs=1, **sizes, **ask)
     demonstrations = [
         Demonstration(id="1", prompt="ab\n", message="AB", completion="  cd"),
         Demonstration(id="2", prompt="a\n", message="A", completion="  c"),
@@ -53,18 +54,78 @@ def test_the_tokens_are_those_of_prompt_and_completion_apart(toy_model, tmp_path
     assert [row["input_ids"] for row in trainer.train_dataset] == expected
 
 
-def test_a_step_takes_several_passes(trainer):
-    assert trainer.args.gradient_accumulation_steps == 2
+@pytest.fixture
+def passes(monkeypatch):
+    """Collects the shape of the input of each pass."""
+    shapes = []
+    run = ImitatingTrainer._backpropagate
+
+    def counted(self, model, piece, **named):
+        shapes.append(tuple(piece["input_ids"].shape))
+        return run(self, model, piece, **named)
+
+    monkeypatch.setattr(ImitatingTrainer, "_backpropagate", counted)
+    return shapes
+
+
+def test_a_step_takes_several_passes_each_as_wide_as_its_own(trainer, passes):
     assert trainer.train().global_step == 1
+    assert sorted(passes) == [(1, 6), (1, 8)]
     assert trainer.args.learning_rate == 1e-3
 
 
-@pytest.mark.parametrize(("processes", "of_a_pass", "passes"), [(1, 4, 3), (2, 3, 2)])
-def test_a_pass_is_the_largest_part_of_a_batch_that_fits(
-    toy_model, tmp_path, monkeypatch, processes, of_a_pass, passes
-):
+@pytest.mark.parametrize(("processes", "of_a_process"), [(1, 12), (2, 6)])
+def test_processes_share_a_batch(toy_model, tmp_path, monkeypatch, processes, of_a_process):
     state = SimpleNamespace(num_processes=processes)
     monkeypatch.setattr("rapid.training.sft.PartialState", lambda: state)
     args = build(toy_model, tmp_path, batch=12, micro_batch=5).args
-    assert args.per_device_train_batch_size == of_a_pass
-    assert args.gradient_accumulation_steps == passes
+    assert args.per_device_train_batch_size == of_a_process
+    assert args.gradient_accumulation_steps == 1
+
+
+def test_passes_do_not_change_what_is_learned(toy_model, tmp_path):
+    """Of two demonstrations of unequal length: the loss is a mean over the tokens of both."""
+    one, two = (build(toy_model, tmp_path, rate=0.3, batch=2, micro_batch=n) for n in (1, 2))
+    for trainer in (one, two):
+        trainer.train()
+    start = untrained(toy_model, torch.float32)
+    assert_learned_alike(weights(one), weights(two), start)
+    losses = [trainer.state.log_history[0]["loss"] for trainer in (one, two)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_auto_is_what_memory_allows_of_the_longest(toy_model, tmp_path, monkeypatch, passes):
+    tried = []
+
+    def choose(attempt, most, device, reserved):
+        trainer.model.model.register_forward_pre_hook(
+            lambda module, args, named: tried.append(tuple(named["input_ids"].shape)),
+            with_kwargs=True,
+        )
+        attempt(2, 1.0)
+        assert most == 2
+        return 1
+
+    monkeypatch.setattr("rapid.training.sft.largest_pass", choose)
+    trainer = build(toy_model, tmp_path, batch=2, micro_batch="auto")
+    trainer.train()
+    assert tried[0] == (2, 8)
+    assert [rows for rows, _ in passes] == [1, 1]
+
+
+def test_where_memory_runs_out_a_pass_is_halved(toy_model, tmp_path, monkeypatch, caplog):
+    run = ImitatingTrainer._backpropagate
+
+    def limited(self, model, piece, **named):
+        loss = run(self, model, piece, **named)
+        if len(piece["input_ids"]) > 1:
+            raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+        return loss
+
+    roomy = build(toy_model, tmp_path, rate=0.3, batch=2, micro_batch=2)
+    roomy.train()
+    monkeypatch.setattr(ImitatingTrainer, "_backpropagate", limited)
+    halved = build(toy_model, tmp_path, rate=0.3, batch=2, micro_batch=2)
+    halved.train()
+    assert (halved.halvings, len(caplog.messages)) == (1, 1)
+    assert_learned_alike(weights(halved), weights(roomy), untrained(toy_model, torch.float32))

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from accelerate.utils import DistributedType, is_peft_model, send_to_device
+from accelerate.utils import is_peft_model, send_to_device
 from accelerate.utils.memory import clear_device_cache
 from datasets import Dataset, IterableDataset
 from torch import Tensor
@@ -49,11 +49,12 @@ from rapid.training.sampler_check import SamplerCheck, computes_in_float32
 from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, remember_packages
 from rapid.training.trl.checkpoints import ResumableTrainer
 from rapid.training.trl.loss import OwnLoss
+from rapid.training.trl.passes import PassTrainer
 from rapid.training.trl.prompts import CheckedPrompts
 from rapid.training.trl.vllm import engine_like_the_policy, mend_weight_sync
 
 
-class SamplingTrainer(ResumableTrainer, OwnLoss, CheckedPrompts):
+class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
     """GRPOTrainer without its loop. Arguments are GRPOTrainer's, with a `RapidConfig`.
 
     After `train`, `clock.seconds` has the wall-clock seconds of each phase.
@@ -385,18 +386,3 @@ class SamplingTrainer(ResumableTrainer, OwnLoss, CheckedPrompts):
         if (every := self.args.torch_empty_cache_steps) and self.state.global_step % every == 0:
             clear_device_cache()
         self._optimizer_phase.enter_context(self.clock.phase("backpropagation"))
-
-    def _backpropagate(self, model, piece: Batch, *, last: bool) -> Tensor:
-        """Add the gradient of a pass to the others of its step, and return its loss.
-
-        accelerate counts backward passes to know when processes exchange gradients. Here they do so
-        in the last pass of a step only, whichever it is. DeepSpeed does so in each; it would divide
-        by accumulation steps.
-        """
-        deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
-        self.accelerator.gradient_state._set_sync_gradients(last)
-        with nullcontext() if last or deepspeed else self.accelerator.no_sync(model):
-            with self.compute_loss_context_manager():
-                loss = self.compute_loss(model, piece)
-            self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
-        return loss.detach()
