@@ -24,6 +24,9 @@ class SftParameters(Parameters):
     error_rate: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, exclude_if=not_, description="share of these with a deliberate mistake"
     )
+    checkpointing: bool = Field(
+        False, exclude_if=not_, description="compute activations again: less memory, more time"
+    )
     precision: Precision = "float32"
     teacher_precision: Precision = "float32"
 

@@ -156,6 +156,9 @@ class Training(Section):
     )
     temperature: PositiveFloat = Field(description="of sampling")
     precision: Precision = "float32"
+    checkpointing: bool = Field(
+        False, exclude_if=not_, description="compute activations again: less memory, more time"
+    )
     trust_sampler: bool = Field(
         False, exclude_if=not_, description="take log mu from it in bfloat16 too, which is faster"
     )

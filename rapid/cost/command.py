@@ -138,7 +138,7 @@ def _advice(one: Advice) -> str:
     if one.micro_batch is None:
         return f"{text}; the memory is not known (--memory), so neither is the largest micro-batch"
     if not one.micro_batch:
-        return f"{text}; not one group of full length fits in a pass"
+        return f"{text}; not one completion of full length fits in a pass"
     return f"{text}; micro_batch up to {one.micro_batch}, a token_budget of {one.token_budget}"
 
 

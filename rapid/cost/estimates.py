@@ -23,9 +23,16 @@ from rapid.config.specs import (
 )
 from rapid.cost.expected import Expected, usual
 from rapid.cost.measured import Measured
-from rapid.cost.memory import USABLE, Memory, job_memory
-from rapid.cost.roofline import Roofline
-from rapid.cost.shapes import Shape
+from rapid.cost.memory import (
+    USABLE,
+    Memory,
+    job_memory,
+    most_of_a_process,
+    passes_of,
+    with_passes,
+)
+from rapid.cost.roofline import Roofline, gpu
+from rapid.cost.shapes import Shape, known_shapes
 from rapid.cost.work import BYTES, Seconds, Work, job_work, precision, subject
 from rapid.machine.resources import cores, gpus
 
@@ -34,6 +41,7 @@ SMALL = {"data": 5.0, "models": 5.0, "report": 30.0}  # seconds of jobs without 
 STEP_BYTES, SCORE_BYTES, ROW_BYTES = 400, 60, 1000  # a row of the files that jobs leave
 TOKEN_BYTES = 50  # of a saved tokenizer, a token
 WORTH = 0.9  # twice the H is worth its staleness where the runtime is less than this share
+USUAL_GPU = "a6000"  # whose rates stand in where only memory is asked for
 LARGEST = 16  # the H that the paper went to; more only where params.yaml does
 
 
@@ -60,7 +68,21 @@ class Estimator:
 
     def work(self, spec: BaseModel) -> Work:
         """Return what a job does."""
-        return job_work(spec, self.params, self.expect)
+        return job_work(self.sized(spec), self.params, self.expect)
+
+    @property
+    def room(self) -> float | None:
+        """The bytes that a job may take, where they are known."""
+        return self.memory and USABLE * self.memory - self.machine.base_memory
+
+    def sized(self, spec: BaseModel) -> BaseModel:
+        """Return a job's spec with what `micro_batch: auto` will find, where memory is known."""
+        if not (isinstance(spec, TrainSpec) and passes_of(spec).micro_batch == "auto"):
+            return spec
+        completions = most_of_a_process(spec)
+        if self.room:
+            completions = min(completions, max(1, self._held(spec).most_completions(self.room)))
+        return with_passes(spec, completions)
 
     def runtime(self, spec: TrainSpec) -> float:
         """Return the seconds of a run's training loop."""
@@ -68,6 +90,17 @@ class Estimator:
 
     def held(self, spec: BaseModel) -> Memory:
         """Return the memory of a job that computes with a model."""
+        return self._held(self.sized(spec))
+
+    def lacks_memory(self, spec: BaseModel) -> str:
+        """Return why a job with a model does not fit, and what to do; "" if it does."""
+        held = self.machine.base_memory + self.held(spec).total
+        if self.memory is None or held <= USABLE * self.memory:
+            return ""
+        most = f"{USABLE:.0%} of {self.memory / 1e9:.0f} GB"
+        return f"{held / 1e9:.0f} GB are more than {most}: {_remedy(self, spec)}"
+
+    def _held(self, spec: BaseModel) -> Memory:
         benchmark, model = subject(spec)
         return job_memory(spec, self.machine.shapes[model], self.expect(benchmark, model))
 
@@ -164,11 +197,7 @@ def warnings(estimator: Estimator, found: list[Estimate], capacity: int) -> list
     for one in found:
         benchmark, model, name = one.key
         where = ", ".join(filter(None, (benchmark, model)))
-        if one.memory and estimator.memory and one.memory > USABLE * estimator.memory:
-            why = (
-                f"{one.memory / 1e9:.0f} GB are more than {USABLE:.0%} of "
-                f"{estimator.memory / 1e9:.0f} GB: {_remedy(estimator, one.job.spec)}"
-            )
+        if one.memory and (why := estimator.lacks_memory(one.job.spec)):
             said.setdefault((where, why), {})[name] = None
         if one.units > capacity:
             why = f"takes {one.units} {unit}s, and there are {capacity}"
@@ -180,11 +209,28 @@ def _remedy(estimator: Estimator, spec: BaseModel) -> str:
     """Return what to change where a job does not fit."""
     if not isinstance(spec, TrainSpec):
         return "share it over more GPUs, or take larger ones"
-    if spec.training is None:
-        return f"a pass is too large: make {IMITATING.key}.micro_batch smaller"
-    if estimator.held(spec).completions > spec.training.group_size:
-        return "make training.micro_batch smaller"
-    return "a pass is one group or less already: take more or larger GPUs"
+    section = "training" if spec.training else IMITATING.key
+    if estimator.held(spec).completions > 1:
+        return f"make {section}.micro_batch smaller, or auto"
+    if not passes_of(spec).checkpointing:
+        return f"a pass is one completion already: set {section}.checkpointing to true"
+    return "a pass is one completion already: take more or larger GPUs"
+
+
+def too_large(params: Params, memory: float) -> dict[str, str]:
+    """Return training jobs that do not fit in so many bytes, and what to do, as `rapid plan` says.
+
+    Jobs with models whose size is not known are left out.
+    """
+    shapes = known_shapes(params)
+    estimator = Estimator(params, Roofline(gpu(USUAL_GPU), shapes), {}, memory)
+    found: dict[str, str] = {}
+    for job in plan(params).jobs:
+        spec = job.spec
+        known = isinstance(spec, TrainSpec) and spec.run.model in shapes
+        if known and (why := estimator.lacks_memory(spec)):
+            found.setdefault(f"{spec.run.model}, {spec.run.algorithm}", why)
+    return found
 
 
 class Advice(NamedTuple):
@@ -219,10 +265,9 @@ def _advise(estimator: Estimator, benchmark: str, model: str) -> Advice:
     most = min(largest, params.benchmarks[benchmark].train / (first.n_step // group))
     micro_batch = budget = None
     if estimator.memory:
-        held = estimator.held(first)
-        room = USABLE * estimator.memory - estimator.machine.base_memory
+        held, room = estimator.held(first), estimator.room
         most = min(most, max(1.0, (room - held.state) / max(held.sampling, 1.0)))
-        micro_batch = held.most_completions(room) // group * group
+        micro_batch = held.most_completions(room)
         prompt = estimator.expect(benchmark, model).prompt
         budget = round(micro_batch * (prompt + first.max_completion_length))
     ratios = [2**n for n in range(largest.bit_length()) if 2**n <= most]

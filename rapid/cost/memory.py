@@ -4,10 +4,13 @@ Training holds the weights, their gradients and Adam's state (ZeRO-2 shares out 
 state), the reference's weights where there is a KL term, the activations of one pass, and with vLLM
 the engine's weights. Sampling holds weights, keys and values. The larger of the two phases counts,
 as nothing of one is needed in the other but the weights and the state.
+
+`python -m performance.held` measures steps of training beside this.
 """
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -18,7 +21,7 @@ from rapid.cost.work import AT_A_TIME, BYTES, IN_FLIGHT, precision, processes
 
 ADAM_STATE = 8  # bytes a parameter: two moments
 MASTER = 4  # bytes a parameter: the float32 weights of training in bfloat16
-HEAD_CHUNK = 1024  # tokens whose logits, with their gradient, the fused head holds at a time
+HEAD_CHUNK = 2**28  # bytes of a chunk of logits, and of what is computed from it
 USABLE = 0.92  # share of a GPU's memory: fragments and other users take the rest
 
 
@@ -27,7 +30,7 @@ class Memory:
     """Bytes of one process of a job, without its libraries."""
 
     state: float  # what stays: weights, gradients, Adam's state
-    head: float = 0.0  # a chunk of logits in training
+    head: float = 0.0  # a chunk of logits in training, and the gradient of the head's weights
     completion: float = 0.0  # activations of one completion of a pass, at full length
     completions: int = 0  # of the largest pass
     sampling: float = 0.0  # keys and values of what is sampled at a time, and logits
@@ -35,19 +38,20 @@ class Memory:
     @property
     def total(self) -> float:
         """Bytes held at most."""
-        return self.state + self.head + max(self.completions * self.completion, self.sampling)
+        training = self.head + self.completions * self.completion
+        return self.state + max(training, self.sampling)
 
     def most_completions(self, room: float) -> int:
         """Return how many completions of full length fit in a pass."""
-        room -= self.state + self.head
-        return int(room / self.completion) if room >= self.sampling else 0
+        room -= self.state
+        return max(0, int((room - self.head) / self.completion)) if room >= self.sampling else 0
 
 
 def job_memory(spec: BaseModel, shape: Shape, expected: Expected) -> Memory:
     """Return the memory of one process of a job that computes with a model."""
     size = BYTES[precision(spec)]
     if isinstance(spec, PretrainSpec):
-        return Memory(shape.parameters * (2 * size + ADAM_STATE), _head(shape))
+        return Memory(shape.parameters * (2 * size + ADAM_STATE), HEAD_CHUNK)
     if isinstance(spec, TrainSpec):
         return _training(spec, shape, expected)
     together = IN_FLIGHT if spec.compute.sampler == "vllm" else AT_A_TIME
@@ -56,41 +60,102 @@ def job_memory(spec: BaseModel, shape: Shape, expected: Expected) -> Memory:
     return Memory(shape.parameters * size / split, sampling=sampling / split)
 
 
-def _training(spec: TrainSpec, shape: Shape, expected: Expected) -> Memory:
-    size, count = BYTES[precision(spec)], processes(spec)
+def training_memory(
+    shape: Shape,
+    *,
+    precision: str,
+    tokens: float,
+    completions: int,
+    checkpointing: bool = False,
+    copies: int = 1,
+    processes: int = 1,
+    sampling: float = 0.0,
+) -> Memory:
+    """Return the memory of a process that trains a model.
+
+    In bfloat16 one process keeps float32 weights and casts them for each pass; several, by
+    DeepSpeed, have bfloat16 weights and share out the float32 ones.
+
+    Args:
+        tokens: of a completion with its prompt.
+        completions: of the largest pass.
+        copies: of the weights: the reference's and the engine's too.
+        processes: that share out gradients and Adam's state.
+    """
+    size = BYTES[precision]
     shared = size + ADAM_STATE + (MASTER if size < MASTER else 0)
-    copies = 2 if getattr(spec.objective, "beta", 0) else 1
-    if spec.training is None:  # demonstrations are as long as they are, and known to be correct
-        most = max(1, spec.objective.batch // count)
-        completions, sampling = min(spec.objective.micro_batch, most), 0.0
-        length = expected.longest(completions)
-    else:
-        group, length = spec.training.group_size, expected.limit
-        groups = spec.n_step // group
-        most = ceil(groups / count) * group if groups >= count else ceil(spec.n_step / count)
-        completions = min(spec.training.micro_batch, most)  # of the largest pass
-        together = spec.H * spec.n_step / count
-        sampling = _sampling(spec, shape, expected, min(together, spec.sampling_batch or together))
-        copies += spec.compute.sampler == "vllm"
+    weights = copies * size + shared / processes
+    cast = 0.0
+    if processes == 1 and size < MASTER:
+        weights = (copies - 1) * size + MASTER + MASTER + ADAM_STATE
+        cast = size * shape.multiplied
     return Memory(
-        state=shape.parameters * (copies * size + shared / count),
-        head=_head(shape),
-        completion=(expected.prompt + length) * _activations(shape, size),
+        state=shape.parameters * weights,
+        head=HEAD_CHUNK + cast + MASTER * shape.vocabulary * shape.hidden,
+        completion=tokens * _activations(shape, size, checkpointing),
         completions=completions,
         sampling=sampling,
     )
 
 
-def _activations(shape: Shape, size: int) -> float:
-    """Return bytes of one token kept for the backward pass, without gradient checkpointing.
+def passes_of(spec: TrainSpec) -> Any:
+    """Return the section of a run's parameters that says what a pass is."""
+    return spec.training or spec.objective
 
-    A layer keeps about 10 widths (its input, norms, the residual, the output of attention), the
-    queries, keys and values, and 4 widths of the feed-forward layer; norms are in float32. The
-    logits are never held at once.
+
+def with_passes(spec: TrainSpec, completions: int) -> TrainSpec:
+    """Return a run's spec with passes of at most so many completions."""
+    section = "training" if spec.training else "objective"
+    changed = passes_of(spec).model_copy(update={"micro_batch": completions})
+    return spec.model_copy(update={section: changed})
+
+
+def most_of_a_process(spec: TrainSpec) -> int:
+    """Return how many completions, or demonstrations, of a step a process has at most."""
+    count = processes(spec)
+    if spec.training is None:
+        return max(1, spec.objective.batch // count)
+    group = spec.training.group_size
+    groups = spec.n_step // group
+    return ceil(groups / count) * group if groups >= count else ceil(spec.n_step / count)
+
+
+def _training(spec: TrainSpec, shape: Shape, expected: Expected) -> Memory:
+    count, passes = processes(spec), passes_of(spec)
+    copies = 2 if getattr(spec.objective, "beta", 0) else 1
+    sampling = 0.0
+    if spec.training is not None:
+        together = spec.H * spec.n_step / count
+        sampling = _sampling(spec, shape, expected, min(together, spec.sampling_batch or together))
+        copies += spec.compute.sampler == "vllm"
+    least = 1 if passes.micro_batch == "auto" else passes.micro_batch
+    return training_memory(
+        shape,
+        precision=precision(spec),
+        tokens=expected.prompt + expected.limit,
+        completions=min(least, most_of_a_process(spec)),
+        checkpointing=passes.checkpointing,
+        copies=copies,
+        processes=count,
+        sampling=sampling,
+    )
+
+
+def _activations(shape: Shape, size: int, checkpointing: bool = False) -> float:
+    """Return bytes of one token kept for the backward pass.
+
+    A layer keeps in float32 its input, the normed input, and both again for the feed-forward
+    layer; and in the precision of the computation what matrices are multiplied with: 2 widths,
+    queries, keys and values and these repeated for each head, the output of attention twice, and
+    4 widths of the feed-forward layer. With checkpointing it is the input of each layer, and one
+    layer's at a time. The logits are never held at once.
     """
-    attention = 2 * shape.query_width + 2 * shape.kv_width
-    widths = 10 * shape.hidden + attention + 4 * shape.intermediate
-    return shape.layers * (size * widths + 4 * 2 * shape.hidden)
+    attention = 5 * shape.query_width + 2 * shape.kv_width
+    widths = 2 * shape.hidden + attention + 4 * shape.intermediate
+    layer = size * widths + 4 * 4 * shape.hidden
+    if checkpointing:
+        return layer + shape.layers * 4 * shape.hidden
+    return shape.layers * layer
 
 
 def _sampling(spec: BaseModel, shape: Shape, expected: Expected, completions: float) -> float:
@@ -102,7 +167,3 @@ def _sampling(spec: BaseModel, shape: Shape, expected: Expected, completions: fl
     tokens = expected.prompt + (expected.mean if vllm else expected.longest(completions))
     cached = completions * tokens * shape.key_value_bytes(BYTES[precision(spec)])
     return cached if vllm else cached + 3 * 4 * completions * shape.vocabulary
-
-
-def _head(shape: Shape) -> float:
-    return 2 * 4 * HEAD_CHUNK * shape.vocabulary

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -81,6 +82,15 @@ def shapes(params: Params, configs: Mapping[str, Path]) -> dict[str, Shape]:
         name: from_config(configs[name]) if name in configs else _shape(name, model, vocabulary)
         for name, model in params.models.items()
     }
+
+
+def known_shapes(params: Params) -> dict[str, Shape]:
+    """Return the shape of each model in params.yaml whose size can be told."""
+    known = {}
+    for name, model in params.models.items():
+        with suppress(BadInput):
+            known[name] = _shape(name, model, params.pretraining.vocabulary)
+    return known
 
 
 def from_config(path: Path) -> Shape:

@@ -158,12 +158,18 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     alive = 1 - (1 - run) ** groups  # the probability that a step has anything to run
     # Processes divide a step's groups; where they are more than the groups, its completions.
     busiest = max(groups * run / count, alive if groups >= count else 0.0)
-    passes = max(busiest * group / spec.training.micro_batch, alive)
-    tokens = max(busiest, alive) * expected.prompt + busiest * group * expected.longest(group)
+    micro_batch = spec.training.micro_batch
+    passes = max(busiest * group / micro_batch, alive)
+    together = min(group, micro_batch)  # as wide as the longest of these, with one prompt
+    tokens = max(busiest, alive) * expected.prompt * group / together
+    tokens += busiest * group * expected.longest(together)
     # Later steps of an inference batch compute log mu, unless the sampler's is the policy's. A KL
     # term needs the reference's log-probabilities in all of them.
     exact, referred = spec.training.precision == "float32", getattr(spec.objective, "beta", 0) > 0
-    again = 1 + FORWARD * (referred + (0 if exact else (spec.H - 1) / spec.H))
+    # So does the weight of a completion in a group that is run in several passes.
+    compared = parse(spec.run.algorithm).algorithm.compares_weights(spec.objective)
+    later = (not exact) + (compared and micro_batch < min(group, spec.n_step / count))
+    again = 1 + FORWARD * (referred + later * (spec.H - 1) / spec.H)
     return Work(
         spec,
         expected,

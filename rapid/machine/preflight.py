@@ -111,10 +111,21 @@ def _machine(params: Params) -> Iterator[Check]:
     )
     found = f"{len(gpus)}, the largest job leases {wanted}"
     yield _check("GPUs", found, len(gpus) >= wanted, todo)
+    if gpus:
+        yield from _training_memory(params, min(gpu.memory_mb for gpu in gpus))
     todo = f"At least {GPU_MEMORY_MB:,} MB: leave it out of CUDA_VISIBLE_DEVICES."
     for gpu in gpus:
         enough = gpu.memory_mb >= GPU_MEMORY_MB
         yield _check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", enough, todo)
+
+
+def _training_memory(params: Params, memory_mb: int) -> Iterator[Check]:
+    """Yield a check of each run that the plan knows to be too large for the smallest GPU."""
+    from rapid.cost.estimates import too_large  # takes half a second, and only GPUs ask for it
+
+    for run, why in too_large(params, memory_mb * 1e6).items():
+        needed, _, todo = why.partition(": ")
+        yield Check(f"memory of {run}", needed, f"{todo[0].upper()}{todo[1:]}.")
 
 
 def _packages(params: Params) -> Check:

@@ -203,7 +203,7 @@ def _arguments(spec: TrainSpec, checkpoints: Path) -> dict:
         "report_to": [],  # but see `rapid.stages.reporting`
         "project": PROJECT,
         "lr_scheduler_type": "constant",
-        "gradient_checkpointing": False,
+        "gradient_checkpointing": (spec.training or spec.objective).checkpointing,
         "use_cpu": not torch.cuda.is_available(),
         "bf16": bf16,
         "dataloader_pin_memory": torch.cuda.is_available(),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rapid.config.params import load
+from rapid.cost.memory import with_passes
 from rapid.cost.work import AT_A_TIME, job_work, train_work
 from rapid.models.sampling import BATCH
 from tests.cost.conftest import EXPECTED, computing, spec_of
@@ -115,7 +116,7 @@ def test_sft_costs_in_proportion_to_its_steps(params):
 
 
 def test_processes_share_sfts_batch(paper):
-    spec = spec_of(paper, "sft")
+    spec = with_passes(spec_of(paper, "sft"), 12)
     one, four = (train_work(computing(spec, processes=n), 10, EXPECTED) for n in (1, 4))
     assert one.tokens == pytest.approx(4 * four.tokens)
     assert four.passes <= one.passes

@@ -12,11 +12,12 @@ from rapid.artifacts.files import write_json
 from rapid.artifacts.manifests import Manifest
 from rapid.cli import run
 from rapid.config.jobs import jobs
-from rapid.config.params import load
+from rapid.config.params import load, read
 from rapid.grading.lean.install import Backend
 from rapid.grading.policy import Grading
 from rapid.machine import preflight
 from rapid.machine.devices import Gpu
+from tests.conftest import ROOT
 
 CHECK_GRADER = preflight._grader
 
@@ -178,3 +179,24 @@ def test_what_deepspeed_and_vllm_build_with_is_looked_for(values, monkeypatch, n
     monkeypatch.setenv("CXX", "no-such-compiler")
     check = said(values)["C++"]
     assert "no compiler" in check.found and "apt install g++" in check.todo
+
+
+def test_a_run_that_the_plan_knows_to_be_too_large_is_named_with_what_to_change(monkeypatch):
+    """The paper's grid fits its four GPUs of 48 GB, and not such of 8 GB, nor passes of 12."""
+    files = [ROOT / "params.yaml", ROOT / "experiments/paper.yaml"]
+
+    def missing_memory(memory_mb, micro_batch="auto"):
+        values = read(*files)
+        values["sft"]["micro_batch"] = micro_batch
+        gpus = [Gpu(str(n), f"GPU-{n}", memory_mb) for n in range(4)]
+        monkeypatch.setattr(preflight, "visible_gpus", lambda: gpus)
+        found = preflight._machine(load(values))
+        return {one.what: one for one in found if one.what.startswith("memory of")}
+
+    assert missing_memory(48_000) == {}
+    large = missing_memory(48_000, micro_batch=12)
+    assert "memory of Qwen2.5-0.5B, sft" in large
+    assert large["memory of Qwen2.5-0.5B, sft"].todo == "Make sft.micro_batch smaller, or auto."
+    assert "are more than 92% of 48 GB" in large["memory of Qwen2.5-0.5B, sft"].found
+    small = {one.todo for one in missing_memory(8_000).values()}
+    assert "A pass is one completion already: set sft.checkpointing to true." in small
