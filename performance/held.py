@@ -50,19 +50,26 @@ class Row:
 
 def rows_for(gpu: bool) -> list[Row]:
     """Return the rows that are measured on a CPU, or on a GPU."""
-    rows = []
-    for model, few in LAYERS.items():
-        layers = published()[model].layers if gpu else few
-        for kind, completions, length, checkpointing in (
-            ("rl", 2, 512, False),
-            ("rl", 1, 2048, False),
-            ("sft", 2, 512, False),
-            ("sft", 1, 2048, True),
-            ("rl", 2, 512, True),
-        ):
-            precision = "bfloat16" if gpu and kind == "rl" else "float32"
-            rows.append(Row(model, layers, kind, completions, length, checkpointing, precision))
-    return rows
+    kinds = [
+        ("rl", 2, 512, False),
+        ("sft", 1, 2048, False) if gpu else ("sft", 2, 512, False),
+        ("rl", 1, 2048, False),
+        ("sft", 1, 2048, True),
+        ("rl", 2, 512, True),
+    ]
+    return [
+        Row(
+            model,
+            published()[model].layers if gpu else few,
+            kind,
+            completions,
+            length,
+            checkpointing,
+            "bfloat16" if gpu and kind == "rl" else "float32",
+        )
+        for kind, completions, length, checkpointing in kinds
+        for model, few in LAYERS.items()
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -80,10 +87,10 @@ def main(arguments: list[str] | None = None) -> int:
     without_vllm()
     import torch
 
-    gpu = torch.cuda.is_available()
+    source = {"commit": results.COMMIT, "hardware": results._hardware()}
+    gpu = torch.cuda.is_available()  # a process that has looked for it cannot be forked
     measured = {} if not options.out.exists() else {key(row): row for row in read(options.out)}
     context = multiprocessing.get_context("spawn")
-    source = {"commit": results.COMMIT, "hardware": results._hardware()}
     asked = [row for row in rows_for(gpu) if options.only in row.model]
     for number, row in enumerate(asked, 1):
         print(f"held: {number} of {len(asked)}: {row}", file=sys.stderr, flush=True)
@@ -115,6 +122,7 @@ def planned(line: dict) -> float:
         precision=row.precision,
         tokens=PROMPT + row.length,
         completions=row.completions,
+        on_gpu=line["device"] == "gpu",
         checkpointing=row.checkpointing,
     )
     return memory.total
@@ -149,7 +157,9 @@ def measure(row: Row) -> float:
     import rapid.training.trainer  # noqa: F401 - what they import is no part of the figure
     from performance.memory import resident_mb
 
-    _model(replace(row, layers=1))  # nor is what transformers imports for a model
+    made_model(
+        row.model, replace(row.shape, layers=1)
+    )  # nor is what transformers imports for a model
     gpu = torch.cuda.is_available()
     train = _imitate if row.kind == "sft" else _reinforce
     if not gpu:
@@ -161,12 +171,16 @@ def measure(row: Row) -> float:
     return resident_mb("VmHWM") * 1e6 - before
 
 
-def _model(row: Row) -> Any:
+def made_model(family: str, shape: Shape) -> Any:
+    """Return a model of this shape with random weights, in float32.
+
+    Args:
+        family: the start of a name in `CONFIGS`.
+    """
     import torch
     import transformers
 
-    shape = row.shape
-    name = next(name for start, name in CONFIGS.items() if row.model.startswith(start))
+    name = next(name for start, name in CONFIGS.items() if family.startswith(start))
     config = getattr(transformers, name)(
         num_hidden_layers=shape.layers, hidden_size=shape.hidden,
         intermediate_size=shape.intermediate, num_attention_heads=shape.heads,
@@ -178,7 +192,8 @@ def _model(row: Row) -> Any:
         return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
 
-def _tokenizer() -> Any:
+def made_tokenizer() -> Any:
+    """Return a tokenizer of a thousand words."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -188,11 +203,12 @@ def _tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>")
 
 
-def _common(row: Row, gpu: bool) -> dict:
+def common_arguments(gpu: bool, bf16: bool, checkpointing: bool = False) -> dict[str, Any]:
+    """Return arguments of every trainer that takes two steps and leaves nothing."""
     return {
         "output_dir": tempfile.gettempdir(), "seed": 0, "max_steps": 2, "save_strategy": "no",
-        "report_to": [], "disable_tqdm": True, "gradient_checkpointing": row.checkpointing,
-        "bf16": row.precision == "bfloat16", "use_cpu": not gpu, "learning_rate": 1e-6,
+        "report_to": [], "disable_tqdm": True, "gradient_checkpointing": checkpointing,
+        "bf16": bf16, "use_cpu": not gpu, "learning_rate": 1e-6,
         "dataloader_pin_memory": gpu, "logging_steps": 1,
     }  # fmt: skip
 
@@ -215,16 +231,17 @@ def _reinforce(row: Row, gpu: bool) -> None:
 
     length = row.length
     config = RapidConfig(
-        **_common(row, gpu), H=2, n_step=group, num_generations=group,
+        **common_arguments(gpu, row.precision == "bfloat16", row.checkpointing),
+        H=2, n_step=group, num_generations=group,
         micro_batch_size=row.completions, max_completion_length=length, skip_zero_groups=False,
     )  # fmt: skip
     prompts = [" ".join(f"w{(i + n) % 1000}" for n in range(PROMPT)) for i in range(2)]
     GivenCompletions(
-        _model(row),
+        made_model(row.model, row.shape),
         lambda completions, **_: [float(i % 2) for i in range(len(completions))],
         args=config,
         train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),
-        processing_class=_tokenizer(),
+        processing_class=made_tokenizer(),
     ).train()
 
 
@@ -238,14 +255,15 @@ def _imitate(row: Row, gpu: bool) -> None:
     ids = [2 + n % 1000 for n in range(tokens)]
     demonstration = {"input_ids": ids, "completion_mask": [0] * PROMPT + [1] * row.length}
     config = SFTConfig(
-        **_common(row, gpu), per_device_train_batch_size=2 * row.completions, max_length=None,
+        **common_arguments(gpu, row.precision == "bfloat16", row.checkpointing),
+        per_device_train_batch_size=2 * row.completions, max_length=None,
         completion_only_loss=True,
     )  # fmt: skip
     ImitatingTrainer(
-        _model(row),
+        made_model(row.model, row.shape),
         config,
         train_dataset=Dataset.from_list([demonstration] * (4 * row.completions)),
-        processing_class=_tokenizer(),
+        processing_class=made_tokenizer(),
         micro_batch=row.completions,
     ).train()
 

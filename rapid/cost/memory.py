@@ -66,6 +66,7 @@ def training_memory(
     precision: str,
     tokens: float,
     completions: int,
+    on_gpu: bool,
     checkpointing: bool = False,
     copies: int = 1,
     processes: int = 1,
@@ -89,10 +90,13 @@ def training_memory(
     if processes == 1 and size < MASTER:
         weights = (copies - 1) * size + MASTER + MASTER + ADAM_STATE
         cast = size * shape.multiplied
+    layers = 1 if checkpointing else shape.layers
+    # PyTorch's attention keeps the weights of all pairs of tokens where it has no faster kernel.
+    pairs = layers * shape.heads * size * tokens**2 if on_gpu and size == MASTER else 0.0
     return Memory(
         state=shape.parameters * weights,
         head=HEAD_CHUNK + cast + MASTER * shape.vocabulary * shape.hidden,
-        completion=tokens * _activations(shape, size, checkpointing),
+        completion=tokens * _activations(shape, size, checkpointing) + pairs,
         completions=completions,
         sampling=sampling,
     )
@@ -134,6 +138,7 @@ def _training(spec: TrainSpec, shape: Shape, expected: Expected) -> Memory:
         precision=precision(spec),
         tokens=expected.prompt + expected.limit,
         completions=min(least, most_of_a_process(spec)),
+        on_gpu=spec.compute.device == "gpu",
         checkpointing=passes.checkpointing,
         copies=copies,
         processes=count,
