@@ -28,6 +28,8 @@ from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
+from performance import held as held_memory
+from performance import passes as small_passes
 from performance import report, results
 from rapid import cli
 from rapid.artifacts.files import write_text
@@ -167,6 +169,45 @@ def math_graders(text: str, root: Path) -> str:
     return f"\n{markdown(names, cells)}\n{note}\n{short(record['commit'], 7)}.\n"
 
 
+def plan_memory(text: str, root: Path, *gpus: str) -> str:
+    """Return the memory of the paper's jobs on four GPUs of each kind, and days of all of them."""
+    columns_of, days = {}, []
+    for name in gpus:
+        files = [str(ROOT / file) for file in ("params.yaml", "experiments/paper.yaml")]
+        asked = ["plan", "--configfile", *files, "--gpu", name, "--gpus", "4"]
+        lines = printed(cli.run, asked)
+        jobs_that_train = re.compile(
+            r"(\S+) +(\S+) +(sft|grpo|pg|dapo|rapid-\S+) .*?([\d.]+) GB .*GB$"
+        )
+        for line in filter(None, map(jobs_that_train.fullmatch, lines)):
+            row = columns_of.setdefault((line[2], line[3]), {})
+            row[name] = max(float(line[4]), row.get(name, 0.0))
+        (total,) = (one for one in lines if one.startswith("on 4 GPU"))
+        fits = "all fit" if "Will not work as planned:" not in lines else "some do not fit"
+        days.append(f"On 4 of {name}: {total.split(': ')[1].split(' of ')[0]}, {fits}.")
+    heads = ["Model", "Job", *(f"{name}" for name in gpus)]
+    cells = [[*key, *(f"{row[name]:.1f}" for name in gpus)] for key, row in columns_of.items()]
+    return "\n" + markdown(heads, cells) + "\n" + "\n".join(days) + "\n"
+
+
+def held(text: str, root: Path) -> str:
+    """Return a table of what training steps held, beside what the plan has for them."""
+    rows = held_memory.read(ROOT / results.FOLDER / held_memory.NAME)
+    made = "; ".join(dict.fromkeys(f"{one['hardware']}, {short(one['commit'], 7)}" for one in rows))
+    return f"\n{held_memory.table(rows)}\n{textwrap.fill(f'Measured on: {made}.', 100)}\n"
+
+
+def passes(text: str, root: Path) -> str:
+    """Return tables of the memory and the seconds of small passes, and where it was measured."""
+    record = json.loads((ROOT / results.FOLDER / small_passes.NAME).read_text(encoding="utf-8"))
+    tables = (
+        small_passes.memory_table(record["memory"]),
+        small_passes.seconds_table(record["seconds"]),
+    )
+    made = textwrap.fill(f"Measured on: {record['hardware']}, {short(record['commit'], 7)}.", 100)
+    return "\n" + "\n".join([*tables, made]) + "\n"
+
+
 def within(text: str, root: Path, file: str) -> str:
     """Return prose, with question marks for figures that do not stand in a file."""
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
@@ -195,6 +236,7 @@ def drawn(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
 
 MAKERS = {one.__name__: one for one in (table1, sweep, plan_check, plan_paper, jobs_of, speed)}
 MAKERS |= {one.__name__: one for one in (times, faults, within, picture, bench, math_graders)}
+MAKERS |= {one.__name__: one for one in (plan_memory, held, passes)}
 
 
 def printed(command: Callable, arguments: list[str]) -> list[str]:

@@ -117,6 +117,10 @@ class RunSummary(Record):
         ge=0,
         description="the most that the process held, 1e6 bytes: of its GPU, or else resident",
     )
+    pass_completions: Count = Field(
+        0, description="of full length, that memory allows in a pass, where it was to decide it"
+    )
+    halvings: Count = Field(0, description="how often passes were halved: memory had run out")
     hardware: str = Field("", description="processor or GPU and count, in words")
     commit: str = Field("", description="git commit of the code, with +dirty where it was")
 

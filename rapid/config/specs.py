@@ -141,8 +141,12 @@ class TrainSpec(Spec):
         """Read the parameters as those of the run's algorithm."""
         if not isinstance(value, dict) or "run" not in info.data:
             return value
-        kind = parse(info.data["run"].algorithm).algorithm.parameters or Parameters
-        return kind.model_validate(value)
+        algorithm = parse(info.data["run"].algorithm).algorithm
+        return (algorithm.parameters or Parameters).model_validate(value)
+
+    @property
+    def passes(self) -> Any:  # the section that says what a pass is
+        return self.training or self.objective
 
     def files(self) -> dict[str, str]:
         algorithm = type(parse(self.run.algorithm).algorithm).__module__

@@ -28,7 +28,6 @@ from rapid.cost.memory import (
     Memory,
     job_memory,
     most_of_a_process,
-    passes_of,
     with_passes,
 )
 from rapid.cost.roofline import Roofline, gpu
@@ -77,7 +76,7 @@ class Estimator:
 
     def sized(self, spec: BaseModel) -> BaseModel:
         """Return a job's spec with what `micro_batch: auto` will find, where memory is known."""
-        if not (isinstance(spec, TrainSpec) and passes_of(spec).micro_batch == "auto"):
+        if not (isinstance(spec, TrainSpec) and spec.passes.micro_batch == "auto"):
             return spec
         completions = most_of_a_process(spec)
         if self.room:
@@ -212,7 +211,7 @@ def _remedy(estimator: Estimator, spec: BaseModel) -> str:
     section = "training" if spec.training else IMITATING.key
     if estimator.held(spec).completions > 1:
         return f"make {section}.micro_batch smaller, or auto"
-    if not passes_of(spec).checkpointing:
+    if not spec.passes.checkpointing:
         return f"a pass is one completion already: set {section}.checkpointing to true"
     return "a pass is one completion already: take more or larger GPUs"
 

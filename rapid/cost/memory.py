@@ -10,7 +10,6 @@ as nothing of one is needed in the other but the weights and the state.
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -22,6 +21,7 @@ from rapid.cost.work import AT_A_TIME, BYTES, IN_FLIGHT, precision, processes
 ADAM_STATE = 8  # bytes a parameter: two moments
 MASTER = 4  # bytes a parameter: the float32 weights of training in bfloat16
 HEAD_CHUNK = 2**28  # bytes of a chunk of logits, and of what is computed from it
+BUCKET = 5e8  # gradients that DeepSpeed gathers before it exchanges them, its default
 USABLE = 0.92  # share of a GPU's memory: fragments and other users take the rest
 
 
@@ -86,31 +86,26 @@ def training_memory(
     size = BYTES[precision]
     shared = size + ADAM_STATE + (MASTER if size < MASTER else 0)
     weights = copies * size + shared / processes
-    cast = 0.0
+    copied = 0.0 if processes == 1 else size * min(BUCKET, shape.parameters)
     if processes == 1 and size < MASTER:
         weights = (copies - 1) * size + MASTER + MASTER + ADAM_STATE
-        cast = size * shape.multiplied
+        copied = size * shape.multiplied
     layers = 1 if checkpointing else shape.layers
     # PyTorch's attention keeps the weights of all pairs of tokens where it has no faster kernel.
     pairs = layers * shape.heads * size * tokens**2 if on_gpu and size == MASTER else 0.0
     return Memory(
         state=shape.parameters * weights,
-        head=HEAD_CHUNK + cast + MASTER * shape.vocabulary * shape.hidden,
+        head=HEAD_CHUNK + copied + MASTER * shape.vocabulary * shape.hidden,
         completion=tokens * _activations(shape, size, checkpointing) + pairs,
         completions=completions,
         sampling=sampling,
     )
 
 
-def passes_of(spec: TrainSpec) -> Any:
-    """Return the section of a run's parameters that says what a pass is."""
-    return spec.training or spec.objective
-
-
 def with_passes(spec: TrainSpec, completions: int) -> TrainSpec:
     """Return a run's spec with passes of at most so many completions."""
     section = "training" if spec.training else "objective"
-    changed = passes_of(spec).model_copy(update={"micro_batch": completions})
+    changed = spec.passes.model_copy(update={"micro_batch": completions})
     return spec.model_copy(update={section: changed})
 
 
@@ -125,7 +120,7 @@ def most_of_a_process(spec: TrainSpec) -> int:
 
 
 def _training(spec: TrainSpec, shape: Shape, expected: Expected) -> Memory:
-    count, passes = processes(spec), passes_of(spec)
+    count, passes = processes(spec), spec.passes
     copies = 2 if getattr(spec.objective, "beta", 0) else 1
     sampling = 0.0
     if spec.training is not None:

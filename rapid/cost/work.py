@@ -103,7 +103,7 @@ def precision(spec: BaseModel) -> str:
     """Return the precision of a job's model."""
     match spec:
         case TrainSpec():
-            return (spec.training or spec.objective).precision
+            return spec.passes.precision
         case EvaluateSpec():
             return spec.evaluation.precision
         case DistillSpec():

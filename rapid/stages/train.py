@@ -108,6 +108,8 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         interrupted=saves.attempt.interrupted,
         lost=saves.attempt.lost,
         peak_memory_mb=recorder.peak_memory_mb,
+        pass_completions=trainer.pass_completions if spec.passes.micro_batch == "auto" else 0,
+        halvings=trainer.halvings,
         **counted(),
         **_means(recorder.steps),
     )
@@ -188,7 +190,7 @@ def _arguments(spec: TrainSpec, checkpoints: Path) -> dict:
 
     from rapid.stages.reporting import PROJECT
 
-    bf16 = (spec.training or spec.objective).precision == "bfloat16"
+    bf16 = spec.passes.precision == "bfloat16"
     # In bfloat16 PyTorch's own attention takes a CPU half as long again, mostly backwards. Plain
     # attention keeps its weights of all pairs of tokens: few where completions are short.
     plain = bf16 and spec.max_completion_length <= SHORT and not torch.cuda.is_available()
@@ -203,7 +205,7 @@ def _arguments(spec: TrainSpec, checkpoints: Path) -> dict:
         "report_to": [],  # but see `rapid.stages.reporting`
         "project": PROJECT,
         "lr_scheduler_type": "constant",
-        "gradient_checkpointing": (spec.training or spec.objective).checkpointing,
+        "gradient_checkpointing": spec.passes.checkpointing,
         "use_cpu": not torch.cuda.is_available(),
         "bf16": bf16,
         "dataloader_pin_memory": torch.cuda.is_available(),

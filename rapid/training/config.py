@@ -326,8 +326,8 @@ class RapidConfig(GRPOConfig):
         if self.auto_find_batch_size:
             yield (
                 "auto_find_batch_size=True halves batches where memory runs out, and would tear "
-                "groups apart; leave it unset, and lower micro_batch_size, the completions of one "
-                "forward and backward pass"
+                "groups apart; leave it unset, and set micro_batch_size='auto' or lower it: the "
+                "completions of one forward and backward pass"
             )
         group = self.num_generations or 1
         for name in ("n_step", "sampling_batch_size") if self.use_vllm else ("n_step",):

@@ -36,6 +36,13 @@ class GradientTrainer(SamplingTrainer):
         self._means = WeightedMeans(self._process_mean)  # over completions, or as the loss has it
         self._token_means = WeightedMeans(self._process_mean)
 
+    @property
+    def pass_completions(self) -> int:
+        """Completions of full length in a pass, at most; 0 where memory is yet to decide it."""
+        if self.args.token_budget == AUTO:
+            return self.pass_size.completions if self.pass_size else 0
+        return int(self.args.micro_batch_size)
+
     def _process_mean(self, values: Tensor) -> Tensor:
         return self.accelerator.reduce(values, "mean")
 

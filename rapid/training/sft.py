@@ -33,7 +33,7 @@ class ImitatingTrainer(SavingTrainer, PassTrainer, SFTTrainer):
 
     def __init__(self, *arguments, micro_batch: int | str, **named):
         super().__init__(*arguments, **named)
-        self.pass_size: int = 0 if micro_batch == AUTO else int(micro_batch)  # 0: yet to be found
+        self.pass_completions = 0 if micro_batch == AUTO else int(micro_batch)  # 0: to be found
 
     @override
     def training_step(self, model, inputs, num_items_in_batch=None):
@@ -41,13 +41,13 @@ class ImitatingTrainer(SavingTrainer, PassTrainer, SFTTrainer):
         with self.maybe_activation_offload_context:
             model.train()
             inputs = self._prepare_inputs(inputs)
-            self.pass_size = self.pass_size or self._find_pass_size()
+            self.pass_completions = self.pass_completions or self._find_pass_size()
             run = partial(self._run_passes, model, inputs, num_items_in_batch)
             return self._in_smaller_passes(run, partial(model.zero_grad, set_to_none=True))
 
     def _run_passes(self, model, inputs: dict, num_items_in_batch) -> torch.Tensor:
         count, loss = len(inputs["input_ids"]), torch.zeros((), device=self.accelerator.device)
-        size = max(1, self.pass_size >> self.halvings)
+        size = max(1, self.pass_completions >> self.halvings)
         self._largest, self._waits = min(size, count), False
         for start in range(0, count, size):
             piece = {name: value[start : start + size] for name, value in inputs.items()}
