@@ -1,0 +1,60 @@
+"""Passes that memory decides, in runs of the pipeline: with RL and with demonstrations."""
+
+import pytest
+
+from rapid.artifacts.demonstrations import Demonstration
+from rapid.artifacts.files import read_jsonl, write_jsonl
+from rapid.artifacts.runs import StepRecord
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.made import make
+from rapid.config.specs import Run, TrainSpec
+from rapid.stages.train import train
+from tests.stages.test_ungraded import COMMON, training
+
+SFT = {"learning_rate": 0.01, "epochs": 1, "batch": 4, "temperature": 1.0, "top_p": 1.0}
+
+
+@pytest.fixture
+def exercises():
+    return make(BENCHMARKS["math"], 0, {"train": 8})["train"]
+
+
+def reinforce(micro_batch, exercises, folder) -> tuple:
+    data = folder / "problems.jsonl"
+    write_jsonl(data, [exercise.problem for exercise in exercises])
+    spec = training()
+    passes = spec.training.model_copy(update={"micro_batch": micro_batch})
+    return spec.model_copy(update={"training": passes}), data
+
+
+def imitate(micro_batch, exercises, folder) -> tuple:
+    data = folder / "samples.jsonl"
+    write_jsonl(data, [
+        Demonstration(id=one.problem.id, prompt="ab\n", message="AB", completion=one.correct)
+        for one in exercises
+    ])  # fmt: skip
+    spec = TrainSpec(
+        run=Run(benchmark="math", model="toy", algorithm="sft", seed=1), n_step=0, H=1,
+        training=None, objective=SFT | {"samples": 1, "micro_batch": micro_batch},
+        sampling_batch=None, snapshots=0, **COMMON,
+    )  # fmt: skip
+    return spec, data
+
+
+@pytest.mark.parametrize("kind", [reinforce, imitate])
+def test_auto_finds_its_passes_and_learns_what_fixed_ones_learn(
+    kind, exercises, toy_model, tmp_path
+):
+    """There is room for all of a step. It is told in summary.json, of fixed passes nothing is."""
+    found = {}
+    for micro_batch in ("auto", 4):
+        folder = tmp_path / str(micro_batch)
+        folder.mkdir()
+        spec, data = kind(micro_batch, exercises, folder)
+        summary = train(spec, toy_model, data, folder / "run")
+        steps = [step.loss for step in read_jsonl(folder / "run/steps.jsonl", StepRecord)]
+        found[micro_batch] = summary.pass_completions, summary.halvings, steps
+    auto, fixed = found["auto"], found[4]
+    assert (auto[0], fixed[0]) == (4, 0)
+    assert auto[1] == fixed[1] == 0
+    assert auto[2] == pytest.approx(fixed[2], rel=1e-4, abs=1e-6)
