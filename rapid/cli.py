@@ -356,10 +356,11 @@ def _plan(args) -> None:
 
 def _preflight(args) -> int:
     from rapid.config.params import load_files
+    from rapid.cost.estimates import too_large
     from rapid.machine.preflight import checks, report
 
     params = load_files(*([args.config] if args.config else args.configfile))
-    missing = report(checks(params))
+    missing = report(checks(params, too_large=too_large))
     print(f"{len(missing)} missing" if missing else "nothing is missing")
     return 1 if missing else 0
 

@@ -39,6 +39,7 @@ from rapid.benchmarks.problem_source import describe
 from rapid.config.jobs import jobs, plan
 from rapid.config.params import Params, load, read
 from rapid.config.specs import BASE, compared
+from rapid.cost.roofline import gpu as rates
 from reports import experiment, plan_versus_paper
 from reports.collect import collect
 from reports.measured import Measured
@@ -185,7 +186,8 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
         (total,) = (one for one in lines if one.startswith("on 4 GPU"))
         fits = "all fit" if "Will not work as planned:" not in lines else "some do not fit"
         days.append(f"On 4 of {name}: {total.split(': ')[1].split(' of ')[0]}, {fits}.")
-    heads = ["Model", "Job", *(f"{name}" for name in gpus)]
+    memories = [rates(name).memory / 1e9 for name in gpus]
+    heads = ["Model", "Job", *(f"{n} ({gb:.0f} GB)" for n, gb in zip(gpus, memories, strict=True))]
     cells = [[*key, *(f"{row[name]:.1f}" for name in gpus)] for key, row in columns_of.items()]
     return "\n" + markdown(heads, cells) + "\n" + "\n".join(days) + "\n"
 

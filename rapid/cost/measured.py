@@ -31,7 +31,7 @@ from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import TrainSpec
 from rapid.cost.expected import VERDICTS, Expected, halfway
-from rapid.cost.memory import job_memory
+from rapid.cost.memory import job_memory, with_passes
 from rapid.cost.shapes import Shape
 from rapid.cost.work import Seconds, Work, processes, subject, train_work
 
@@ -170,7 +170,10 @@ def read_runs(folder: Path | None, params: Params) -> list[Observed]:
         known = summary.benchmark in params.benchmarks and summary.model in params.models
         if summary.runtime and known:
             steps = read_rows(path.with_name("steps.jsonl"), StepRecord)
-            found.append(Observed(Trained.read(path.parent).spec, summary, steps))
+            spec = Trained.read(path.parent).spec
+            if spec.passes.micro_batch == "auto":
+                spec = with_passes(spec, max(1, summary.pass_completions))
+            found.append(Observed(spec, summary, steps))
     if not found:
         raise BadInput(
             f"--calibrate {folder}: no run with a runtime, of the models and benchmarks in "

@@ -68,7 +68,8 @@ def training_memory(
     completions: int,
     on_gpu: bool,
     checkpointing: bool = False,
-    copies: int = 1,
+    reference: bool = False,
+    engine: bool = False,
     processes: int = 1,
     sampling: float = 0.0,
 ) -> Memory:
@@ -80,16 +81,18 @@ def training_memory(
     Args:
         tokens: of a completion with its prompt.
         completions: of the largest pass.
-        copies: of the weights: the reference's and the engine's too.
+        reference: whether it holds the weights of a reference too.
+        engine: whether it holds those of vLLM's engine too.
         processes: that share out gradients and Adam's state.
     """
     size = BYTES[precision]
     shared = size + ADAM_STATE + (MASTER if size < MASTER else 0)
-    weights = copies * size + shared / processes
+    own = size
     copied = 0.0 if processes == 1 else size * min(BUCKET, shape.parameters)
     if processes == 1 and size < MASTER:
-        weights = (copies - 1) * size + MASTER + MASTER + ADAM_STATE
+        own, shared = MASTER, MASTER + ADAM_STATE
         copied = size * shape.multiplied
+    weights = own * (1 + reference) + size * engine + shared / processes
     layers = 1 if checkpointing else shape.layers
     # PyTorch's attention keeps the weights of all pairs of tokens where it has no faster kernel.
     pairs = layers * shape.heads * size * tokens**2 if on_gpu and size == MASTER else 0.0
@@ -121,12 +124,10 @@ def most_of_a_process(spec: TrainSpec) -> int:
 
 def _training(spec: TrainSpec, shape: Shape, expected: Expected) -> Memory:
     count, passes = processes(spec), spec.passes
-    copies = 2 if getattr(spec.objective, "beta", 0) else 1
     sampling = 0.0
     if spec.training is not None:
         together = spec.H * spec.n_step / count
         sampling = _sampling(spec, shape, expected, min(together, spec.sampling_batch or together))
-        copies += spec.compute.sampler == "vllm"
     least = 1 if passes.micro_batch == "auto" else passes.micro_batch
     return training_memory(
         shape,
@@ -135,7 +136,8 @@ def _training(spec: TrainSpec, shape: Shape, expected: Expected) -> Memory:
         completions=min(least, most_of_a_process(spec)),
         on_gpu=spec.compute.device == "gpu",
         checkpointing=passes.checkpointing,
-        copies=copies,
+        reference=bool(getattr(spec.objective, "beta", 0)),
+        engine=spec.training is not None and spec.compute.sampler == "vllm",
         processes=count,
         sampling=sampling,
     )

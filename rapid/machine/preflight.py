@@ -55,14 +55,19 @@ def _check(what: str, found: str, suffices: bool, todo: str) -> Check:
     return Check(what, found, "" if suffices else todo)
 
 
-def checks(params: Params, machine: bool = True) -> Iterator[Check]:
+def checks(
+    params: Params,
+    machine: bool = True,
+    too_large: Callable[[Params, float], dict[str, str]] = lambda params, memory: {},
+) -> Iterator[Check]:
     """Yield all checks of what the tables of these parameters need, slow ones last.
 
     Args:
         machine: also look at this machine's cores, memory and GPUs; not where jobs run elsewhere.
+        too_large: `rapid.cost.estimates.too_large`, of the memory of a GPU.
     """
     if machine:
-        yield from _machine(params)
+        yield from _machine(params, too_large)
     yield _packages(params)
     yield from reporting(params)
     if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
@@ -91,7 +96,7 @@ def _is_made(job: Job) -> bool:
     return manifest is not None and manifest.spec == job.spec.model_dump(mode="json")
 
 
-def _machine(params: Params) -> Iterator[Check]:
+def _machine(params: Params, too_large) -> Iterator[Check]:
     specs = [job.spec for job in jobs(params) if job.stage != "report"]
     wanted, there = max(map(cores, specs)), len(usable_cores())
     todo = "Lower compute.threads or compute.processes."
@@ -111,21 +116,14 @@ def _machine(params: Params) -> Iterator[Check]:
     )
     found = f"{len(gpus)}, the largest job leases {wanted}"
     yield _check("GPUs", found, len(gpus) >= wanted, todo)
-    if gpus:
-        yield from _training_memory(params, min(gpu.memory_mb for gpu in gpus))
+    memory = min((gpu.memory_mb for gpu in gpus), default=0) * 1e6
+    for run, why in too_large(params, memory).items() if memory else ():
+        needed, _, advice = why.partition(": ")
+        yield Check(f"memory of {run}", needed, f"{advice[0].upper()}{advice[1:]}.")
     todo = f"At least {GPU_MEMORY_MB:,} MB: leave it out of CUDA_VISIBLE_DEVICES."
     for gpu in gpus:
         enough = gpu.memory_mb >= GPU_MEMORY_MB
         yield _check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", enough, todo)
-
-
-def _training_memory(params: Params, memory_mb: int) -> Iterator[Check]:
-    """Yield a check of each run that the plan knows to be too large for the smallest GPU."""
-    from rapid.cost.estimates import too_large  # takes half a second, and only GPUs ask for it
-
-    for run, why in too_large(params, memory_mb * 1e6).items():
-        needed, _, todo = why.partition(": ")
-        yield Check(f"memory of {run}", needed, f"{todo[0].upper()}{todo[1:]}.")
 
 
 def _packages(params: Params) -> Check:

@@ -44,8 +44,8 @@ SHORTAGES = [
         (errno.ENOMEM,),
         r"[Cc]annot allocate memory|can't allocate memory|out of memory|not enough memory"
         r"|bad_alloc|can't start new thread",
-        "Lower training.micro_batch (of SFT: sft.micro_batch), or raise the limit (ulimit -v, the "
-        f"job's memory), {AGAIN}: "
+        "Lower training.micro_batch (of SFT: sft.micro_batch) or set it to auto, or raise the "
+        f"limit (ulimit -v, the job's memory), {AGAIN}: "
         "`rapid plan` says how much a job takes",
     ),
     Shortage(

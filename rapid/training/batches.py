@@ -65,13 +65,6 @@ def mini_batches(batch: Batch, steps: int) -> list[Batch]:
     return [rows(batch, slice(start, start + size)) | {"row": row} for start in starts]
 
 
-def put(batch: Batch, name: str, index: Tensor, values: Tensor) -> None:
-    """Put values, (n, t), into some rows of a column, (N, T), which is 0 elsewhere."""
-    if name not in batch:
-        batch[name] = torch.zeros_like(batch["completion_ids"], dtype=values.dtype)
-    batch[name][index, : values.size(1)] = values
-
-
 # Groups -------------------------------------------------------------------------------------------
 
 

@@ -100,7 +100,7 @@ class RapidConfig(GRPOConfig):
     clip: Clip = parameter("clip")  # noqa: RUF009 - a field
     baseline: Baseline = parameter("baseline")  # noqa: RUF009 - a field
     weighted: bool = parameter("weighted")
-    micro_batch_size: int | str = option(
+    micro_batch_size: int | str | None = option(
         None,
         "Completions of one forward and backward pass, at most: whole groups, or part of a group "
         'where one has more. None is per_device_train_batch_size (8). "auto" is token_budget='

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.caches import sees_padding
 from rapid.training.forward import completion_logp
 from rapid.training.metrics import WeightedMeans
 from rapid.training.passes import Block, PassSize, blocks, own_part, part_of_group
 from rapid.training.processes import with_others
-from rapid.training.room import AUTO, largest_pass
+from rapid.training.room import AUTO
 from rapid.training.trl.trainer import SamplingTrainer
 
 logger = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ class GradientTrainer(SamplingTrainer):
         """Completions of full length in a pass, at most; 0 where memory is yet to decide it."""
         if self.args.token_budget == AUTO:
             return self.pass_size.completions if self.pass_size else 0
-        return int(self.args.micro_batch_size)
+        return int(self.args.micro_batch_size or 1)
 
     def _process_mean(self, values: Tensor) -> Tensor:
         return self.accelerator.reduce(values, "mean")
@@ -77,7 +76,6 @@ class GradientTrainer(SamplingTrainer):
         return loss
 
     def _forget_passes(self, model) -> None:
-        """Forget what the passes of a step have left, to run them again."""
         model.zero_grad(set_to_none=True)
         self._means.take_back()
         self._token_means.take_back()
@@ -86,14 +84,14 @@ class GradientTrainer(SamplingTrainer):
         """Give the passes of a block `block_logp`, (N, T), which they share: log pi of its rows.
 
         Each puts in its own. What the others' gradients need of it is an importance weight, and
-        only of an objective that compares these: then another forward pass tells it in advance.
-        Else log mu does in its place.
+        only of an objective that compares these: then another forward pass tells it in advance, as
+        it does where other processes have part of the rows. Else log mu does in its place.
         """
         first = block[0]
         if "is_last" not in first:
             return
-        settings = self.args.settings
-        if has_moved and self.args.algorithm.compares_weights(settings):
+        compares = has_moved and self.args.algorithm.compares_weights(self.args.settings)
+        if compares or first["own_weight"] != 1:
             with torch.no_grad():
                 logp = self._logp_of(self.model, block)
         else:
@@ -132,15 +130,13 @@ class GradientTrainer(SamplingTrainer):
         )
         rows = [piece.get("own_rows", piece["rewards"]) for block in made for piece in block]
         self._largest = max(map(len, rows), default=0)
-        torn = any("own_weight" in block[0] and block[0]["own_weight"] != 1 for block in made)
-        self._waits = torn
         return made
 
     def _size(self, width: int) -> PassSize:
         """Return the most that a pass may hold, in an inference batch of so many tokens a row."""
         args, size = self.args, self.pass_size
         if size is None:
-            completions = int(args.micro_batch_size)
+            completions = int(args.micro_batch_size or 1)
             tokens = completions * width if args.token_budget in (None, AUTO) else args.token_budget
             size = PassSize(completions, int(tokens or 0) if args.pack else None)
         return size.halved(self.halvings)
@@ -182,21 +178,13 @@ class GradientTrainer(SamplingTrainer):
             with torch.enable_grad(), self.accelerator.autocast():
                 together = math.gcd(count, self.num_generations)
                 logp, _ = self._completion_logp(self.model, piece, together, self._shares_prompts)
-                # Parameters' own gradients are left alone, and processes exchange nothing.
-                torch.autograd.grad(logp.sum(), parameters, allow_unused=True)
+            self._try_backward(logp.sum(), parameters)
 
-        device, most = (
-            self.accelerator.device,
-            math.ceil(self.args.n_step / self.accelerator.num_processes),
-        )
-        try:
-            count = largest_pass(attempt, most, device, self._optimizer_bytes(parameters))
-        except MemoryError as error:
-            raise MemoryError(
-                f"{error}. Lower max_completion_length ({limit}), set gradient_checkpointing=True, "
-                "or take a device with more memory"
-            ) from None
-        count = int(self.accelerator.gather(torch.tensor([count], device=device)).min())
+        most = math.ceil(self.args.n_step / self.accelerator.num_processes)
+        advice = f"lower max_completion_length ({limit}), or take a device with more memory"
+        if not self.args.gradient_checkpointing:
+            advice = f"set gradient_checkpointing=True, {advice}"
+        count = self._largest_pass(attempt, most, parameters, advice)
         width = len(prompt) + limit
         self.pass_size = PassSize(count, count * width if self.args.pack else None)
         logger.info("passes of at most %d completions of %d tokens: memory allows it", count, width)
@@ -221,10 +209,14 @@ class GradientTrainer(SamplingTrainer):
     def _put_columns(
         self, mini_batch: Batch, step: int, columns: Mapping[str, Callable[[Block], Tensor]]
     ) -> None:
+        zeros = torch.zeros_like(mini_batch["completion_ids"], dtype=self._precise)
+        for name in columns:  # also of a process that has nothing to run
+            mini_batch[name] = zeros.clone()
         for block in self._blocks(mini_batch, step):
             if block[0]["sequence_share"]:  # else it is run for the sake of other processes
                 for name, find in columns.items():
-                    batches.put(mini_batch, name, block[0]["row"], find(block))
+                    values = find(block)
+                    mini_batch[name][block[0]["row"], : values.size(1)] = values.to(zeros)
 
     def _behavior_logp(self, block: Block) -> Tensor:
         """Return log mu of a block, (N, T): the sampler's, if it tells it, or the policy's now."""

@@ -16,7 +16,6 @@ from unittest.mock import patch
 
 import torch
 import trl.trainer.utils
-from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -24,7 +23,7 @@ from rapid.training.caches import unwrapped
 
 SMALL = 2**22  # logits of a pass up to which TRL's tiles do
 CHUNK = 2**27  # bytes of the logits of a chunk of tokens
-BLOCK = 2**23  # logits of a chunk whose probabilities are computed at a time
+BLOCK = 2**21  # logits of a chunk whose probabilities are computed at a time
 SLICE = 2**13  # words whose weights' gradient is rounded, and added up in float32, at a time
 TILES: Any = trl.trainer.utils._ChunkedLogProbFunction
 Scores = tuple[Tensor, Tensor | None, None, None, Tensor | None]  # as TRL's function returns them
@@ -34,7 +33,7 @@ def own_head(model) -> AbstractContextManager:
     """Have a model's fused forward compute the scores of tokens here, where TRL's leaves gaps."""
     layer = unwrapped(model).get_output_embeddings()
     scores: Any = CpuScores
-    if isinstance(layer, BaseTunerLayer):
+    if hasattr(layer, "base_layer"):  # of PEFT's
         scores = ModuleScores(layer)
     if scores is CpuScores and layer.weight.device.type != "cpu":
         return nullcontext()

@@ -18,7 +18,7 @@ import torch
 
 AUTO = "auto"  # the size of passes, where memory is to decide
 USABLE = 0.92  # of what is left: fragments, and what libraries take now and then, need the rest
-WORDS = "out of memory|can.t allocate memory|not enough memory|bad_alloc"
+WORDS = "out of memory|CUBLAS_STATUS_ALLOC_FAILED|can.t allocate memory|not enough memory|bad_alloc"
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -69,15 +69,22 @@ def _room_in_group() -> float:
 
 def taken(device: torch.device, work: Callable[[], None]) -> float:
     """Return the bytes that were held at most during some work, beyond those before it."""
+    reset_peak(device)
     if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
         work()
         return torch.cuda.max_memory_allocated(device) - before
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = _resident("VmRSS")
     work()
     return _resident("VmHWM") - before
+
+
+def reset_peak(device: torch.device) -> None:
+    """Let the peak of what is held begin anew, on a GPU or in main memory."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def _resident(field: str) -> int:
@@ -125,4 +132,6 @@ def largest_pass(
     count = max(1, min(most, 1 + int((available - one) / each)))
     while count > 1 and needs(count) > available:
         count //= 2
+    release_memory()
+    reset_peak(device)  # which is to be of what a run takes, not of what was tried
     return count

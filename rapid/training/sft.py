@@ -17,7 +17,7 @@ from rapid.artifacts.demonstrations import Demonstration
 from rapid.benchmarks.prompts import prompt_ids
 from rapid.training.head import own_head
 from rapid.training.refusals import FiniteWeights
-from rapid.training.room import AUTO, largest_pass
+from rapid.training.room import AUTO
 from rapid.training.trl.passes import PassTrainer
 from rapid.training.trl.saving import SavingTrainer
 
@@ -48,7 +48,7 @@ class ImitatingTrainer(SavingTrainer, PassTrainer, SFTTrainer):
     def _run_passes(self, model, inputs: dict, num_items_in_batch) -> torch.Tensor:
         count, loss = len(inputs["input_ids"]), torch.zeros((), device=self.accelerator.device)
         size = max(1, self.pass_completions >> self.halvings)
-        self._largest, self._waits = min(size, count), False
+        self._largest = min(size, count)
         for start in range(0, count, size):
             piece = {name: value[start : start + size] for name, value in inputs.items()}
             width = int(piece["attention_mask"].sum(1).max())
@@ -71,17 +71,14 @@ class ImitatingTrainer(SavingTrainer, PassTrainer, SFTTrainer):
             seen = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
             with self.compute_loss_context_manager(), own_head(self.model):
                 output = self.model(**seen, labels=ids, fused_lm_head=True)
-                torch.autograd.grad(output.log_probs.sum(), parameters, allow_unused=True)
+            self._try_backward(output.log_probs.sum(), parameters)
 
         device, most = self.accelerator.device, self.args.per_device_train_batch_size
-        try:
-            count = largest_pass(attempt, most, device, self._optimizer_bytes(parameters))
-        except MemoryError as error:
-            raise MemoryError(
-                f"{error}: the longest demonstration has {len(longest['input_ids'])} tokens. Share "
-                "the run among more GPUs (compute.processes), or take one with more memory"
-            ) from None
-        return int(self.accelerator.gather(torch.tensor([count], device=device)).min())
+        advice = (
+            f"the longest demonstration has {len(longest['input_ids'])} tokens: set checkpointing: "
+            "true in sft, share the run among more GPUs (compute.processes), or take larger ones"
+        )
+        return self._largest_pass(attempt, most, parameters, advice)
 
 
 def sft_trainer(

@@ -13,6 +13,7 @@ from rapid.artifacts.manifests import Manifest
 from rapid.cli import run
 from rapid.config.jobs import jobs
 from rapid.config.params import load, read
+from rapid.cost.estimates import too_large
 from rapid.grading.lean.install import Backend
 from rapid.grading.policy import Grading
 from rapid.machine import preflight
@@ -190,7 +191,7 @@ def test_a_run_that_the_plan_knows_to_be_too_large_is_named_with_what_to_change(
         values["sft"]["micro_batch"] = micro_batch
         gpus = [Gpu(str(n), f"GPU-{n}", memory_mb) for n in range(4)]
         monkeypatch.setattr(preflight, "visible_gpus", lambda: gpus)
-        found = preflight._machine(load(values))
+        found = preflight._machine(load(values), too_large)
         return {one.what: one for one in found if one.what.startswith("memory of")}
 
     assert missing_memory(48_000) == {}

@@ -7,7 +7,6 @@ from rapid.training.batches import (
     endless,
     group_widths,
     mini_batches,
-    put,
     replaced,
     take,
 )
@@ -92,10 +91,8 @@ def test_replaced_groups_are_padded_on_their_own_side():
     assert both["accuracy"].tolist() == [0, 0, 0.5, 1]
 
 
-def test_values_of_some_rows_are_put_into_a_column_that_is_0_elsewhere():
+def test_mini_batches_are_in_order_and_know_their_rows():
     first, second = mini_batches(batch(8), 2)
+    assert first["completion_ids"][:, 0].tolist() == [0, 1, 2, 3]
+    assert second["completion_ids"][:, 0].tolist() == [4, 5, 6, 7]
     assert second["row"].tolist() == [0, 1, 2, 3]
-    put(first, "logp", torch.tensor([2, 1]), torch.tensor([[0.5, 1.5], [2.5, 3.5]]))
-    put(first, "logp", torch.tensor([0]), torch.tensor([[9.0]]))
-    assert first["logp"].tolist() == [[9, 0, 0], [2.5, 3.5, 0], [0.5, 1.5, 0], [0, 0, 0]]
-    assert "logp" not in second

@@ -91,7 +91,7 @@ GOOD = {
         ({"vllm_structured_outputs_regex": "a+"}, "but vllm_structured_outputs_regex='a.' changes"),
         (
             {"auto_find_batch_size": True, "top_p": 0.9},
-            "(?s)and lower micro_batch_size.*but top_p=",
+            "(?s)set micro_batch_size='auto' or lower it.*but top_p=",
         ),
         (
             {"dynamic_sampling_by": "sum"},
@@ -376,3 +376,15 @@ def test_fields_are_arguments_of_a_command_line_and_documented():
         assert RapidConfig.__dataclass_fields__[name].metadata["help"]
         assert f"\n        {name}: " in RapidConfig.__doc__
     assert max(map(len, RapidConfig.__doc__.splitlines())) <= 100
+
+
+def test_a_command_line_gives_sizes_of_passes_as_texts(tmp_path):
+    def parsed(*arguments):
+        (config,) = HfArgumentParser(RapidConfig).parse_args_into_dataclasses(
+            ["--output_dir", str(tmp_path), "--bf16", "False", "--use_cpu", *arguments]
+        )
+        return config.micro_batch_size, config.token_budget
+
+    assert parsed("--micro_batch_size", "4", "--token_budget", "4096") == (4, 4096)
+    assert parsed("--micro_batch_size", "auto") == (8, "auto")
+    assert parsed("--token_budget", "auto") == (8, "auto")

@@ -64,8 +64,16 @@ SMALL = {
     "small-m2po": {"objective": "m2po", "H": 2, **ALL, **DIVIDED, "pack": False},
     "small-grpo": {"objective": "grpo", "H": 2, "beta": 0.1, **ALL, **DIVIDED},
     "small-trl": {"objective": "trl", "H": 2, **ALL, **DIVIDED},
+    "small-torn-topr": {"objective": "topr", "H": 2, **ONE_GROUP, **ALL, **DIVIDED},
     "small-torn": {"objective": "rapid", **ONE_GROUP, **ALL, **DIVIDED},
     "small-torn-grpo": {"objective": "grpo", "H": 2, "beta": 0.1, **ONE_GROUP, **ALL, **DIVIDED},
+}
+# Three groups, one of which may say nothing: a process has none where the others have one each.
+ODD = {"n_step": 6, "num_generations": 3, "H": 2, "max_steps": 8, **ALL}
+SMALL |= {
+    "odd-rapid": {"objective": "rapid", **ODD},
+    "odd-grpo": {"objective": "grpo", "beta": 0.1, **ODD},
+    "odd-trl": {"objective": "trl", "beta": 0.1, **ODD, "n_step": 3},
 }
 # Sampled, not scripted; three steps, so that processes sample parts of groups.
 SAMPLED = {"sampled": TORN["torn-rapid"] | {"H": 3, "scripted": False, "skip_zero_groups": False}}
@@ -195,6 +203,22 @@ def test_four_processes_learn_what_one_learns(four, alone, name):
 def rows_run(processes: list[dict], name: str) -> set[int]:
     """The completions that a process runs in a step that has something to run."""
     return {n for process in processes for rows in process[name]["rows"] for n in rows if n}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_what_two_processes_log_of_small_passes_is_what_one_logs(both, toy_model, tmp_path, name):
+    """Losses, and metrics of importance weights: of the rows that other processes run too."""
+    settings = SMALL[name] | PLAIN | {"micro_batch_size": 16}
+    trainer = build(toy_model, tmp_path, trainer=ScriptedTrainer, dtype=torch.float32, **settings)
+    trainer.train()
+    for row, expected in zip(
+        both[0][name]["log"],
+        [row for row in trainer.state.log_history if "rapid/run" in row],
+        strict=True,
+    ):
+        for key in ("loss", "rapid/weight", "rapid/clip_fraction", "rapid/kl", "rapid/entropy"):
+            if key in expected and row["rapid/run"] == pytest.approx(expected["rapid/run"]):
+                assert row[key] == pytest.approx(expected[key], rel=1e-3, abs=2e-4), key
 
 
 @pytest.mark.parametrize("name", TORN)

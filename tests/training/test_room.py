@@ -163,7 +163,7 @@ def test_auto_tries_the_longest_completions_and_learns_the_same(
     def count(module, args, kwargs):
         tried.append(kwargs["input_ids"].shape)
 
-    monkeypatch.setattr("rapid.training.gradient.largest_pass", choose)
+    monkeypatch.setattr("rapid.training.trl.passes.largest_pass", choose)
     plain = loops.run(toy_model, tmp_path, "rapid", trainer=Roomy, pack=pack, **SIZES)
     auto = loops.build(
         toy_model, tmp_path, "rapid", trainer=Roomy, pack=pack,
@@ -182,7 +182,7 @@ def test_auto_tries_the_longest_completions_and_learns_the_same(
 def test_an_adams_state_is_left_room_for(toy_model, tmp_path, monkeypatch):
     reserves = []
     monkeypatch.setattr(
-        "rapid.training.gradient.largest_pass",
+        "rapid.training.trl.passes.largest_pass",
         lambda attempt, most, device, reserved: reserves.append(reserved) or 4,
     )
     trainer = loops.run(
@@ -193,7 +193,7 @@ def test_an_adams_state_is_left_room_for(toy_model, tmp_path, monkeypatch):
 
 
 def test_what_was_found_is_kept_where_a_run_goes_on(toy_model, tmp_path, monkeypatch):
-    monkeypatch.setattr("rapid.training.gradient.largest_pass", lambda *_: 4)
+    monkeypatch.setattr("rapid.training.trl.passes.largest_pass", lambda *_: 4)
     trainer = loops.run(toy_model, tmp_path, "rapid", token_budget="auto", max_steps=1)
     trainer.halvings = 2
     other = loops.build(toy_model, tmp_path, "rapid", token_budget="auto")

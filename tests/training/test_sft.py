@@ -106,7 +106,7 @@ def test_auto_is_what_memory_allows_of_the_longest(toy_model, tmp_path, monkeypa
         assert most == 2
         return 1
 
-    monkeypatch.setattr("rapid.training.sft.largest_pass", choose)
+    monkeypatch.setattr("rapid.training.trl.passes.largest_pass", choose)
     trainer = build(toy_model, tmp_path, batch=2, micro_batch="auto")
     trainer.train()
     assert tried[0] == (2, 8)

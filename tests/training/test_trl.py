@@ -22,6 +22,7 @@ from rapid.training.trl import (
     REFUSED_COLUMNS,
     checkpoints,
     loss,
+    passes,
     prompts,
     remember_packages,
     saving,
@@ -39,6 +40,7 @@ CLASSES = {
     OwnLoss: loss,
     prompts.CheckedPrompts: prompts,
     bends.SamplingTrainer: bends,
+    passes.PassTrainer: passes,
     gradient.GradientTrainer: gradient,
     trainer.RapidTrainer: trainer,
 }

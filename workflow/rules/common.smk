@@ -16,6 +16,7 @@ os.environ.update(PYTHONPATH=ROOT, PATH=PROGRAMS)
 os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds: a log keeps every line of a progress bar
 
 from rapid.config import jobs, specs
+from rapid.cost.estimates import too_large
 from rapid.machine import console, locks, preflight, processes, resources, warm
 from rapid.algorithms import names
 from rapid.artifacts.files import BadInput
@@ -209,6 +210,6 @@ def refuse_to_start_in_vain():
     if os.environ.get("RAPID_PREFLIGHT") == "off":
         return
     takes_minutes = PARAMS.compute.device == "cpu" and here
-    all_checks = preflight.checks(PARAMS, machine=here)
+    all_checks = preflight.checks(PARAMS, here, too_large)
     if preflight.report(preflight.reporting(PARAMS) if takes_minutes else all_checks):
         raise WorkflowError("See MISSING above. With RAPID_PREFLIGHT=off jobs start all the same.")

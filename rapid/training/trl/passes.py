@@ -6,24 +6,27 @@ transformers makes one pass in a step, and accumulates gradients over several of
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from copy import copy
 from typing import Any, TypeVar
 
+import torch
 from accelerate.utils import DistributedType
 from torch import Tensor
 from transformers import Trainer
 
-from rapid.training.room import AUTO, is_out_of_memory, release_memory
+from rapid.training.room import AUTO, is_out_of_memory, largest_pass, release_memory
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
+COUNTED = ("_total_train_tokens", "_entropy_window_stats")  # by TRL, in each pass
 
 
 class PassTrainer(Trainer):
     """A Trainer whose step is several passes. `halvings` is how often their size was halved."""
 
+    _metrics: dict[str, Any]
     halvings = 0
     _largest = 0  # rows of the largest pass of a step
-    _waits = False  # whether other processes wait for this one's passes, which must not fail then
 
     @property
     def _uses_deepspeed(self) -> bool:
@@ -40,7 +43,6 @@ class PassTrainer(Trainer):
             named: arguments of `compute_loss`.
         """
         deepspeed = self._uses_deepspeed
-        self._waits = self._waits or deepspeed or (last and self.accelerator.num_processes > 1)
         self.accelerator.gradient_state._set_sync_gradients(last)
         with nullcontext() if last or deepspeed else self.accelerator.no_sync(model):
             with self.compute_loss_context_manager():
@@ -53,18 +55,21 @@ class PassTrainer(Trainer):
     ) -> Result:
         """Return what some work does, in passes of half the size each time that memory runs out.
 
-        Where other processes wait for a pass it cannot be run again.
+        Not in one of several processes: the others wait for what it exchanges with them.
 
         Args:
-            forget: undoes what a part of the work has done.
+            forget: undoes what a part of the work has done, but for what is counted for the log.
         """
+        counted = self._counted()
         while True:
             try:
                 return work()
             except (MemoryError, RuntimeError) as error:
-                if self._waits or self._largest <= 1 or not is_out_of_memory(error):
+                alone = self.accelerator.num_processes == 1
+                if not alone or self._largest <= 1 or not is_out_of_memory(error):
                     raise
             forget()
+            self._count_again(counted)
             release_memory()
             self.halvings += 1
             if self.halvings == 1:
@@ -77,6 +82,57 @@ class PassTrainer(Trainer):
                     self._largest,
                     AUTO,
                 )
+
+    def _counted(self) -> dict[str, Any]:
+        """Return what TRL counts in each pass: lists of metrics, tokens, a window of entropies."""
+        metrics = {name: list(values) for name, values in self._metrics["train"].items()}
+        others = {name: copy(vars(self)[name]) for name in COUNTED if name in vars(self)}
+        return {"metrics": metrics, "others": others}
+
+    def _count_again(self, counted: dict[str, Any]) -> None:
+        """Go back to what `_counted` returned."""
+        self._metrics["train"].clear()
+        self._metrics["train"].update({n: list(v) for n, v in counted["metrics"].items()})
+        vars(self).update({name: copy(value) for name, value in counted["others"].items()})
+
+    def _largest_pass(
+        self,
+        attempt: Callable[[int, float], None],
+        most: int,
+        parameters: Sequence[Tensor],
+        advice: str,
+    ) -> int:
+        """Return how many rows of full length memory allows in a pass, in every process.
+
+        Raises:
+            MemoryError: not one, in this process or in another.
+        """
+        # From the second pass of a step on there are gradients, and later Adam's state.
+        for one in parameters:
+            one.grad = torch.full_like(one, 0.0)
+        count, why = 0, "a pass of one does not fit in another process"
+        try:
+            count = largest_pass(
+                attempt, most, self.accelerator.device, self._optimizer_bytes(parameters)
+            )
+        except MemoryError as error:
+            why = str(error)
+        for one in parameters:
+            one.grad = None
+        counts = torch.tensor([count], device=self.accelerator.device)
+        if (count := int(self.accelerator.gather(counts).min())) == 0:
+            raise MemoryError(f"{why}: {advice}")
+        return count
+
+    def _try_backward(self, loss: Tensor, parameters: Sequence[Tensor]) -> None:
+        """Run backward as a step does, but where gradients would go to other processes."""
+        if self.accelerator.num_processes == 1:
+            loss.backward()
+            return
+        checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
+        if checkpointing.get("use_reentrant"):
+            raise ValueError("use_reentrant=True with 'auto' in several processes: leave it unset")
+        torch.autograd.grad(loss, parameters, allow_unused=True)
 
     def _optimizer_bytes(self, parameters: Sequence[Tensor]) -> float:
         """Return what an Adam will take in its first step; DeepSpeed's has taken it before."""

@@ -23,6 +23,9 @@ def take_sizes(config, processes: int) -> None:
         config.n_step = accumulated if as_trl else N_STEP
     if config.H is None:
         config.H = _steps(config) if as_trl else H
+    for name in ("micro_batch_size", "token_budget"):  # a command line's are texts
+        if str(value := getattr(config, name)).isdecimal():
+            setattr(config, name, int(value))
     if config.micro_batch_size == AUTO:
         config.micro_batch_size, config.token_budget = None, AUTO
     if config.micro_batch_size is None:
