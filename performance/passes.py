@@ -28,7 +28,7 @@ VOCABULARY = 151_936
 SMALL = Shape(2, 128, 256, 2, 2, 64, VOCABULARY, True)
 SIZES = [(4, 4), (8, 2), (8, 1)]  # completions of a prompt, and of a pass
 LENGTHS = (512, 2048)
-REPEATS = 5
+REPEATS = 3
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,6 +50,11 @@ def measure_all(path: Path) -> None:
     """Measure, and write the figures into a file after each row."""
     source = {"commit": results.COMMIT, "hardware": results._hardware()}
     document = {**source, "memory": [], "seconds": []}
+    for precision in ("float32", "bfloat16"):
+        row = {"precision": precision, **in_fresh_process(step_seconds, precision)}
+        document["seconds"].append(row)
+        print(seconds_table([row]), flush=True)
+        write_json(path, document)
     for length in LENGTHS:
         for group, of_a_pass in SIZES:
             row = {"length": length, "group": group, "pass": of_a_pass}
@@ -58,11 +63,6 @@ def measure_all(path: Path) -> None:
             document["memory"].append(row)
             print(memory_table([row]), flush=True)
             write_json(path, document)
-    for precision in ("float32", "bfloat16"):
-        row = {"precision": precision, **in_fresh_process(step_seconds, precision)}
-        document["seconds"].append(row)
-        print(seconds_table([row]), flush=True)
-        write_json(path, document)
 
 
 def in_fresh_process(work, *arguments):
