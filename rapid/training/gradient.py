@@ -118,7 +118,7 @@ class GradientTrainer(SamplingTrainer):
             )
         # DeepSpeed steps in a backward pass, and float16's scaler knows its scale from one.
         needs_one = self._uses_deepspeed or self.accelerator.scaler is not None
-        made = blocks(
+        own_blocks = blocks(
             mini_batch,
             runs.nonzero().flatten().tolist(),
             group,
@@ -128,9 +128,9 @@ class GradientTrainer(SamplingTrainer):
             least=int(needs_one),
             alike=sees_padding(self.model),
         )
-        rows = [piece.get("own_rows", piece["rewards"]) for block in made for piece in block]
+        rows = [piece.get("own_rows", piece["rewards"]) for block in own_blocks for piece in block]
         self._largest = max(map(len, rows), default=0)
-        return made
+        return own_blocks
 
     def _size(self, width: int) -> PassSize:
         """Return the most that a pass may hold, in an inference batch of so many tokens a row."""
@@ -164,7 +164,7 @@ class GradientTrainer(SamplingTrainer):
         longest = int(batch["prompt_mask"].sum(1).argmax())
         prompt = batch["prompt_ids"][longest][batch["prompt_mask"][longest].bool()]
         limit = self.args.max_completion_length or batch["completion_ids"].size(1)
-        parameters = [one for one in self.model.parameters() if one.requires_grad]
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
 
         def attempt(count: int, share: float = 1.0) -> None:
             tokens, length = (
@@ -176,8 +176,8 @@ class GradientTrainer(SamplingTrainer):
             piece = {"prompt_ids": ids, "prompt_mask": torch.ones_like(ids)}
             piece |= {"completion_ids": completion, "completion_mask": torch.ones_like(completion)}
             with torch.enable_grad(), self.accelerator.autocast():
-                together = math.gcd(count, self.num_generations)
-                logp, _ = self._completion_logp(self.model, piece, together, self._shares_prompts)
+                one_prompt = math.gcd(count, self.num_generations)
+                logp, _ = self._completion_logp(self.model, piece, one_prompt, self._shares_prompts)
             self._try_backward(logp.sum(), parameters)
 
         most = math.ceil(self.args.n_step / self.accelerator.num_processes)
@@ -220,9 +220,9 @@ class GradientTrainer(SamplingTrainer):
 
     def _behavior_logp(self, block: Block) -> Tensor:
         """Return log mu of a block, (N, T): the sampler's, if it tells it, or the policy's now."""
-        known = block[0].get("sampler_logp")
-        if known is not None and self.sampler_tells_mu() and not known.isnan().any():
-            return known
+        sampler_logp = block[0].get("sampler_logp")
+        if sampler_logp is not None and self.sampler_tells_mu() and not sampler_logp.isnan().any():
+            return sampler_logp
         with torch.no_grad():
             return self._logp_of(self.model, block)
 

@@ -113,13 +113,13 @@ class ModuleScores:
         """Return what `CpuScores.apply` does, by the layer itself, which computes logits twice."""
         curve, size = Curve(scale, cap, temperature), _chunk_size(hidden.dtype, len(weight))
 
-        def score(some: Tensor, its_targets: Tensor) -> tuple[Tensor, ...]:
-            products = self._layer(some)
+        def score(hidden_chunk: Tensor, chunk_targets: Tensor) -> tuple[Tensor, ...]:
+            products = self._layer(hidden_chunk)
             precise = torch.promote_types(products.dtype, torch.float32)
             logp = curve.values(products.to(precise)).log_softmax(-1)
             entropy = -(logp.exp() * logp).nan_to_num().sum(-1)
-            is_top1 = logp.argmax(-1) == its_targets
-            return logp.gather(1, its_targets[:, None])[:, 0], entropy, is_top1
+            is_top1 = logp.argmax(-1) == chunk_targets
+            return logp.gather(1, chunk_targets[:, None])[:, 0], entropy, is_top1
 
         chunks = zip(hidden.split(size), targets.split(size), strict=True)
         scores = [checkpoint(score, *chunk, use_reentrant=False) for chunk in chunks]
@@ -192,8 +192,8 @@ class TokenChunks(torch.autograd.Function):
             if d_bias is not None:
                 d_bias += products.sum(0, dtype=d_bias.dtype)
         d_weight, d_bias = (
-            None if found is None else found.to(like.dtype)
-            for found, like in ((d_weight, weight), (d_bias, bias))
+            None if total is None else total.to(like.dtype)
+            for total, like in ((d_weight, weight), (d_bias, bias))
         )
         return d_hidden, d_weight, d_bias, None, None, None
 

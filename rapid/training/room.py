@@ -42,16 +42,16 @@ def room(device: torch.device) -> float:
         free, _ = torch.cuda.mem_get_info(device)
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return free + cached
-    left = [psutil.virtual_memory().available, _room_in_group()]
+    rooms = [psutil.virtual_memory().available, _room_in_group()]
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
-        left.append(limit - psutil.Process().memory_info().vms)
-    return max(0.0, min(left))
+        rooms.append(limit - psutil.Process().memory_info().vms)
+    return max(0.0, min(rooms))
 
 
 def _room_in_group() -> float:
     """Return the bytes that are left of this process's cgroup (v2) and those around it."""
-    left = math.inf
+    room_in_all = math.inf
     with suppress(OSError):
         name = Path("/proc/self/cgroup").read_text().strip().rpartition("::/")[2]
         folder = CGROUPS / name
@@ -61,10 +61,11 @@ def _room_in_group() -> float:
                 used = int((group / "memory.current").read_text())
                 stat = (group / "memory.stat").read_text()
                 files = re.search(r"^inactive_file (\d+)", stat, re.MULTILINE)  # can be dropped
-                left = min(left, limit - used + (int(files[1]) if files else 0))
+                group_room = limit - used + (int(files[1]) if files else 0)
+                room_in_all = min(room_in_all, group_room)
             if group == CGROUPS:
                 break
-    return left
+    return room_in_all
 
 
 def taken(device: torch.device, work: Callable[[], None]) -> float:
@@ -121,15 +122,15 @@ def largest_pass(
         return math.inf
 
     needs(1, 0.5)  # the first has what libraries allocate once
-    half, one = needs(1, 0.5), needs(1)
-    if one > available:
-        held = "more than there is" if one == math.inf else f"{one / 1e9:.2f} GB"
+    half_bytes, whole_bytes = needs(1, 0.5), needs(1)
+    if whole_bytes > available:
+        held = "more than there is" if whole_bytes == math.inf else f"{whole_bytes / 1e9:.2f} GB"
         raise MemoryError(
             f"a pass of one completion of full length takes {held}, and {available / 1e9:.2f} GB "
             "are left"
         )
-    each = max(2 * (one - half), 1.0)
-    count = max(1, min(most, 1 + int((available - one) / each)))
+    per_completion = max(2 * (whole_bytes - half_bytes), 1.0)
+    count = max(1, min(most, 1 + int((available - whole_bytes) / per_completion)))
     while count > 1 and needs(count) > available:
         count //= 2
     release_memory()

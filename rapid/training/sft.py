@@ -63,7 +63,7 @@ class ImitatingTrainer(SavingTrainer, PassTrainer, SFTTrainer):
         """Return how many of the longest demonstrations memory allows in a pass."""
         rows: Any = self.train_dataset
         longest = max(rows, key=lambda row: len(row["input_ids"]))
-        parameters = [one for one in self.model.parameters() if one.requires_grad]
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
 
         def attempt(count: int, share: float) -> None:
             length = max(2, math.ceil(share * len(longest["input_ids"])))

@@ -87,7 +87,7 @@ class SomeEnd(Recording):
 
     def _generate_single_turn(self, *arguments):
         completions, logps = super()._generate_single_turn(*arguments)
-        ends = [ids[:-1] + [1] if n % 3 else ids for n, ids in enumerate(completions)]
+        ends = [[*ids[:-1], 1] if n % 3 else ids for n, ids in enumerate(completions)]
         return ends, logps
 
 

@@ -108,8 +108,8 @@ class PassTrainer(Trainer):
             MemoryError: not one, in this process or in another.
         """
         # From the second pass of a step on there are gradients, and later Adam's state.
-        for one in parameters:
-            one.grad = torch.full_like(one, 0.0)
+        for parameter in parameters:
+            parameter.grad = torch.full_like(parameter, 0.0)
         count, why = 0, "a pass of one does not fit in another process"
         try:
             count = largest_pass(
@@ -117,8 +117,8 @@ class PassTrainer(Trainer):
             )
         except MemoryError as error:
             why = str(error)
-        for one in parameters:
-            one.grad = None
+        for parameter in parameters:
+            parameter.grad = None
         counts = torch.tensor([count], device=self.accelerator.device)
         if (count := int(self.accelerator.gather(counts).min())) == 0:
             raise MemoryError(f"{why}: {advice}")
@@ -139,4 +139,4 @@ class PassTrainer(Trainer):
         is_adam = "adam" in str(self.args.optim).lower()
         if not is_adam or self._uses_deepspeed or getattr(self.optimizer, "state", None):
             return 0.0
-        return sum(2.0 * one.numel() * one.element_size() for one in parameters)
+        return sum(2.0 * p.numel() * p.element_size() for p in parameters)
