@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from performance import results
+from rapid.algorithms import IMITATING
 from rapid.artifacts.files import write_text
 from rapid.cost.memory import training_memory
 from rapid.cost.shapes import Shape, published
@@ -36,7 +37,7 @@ class Row:
 
     model: str  # as in rapid/cost/models.yaml
     layers: int
-    kind: str  # rl or sft
+    kind: str  # rl, or the name of what imitates
     completions: int  # of a pass; a step has two passes
     length: int  # tokens of a completion, or of a demonstration without its prompt
     checkpointing: bool = False
@@ -52,9 +53,9 @@ def rows_for(gpu: bool) -> list[Row]:
     """Return the rows that are measured on a CPU, or on a GPU."""
     kinds = [
         ("rl", 2, 512, False),
-        ("sft", 1, 2048, False) if gpu else ("sft", 2, 512, False),
+        (IMITATING.name, 1, 2048, False) if gpu else (IMITATING.name, 2, 512, False),
         ("rl", 1, 2048, False),
-        ("sft", 1, 2048, True),
+        (IMITATING.name, 1, 2048, True),
         ("rl", 2, 512, True),
     ]
     return [
@@ -161,7 +162,7 @@ def measure(row: Row) -> float:
         row.model, replace(row.shape, layers=1)
     )  # nor is what transformers imports for a model
     gpu = torch.cuda.is_available()
-    train = _imitate if row.kind == "sft" else _reinforce
+    train = _imitate if row.kind == IMITATING.name else _reinforce
     if not gpu:
         torch.set_num_threads(2)
     before = resident_mb("VmRSS") * 1e6

@@ -356,8 +356,12 @@ def _plan(args) -> None:
 
 def _preflight(args) -> int:
     from rapid.config.params import load_files
-    from rapid.cost.estimates import too_large
     from rapid.machine.preflight import checks, report
+
+    def too_large(params, memory: float) -> dict[str, str]:
+        from rapid.cost.estimates import too_large  # needs the pipeline's packages, for GPUs only
+
+        return too_large(params, memory)
 
     params = load_files(*([args.config] if args.config else args.configfile))
     missing = report(checks(params, too_large=too_large))

@@ -43,7 +43,8 @@ SHORTAGES = [
         "no memory",
         (errno.ENOMEM,),
         r"[Cc]annot allocate memory|can't allocate memory|out of memory|not enough memory"
-        r"|bad_alloc|can't start new thread",
+        r"|bad_alloc|can't start new thread"
+        r"|error return without exception set",  # of C code that was given none, and says no more
         "Lower training.micro_batch (of SFT: sft.micro_batch) or set it to auto, or raise the "
         f"limit (ulimit -v, the job's memory), {AGAIN}: "
         "`rapid plan` says how much a job takes",
