@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     without_vllm()
     import torch
 
-    source = {"commit": results.COMMIT, "hardware": results._hardware()}
+    source = {"commit": results.COMMIT, "hardware": results.hardware_in_child()}
     gpu = torch.cuda.is_available()  # a process that has looked for it cannot be forked
     measured = {} if not options.out.exists() else {key(row): row for row in read(options.out)}
     context = multiprocessing.get_context("spawn")

@@ -12,7 +12,9 @@ import multiprocessing
 import statistics
 import sys
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from operator import truediv
 from pathlib import Path
 
@@ -38,31 +40,53 @@ def main(arguments: list[str] | None = None) -> int:
     add = parser.add_argument
     add("--out", type=Path, default=results.FOLDER / NAME, help="file of the figures (%(default)s)")
     add("--print", action="store_true", help="print the figures that the file has")
+    add("--resume", action="store_true", help="measure what the file does not have yet")
     options = parser.parse_args(arguments)
     if not options.print:
-        measure_all(options.out)
+        measure_all(options.out, options.resume)
     document = json.loads(options.out.read_text(encoding="utf-8"))
     print(memory_table(document["memory"]), seconds_table(document["seconds"]), sep="\n")
     return 0
 
 
-def measure_all(path: Path) -> None:
-    """Measure, and write the figures into a file after each row."""
-    source = {"commit": results.COMMIT, "hardware": results._hardware()}
-    document = {**source, "memory": [], "seconds": []}
+def measure_all(path: Path, resume: bool) -> None:
+    """Measure, and write the figures into a file after each row.
+
+    Args:
+        resume: keep the rows that the file has.
+    """
+    document = {"hardware": results.hardware_in_child(), "memory": [], "seconds": []}
+    if resume and path.exists():
+        document = json.loads(path.read_text(encoding="utf-8"))
+    tables = (("seconds", seconds_rows(), seconds_table), ("memory", memory_rows(), memory_table))
+    for name, rows, table in tables:
+        for labels, measure in rows:
+            if any(labels.items() <= row.items() for row in document[name]):
+                continue
+            row = {**labels, **measure(), "commit": results.COMMIT}
+            document[name].append(row)
+            print(table([row]), flush=True)
+            write_json(path, document)
+
+
+def seconds_rows() -> Iterator[tuple[dict, Callable[[], dict]]]:
+    """Yield the labels of each row of the second table, and what measures it."""
     for precision in ("float32", "bfloat16"):
-        row = {"precision": precision, **in_fresh_process(step_seconds, precision)}
-        document["seconds"].append(row)
-        print(seconds_table([row]), flush=True)
-        write_json(path, document)
+        yield {"precision": precision}, partial(in_fresh_process, step_seconds, precision)
+
+
+def memory_rows() -> Iterator[tuple[dict, Callable[[], dict]]]:
+    """Yield the labels of each row of the first table, and what measures it."""
     for length in LENGTHS:
         for group, of_a_pass in SIZES:
-            row = {"length": length, "group": group, "pass": of_a_pass}
-            for side in ("trl", "rapid"):
-                row[side] = in_fresh_process(step_memory, side, length, group, of_a_pass)
-            document["memory"].append(row)
-            print(memory_table([row]), flush=True)
-            write_json(path, document)
+            labels = {"length": length, "group": group, "pass": of_a_pass}
+            yield labels, partial(both_peaks, length, group, of_a_pass)
+
+
+def both_peaks(length: int, group: int, of_a_pass: int) -> dict[str, float]:
+    """Return the peak of each trainer, 1e6 bytes."""
+    sides = ("trl", "rapid")
+    return {s: in_fresh_process(step_memory, s, length, group, of_a_pass) for s in sides}
 
 
 def in_fresh_process(work, *arguments):

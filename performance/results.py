@@ -56,12 +56,12 @@ def measured(folder: Path, part: str, options: dict) -> list[dict]:
 
 def _source(options: dict) -> dict:
     """Return what figures come from."""
-    place = {"commit": COMMIT, "hardware": _hardware(), "versions": versions()}
+    place = {"commit": COMMIT, "hardware": hardware_in_child(), "versions": versions()}
     return {**place, "options": options}
 
 
 @cache
-def _hardware() -> str:
+def hardware_in_child() -> str:
     """Return the hardware, as a child sees it: loops are forked, where CUDA was not used yet."""
     with ProcessPoolExecutor(1, get_context("fork")) as child:
         return child.submit(hardware).result()

@@ -206,7 +206,10 @@ def passes(text: str, root: Path) -> str:
         small_passes.memory_table(record["memory"]),
         small_passes.seconds_table(record["seconds"]),
     )
-    made = textwrap.fill(f"Measured on: {record['hardware']}, {short(record['commit'], 7)}.", 100)
+    commits = dict.fromkeys(
+        short(row["commit"], 7) for name in ("memory", "seconds") for row in record[name]
+    )
+    made = textwrap.fill(f"Measured on: {record['hardware']}, {', '.join(commits)}.", 100)
     return "\n" + "\n".join([*tables, made]) + "\n"
 
 

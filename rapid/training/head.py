@@ -3,8 +3,8 @@
 The forward that TRL patched does so by a kernel for GPUs, in tiles of the vocabulary. It has two
 gaps, which `own_head` fills:
 
-1. On a CPU its tiles take half as long again as whole logits, in bfloat16 three times as long.
-   `TokenChunks` takes chunks of tokens, each with the whole vocabulary.
+1. On a CPU its tiles are slower than whole logits, most of all in bfloat16. `TokenChunks` takes
+   chunks of tokens, each with the whole vocabulary.
 2. It reads the weights of the output layer, so that an adapter there has no effect. `ModuleScores`
    calls the layer.
 """
@@ -128,7 +128,7 @@ class ModuleScores:
 
 
 class TokenChunks(torch.autograd.Function):
-    """The scores of tokens, by chunks of all logits of some tokens; to learn from, they are again.
+    """The scores of tokens, in chunks of tokens whose logits the backward pass computes again.
 
     Products are in the precision of the model, or of autocast. Probabilities and their sums are in
     float32 or better, and so is the sum of the gradients of chunks.

@@ -20,6 +20,7 @@ AUTO = "auto"  # the size of passes, where memory is to decide
 USABLE = 0.92  # of what is left: fragments, and what libraries take now and then, need the rest
 WORDS = "out of memory|CUBLAS_STATUS_ALLOC_FAILED|can.t allocate memory|not enough memory|bad_alloc"
 CGROUPS = Path("/sys/fs/cgroup")
+RESET = Path("/proc/self/clear_refs")  # of Linux: a 5 in it lets VmHWM begin anew
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -85,7 +86,7 @@ def reset_peak(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        Path("/proc/self/clear_refs").write_text("5")
+        RESET.write_text("5", encoding="utf-8")
 
 
 def _resident(field: str) -> int:
@@ -108,7 +109,10 @@ def largest_pass(
 
     Raises:
         MemoryError: a pass of one does not fit.
+        ValueError: this system does not tell what a process holds.
     """
+    if device.type != "cuda" and not RESET.exists():
+        raise ValueError(f"{AUTO!r} reads {RESET}, which this system has not: set a number instead")
     available = USABLE * (room(device) - reserved)
 
     def needs(count: int, share: float = 1.0) -> float:

@@ -50,9 +50,9 @@ def test_each_test_of_the_suite_is_a_row_with_its_outcome(tmp_path):
 
 def test_hardware_is_asked_for_in_a_child_so_that_loops_can_be_forked(monkeypatch):
     monkeypatch.setattr(results, "hardware", os.getpid)
-    results._hardware.cache_clear()
-    assert results._hardware() != os.getpid()
-    results._hardware.cache_clear()
+    results.hardware_in_child.cache_clear()
+    assert results.hardware_in_child() != os.getpid()
+    results.hardware_in_child.cache_clear()
 
 
 def test_what_is_carried_needs_only_what_is_there():

@@ -87,6 +87,12 @@ def test_where_one_completion_does_not_fit_it_is_said(monkeypatch):
         largest_pass(model.attempt, 64, CPU)
 
 
+def test_a_system_that_does_not_tell_is_asked_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(room, "RESET", tmp_path / "clear_refs")
+    with pytest.raises(ValueError, match="set a number instead"):
+        largest_pass(lambda count, share: None, 4, CPU)
+
+
 def test_other_errors_of_a_pass_are_no_lack_of_memory(monkeypatch):
     monkeypatch.setattr(room, "room", lambda device: 1e9)
 
