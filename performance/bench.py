@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from rapid.artifacts.arguments import Parser
-from rapid.artifacts.text import suggest
+from rapid.arguments import Parser
+from rapid.text import suggest
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {
@@ -72,8 +72,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _prepare(processes: int, gpu: bool) -> None:
     """Take a core for each process of a loop, or a GPU, then import what every loop needs."""
     os.environ |= ENVIRONMENT
-    from rapid.machine.devices import visible_gpus
-    from rapid.machine.lease import bind, lease_cores, lease_gpus, usable_cores
+    from rapid.resources.gpus import visible_gpus
+    from rapid.resources.leases import bind, lease_cores, lease_gpus, usable_cores
 
     cores = []
     if gpu and visible_gpus():

@@ -131,7 +131,7 @@ def planned(line: dict) -> float:
 
 def table(lines: list[dict]) -> str:
     """Return a table of what was held, and planned, in 1e9 bytes."""
-    from rapid.artifacts.text import markdown
+    from rapid.text import markdown
 
     body = []
     for line in lines:

@@ -24,7 +24,7 @@ from transformers import TrainerCallback
 
 from performance.rewards import Counted
 from performance.trainers import Setting
-from rapid.machine.lease import bind
+from rapid.resources.leases import bind
 from rapid.training.clock import now
 
 CORES: list[int] = []  # those of a loop's processes, if they are bound to any

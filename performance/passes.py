@@ -21,8 +21,8 @@ from pathlib import Path
 from performance import results
 from performance.held import PROMPT, common_arguments, made_model, made_tokenizer
 from rapid.artifacts.files import write_json
-from rapid.artifacts.text import markdown
 from rapid.cost.shapes import Shape, published
+from rapid.text import markdown
 from rapid.training.trl import without_vllm
 
 NAME = "passes.json"

@@ -10,7 +10,7 @@ import yaml
 from performance.expectations import expectations
 from performance.results import FOLDER, read
 from rapid.artifacts.files import write_text
-from rapid.artifacts.text import markdown, short
+from rapid.text import markdown, short
 
 HEAD = """# Performance
 

@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-from rapid.machine.processes import end_with_reader, end_with_workflow
-from rapid.machine.warm import AGAIN, run_in_child
+from rapid.processes.fork_server import AGAIN, run_in_child
+from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 
 CLONE = Path(__file__).resolve().parents[1]
 IN_CLONES = ("rapid/__main__.py", "Snakefile", "params.yaml")

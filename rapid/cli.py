@@ -22,18 +22,18 @@ from tqdm import tqdm
 
 from rapid import __version__
 from rapid.algorithms import IMITATING
-from rapid.artifacts.arguments import Parser
+from rapid.arguments import Parser
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, read_json
 from rapid.artifacts.runs import CHECKPOINTS, RunSummary, has_learned_nothing
-from rapid.artifacts.text import shown
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
+from rapid.errors.endings import ending
 from rapid.grading.policy import Grading
 from rapid.grading.verdicts import INFRASTRUCTURE
-from rapid.machine.endings import ending
-from rapid.machine.lease import lease_folder
-from rapid.machine.warm import AGAIN, ATTEMPTS
+from rapid.processes.fork_server import AGAIN, ATTEMPTS
+from rapid.resources.leases import lease_folder
+from rapid.text import shown
 
 
 def run(arguments: list[str]) -> int:
@@ -210,7 +210,7 @@ def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
 
     What only downloads needs none.
     """
-    from rapid.machine.resources import lease
+    from rapid.resources.requests import lease
 
     spec = _read_spec(args.spec, spec_type)
     if hasattr(args, "model"):
@@ -245,18 +245,18 @@ def _train(args) -> int:
     spec = _read_spec(args.spec, specs.TrainSpec)
     paths = [str(path) for path in (args.model, args.data, args.out)]
     if spec.compute.nodes > 1:
-        from rapid.machine.launch import launch_on_nodes
+        from rapid.processes.launch import launch_on_nodes
 
         launch_on_nodes(spec, paths)
     with ExitStack() as ours:
         ours.enter_context(lease_folder(args.out / CHECKPOINTS))
         spec = _begin(args, specs.TrainSpec)
         if specs.served(spec) and args.model.is_dir():  # else what it starts from was not trained
-            from rapid.machine.server import serving
+            from rapid.vllm_server import serving
 
             ours.enter_context(serving(spec, args.model))
         if spec.compute.processes > 1:
-            from rapid.machine.launch import launch
+            from rapid.processes.launch import launch
 
             launch(spec, paths)
             summary = read_json(args.out / "summary.json", RunSummary)
@@ -291,7 +291,7 @@ def _say_ungraded(reasons: dict[str, int]) -> None:
 
 
 def _ask(args) -> None:
-    from rapid.models.sampling import sample
+    from rapid.sampling import sample
 
     _check_model(args.model)
     if not (args.model / "config.json").is_file():
@@ -312,7 +312,7 @@ def _ask(args) -> None:
 
 def _grade(args) -> int:
     from rapid.benchmarks.published import read_problems
-    from rapid.machine.lease import usable_cores
+    from rapid.resources.leases import usable_cores
     from rapid.stages.grade import grade, read_submissions
 
     benchmark = BENCHMARKS[args.benchmark]
@@ -356,7 +356,7 @@ def _plan(args) -> None:
 
 def _preflight(args) -> int:
     from rapid.config.params import load_files
-    from rapid.machine.preflight import checks, report
+    from rapid.preflight import checks, report
 
     def too_large(params, memory: float) -> dict[str, str]:
         from rapid.cost.estimates import too_large  # needs the pipeline's packages, for GPUs only
@@ -370,20 +370,20 @@ def _preflight(args) -> int:
 
 
 def _watch(args) -> int:
-    from rapid.machine.watch import watch
+    from rapid.console.watch import watch
 
     return watch(once=args.once or not sys.stdout.isatty())
 
 
 def _warm(args) -> None:
-    from rapid.machine.warm import serve
+    from rapid.processes.fork_server import serve
     from rapid.stages.rehearsal import lend, rehearse
 
     serve(args.socket, args.parent, rehearse, run, lend)
 
 
 def _lean_setup(args) -> int:
-    from rapid.artifacts.freshness import discard_unavailable
+    from rapid.freshness import discard_unavailable
     from rapid.grading.lean.selfcheck import setup
 
     status = setup(sys.stdout)

@@ -4,13 +4,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from rapid.artifacts.arguments import Parser
+from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
 from rapid.artifacts.manifests import digests, write_manifest, written_digest
 from rapid.config.params import BadParams, load_files
 from rapid.config.specs import BASE, in_arena, report_spec, runs, studied
-from rapid.machine.processes import end_with_reader, end_with_workflow
-from rapid.machine.shortages import shortage
+from rapid.errors.shortages import shortage
+from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 from rapid.stages.evaluate import CURVE
 from rapid.stages.train import TOKEN_WEIGHTS
 from reports import contents

@@ -11,14 +11,14 @@ from pathlib import Path
 import pandas as pd
 from dvclive import Live
 
-from rapid.artifacts.arguments import Parser
+from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_json
 from rapid.artifacts.manifests import read_rows, write_manifest, written_digest
 from rapid.artifacts.runs import StepRecord
 from rapid.config.params import Params, load_files
 from rapid.config.specs import BASE, compared, report_spec
-from rapid.machine.processes import end_with_workflow
-from rapid.machine.shortages import shortage
+from rapid.errors.shortages import shortage
+from rapid.processes.lifetimes import end_with_workflow
 from reports.collect import collect, problem_sources
 
 FIGURES = ("runtime", "staleness", "clip_fraction")  # beside pass@k

@@ -1,7 +1,7 @@
 """Numbers as the short texts of a table, in Unicode; `render.latex` turns these into TeX.
 
 A format of a column takes `like`, the mean that a standard deviation stands under: the deviation is
-printed in the mean's unit and with its digits. Durations are printed by `rapid.artifacts.text`.
+printed in the mean's unit and with its digits. Durations are printed by `rapid.text`.
 
 Shares of whole completions can lie halfway between two texts: 51.25 %. They go away from zero, as
 by hand, whatever the sums that led to them did to the last bit.

@@ -10,13 +10,13 @@ in all.
 from pathlib import Path
 
 from rapid.algorithms import PLAIN, RAPID
-from rapid.artifacts.arguments import Parser
-from rapid.artifacts.text import columns, duration
+from rapid.arguments import Parser
 from rapid.config.params import Params, load_files
 from rapid.config.specs import Run, train_spec
 from rapid.cost.estimates import Estimator
 from rapid.cost.roofline import Roofline, gpu
 from rapid.cost.shapes import shapes
+from rapid.text import columns, duration
 from reports import paper
 
 REFERENCE = PLAIN.name

@@ -14,7 +14,7 @@ import pandas as pd
 
 from rapid.algorithms import PLAIN
 from rapid.algorithms.names import parse
-from rapid.artifacts.arguments import Parser
+from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.arena import Arena
 from rapid.config.params import load_files

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import yaml
 
-from rapid.artifacts.arguments import Parser
+from rapid.arguments import Parser
 from tests.checkout import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

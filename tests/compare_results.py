@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from rapid.artifacts.text import markdown
+from rapid.text import markdown
 
 PATTERNS = (
     "**/model.safetensors",

@@ -34,12 +34,12 @@ from performance import report, results
 from rapid import cli
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import commit, hardware
-from rapid.artifacts.text import columns, markdown, short
 from rapid.benchmarks.problem_source import describe
 from rapid.config.jobs import jobs, plan
 from rapid.config.params import Params, load, read
 from rapid.config.specs import BASE, compared
 from rapid.cost.roofline import gpu as rates
+from rapid.text import columns, markdown, short
 from reports import experiment, plan_versus_paper
 from reports.collect import collect
 from reports.measured import Measured

@@ -29,7 +29,7 @@ from rapid.grading.code.grader import MEMORY_MB
 from rapid.grading.code.oracle import restore_inputs
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, encode_job
-from rapid.machine.lease import usable_cores
+from rapid.resources.leases import usable_cores
 from rapid.stages.grade import Submission, grade
 from tests.mutants import mutants
 

@@ -14,9 +14,9 @@ from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.cli import run
 from rapid.config.params import load
 from rapid.config.specs import PrepareSpec, Run, evaluate_spec, train_spec
-from rapid.machine.warm import AGAIN
+from rapid.processes.fork_server import AGAIN
 from tests.conftest import ROOT
-from tests.processes import python
+from tests.subprocesses import python
 
 STAGES = ("prepare", "tokenizer", "pretrain", "distill", "train", "evaluate", "lean-setup")
 
@@ -118,7 +118,7 @@ def train_command(monkeypatch, tmp_path, values):
         step = StepRecord(step=1, seconds=1.0, loss=0.0, gradient_norm=0.0, signal=signal)
         write_jsonl(tmp_path / "steps.jsonl", [step])
         monkeypatch.setattr("rapid.stages.train.train", lambda *_: ended)
-        monkeypatch.setattr("rapid.machine.resources.lease", lambda spec: None)
+        monkeypatch.setattr("rapid.resources.requests.lease", lambda spec: None)
         spec = train_spec(load(values), PG).model_dump_json()
         paths = [f"--{name}={tmp_path}" for name in ("model", "data", "out")]
         return ["train", "--spec", spec, *paths]

@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from rapid.machine.shortages import shortage
+from rapid.errors.shortages import shortage
 from tests.benchmarks.test_prompts import PROBLEMS
 from tests.checkout import ROOT, copy_checkout
 from tests.test_install import install

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, PositiveInt
 
 from rapid.algorithms.groups import Groups, Tensor, chosen, group_mean, standardized
-from rapid.artifacts.settings import Settings
+from rapid.settings import Settings
 
 Precision = Annotated[
     Literal["float32", "bfloat16"], Field(description="of weights in computation")

@@ -23,8 +23,8 @@ from pydantic import (
 
 from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.base import Algorithm
-from rapid.artifacts.settings import Settings
-from rapid.artifacts.text import suggest
+from rapid.settings import Settings
+from rapid.text import suggest
 
 GroupSize = Annotated[int, Field(ge=2)]
 CHANGES = r"(,[a-z_]+=-?[a-z0-9.]+)*"

@@ -10,9 +10,9 @@ this project counts too, wherever the import stands; it is read from the source,
    from one beside it: dapo.py imports grpo.py.
 3. Graders start processes by path, and benchmarks have templates: one file that is reached in such
    a folder stands for all files in it.
-4. What decides no result is left out: configuration, whose values are in the spec; machine,
-   cost and the command; where runs report to; the bookkeeping of artifacts, which moves rows to
-   disk and digests them.
+4. Code that decides no result is left out: configuration, whose values are in the spec; leases,
+   processes, error messages, the console and the command; estimates of cost; where runs report to;
+   and the bookkeeping of artifacts, which moves rows to disk and digests them.
    The rows themselves (demonstrations, runs, evaluations) are what a job writes: they count. So
    does what starts several processes, or a server to sample from, for the jobs that have them.
 """
@@ -27,19 +27,28 @@ from typing import Self
 
 from pydantic import Field
 
-from rapid.artifacts.settings import Settings
+from rapid.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("rapid", "reports")
 REGISTRIES = ("rapid/algorithms/__init__.py", "rapid/benchmarks/__init__.py")
 LEFT_OUT = (
     "rapid/__init__.py",
+    "rapid/arguments.py",
     "rapid/cli.py",
     "rapid/config/",
+    "rapid/console/",
     "rapid/cost/",
-    "rapid/machine/",
+    "rapid/errors/",
+    "rapid/freshness.py",
+    "rapid/hub.py",
+    "rapid/preflight.py",
+    "rapid/processes/",
+    "rapid/resources/",
+    "rapid/settings.py",
+    "rapid/vllm_server.py",
+    *(f"rapid/artifacts/{name}.py" for name in ("code", "files", "manifests")),
     "rapid/stages/reporting.py",
-    *(f"rapid/artifacts/{n}.py" for n in ("code", "files", "freshness", "manifests", "settings")),
     *REGISTRIES,
 )
 WHOLE = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")

@@ -12,7 +12,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from rapid.artifacts.text import shown
+from rapid.text import shown
 
 Row = TypeVar("Row", bound=BaseModel)
 Count = Annotated[int, Field(ge=0)]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from rapid.artifacts.manifests import Manifest
-from rapid.artifacts.text import listing, short
 from rapid.benchmarks import BENCHMARKS
+from rapid.text import listing, short
 
 DIGITS = 12  # of a digest that is printed
 WHERE = {"hub": "the hub's dataset", "file": "the file", "folder": "the folder"}

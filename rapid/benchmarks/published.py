@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rapid.artifacts.files import BadFile, BadInput, numbered_rows
-from rapid.artifacts.hub import limit_waiting
 from rapid.benchmarks.base import Benchmark, Problem
+from rapid.hub import limit_waiting
 
 PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "test"}
 

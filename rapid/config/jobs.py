@@ -1,7 +1,7 @@
 """The jobs of the pipeline: what each reads, what decides its result, and where it lies.
 
 A job lies in a folder and leaves a manifest.json there (`rapid.artifacts.manifests`), which
-`rapid.artifacts.freshness` checks against the job's spec and the files that are there.
+`rapid.freshness` checks against the job's spec and the files that are there.
 
 1. The default, params.yaml in the working folder, has its jobs in data/, models/, distilled/,
    runs/, evaluations/ and reports/. So have changed parameters without a name.
@@ -20,11 +20,11 @@ from functools import cached_property
 from pathlib import Path
 
 from rapid.algorithms.names import imitates
-from rapid.artifacts.freshness import Job
 from rapid.config import specs
 from rapid.config.params import Params, load_files
 from rapid.config.sections import not_allowed
 from rapid.config.sources import BadParams
+from rapid.freshness import Job
 
 DEFAULT = "params.yaml"
 STAGES = ("data", "models", "distill", "train", "evaluate", "report")  # as in dvc.yaml

@@ -16,7 +16,6 @@ from pydantic import Field, ValidationError, create_model, model_validator
 from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.names import AlgorithmName, imitates, parse
-from rapid.artifacts.text import suggest
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
 from rapid.config.sections import (
@@ -41,6 +40,7 @@ from rapid.config.sections import (
 )
 from rapid.config.sources import BadParams, place, read
 from rapid.grading.policy import STRICT, Grading
+from rapid.text import suggest
 
 CHECKPOINT_SECONDS = 600.0
 # What jobs are told by the environment, since their specs have it not.

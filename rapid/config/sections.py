@@ -17,9 +17,9 @@ from pydantic import (
 
 from rapid.algorithms.base import MicroBatch, Precision
 from rapid.algorithms.names import AlgorithmName, GroupSize, parse
-from rapid.artifacts.settings import LARGEST, Settings, not_allowed
-from rapid.artifacts.text import listing
 from rapid.benchmarks import BENCHMARKS
+from rapid.settings import LARGEST, Settings, not_allowed
+from rapid.text import listing
 
 BASE = "base"  # the "algorithm" of a model before training: it has an evaluation and no run
 

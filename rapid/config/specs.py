@@ -152,9 +152,9 @@ class TrainSpec(Spec):
         algorithm = type(parse(self.run.algorithm).algorithm).__module__
         roots = ["rapid.stages.train", algorithm, f"rapid.benchmarks.{self.run.benchmark}"]
         if self.compute.processes > 1:
-            roots += ["rapid.machine.launch", "workflow/accelerate/zero2.yaml"]
+            roots += ["rapid.processes.launch", "workflow/accelerate/zero2.yaml"]
         if served(self):
-            roots += ["rapid.machine.server"]
+            roots += ["rapid.vllm_server"]
         return files_behind(*roots)
 
 

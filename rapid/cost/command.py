@@ -9,7 +9,6 @@ import pandas as pd
 from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.names import parse
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.text import columns, duration, listing, size
 from rapid.config.params import load_files
 from rapid.config.specs import runs
 from rapid.cost.estimates import (
@@ -26,6 +25,7 @@ from rapid.cost.expected import Expected, usual
 from rapid.cost.measured import FITTED, check, fit, read_runs
 from rapid.cost.roofline import Roofline, gpu
 from rapid.cost.shapes import shapes
+from rapid.text import columns, duration, listing, size
 
 
 def plan(args: argparse.Namespace) -> str:

@@ -33,7 +33,7 @@ from rapid.cost.memory import (
 from rapid.cost.roofline import Roofline, gpu
 from rapid.cost.shapes import Shape, known_shapes
 from rapid.cost.work import BYTES, Seconds, Work, job_work, precision, subject
-from rapid.machine.resources import cores, gpus
+from rapid.resources.requests import cores, gpus
 
 DOWNLOAD = 50e6  # bytes a second
 SMALL = {"data": 5.0, "models": 5.0, "report": 30.0}  # seconds of jobs without a model

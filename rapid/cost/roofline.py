@@ -18,10 +18,10 @@ from types import SimpleNamespace
 import yaml
 
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.text import suggest
 from rapid.cost.expected import VERDICTS, Expected
 from rapid.cost.shapes import Shape
 from rapid.cost.work import BYTES, FORWARD, Seconds, Work, precision, processes, subject
+from rapid.text import suggest
 
 ADAM_BYTES = 28  # read and written a parameter: gradient, master weight, two moments, weight
 CUDA_CONTEXT = 1.5e9  # bytes of a process, with its libraries

@@ -18,7 +18,7 @@ from rapid.config.specs import DistillSpec, EvaluateSpec, PretrainSpec, TrainSpe
 from rapid.cost.expected import Expected
 
 BYTES = {"bfloat16": 2, "float32": 4}  # of a number, by precision
-AT_A_TIME = 256  # completions that rapid.models.sampling samples at a time with transformers
+AT_A_TIME = 256  # completions that rapid.sampling samples at a time with transformers
 IN_FLIGHT = 256  # sequences that vLLM works on at a time
 FORWARD = 1 / 3  # of the seconds of a forward and backward pass
 

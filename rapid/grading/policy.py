@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from rapid.artifacts.settings import Settings
+from rapid.settings import Settings
 
 
 class Grading(Settings):

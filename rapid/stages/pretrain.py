@@ -21,7 +21,7 @@ from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import read_jsonl
 from rapid.artifacts.manifests import begin, peak_memory_mb, verified, write_manifest
 from rapid.config.specs import PretrainSpec, TokenizerSpec
-from rapid.models.architectures import CONTEXT, build_model
+from rapid.embedded_models.architectures import CONTEXT, build_model
 
 PAD, EOS, BOS = "<pad>", "<eos>", "<bos>"
 CLEAN = 0.3  # share of pre-training without mistakes
@@ -152,7 +152,7 @@ def build_optimizer(model, learning_rate: float):
     In as many steps a model of two layers then completes far more held-out demonstrations without a
     mistake than with AdamW alone.
     """
-    from rapid.models.muon import MuonAndAdamW
+    from rapid.embedded_models.muon import MuonAndAdamW
 
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]

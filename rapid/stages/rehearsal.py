@@ -20,7 +20,7 @@ def rehearse() -> None:
     from rapid.training.trl import without_vllm
 
     without_vllm()
-    import rapid.models.sampling
+    import rapid.sampling
     import rapid.stages.evaluate
     import rapid.training.sft
     import rapid.training.trainer  # noqa: F401

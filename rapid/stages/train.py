@@ -29,8 +29,8 @@ from rapid.benchmarks.prompts import prompt_ids, render
 from rapid.config.params import CHECKPOINT_SECONDS, CHECKPOINT_VARIABLE
 from rapid.config.specs import TrainSpec, served
 from rapid.grading.verdicts import REASONS
-from rapid.machine.processes import is_main
-from rapid.machine.warm import attempt
+from rapid.processes.fork_server import attempt
+from rapid.processes.lifetimes import is_main
 
 SHORT = 128  # tokens of a completion
 
@@ -223,7 +223,7 @@ def _sampler(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
     if spec.compute.sampler != "vllm":
         return {}
     if served(spec):
-        from rapid.machine.server import trainer_settings
+        from rapid.vllm_server import trainer_settings
 
         return trainer_settings()
     texts = (render(spec.run.benchmark, problem, spec.chat) for problem in problems)

@@ -1,13 +1,13 @@
-"""One of the processes of a training job: what the launcher starts (`rapid.machine.launch`)."""
+"""One of the processes of a training job: what the launcher starts (`rapid.processes.launch`)."""
 
 import os
 import sys
 from pathlib import Path
 
 from rapid.config.specs import TrainSpec
-from rapid.machine.endings import ending
-from rapid.machine.lease import bind, usable_cores
-from rapid.machine.processes import end_with_parent
+from rapid.errors.endings import ending
+from rapid.processes.lifetimes import end_with_parent
+from rapid.resources.leases import bind, usable_cores
 
 
 def run(spec: str, model: str, data: str, folder: str) -> None:

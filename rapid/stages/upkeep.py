@@ -12,10 +12,10 @@ from pathlib import Path
 import yaml
 from tqdm import tqdm
 
-from rapid.artifacts import freshness
-from rapid.artifacts.freshness import Findings, Job
+from rapid import freshness
 from rapid.config.jobs import EXPERIMENT, plan
 from rapid.config.params import load_files
+from rapid.freshness import Findings, Job
 
 NO_RESULTS = (
     "this commit has no results to pull. Where they are: dvc repro, commit dvc.lock, dvc push,"

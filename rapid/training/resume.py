@@ -2,7 +2,7 @@
 
 Until a run has ended, its folder has checkpoints/. In it are
 
-1. `lock`, which the process that trains holds (`rapid.machine.lease`);
+1. `lock`, which the process that trains holds (`rapid.resources.leases`);
 2. a folder named by a digest of all that the run's result depends on, so that nothing else is gone
    on from. It has Trainer's checkpoints, the last two, attempt.json, and progress.jsonl for those
    who watch.

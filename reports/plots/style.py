@@ -20,9 +20,9 @@ from matplotlib.figure import Figure as Canvas
 
 from rapid.algorithms.base import Look
 from rapid.algorithms.names import parse
-from rapid.artifacts.text import HOUR, MINUTE
 from rapid.benchmarks.problem_source import ProblemSource, describe
 from rapid.config.specs import BASE
+from rapid.text import HOUR, MINUTE
 
 BLACK, ORANGE, SKY, BLUE, RED = "#000000", "#E69F00", "#56B4E9", "#0072B2", "#D55E00"
 GREY = "#555555"

@@ -14,9 +14,9 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from rapid.artifacts.text import duration, listing, short, shown
 from rapid.benchmarks.problem_source import describe
 from rapid.config.specs import BASE
+from rapid.text import duration, listing, short, shown
 from reports import contents, formats
 from reports.collect import file_of, of_evaluation
 from reports.contents import Content

@@ -2,7 +2,7 @@
 
 import textwrap
 
-from rapid.artifacts.text import columns, shown
+from rapid.text import columns, shown
 from reports.render import panels
 from reports.tables.table import Cell, Table
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from rapid.algorithms import PLAIN, RAPID
 from rapid.algorithms.names import parse
-from rapid.artifacts.text import duration, listing
 from rapid.config.arena import Claim
+from rapid.text import duration, listing
 from reports import formats, labels
 from reports.measured import Measured
 from reports.outcomes import EQUAL, FieldOutcomes, by_run, fields

@@ -16,7 +16,7 @@ import pandas as pd
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
-from rapid.artifacts.text import listing
+from rapid.text import listing
 from reports import formats, labels, paper
 from reports.collect import of_evaluation
 from reports.formats import Format

@@ -13,9 +13,9 @@ from typing import Literal
 import pandas as pd
 
 from rapid.algorithms import RAPID
-from rapid.artifacts.text import duration
 from rapid.config.params import Params
 from rapid.config.specs import BASE
+from rapid.text import duration
 from reports import formats
 from reports.collect import file_of, of_evaluation, why_missing
 from reports.formats import Format

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from rapid.artifacts.text import listing
+from rapid.text import listing
 from reports import formats, labels, paper
 from reports.measured import BASELINE, Contest, Measured
 from reports.statistics import pairs

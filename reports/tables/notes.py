@@ -5,9 +5,9 @@ import math
 import pandas as pd
 
 from rapid.algorithms import IMITATING
-from rapid.artifacts.text import listing, short
 from rapid.config.specs import BASE
 from rapid.grading.verdicts import INFRASTRUCTURE
+from rapid.text import listing, short
 from reports import formats, labels
 from reports.measured import BASELINE
 

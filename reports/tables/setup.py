@@ -12,9 +12,9 @@ from typing import Any
 from rapid.algorithms import ALGORITHMS, IMITATING
 from rapid.algorithms.base import Algorithm
 from rapid.algorithms.names import parse
-from rapid.artifacts.text import listing, short
 from rapid.benchmarks.problem_source import DIGITS, ProblemSource
 from rapid.config.specs import BASE
+from rapid.text import listing, short
 from reports.files import Manifest
 from reports.measured import Measured
 from reports.tables import notes

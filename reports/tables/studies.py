@@ -15,7 +15,7 @@ import pandas as pd
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
-from rapid.artifacts.text import duration, listing
+from rapid.text import duration, listing
 from reports import formats, labels
 from reports.measured import Contest, Measured
 from reports.statistics import curves

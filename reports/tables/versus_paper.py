@@ -8,8 +8,8 @@ import math
 import pandas as pd
 from scipy import stats
 
-from rapid.artifacts.text import listing
 from rapid.benchmarks import BENCHMARKS
+from rapid.text import listing
 from reports import formats, labels, paper
 from reports.formats import MINUS
 from reports.measured import UNRANKED_RUNTIME, Contest, Measured

@@ -83,7 +83,7 @@ def test_prose_and_what_decides_no_result_reach_nothing(copy, values):
     rewrite(copy / "rapid/stages/train.py", "\nMORE = 1\n")
     for path in [*copy.rglob("*.py"), *copy.rglob("*.txt.j2")]:
         add_prose(path)
-    nothing = "machine/lease cost/__init__ config/jobs artifacts/files cli __init__"
+    nothing = "resources/leases cost/__init__ config/jobs artifacts/files cli __init__"
     for file in nothing.split():
         rewrite(copy / f"rapid/{file}.py")
     forget()
@@ -129,7 +129,7 @@ def test_an_objective_reaches_its_algorithm_s_runs(reached, values, file, algori
     assert found == made_of(values, *algorithms, stages=["train"]) | reports
 
 
-@pytest.mark.parametrize("path", ["workflow/accelerate/zero2.yaml", "rapid/machine/launch.py"])
+@pytest.mark.parametrize("path", ["workflow/accelerate/zero2.yaml", "rapid/processes/launch.py"])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_what_starts_processes_reaches_the_runs_that_have_several(
     copy, reached, values, path, processes
@@ -187,5 +187,6 @@ def test_every_file_that_the_stages_import_is_behind_a_job(values):
     """No room is forgotten: rapid/NEW/ would count by itself."""
     behind = {file for job in jobs(load(values)) for file in job.spec.files()}
     rooms = {"/".join(file.split("/")[:2]) for file in behind if file.startswith("rapid/")}
-    deciding = ("algorithms", "artifacts", "benchmarks", "grading", "models", "stages", "training")
+    packages = {"algorithms", "artifacts", "benchmarks", "embedded_models", "grading", "stages"}
+    deciding = packages | {"training", "sampling.py", "text.py"}
     assert rooms == {f"rapid/{room}" for room in deciding}

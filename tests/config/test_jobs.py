@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rapid.artifacts.freshness import differences
 from rapid.config.jobs import EXPERIMENT, STAGES, STUDIES, Job, Plan, jobs, plan
 from rapid.config.params import load, read
 from rapid.config.specs import Run, source_files
+from rapid.freshness import differences
 from tests.conftest import ROOT
 
 NAME = "changed"

@@ -26,7 +26,7 @@ def test_published_models_have_their_published_parameters(name):
 def test_a_made_model_has_the_parameters_that_transformers_counts(params):
     from types import SimpleNamespace
 
-    from rapid.models.architectures import build_model
+    from rapid.embedded_models.architectures import build_model
 
     class Tokenizer(SimpleNamespace):
         def __len__(self):

@@ -7,7 +7,7 @@ import pytest
 from rapid.config.params import load
 from rapid.cost.memory import with_passes
 from rapid.cost.work import AT_A_TIME, job_work, train_work
-from rapid.models.sampling import BATCH
+from rapid.sampling import BATCH
 from tests.cost.conftest import EXPECTED, computing, spec_of
 
 SPREAD = replace(EXPECTED, spread=1.0)

@@ -21,7 +21,7 @@ from rapid.config.params import load, read
 from reports.formats import percent
 from reports.plots import FIGURES
 from tests.checkout import ROOT, copy_checkout
-from tests.processes import python
+from tests.subprocesses import python
 
 WEIGHTS = "model.safetensors"
 TABLES = "reports/tables.tex"

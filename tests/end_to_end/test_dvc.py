@@ -23,7 +23,7 @@ from rapid.config.jobs import jobs
 from rapid.config.params import load, read
 from tests.checkout import ROOT, copy_checkout
 from tests.end_to_end.test_dag import rules as rules_of
-from tests.processes import interruptible, wait_for
+from tests.subprocesses import interruptible, wait_for
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.checkout import copy_checkout
 from tests.conftest import ROOT
-from tests.processes import ACTIVATED, python
+from tests.subprocesses import ACTIVATED, python
 
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 NAMES = ("algorithm", "benchmark", "column", "model")

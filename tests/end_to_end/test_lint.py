@@ -1,6 +1,6 @@
 """Snakemake's linter has nothing to say that is meant for us."""
 
-from tests.processes import python
+from tests.subprocesses import python
 
 # One locked environment for all rules is this project's choice: see requirements/.
 ACCEPTED = {"Specify a conda environment or container for each rule"}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.checkout import copy_checkout
 from tests.end_to_end.test_dag import written
-from tests.processes import ACTIVATED, python
+from tests.subprocesses import ACTIVATED, python
 
 PARTS = ["Snakefile", "workflow", "rapid", "reports", "params.yaml", "experiments"]
 

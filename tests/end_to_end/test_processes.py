@@ -14,10 +14,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from rapid.machine.lease import usable_cores
+from rapid.resources.leases import usable_cores
 from tests.checkout import copy_checkout
 from tests.conftest import ROOT
-from tests.processes import ACTIVATED, assert_gone, naming, python, wait_for
+from tests.subprocesses import ACTIVATED, assert_gone, naming, python, wait_for
 
 pytestmark = [
     pytest.mark.slow,

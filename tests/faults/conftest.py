@@ -14,7 +14,7 @@ import pytest
 
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import commit, hardware
-from rapid.artifacts.text import columns
+from rapid.text import columns
 from tests.conftest import ROOT
 
 FAULTS = "performance/results/faults.jsonl"

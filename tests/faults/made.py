@@ -9,12 +9,12 @@ import yaml
 
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import sha256_file, write_json, write_jsonl, write_text
-from rapid.artifacts.freshness import Job
 from rapid.artifacts.manifests import MANIFEST, Manifest, write_manifest
 from rapid.artifacts.runs import Runtime, TokenWeights
 from rapid.config.jobs import plan
 from rapid.config.params import load
 from rapid.config.specs import BASE, Run
+from rapid.freshness import Job
 from tests.conftest import default_values
 from tests.reports.conftest import Runs
 

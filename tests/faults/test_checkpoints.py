@@ -12,8 +12,8 @@ import pytest
 from rapid.artifacts import manifests
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, write_json
-from rapid.machine import lease
-from rapid.machine.lease import lease_folder
+from rapid.resources import leases as lease
+from rapid.resources.leases import lease_folder
 from rapid.training.resume import place
 from rapid.training.trl.saving import DIGESTS, digests, newest
 from tests.faults.runs import is_held

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rapid.artifacts.freshness import FOLDERS
 from rapid.artifacts.manifests import MANIFEST
+from rapid.freshness import FOLDERS
 from rapid.stages import upkeep
 from tests.checkout import copy_checkout
 from tests.conftest import ROOT

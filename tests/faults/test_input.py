@@ -25,16 +25,15 @@ import torch
 from datasets import Dataset
 from safetensors.torch import load_file
 
-from rapid import RapidConfig, RapidTrainer, cli
+from rapid import RapidConfig, RapidTrainer, cli, sampling
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.runs import TokenWeights
-from rapid.artifacts.text import ORDERS
 from rapid.config.jobs import Plan
 from rapid.config.params import load
 from rapid.config.sources import BadParams
 from rapid.config.specs import FetchSpec, Run
-from rapid.models import sampling
 from rapid.stages.fetch import fetch
+from rapid.text import ORDERS
 from rapid.training.sft import sft_trainer
 from reports.__main__ import main as report
 from reports.plots import style

@@ -12,7 +12,7 @@ from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.minif2f import made as minif2f
 from rapid.grading import verdicts
 from tests.grading.conftest import double  # noqa: F401
-from tests.processes import wait_for
+from tests.subprocesses import wait_for
 
 KILLS, EVERY = 20, 6  # a process is killed over one of EVERY completions
 COMPLETIONS = KILLS * EVERY

@@ -19,7 +19,7 @@ import yaml
 from rapid.artifacts.files import sha256_file, write_jsonl
 from tests.checkout import copy_checkout
 from tests.faults.runs import PATIENCE, Workshop, problems, result, small
-from tests.processes import adopting
+from tests.subprocesses import adopting
 
 KILLS = 4
 COMMAND = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", "reports/tables.tex"]

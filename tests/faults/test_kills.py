@@ -15,9 +15,9 @@ from rapid.artifacts.files import read_jsonl
 from rapid.artifacts.manifests import MANIFEST
 from rapid.artifacts.runs import CHECKPOINTS, StepRecord
 from rapid.config.params import CHECKPOINT_VARIABLE
-from rapid.machine.lease import usable_cores
+from rapid.resources.leases import usable_cores
 from tests.faults.runs import PATIENCE, Workshop, is_held
-from tests.processes import adopting
+from tests.subprocesses import adopting
 
 KILLS = 8
 RAPID, DAPO, SFT, EVALUATION = "rapid-H4,snapshots=2", "dapo-H2", "sft", "evaluation"

@@ -22,9 +22,9 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
 from rapid.config.specs import FetchSpec
 from tests.conftest import ROOT, save_qwen2
-from tests.machine.test_warm import rapid
-from tests.processes import ending, wait_for
+from tests.processes.test_fork_server import rapid
 from tests.stages.test_ungraded import training
+from tests.subprocesses import ending, wait_for
 
 # Root may write everywhere; without its capabilities the modes of files hold for it too.
 POWERLESS = [] if os.geteuid() else ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]
@@ -35,7 +35,7 @@ SERVER = """
 import importlib, os, resource, sys
 from pathlib import Path
 from rapid import cli
-from rapid.machine.warm import serve
+from rapid.processes.fork_server import serve
 PAGE = resource.getpagesize()
 def prepare():
     for name in sys.argv[3:]:

@@ -22,7 +22,7 @@ from rapid import RapidConfig, RapidTrainer
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.config.params import load
 from rapid.grading.verdicts import Verdict
-from rapid.models.sampling import sample
+from rapid.sampling import sample
 from rapid.training.sft import sft_trainer
 from tests.conftest import ROOT, default_values
 from tests.training.loops import COMMON, run, untrained, weights

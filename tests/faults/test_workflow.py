@@ -15,14 +15,14 @@ import pytest
 import torch
 import yaml
 
-from rapid.machine import locks
-from rapid.machine.shortages import shortage
+from rapid.errors.shortages import shortage
+from rapid.processes import locks
 from tests.checkout import copy_checkout
 from tests.conftest import ROOT
 from tests.faults.test_machine import mounted
-from tests.processes import naming, wait_for
+from tests.subprocesses import naming, wait_for
 
-HOLDER = "import sys, time; from pathlib import Path; from rapid.machine.locks import hold;"
+HOLDER = "import sys, time; from pathlib import Path; from rapid.processes.locks import hold;"
 HOLDER += "hold(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
 # What Snakemake is to a job: a process that starts a shell for it.
 WORKFLOW = """
@@ -33,13 +33,13 @@ print(job.pid, flush=True)
 job.wait()
 """
 SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 20))]
-JOB = "from rapid.machine.processes import end_with_workflow; end_with_workflow();"
+JOB = "from rapid.processes.lifetimes import end_with_workflow; end_with_workflow();"
 JOB += "import time; time.sleep(600)"
 # A warm process whose jobs take their time, and what starts it with a command that it runs.
 WARM = """
 import sys, time
 from pathlib import Path
-from rapid.machine.warm import serve
+from rapid.processes.fork_server import serve
 ready, run = lambda: time.sleep(0.1), lambda arguments: time.sleep(600)
 serve(Path(sys.argv[1]), int(sys.argv[2]), ready, run, lambda arguments: None)
 """
@@ -130,7 +130,7 @@ def test_the_warm_process_and_its_jobs_end_with_the_workflow(tmp_path, seed):
 def test_a_job_that_nobody_started_goes_on_without_its_parent(tmp_path):
     """A person's `rapid train &` outlives the shell."""
     code = (
-        "import os, sys, time; from rapid.machine.processes import end_with_workflow\n"
+        "import os, sys, time; from rapid.processes.lifetimes import end_with_workflow\n"
         "parent = os.getppid(); end_with_workflow(); open(sys.argv[1], 'w').close()\n"
         "while os.getppid() == parent: time.sleep(0.01)\n"
         "open(sys.argv[1], 'w').write('on')"
@@ -173,7 +173,7 @@ SNAKEFILE = """
 import sys
 sys.path.insert(0, {root!r})
 from snakemake.logging import logger
-from rapid.machine import console
+from rapid.console import workflow as console
 CONSOLE = console.install(logger, workflow.output_settings)
 
 onerror:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from rapid.grading.worker import Worker
-from tests.processes import wait_for
+from tests.subprocesses import wait_for
 
 # Says where its input and output go, and that it leads a session.
 GREETS = """

@@ -14,7 +14,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
 from rapid.config.specs import EvaluateSpec, Run
 from rapid.grading import verdicts
-from rapid.models.sampling import Sample
+from rapid.sampling import Sample
 from rapid.stages.evaluate import CURVE, evaluate
 
 
@@ -68,7 +68,7 @@ def asked(monkeypatch) -> list[dict]:
         assert timeout == SPEC.timeout
         yield Grader()
 
-    monkeypatch.setattr("rapid.models.sampling.sample", sample)
+    monkeypatch.setattr("rapid.sampling.sample", sample)
     monkeypatch.setattr(BENCHMARKS["math"], "grader", grader)
     return asked
 

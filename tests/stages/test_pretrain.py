@@ -11,7 +11,7 @@ from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import read_jsonl, sha256_file
 from rapid.config.sections import EmbeddedModel, Pretraining
 from rapid.config.specs import PrepareSpec, PretrainSpec, TokenizerSpec
-from rapid.models.architectures import build_model
+from rapid.embedded_models.architectures import build_model
 from rapid.stages import pretrain as stage
 from rapid.stages.prepare import prepare
 from rapid.stages.pretrain import (

@@ -7,7 +7,6 @@ import pytest
 
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, sha256_file, write_json, write_jsonl
-from rapid.artifacts.freshness import examine
 from rapid.artifacts.runs import RunSummary
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make as make_exercises
@@ -15,6 +14,7 @@ from rapid.benchmarks.prompts import render
 from rapid.config import specs
 from rapid.config.jobs import Plan
 from rapid.config.params import load
+from rapid.freshness import examine
 from rapid.stages.demonstrate import demonstrate
 from rapid.stages.prepare import prepare
 from rapid.stages.train import train

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rapid.artifacts.freshness import Job
 from rapid.artifacts.manifests import write_manifest
 from rapid.config.jobs import Plan, plan
 from rapid.config.params import load
+from rapid.freshness import Job
 from rapid.stages import upkeep
 
 

@@ -47,7 +47,7 @@ def test_the_manifest_says_which_walls_stood(stage, name):
 def test_without_walls_no_stage_grades(stage, name, monkeypatch, tmp_path):
     """Nor samples: hours could go by before it fails."""
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
-    monkeypatch.setattr("rapid.models.sampling.sample", None)
+    monkeypatch.setattr("rapid.sampling.sample", None)
     with pytest.raises(SandboxError, match=r"grading\.unsafe_sandbox"):
         stage(name)
     assert not (tmp_path / "manifest.json").exists()

@@ -20,7 +20,7 @@ from rapid.training.batches import RATIO
 from rapid.training.caches import prefilled
 from rapid.training.processes import gathered
 from tests.conftest import ROOT
-from tests.processes import python
+from tests.subprocesses import python
 from tests.training import worker
 from tests.training.loops import (
     ALL,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rapid.training.trl import vllm
-from tests.processes import python
+from tests.subprocesses import python
 
 # vLLM compiles models before it runs them. What they compute is the same without.
 NOT_COMPILED = {

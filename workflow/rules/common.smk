@@ -17,10 +17,15 @@ os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds: a log keeps every li
 
 from rapid.config import jobs, specs
 from rapid.cost.estimates import too_large
-from rapid.machine import console, locks, preflight, processes, resources, warm
+from rapid.console import workflow as console
+from rapid.processes import locks
+from rapid import preflight
+from rapid.processes import lifetimes as processes
+from rapid.resources import requests as resources
+from rapid.processes import fork_server as warm
 from rapid.algorithms import names
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.freshness import (
+from rapid.freshness import (
     DECLARED,
     Examination,
     discard_checkpoints_of_ended_runs,
@@ -28,7 +33,7 @@ from rapid.artifacts.freshness import (
 )
 from rapid.benchmarks import problem_source
 from rapid.benchmarks.prompts import check_templates
-from rapid.machine.lease import usable_cores
+from rapid.resources.leases import usable_cores
 from rapid.artifacts.manifests import bring_to_present
 from rapid.config.params import CHECKPOINT_VARIABLE, LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.config.params import load, read

@@ -9,7 +9,7 @@
 #   train      a run: one benchmark, model, algorithm and seed
 #   evaluate   pass@k on the test problems, of a run's model or of one before training
 #
-# A job leases its cores (rapid/machine/lease.py), so that its runtime is its own however many jobs
+# A job leases its cores (rapid/resources/leases.py), so that its runtime is its own however many jobs
 # are started at once.
 
 RUN = "{benchmark}/{model}/{algorithm}/seed{seed}"

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rapid.artifacts.arguments import Parser
+from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks.mbpp_plus import MbppPlus
 from rapid.benchmarks.mbpp_plus.record import CodeProblem

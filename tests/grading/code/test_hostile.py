@@ -15,7 +15,7 @@ import pytest
 
 from rapid.grading import verdicts
 from tests.grading.code.attacks import ATTACKS, LEFT, RIGHT
-from tests.processes import adopting, interruptible, wait_for
+from tests.subprocesses import adopting, interruptible, wait_for
 
 TIMEOUT, WORKERS = 2.0, 2
 PLACES = [Path(place) for place in ("/tmp", "/dev/shm", "/var/tmp", Path.home(), Path.cwd())]

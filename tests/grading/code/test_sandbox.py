@@ -19,7 +19,7 @@ from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, SandboxError, encode_job
 from rapid.grading.grader import GraderDied
 from tests.grading.code.conftest import Walls, walled
-from tests.processes import python
+from tests.subprocesses import python
 
 
 def call(sandbox: Sandbox, program: str, timeout: float = 5.0):

@@ -16,7 +16,7 @@ from rapid.grading.lean import LeanUnavailable, box, install
 from rapid.grading.lean.install import Backend
 from rapid.grading.lean.launch import Launch, launch, native
 from tests.grading.lean.stand_in import PROGRAM, stand_in
-from tests.processes import naming, wait_for
+from tests.subprocesses import naming, wait_for
 
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap is not installed"

@@ -18,7 +18,7 @@ from rapid.grading.grader import GraderDied
 from rapid.grading.lean import BadStatement, LeanChecker, LeanUnavailable, ensure_lean
 from rapid.grading.lean import process as process_module
 from tests.grading.lean.stand_in import ENDLESS, RIGHT, STATEMENT, VERDICTS, WRONG, stand_in
-from tests.processes import assert_gone, interruptible, living, naming, python, wait_for
+from tests.subprocesses import assert_gone, interruptible, living, naming, python, wait_for
 
 
 @pytest.fixture(scope="module", autouse=True)

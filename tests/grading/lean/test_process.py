@@ -8,7 +8,7 @@ from rapid.grading import verdicts
 from rapid.grading.lean import LeanChecker, ensure_lean, launch
 from rapid.grading.lean import checker as checker_module
 from rapid.grading.lean.install import find_node
-from tests.processes import python, wait_for
+from tests.subprocesses import python, wait_for
 
 TRUE = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
 FALSE = ("p1", "theorem p1 : (1 : Nat) = 2 := by\n  ", "rfl")

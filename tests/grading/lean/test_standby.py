@@ -14,7 +14,7 @@ from rapid.grading.lean import LeanChecker, standby
 from rapid.grading.lean.install import Backend
 from rapid.grading.lean.process import LeanProcess
 from tests.grading.lean.stand_in import ENDLESS, STATEMENT
-from tests.processes import Borrower
+from tests.subprocesses import Borrower
 
 Job = partial(Borrower, standby.lend)
 TRUE = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")

@@ -21,7 +21,7 @@ from rapid.grading import verdicts
 from rapid.grading.math import grader as grader_module
 from rapid.grading.math.grader import LONGEST, MathGrader, last_boxed
 from tests.grading.math.attacks import ATTACKS, answers, transcriptions
-from tests.processes import living, wait_for
+from tests.subprocesses import living, wait_for
 
 TIMEOUT = 0.3
 PATIENCE = 60.0  # for honest answers, on a machine as busy as can be

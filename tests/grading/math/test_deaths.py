@@ -9,7 +9,7 @@ from rapid.benchmarks.math.record import MathProblem
 from rapid.grading.grader import GraderDied
 from rapid.grading.math import grader as grader_module
 from rapid.grading.math.grader import MathGrader
-from tests.processes import assert_gone, wait_for
+from tests.subprocesses import assert_gone, wait_for
 
 PROBLEM = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
 

@@ -11,7 +11,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
 from rapid.grading import verdicts
 from rapid.grading.math.grader import KEPT, MathGrader
-from tests.processes import Borrower, assert_gone, wait_for
+from tests.subprocesses import Borrower, assert_gone, wait_for
 
 PROBLEM = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
 RIGHT, WRONG = "\\boxed{\\frac{2}{4}}", "\\boxed{\\frac{2}{5}}"

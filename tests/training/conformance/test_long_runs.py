@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.processes import python
+from tests.subprocesses import python
 
 STEPS = 1000
 KILOBYTES = 2  # a step: rows of 20 kB that are kept take 40, a log of every step would take 2

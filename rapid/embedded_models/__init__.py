@@ -1,0 +1,1 @@
+"""Makes the embedded base models: tiny architectures, and their optimizer."""

@@ -1,0 +1,273 @@
+"""Commands run in a child of the warm process as they would run by themselves."""
+
+import os
+import signal
+import socket as sockets
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from rapid.processes.fork_server import attempt
+from tests.subprocesses import assert_gone, ending, python, wait_for
+
+RAPID = [sys.executable, "-m", "rapid"]
+SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
+# A warm process, but for what it runs.
+WARM = """
+import gc, os, signal, sys, time
+from pathlib import Path
+from rapid.processes import fork_server as warm
+prepare = lend = lambda *_: None
+{}
+warm.serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run, lend)
+"""
+# Commands of `rapid`, without what `rapid warm` imports for them before: the DAG runs them with that.
+COMMANDS = "from rapid.cli import run"
+# A job that says which process it is and then takes its time.
+SLOW = """
+def run(arguments):
+    frozen = gc.get_freeze_count() > 0
+    here = os.environ["COLOUR"], os.environ.get("OF_THE_SERVER")
+    print(os.getpid(), os.getcwd(), *here, frozen, *arguments, flush=True)
+    time.sleep(60)
+def prepare():
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+"""
+# Its jobs take a moment to save what they have when they are told to end, and say how often.
+SAVING = """
+told = []
+def run(arguments):
+    signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+    print("ready", flush=True)
+    while not told:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    Path(arguments[0]).write_text(str(len(told)))
+"""
+# Its jobs are told to end before they have handlers of their own.
+TOLD_EARLY = """
+run = lambda arguments: 0
+warm.end_with_parent = lambda number=signal.SIGKILL: number and os.kill(os.getpid(), signal.SIGTERM)
+"""
+# Its jobs say what was lent to them and end as they are told; it says what it takes back.
+LENDING = """
+lent = []
+def lend(arguments):
+    if "nothing" in arguments:
+        return None
+    lent.append(len(lent))
+    return lambda ended_well: print("back:", *arguments, ended_well, flush=True)
+def run(arguments):
+    print("lent:", lent, flush=True)
+    if "killed" in arguments:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int("failed" in arguments)
+"""
+# The first of its jobs finds no memory for a child.
+CROWDED = """
+def lend(arguments):
+    return lambda ended_well: print("back:", *arguments, ended_well, flush=True)
+def run(arguments):
+    return 0
+fork = os.fork
+def full():
+    os.fork = fork
+    raise OSError(12, "Cannot allocate memory")
+os.fork = full
+"""
+# A command that is disturbed until the attempt that its argument names.
+DISTURBED = """
+def run(arguments):
+    print(warm.attempt(), flush=True)
+    return warm.AGAIN if warm.attempt() < int(arguments[0]) else 0
+warm.SHARE = {share}
+"""
+# Does what a job does that loads a model, once rehearsed; prints the packages it then imports.
+AFTER_REHEARSAL = """
+import sys
+from rapid.stages.rehearsal import rehearse
+rehearse()
+known = set(sys.modules)
+from accelerate.utils import extract_model_from_parallel
+from transformers import AutoModelForCausalLM, Qwen2Config
+tiny = dict.fromkeys(("vocab_size", "hidden_size", "intermediate_size"), 64)
+AutoModelForCausalLM.from_config(Qwen2Config(**tiny)).save_pretrained(sys.argv[1])
+extract_model_from_parallel(AutoModelForCausalLM.from_pretrained(sys.argv[1]))
+print("imported:", *{name.split(".")[0] for name in set(sys.modules) - known})
+"""
+
+
+@contextmanager
+def serving(path, code, **options):
+    """Serve jobs with a program, for as long as it is needed."""
+    command = [sys.executable, "-c", WARM.format(code), str(path), str(os.getpid())]
+    server = subprocess.Popen(command, text=True, **options)
+    with ending(server):
+        wait_for(path.exists)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def socket(tmp_path_factory):
+    path = tmp_path_factory.mktemp("warm") / "socket"
+    with serving(path, COMMANDS):
+        yield path
+
+
+def served(path) -> dict:
+    """Return options of a command that a warm process runs."""
+    return {"env": os.environ | {"RAPID_WARM": str(path)}, "text": True}
+
+
+def rapid(socket, *arguments, **options):
+    options = {"capture_output": True, "check": False, **served(socket), **options}
+    return subprocess.run([*RAPID, *arguments], **options)
+
+
+def begun(path, *arguments, **options):
+    return subprocess.Popen([*RAPID, *arguments], stdout=subprocess.PIPE, **served(path), **options)
+
+
+def test_output_and_status_are_the_command_s(socket):
+    result = rapid(socket, "prepare", "--spec", "{", "--out", "x")
+    assert result.returncode == 2
+    assert result.stderr.startswith("rapid prepare: --spec: not JSON")
+    assert rapid(socket, "--help").stdout == rapid("/no/socket", "--help").stdout
+
+
+def test_a_command_whose_environment_cannot_be_sent_runs_by_itself(socket, tmp_path):
+    large = {f"LARGE_{n}": "x" * 100_000 for n in range(8)}
+    served_by = served(socket)["env"] | large
+    result = rapid(socket, "prepare", "--spec", SPEC, "--out", "x", cwd=tmp_path, env=served_by)
+    assert result.returncode == 0, result.stderr
+
+
+def test_it_works_in_the_caller_s_folder_and_gives_the_same_files(socket, tmp_path):
+    for name, where in (("warm", socket), ("cold", "/no/socket")):
+        result = rapid(where, "prepare", "--spec", SPEC, "--out", name, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+    for file in ("train.jsonl", "test.jsonl", "pretrain.jsonl"):
+        assert (tmp_path / "warm" / file).read_bytes() == (tmp_path / "cold" / file).read_bytes()
+
+
+def test_a_job_that_is_told_to_end_as_it_begins_ends(tmp_path):
+    with serving(tmp_path / "socket", TOLD_EARLY):
+        done = rapid(tmp_path / "socket", "whatever")
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, ""), done.stderr
+
+
+def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
+    path = tmp_path / "socket"
+    with serving(path, SLOW, env=os.environ | {"OF_THE_SERVER": "and not of the command"}):
+        monkeypatch.setenv("COLOUR", "green")
+        client = begun(path, "one", "two", cwd=tmp_path)
+        pid, *rest = client.stdout.readline().split()
+        assert rest == [str(tmp_path), "green", "None", "True", "one", "two"]
+        with ending(client):
+            pass
+        assert_gone(int(pid))
+
+
+def test_a_client_that_goes_before_it_says_anything_is_no_harm(tmp_path):
+    path = tmp_path / "socket"
+    with serving(path, LENDING):
+        for _ in range(2):
+            with sockets.socket(sockets.AF_UNIX, sockets.SOCK_SEQPACKET) as client:
+                client.connect(str(path))
+        assert rapid(path, "nothing").returncode == 0
+
+
+def test_a_job_ends_with_the_warm_process(tmp_path, monkeypatch):
+    path = tmp_path / "socket"
+    monkeypatch.setenv("COLOUR", "red")
+    with serving(path, SLOW):
+        command = begun(path, "job")
+        job = int(command.stdout.readline().split()[0])
+    command.wait()
+    assert_gone(job)
+
+
+def test_a_job_has_time_to_save_whoever_is_told_to_end(tmp_path):
+    path = tmp_path / "socket"
+    with serving(path, SAVING) as server:
+        commands = [begun(path, saved, cwd=tmp_path) for saved in ("first", "second")]
+        for command in commands:
+            command.stdout.readline()
+        commands[0].send_signal(signal.SIGKILL)
+        server.send_signal(signal.SIGTERM)
+        server.wait()
+    for command, saved in zip(commands, ("first", "second"), strict=True):
+        command.wait()
+        assert int((tmp_path / saved).read_text()) <= 2  # by its command's end, the server's
+
+
+def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
+    path = tmp_path / "socket"
+    with serving(path, LENDING, stdout=subprocess.PIPE) as server:
+        done = [rapid(path, how) for how in ("well", "failed", "killed", "nothing")]
+    said = server.stdout.read()
+    found = [each.stdout for each in done]
+    assert found == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n", "lent: [0, 1, 2]\n"]
+    assert done[-2].returncode == 128 + signal.SIGKILL
+    assert "the job was killed by SIGKILL; if nobody did that, memory ran out" in done[-2].stderr
+    assert said.splitlines() == ["back: well True", "back: failed False", "back: killed False"]
+
+
+def test_a_job_that_cannot_be_forked_fails_alone(tmp_path):
+    path = tmp_path / "socket"
+    with serving(path, CROWDED, stdout=subprocess.PIPE) as server:
+        first, second = rapid(path, "first"), rapid(path, "second")
+    assert (first.returncode, second.returncode) == (1, 0)
+    assert first.stderr == "rapid: no child for this job: [Errno 12] Cannot allocate memory\n"
+    assert server.stdout.read().splitlines() == ["back: first True", "back: second True"]
+
+
+def test_a_job_that_cannot_be_forked_has_its_status_where_nobody_reads_its_log(tmp_path):
+    path = tmp_path / "socket"
+    read, write = os.pipe()
+    os.close(read)
+    with serving(path, CROWDED):
+        jobs = [rapid(path, "x", capture_output=False, stderr=write) for _ in range(2)]
+    os.close(write)
+    assert [job.returncode for job in jobs] == [1, 0]
+
+
+def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    python("-c", WARM.format(SLOW), tmp_path / "socket", ended.pid)
+
+
+@pytest.mark.slow
+def test_a_job_that_loads_a_model_finds_all_imports_done(tmp_path):
+    result = python("-c", AFTER_REHEARSAL, tmp_path)
+    # The lock of progress bars is a job's own, where they have one: a job that is killed does not
+    # let go of it.
+    assert result.stdout.splitlines()[-1] in ("imported:", "imported: multiprocessing")
+
+
+@pytest.fixture
+def attempts(request, tmp_path):
+    """Return a function that runs the command once; the attempts that it took."""
+
+    def run(quiet: int) -> list[int]:
+        result = rapid(tmp_path / "socket", str(quiet))
+        assert result.returncode == 0
+        return [int(line) for line in result.stdout.split()]
+
+    with serving(tmp_path / "socket", DISTURBED.format(share=request.param)):
+        yield run
+
+
+@pytest.mark.parametrize("attempts", [1.0], indirect=True)
+def test_a_disturbed_command_has_three_attempts_at_most(attempts):
+    assert attempt() == 1  # where there is no warm process
+    assert [attempts(quiet) for quiet in (1, 2, 9)] == [[1], [1, 2], [1, 2, 3]]
+
+
+@pytest.mark.parametrize("attempts", [0.25], indirect=True)
+def test_where_all_are_disturbed_a_share_is_run_again(attempts):
+    """The first command, and the fifth in the order of all attempts."""
+    assert [len(attempts(9)) for _ in range(5)] == [2, 1, 1, 2, 1]

@@ -1,0 +1,47 @@
+"""What a launcher hands on; the processes themselves are in tests/end_to_end/test_processes.py."""
+
+import pytest
+
+from rapid.cli import run
+from rapid.config.params import load
+from rapid.config.specs import Run, train_spec
+from rapid.processes import launch
+
+
+@pytest.fixture
+def spec(values):
+    values["compute"] |= {"processes": 4, "nodes": 2, "threads": 3}
+    values["sft"]["micro_batch"] = 4
+    return train_spec(
+        load(values), Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
+    )
+
+
+def test_accelerate_gets_the_machines_of_the_job(spec, monkeypatch, tmp_path):
+    launched, out = [], str(tmp_path / "out")
+    monkeypatch.setattr("accelerate.commands.launch.launch_command", launched.append)
+    monkeypatch.setenv("DS_ACCELERATOR", "")
+    launch.launch(spec, ["model", "data", out], "first", 1234, rank=1)
+    (args,) = launched
+    assert (args.num_processes, args.num_machines, args.machine_rank) == (4, 2, 1)
+    assert (args.main_process_ip, args.main_process_port) == ("first", 1234)
+    assert args.use_cpu and args.module
+    assert args.training_script_args == [spec.model_dump_json(), "model", "data", out]
+    assert args.log_dir.startswith(out) and not list((tmp_path / "out").iterdir())
+
+
+def test_srun_starts_a_launcher_on_each_node(spec, monkeypatch):
+    became = []
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setattr("os.execvp", lambda program, command: became.append(command))
+    launch.launch_on_nodes(spec, ["model", "data", "out"])
+    (command,) = became
+    assert {"--nodes=2", "--ntasks=2", "--cpus-per-task=6"} <= set(command)
+    assert not any(part.startswith("--gpus") for part in command)
+
+
+def test_several_nodes_without_slurm_say_what_to_do(spec, monkeypatch, capsys):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    arguments = ["--model", "m", "--data", "d", "--out", "o"]
+    assert run(["train", "--spec", spec.model_dump_json(), *arguments]) == 2
+    assert "compute.nodes: 2: only a SLURM job has several servers" in capsys.readouterr().err

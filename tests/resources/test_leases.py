@@ -1,0 +1,188 @@
+"""Cores and GPUs are leased to one process at a time."""
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from rapid.artifacts.files import BadInput
+from rapid.resources.gpus import Gpu, chosen
+from rapid.resources.leases import lease_cores, lease_gpus, usable_cores
+from tests.subprocesses import ending, python
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from rapid.resources.leases import lease_cores
+cores = lease_cores({count}, Path({folder!r}))
+print(*cores, os.environ["OMP_NUM_THREADS"], *sorted(os.sched_getaffinity(0)), flush=True)
+time.sleep({seconds})
+"""
+# Prints how many of the pages of a large array are new when it is made for the second time.
+AGAIN = """
+import resource
+from rapid.resources.leases import bind, usable_cores
+bind(usable_cores(), 1)
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+bytearray(40 << 20)
+before = faults()
+bytearray(40 << 20)
+print((faults() - before) * resource.getpagesize() / (40 << 20))
+"""
+
+
+def start(folder, count=1, seconds=60.0):
+    code = HOLD.format(count=count, folder=str(folder), seconds=seconds)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_job_has_cores_that_no_other_has_and_waits_until_a_killed_holder_frees_one(tmp_path):
+    holders = [start(tmp_path / "leases") for _ in usable_cores()]
+    with ending(*holders):
+        lines = [holder.stdout.readline().split() for holder in holders]
+        assert sorted(int(line[0]) for line in lines) == usable_cores()
+        for core, threads, *affinity in lines:
+            assert threads == "1"
+            assert affinity == [core]
+        assert (tmp_path / "leases").stat().st_mode & 0o777 == 0o700
+        late = start(tmp_path / "leases", seconds=0)
+        with ending(late):
+            time.sleep(1.0)
+            assert late.poll() is None
+            holders[0].kill()
+            assert late.stdout.readline().split()[0] == lines[0][0]
+
+
+def test_torch_that_was_imported_before_gets_the_threads(tmp_path):
+    """In a child of the warm process the environment is read no more."""
+    code = """
+import sys, types
+from pathlib import Path
+from rapid.resources.leases import lease_cores
+sys.modules["torch"] = types.SimpleNamespace(set_num_threads=lambda n: print("threads", n))
+lease_cores(1, Path(sys.argv[1]), threads=3)
+"""
+    assert python("-c", code, tmp_path).stdout == "threads 3\n"
+
+
+def test_more_cores_than_the_machine_has_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="processes: 1000 is not allowed; allowed: at most"):
+        lease_cores(1000, tmp_path)
+
+
+def linked(folder):
+    (folder.parent / "elsewhere").mkdir()
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+def dangling(folder):
+    folder.symlink_to(folder.parent / "nowhere")
+
+
+def open_to_all(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def another_users(folder):
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+
+
+@pytest.mark.parametrize("make", [linked, dangling, open_to_all, another_users, os.mknod])
+def test_a_folder_of_leases_that_others_control_is_refused(tmp_path, make):
+    """In a temporary directory anybody can make it first."""
+    if make is another_users and os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    make(tmp_path / "leases")
+    with pytest.raises(BadInput, match=r"cannot be trusted.*set TMPDIR"):
+        lease_cores(1, tmp_path / "leases")
+    assert list(tmp_path.glob("elsewhere/*")) == []
+
+
+GPUS = [Gpu(str(number), f"GPU-{number}{number}{number}-a", 80_000) for number in range(4)]
+HOLD_GPUS = """
+import os, sys, time
+from pathlib import Path
+import rapid.resources.leases
+from rapid.resources.gpus import Gpu, chosen
+gpus = [Gpu(str(n), f"GPU-{{n}}{{n}}{{n}}-a", 80_000) for n in range(4)]
+rapid.resources.leases.visible_gpus = lambda: chosen(gpus, {visible!r})
+rapid.resources.leases.lease_gpus({count}, Path({folder!r}))
+print(os.environ["CUDA_VISIBLE_DEVICES"], "torch" in sys.modules, flush=True)
+time.sleep(60)
+"""
+
+
+def hold_gpus(folder, count, visible="0,1,2,3"):
+    code = HOLD_GPUS.format(count=count, folder=str(folder), visible=visible)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-c", code], **pipes)
+
+
+def test_two_jobs_never_share_a_gpu_and_get_all_that_they_ask_for(tmp_path):
+    with ending(first := hold_gpus(tmp_path, 3)):
+        assert first.stdout.readline().split() == ["0,1,2", "False"]
+        second = hold_gpus(tmp_path, 2)
+        assert second.stderr.readline() == (
+            "waiting for 2 free GPU(s) of 4: other jobs hold them\n"  # one is free
+        )
+        late = [second, hold_gpus(tmp_path, 1)]
+    with ending(*late):
+        names = [name for job in late for name in job.stdout.readline().split()[0].split(",")]
+    assert len(names) == len(set(names)) == 3
+
+
+def test_a_gpu_is_one_gpu_by_whatever_number(tmp_path):
+    """A SLURM job may see one GPU under another number or by its UUID."""
+    with ending(first := hold_gpus(tmp_path, 1, "2")):
+        assert first.stdout.readline().split()[0] == "2"
+        with ending(second := hold_gpus(tmp_path, 1, "GPU-222,GPU-333")):
+            assert second.stdout.readline().split()[0] == "GPU-333"
+
+
+def test_a_job_leases_among_those_it_was_given():
+    assert [gpu.name for gpu in chosen(GPUS, "3,GPU-1")] == ["3", "GPU-1"]
+    assert chosen(GPUS, "") == chosen(GPUS, "NoDevFiles") == []
+    assert [gpu.name for gpu in chosen(GPUS, "0,-1,1")] == ["0"]  # as CUDA has it
+    assert [gpu.name for gpu in chosen(GPUS, "1,1")] == ["1"]
+
+
+def test_tests_lease_among_themselves():
+    """A pipeline that runs on this machine holds none of their cores."""
+    assert Path(tempfile.gettempdir()).name.startswith("rapid-tests-")
+
+
+def test_a_job_without_gpus_sees_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    with FileLock(tmp_path / "gather-GPU.lock"):  # others wait for GPUs: that is not its concern
+        assert lease_gpus(0, tmp_path) == []
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_too_few_gpus_say_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr("rapid.resources.leases.visible_gpus", lambda: GPUS[:1])
+    with pytest.raises(BadInput, match=r"needs 2 GPU\(s\) and may use 1. Lower compute.processes"):
+        lease_gpus(2, tmp_path)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has no mallopt")
+def test_a_job_uses_freed_memory_again():
+    assert float(python("-c", AGAIN).stdout) < 0.1
+
+
+def test_a_job_that_waits_behind_another_that_waits_says_so_too(tmp_path):
+    with ending(first := hold_gpus(tmp_path, 3)):
+        first.stdout.readline()
+        with ending(second := hold_gpus(tmp_path, 2)):
+            assert second.stderr.readline().startswith("waiting for 2 free GPU(s)")
+            with ending(third := hold_gpus(tmp_path, 1)):
+                assert third.stderr.readline().startswith("waiting for 1 free GPU(s) of 4")

@@ -1,0 +1,108 @@
+"""The vLLM server's life: started for a job, waited for, and gone after it. vLLM itself needs a GPU."""
+
+import itertools
+import os
+import signal
+import sys
+
+import pytest
+
+from rapid import vllm_server as server
+from rapid.config.params import load
+from rapid.config.specs import Run, train_spec
+from tests.subprocesses import assert_gone, python
+
+# Answers /health, after a while, and has a process of its own, as vLLM has.
+FAKE = """
+import http.server, os, subprocess, sys, time
+worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+time.sleep(0.5)
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+    def log_message(self, *_): pass
+print(os.environ["CUDA_VISIBLE_DEVICES"], os.getpid(), worker.pid, file=open(sys.argv[2], "w"))
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+@pytest.fixture
+def spec(values, monkeypatch):
+    values["naive_grpo"]["sampling_batch"] = 4
+    values["sft"]["micro_batch"] = 4
+    values["compute"] |= {"device": "gpu", "processes": 4, "sampler": "vllm"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,7")
+    for name in (server.PORT, server.GROUP_PORT, "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    affinity, handler = os.sched_getaffinity(0), signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(server, "POLL_SECONDS", 0.1)
+    yield train_spec(
+        load(values), Run(benchmark="math", model="tiny-qwen2", algorithm="naive-grpo", seed=3)
+    )
+    os.sched_setaffinity(0, affinity)
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    said = tmp_path / "said"
+    started = [sys.executable, "-c", FAKE]
+    monkeypatch.setattr(server, "serve_command", lambda _, port, __: [*started, str(port), said])
+    return said
+
+
+def test_the_server_has_the_last_gpu_and_the_trainer_the_others(spec, fake, tmp_path):
+    with server.serving(spec, tmp_path):
+        gpus, *pids = fake.read_text().split()
+        assert gpus == "7"
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,5"
+        settings = server.trainer_settings()
+        assert settings["vllm_mode"] == "server"
+        assert settings["vllm_server_port"] != settings["vllm_group_port"]
+    assert_gone(*map(int, pids))
+
+
+def test_it_ends_with_a_job_that_fails(spec, fake, tmp_path):
+    with pytest.raises(RuntimeError, match="training failed"), server.serving(spec, tmp_path):
+        raise RuntimeError("training failed")
+    assert_gone(*map(int, fake.read_text().split()[1:]))
+
+
+def test_a_server_that_ends_is_not_waited_for(spec, tmp_path, monkeypatch):
+    ends = [sys.executable, "-c", "raise SystemExit(3)"]
+    monkeypatch.setattr(server, "serve_command", lambda *_: ends)
+    with pytest.raises(server.ServerDied, match="status 3"), server.serving(spec, tmp_path):
+        pass
+
+
+def test_the_command_is_what_trl_s_client_needs(spec, tmp_path):
+    command = server.serve_command(tmp_path, 1234, spec)
+    assert command[1:5] == ["-m", "vllm.entrypoints.cli.main", "serve", str(tmp_path)]
+    pairs = dict(itertools.pairwise(command))
+    assert pairs["--host"] == "127.0.0.1"
+    assert (pairs["--port"], pairs["--dtype"], pairs["--seed"]) == ("1234", "float32", "3")
+    assert pairs["--weight-transfer-config"] == '{"backend": "nccl"}'
+
+
+def test_the_trainer_s_settings_are_trl_s(monkeypatch, tmp_path):
+    from trl import GRPOConfig
+
+    monkeypatch.setenv(server.PORT, "1234")
+    monkeypatch.setenv(server.GROUP_PORT, "1235")
+    config = GRPOConfig(str(tmp_path), bf16=False, use_cpu=True, **server.trainer_settings())
+    assert (config.vllm_server_port, config.vllm_group_port) == (1234, 1235)
+
+
+@pytest.mark.slow
+def test_vllm_knows_the_options(spec, tmp_path):
+    """Against vLLM's own parser, without a GPU."""
+    command = server.serve_command(tmp_path, 1234, spec)
+    parse = (
+        "import sys\n"
+        "from vllm.entrypoints.launchers.cli_args import make_arg_parser\n"
+        "from vllm.utils.argparse_utils import FlexibleArgumentParser\n"
+        "args = make_arg_parser(FlexibleArgumentParser()).parse_args(sys.argv[1:])\n"
+        "print(args.port, args.seed, args.host)"
+    )
+    done = python("-c", parse, *command[4:])
+    assert done.stdout.splitlines()[-1:] == ["1234 3 127.0.0.1"], done.stderr[-2000:]
