@@ -3,6 +3,12 @@
 #    snakemake --cores 4 reports/tables.tex                            the embedded default
 #    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  an experiment: experiments/ci/
 #    snakemake --cores 4 evaluations/math/tiny-qwen2/pg/seed1/evaluation.json one run
+#    snakemake --list                                                  what else there is to ask for
+#
+# Each stage is one rule that calls one subcommand of `rapid`; rapid/config/jobs.py says what a job
+# reads and what decides its result. A job's manifest.json carries the digests of its large files,
+# and is what other rules depend on. {root} is the folder of an experiment, or nothing.
+# RAPID_WORKFLOW=$PPID lets a job end with the workflow that started it.
 
 
 configfile: "params.yaml"
@@ -12,33 +18,69 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/jobs.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/models.smk"
+include: "workflow/rules/distill.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/report_files.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/preflight.smk"
+include: "workflow/rules/start.smk"
 
 
 onstart:
     refuse_to_start_in_vain()
     bring_to_present(path for job in workflow.dag.jobs for path in job.input)
-    look_when_a_job_ends()
-    start_warm_process()
+    remove_start_limit()
+    start_fork_server()
 
 
 onerror:
     logger.error(CONSOLE.failures())
 
 
+# Targets: everything, or the jobs of one stage of dvc.yaml. --------------------------------------
+
+
 rule all:
+    """Make the paper's tables, and all that they need (the default)."""
     default_target: True
     input:
         f"{PLAN.job('reports').folder}/tables.tex",
 
 
-# all_data, all_models, all_distill, all_train, all_evaluate, all_report: the stages of dvc.yaml.
-for stage in jobs.STAGES:
+rule all_data:
+    """Make the problems of all benchmarks."""
+    input:
+        manifests_of("data"),
 
-    rule:
-        name:
-            f"all_{stage}"
-        input:
-            [job.manifest for job in PLAN.jobs if job.stage == stage],
+
+rule all_models:
+    """Make the models before training, and the teacher."""
+    input:
+        manifests_of("models"),
+
+
+rule all_distill:
+    """Make the completions that sft imitates."""
+    input:
+        manifests_of("distill"),
+
+
+rule all_train:
+    """Train every run of the tables."""
+    input:
+        manifests_of("train"),
+
+
+rule all_evaluate:
+    """Evaluate every run of the tables, and the models before training."""
+    input:
+        manifests_of("evaluate"),
+
+
+rule all_report:
+    """Make the tables, figures and metrics."""
+    input:
+        manifests_of("report"),

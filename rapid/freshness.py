@@ -11,7 +11,7 @@ every file. `accept` takes for current what is stale by its code alone.
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,12 +20,10 @@ from pathlib import Path
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadFile, sha256_file, write_json
+from rapid.artifacts.layout import ROOMS, STAGES, existing_roots, existing_runs
 from rapid.artifacts.manifests import MANIFEST, Manifest, discard
 from rapid.artifacts.runs import CHECKPOINTS
 
-FOLDERS = ("data", "models", "distilled", "runs", "evaluations")  # each the output of a DVC stage
-# What Snakemake knows of a job's files beside the manifest; they are small, and reports read them.
-DECLARED = {"train": ("summary.json", "steps.jsonl"), "evaluate": ("evaluation.json",)}
 SMALL = 1 << 20  # bytes of a file that is always compared, which takes no time
 UNNAMED = "code that its manifest does not name"
 
@@ -35,20 +33,25 @@ class Job:
     """One job.
 
     Args:
-        stage: of the pipeline; one of `rapid.config.jobs.STAGES`.
+        rule: of Snakemake, which makes it; a key of `rapid.artifacts.layout.STAGES`.
         folder: where it writes its files, its manifest among them.
         spec: what decides its result.
-        command: what does it: a subcommand of `rapid`, with the options for what it reads.
+        options: of its subcommand: the paths that it reads, by the option that names them.
         inputs: the jobs whose files it reads.
         sources: the files of the user's that it reads.
     """
 
-    stage: str
+    rule: str
     folder: str
     spec: Spec
-    command: str = ""
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     inputs: tuple["Job", ...] = ()
     sources: Sequence[str] = ()
+
+    @property
+    def stage(self) -> str:
+        """The stage of dvc.yaml that it belongs to."""
+        return STAGES[self.rule].phase
 
     @property
     def manifest(self) -> str:
@@ -57,7 +60,21 @@ class Job:
     @property
     def declared(self) -> list[str]:
         """The files that Snakemake knows of; others are undeclared."""
-        return [self.manifest, *(f"{self.folder}/{name}" for name in DECLARED.get(self.stage, ()))]
+        return [f"{self.folder}/{name}" for name in (MANIFEST, *STAGES[self.rule].results)]
+
+    @property
+    def command(self) -> str:
+        """The subcommand of `rapid` that does it, with the options for what it reads."""
+        options = (f"--{option} {' '.join(paths)}" for option, paths in self.options.items())
+        return " ".join([self.rule, *options])
+
+    def inputs_of(self, option: str) -> list["Job"]:
+        """Return the jobs whose files an option names."""
+        return [
+            job
+            for job in self.inputs
+            if any(Path(path).is_relative_to(job.folder) for path in self.options[option])
+        ]
 
 
 @dataclass
@@ -277,23 +294,26 @@ def reconcile(findings: Findings) -> None:
 
 def discard_unavailable() -> list[str]:
     """Delete the manifests of jobs that could do nothing, to be planned; return their folders."""
-    found = []
-    for root in (Path(), *Path("experiments").glob("*/")):
-        for path in (each for name in FOLDERS for each in (root / name).rglob(MANIFEST)):
-            with suppress(BadFile):  # said where it is read
-                manifest = Manifest.read(path.parent)
-                if manifest and manifest.unavailable:
-                    discard(path)
-                    found.append(path.parent.as_posix())
-    return found
+    folders = []
+    for path in (file for root in existing_roots() for file in _manifests_below(root)):
+        with suppress(BadFile):  # said where it is read
+            manifest = Manifest.read(path.parent)
+            if manifest and manifest.unavailable:
+                discard(path)
+                folders.append(path.parent.as_posix())
+    return folders
+
+
+def _manifests_below(root: Path) -> list[Path]:
+    """Return the manifests of an experiment's jobs but reports."""
+    return [path for room in ROOMS for path in (root / room).rglob(MANIFEST)]
 
 
 def discard_checkpoints_of_ended_runs() -> None:
     """Delete the checkpoints of runs that have ended: a run may be killed before it does so."""
-    for pattern in ("runs", "experiments/*/runs"):
-        for folder in Path().glob(f"{pattern}/*/*/*/*/{CHECKPOINTS}"):
-            if (folder.parent / MANIFEST).exists():
-                discard(folder)
+    for folder in existing_runs():
+        if (folder / MANIFEST).exists():
+            discard(folder / CHECKPOINTS)
 
 
 def _ended(job: Job) -> Manifest:

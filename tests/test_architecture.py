@@ -1,12 +1,15 @@
-"""The tree in docs/architecture.md has every file, and no other.
+"""docs/architecture.md has every file and no other, and the graph of Snakemake's rules.
 
     python -m tests.test_architecture
 
-brings it up to date: comments stay, and a new file gets the first line of its own documentation.
+brings both up to date: comments on files stay, and a new file gets the first line of its own
+documentation.
 """
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.checkout import ROOT, listed
@@ -15,6 +18,7 @@ from tests.test_layers import LAYERS
 PAGE = ROOT / "docs/architecture.md"
 FOLDERS = ("rapid", "reports", "performance", "profiles", "workflow")
 TREE = re.compile(r"(?<=```text\n)(rapid/.*?)(?=```)", re.DOTALL)
+GRAPH = re.compile(r"(?<=```mermaid\n)(flowchart TD\n.*?)(?=```)", re.DOTALL)
 COLUMN, WIDTH = 28, 100
 
 
@@ -71,6 +75,20 @@ def tree(comments: dict[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def draw_rule_graph() -> str:
+    """Return what Snakemake says of the default's rules, an arrow from each to those that use it."""
+    command = [sys.executable, "-m", "snakemake", "--nolock", "--rulegraph", "mermaid-js"]
+    graph = subprocess.check_output(command, cwd=ROOT, text=True, stderr=subprocess.DEVNULL)
+    names = dict(re.findall(r"^\t(id\d+)\[(\w+)\]$", graph, re.MULTILINE))
+    arrows = re.findall(r"^\t(id\d+) --> (id\d+)$", graph, re.MULTILINE)
+    lines = sorted(f"    {names[source]} --> {names[user]}\n" for source, user in arrows)
+    return "".join(["flowchart TD\n", *lines])
+
+
+def test_the_graph_is_that_of_the_rules():
+    assert GRAPH.search(PAGE.read_text(encoding="utf-8"))[1] == draw_rule_graph()
+
+
 def test_the_tree_has_every_file_and_no_other():
     expected, found = set(entries()), set(documented())
     missing, extra = sorted(expected - found), sorted(found - expected)
@@ -85,8 +103,9 @@ def test_each_line_of_the_tree_has_a_comment_and_fits():
 
 
 def test_the_page_has_the_layers_that_are_tested():
-    table = re.findall(r"^\| (`rapid/.*?) +\|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    rows = [{room.strip("`").replace("/", ".") for room in row.split(", ")} for row in table]
+    text = PAGE.read_text(encoding="utf-8")
+    lines = re.findall(r"^\d+\. ((?:`rapid/[\w/.]+`(?:, )?)+):", text, re.MULTILINE)
+    rows = [{room.strip("`").replace("/", ".") for room in line.split(", ")} for line in lines]
     beside = {"rapid", "rapid.__main__", "reports", "performance"}  # said in words
     assert [{room.removesuffix(".py") for room in row} for row in rows] == [
         rooms for layer in LAYERS if (rooms := set(layer) - beside)
@@ -95,4 +114,5 @@ def test_the_page_has_the_layers_that_are_tested():
 
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(TREE.sub(lambda _: tree(documented()), text), encoding="utf-8")
+    text = TREE.sub(lambda _: tree(documented()), text)
+    PAGE.write_text(GRAPH.sub(lambda _: draw_rule_graph(), text), encoding="utf-8")

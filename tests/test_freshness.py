@@ -45,8 +45,8 @@ def line(tmp_path, monkeypatch) -> list[Job]:
     """Three jobs: each reads what the one before it wrote, the first a file of the user's."""
     monkeypatch.chdir(tmp_path)
     Path("source").write_text("source")
-    data = Job("data", "a", spec())
-    model = Job("models", "b", spec(), inputs=(data,))
+    data = Job("prepare", "a", spec())
+    model = Job("pretrain", "b", spec(), inputs=(data,))
     made = [data, model, Job("train", "c/d", spec(), inputs=(model,))]
     for job, read in zip(made, ("source", "a/out", "b/out"), strict=True):
         make(job, read)
@@ -58,7 +58,7 @@ def folders(found: list[Job]) -> list[str]:
 
 
 def test_what_was_made_is_up_to_date_and_what_was_not_is_no_error(line):
-    found = examine([*line, nowhere := Job("data", "nowhere", spec())])
+    found = examine([*line, nowhere := Job("prepare", "nowhere", spec())])
     assert folders(found.current) == ["a", "b", "c/d"]
     assert not found.stale and not found.changed and found.missing == [nowhere]
     assert found.describe() == "not made: nowhere\n3 of 4 jobs are up to date"
@@ -91,7 +91,7 @@ def test_what_no_job_wrote_is_compared_too(line):
 
 
 def test_another_parameter_makes_the_job_and_those_after_it_stale(line):
-    changed = [line[0], Job("models", "b", spec(301)), line[2]]
+    changed = [line[0], Job("pretrain", "b", spec(301)), line[2]]
     found = examine(changed)
     assert folders(found.stale) == ["b", "c/d"]
     assert found.stale[changed[1]] == "made with other parameters: vocabulary: 300 is now 301"
@@ -202,7 +202,7 @@ def test_what_was_made_without_a_file_is_stale_once_it_is_there(line, report, pa
 
 def test_what_a_later_job_wrote_is_as_good_as_a_users_file(line):
     """A published model's source may be the model of a run."""
-    fetched = Job("models", "fetched", spec())
+    fetched = Job("pretrain", "fetched", spec())
     make(fetched, "c/d/out")
     assert fetched in examine([fetched, *line]).current
     Path("c/d/out").write_text("another")
@@ -238,7 +238,7 @@ class TestCode:
             files = {"one.py": one}, {"two.py": "2"} | {f"{n}.py": text for n, text in two.items()}
             specs = [Coded(**spec().model_dump(), present=each).with_code() for each in files]
             pairs = zip(line[:2], specs, strict=True)
-            return [*(Job(job.stage, job.folder, spec) for job, spec in pairs), line[2]]
+            return [*(Job(job.rule, job.folder, spec) for job, spec in pairs), line[2]]
 
         for job, read in zip(plan()[:2], ("source", "a/out"), strict=True):
             make(job, read)
@@ -276,7 +276,7 @@ class TestCode:
 
     def test_reports_of_accepted_results_are_made_again(self, planned):
         jobs = planned("X")
-        report = replace(jobs[-1], stage="report", folder="reports", inputs=(jobs[-1],))
+        report = replace(jobs[-1], rule="report", folder="reports", inputs=(jobs[-1],))
         make(report, "c/d/out")
         _, found = accept([*jobs, report])
         assert folders(found.current) == ["a", "b", "c/d"]
@@ -292,7 +292,7 @@ class TestCode:
 
     def test_other_parameters_are_not_accepted(self, planned):
         jobs = planned("X")
-        jobs[1] = Job("models", "b", jobs[1].spec.model_copy(update={"vocabulary": 301}))
+        jobs[1] = Job("pretrain", "b", jobs[1].spec.model_copy(update={"vocabulary": 301}))
         accepted, found = accept(jobs)
         assert folders(accepted) == ["a"]
         assert folders(found.stale) == ["b", "c/d"]

@@ -76,14 +76,3 @@ def test_the_citation_has_what_its_format_requires():
 def test_the_changelog_has_the_present_version():
     releases = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert releases[0] == "Unreleased" and releases[1] == rapid.__version__
-
-
-def test_the_workflow_catalog_finds_what_it_asks_for():
-    """The rules of its standardized usage: these three files, and what they hold."""
-    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
-    assert usage["report"] is True and not any(usage["software-stack-deployment"].values())
-    assert (ROOT / "workflow/Snakefile").is_file()
-    page = (ROOT / "config/README.md").read_text()
-    table = "".join(line for line in page.splitlines() if line.startswith("| `"))
-    named = re.findall(r"`(\w+)`", table)
-    assert sorted(named) == sorted(yaml.safe_load((ROOT / "params.yaml").read_text()))

@@ -47,7 +47,7 @@ LEFT_OUT = (
     "rapid/resources/",
     "rapid/settings.py",
     "rapid/vllm_server.py",
-    *(f"rapid/artifacts/{name}.py" for name in ("code", "files", "manifests")),
+    *(f"rapid/artifacts/{name}.py" for name in ("code", "files", "layout", "manifests")),
     "rapid/stages/reporting.py",
     *REGISTRIES,
 )

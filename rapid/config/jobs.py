@@ -15,11 +15,27 @@ of its run.
 """
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from rapid.algorithms.names import imitates
+from rapid.artifacts.layout import (
+    ARENA,
+    COMPARED,
+    DEMONSTRATIONS,
+    EVALUATION,
+    MODEL,
+    PROBLEMS,
+    REPORT,
+    RUN,
+    STAGES,
+    STUDIES,
+    TOKENIZER,
+    experiment_root,
+    parse_folder,
+)
 from rapid.config import specs
 from rapid.config.params import Params, load_files
 from rapid.config.sections import not_allowed
@@ -27,17 +43,12 @@ from rapid.config.sources import BadParams
 from rapid.freshness import Job
 
 DEFAULT = "params.yaml"
-STAGES = ("data", "models", "distill", "train", "evaluate", "report")  # as in dvc.yaml
-EXPERIMENT = "reports/experiment"  # what DVC compares, which is versions of the default
-REPORTS = ("reports", EXPERIMENT)
-STUDIES, ARENA = "reports/studies", "reports/arena"
 # Reports that are made only where somebody asks for them, and the runs that are in each.
-ASKED_FOR = {STUDIES: specs.studied, ARENA: specs.in_arena}
-TOKENIZER = "models/tokenizer"
+RUNS_ON_DEMAND = {STUDIES: specs.studied, ARENA: specs.in_arena}
 
 
 class Plan:
-    """The jobs of parameters. They are named by their folders in the default's layout.
+    """The jobs of parameters. A job is named by its folder in the default's layout.
 
     Args:
         default: the plan with which jobs are shared.
@@ -60,21 +71,21 @@ class Plan:
 
     def behind(self, report: str) -> list[Job]:
         """Return a report, after every job that it needs."""
-        found: dict[str, Job] = {}
+        ordered: dict[str, Job] = {}
 
-        def add(job: Job) -> None:
-            for each in job.inputs:
-                if each.folder not in found:
-                    add(each)
-            found[job.folder] = job
+        def add_with_inputs(job: Job) -> None:
+            for input_job in job.inputs:
+                if input_job.folder not in ordered:
+                    add_with_inputs(input_job)
+            ordered[job.folder] = job
 
-        add(self.job(report))
-        return list(found.values())
+        add_with_inputs(self.job(report))
+        return list(ordered.values())
 
     def job(self, name: str) -> Job:
         """Return a job, be it planned or not."""
         if name not in self._jobs:
-            job = self._describe(name)
+            job = self._build_job(name)
             folder = name if self._is_shared(job) else f"{self.root}{name}"
             self._jobs[name] = replace(job, folder=folder)
         return self._jobs[name]
@@ -84,15 +95,23 @@ class Plan:
 
         An evaluation has its run's turn, so that what was interrupted has seeds that are complete.
         """
-        return self._turns.get(name.replace("evaluations/", "runs/", 1), len(self._turns) + 1)
+        template, names = parse_folder(name)
+        run_name = RUN.format(**names) if template == EVALUATION else name
+        return self._turns.get(run_name, len(self._turns) + 1)
 
     @cached_property
     def _turns(self) -> dict[str, int]:
         """Return the priority of each planned run, above 0; the first in turn has the highest."""
-        runs = sorted(name for name in self._planned if name.startswith("runs/"))
-        random.Random(self.params.data_seed).shuffle(runs)
-        runs.sort(key=lambda name: specs.Run.of_path(*name.split("/")[1:]).seed, reverse=True)
-        return {name: turn for turn, name in enumerate(runs, 1)}
+        seeds = {
+            name: int(names["seed"])
+            for name in sorted(self._planned)
+            for template, names in [parse_folder(name)]
+            if template == RUN
+        }
+        shuffled = list(seeds)
+        random.Random(self.params.data_seed).shuffle(shuffled)
+        shuffled.sort(key=seeds.get, reverse=True)
+        return {name: turn for turn, name in enumerate(shuffled, 1)}
 
     def folder(self, name: str) -> str:
         """Return where a job lies."""
@@ -101,119 +120,124 @@ class Plan:
     def _is_shared(self, job: Job) -> bool:
         if self.default is None or job.folder not in self.default._planned:
             return False
-        theirs = self.default.job(job.folder)
-        read, same = ([each.folder for each in one.inputs] for one in (job, theirs))
-        return job.spec == theirs.spec and read == same
+        default_job = self.default.job(job.folder)
+        read, default_read = (
+            [input_job.folder for input_job in user.inputs] for user in (job, default_job)
+        )
+        return job.spec == default_job.spec and read == default_read
 
     @cached_property
     def _needed(self) -> list[str]:
-        params, runs = self.params, specs.runs(self.params)
-        models = [f"models/{name}" for name in specs.needed(params)]
-        is_made = any(specs.is_made(params, name) for name in specs.needed(params))
-        return [
-            *(f"data/{name}" for name in params.benchmarks),
-            *([TOKENIZER, *models] if is_made else models),
-            *_from_demonstrations_on(runs),
-            *(REPORTS[:1] if params.name else REPORTS),
-        ]
+        """Return the names of the jobs that the reports need, and the reports."""
+        params = self.params
+        models = [MODEL.format(model=model) for model in specs.needed(params)]
+        if any(specs.is_made(params, model) for model in specs.needed(params)):
+            models.insert(0, TOKENIZER)
+        problems = [PROBLEMS.format(benchmark=benchmark) for benchmark in params.benchmarks]
+        reports = [REPORT] if params.name else [REPORT, COMPARED]
+        return [*problems, *models, *_results_of(specs.runs(params)), *reports]
 
     @cached_property
     def _planned(self) -> list[str]:
         """Return the names of the jobs that the reports need, and those that may be asked for."""
-        found = {report: self._reported(report) for report in ASKED_FOR}
-        more = [name for report, read in found.items() if read for name in (*read, report)]
-        return list(dict.fromkeys([*self._needed, *more]))
+        results = {report: self._results_in(report) for report in RUNS_ON_DEMAND}
+        on_demand = [name for report, read in results.items() if read for name in (*read, report)]
+        return list(dict.fromkeys([*self._needed, *on_demand]))
 
-    def _describe(self, name: str) -> Job:
+    def _build_job(self, name: str) -> Job:
         """Return a job as if it lay in the default's folder."""
-        params = self.params
-        room, *parts = name.split("/")
-        match room:
-            case "data":
-                spec = specs.prepare_spec(params, *parts)
-                return Job("data", name, spec, "prepare", sources=specs.source_files(spec))
-            case "models":
-                return self._model(name)
-            case "distilled":
-                return self._distillation(name, *parts)
-            case "runs":
-                return self._run(specs.Run.of_path(*parts))
-            case "evaluations":
-                return self._evaluation(specs.Run.of_path(*parts))
-        return Job(
-            "report", name, specs.report_spec(params), inputs=self._jobs_of(*self._reported(name))
-        )
+        template, names = parse_folder(name)
+        build = {
+            PROBLEMS: self._build_prepare,
+            TOKENIZER: self._build_tokenizer,
+            MODEL: self._build_model,
+            DEMONSTRATIONS: self._build_distill,
+            RUN: self._build_train,
+            EVALUATION: self._build_evaluate,
+        }
+        if template in build:
+            return build[template](name, **names)
+        rule = next(rule for rule, stage in STAGES.items() if stage.folder == template)
+        inputs = tuple(self.job(result) for result in self._results_in(name))
+        return Job(rule, name, specs.report_spec(self.params), inputs=inputs)
 
-    def _jobs_of(self, *names: str) -> tuple[Job, ...]:
-        return tuple(map(self.job, names))
+    def _build_prepare(self, name: str, benchmark: str) -> Job:
+        spec = specs.prepare_spec(self.params, benchmark)
+        return Job("prepare", name, spec, sources=specs.source_files(spec))
 
-    def _model(self, name: str) -> Job:
-        if name == TOKENIZER:
-            spec, command = specs.tokenizer_spec(self.params), "tokenizer"
-            benchmarks = spec.benchmarks
-        else:
-            spec = specs.model_spec(self.params, name.removeprefix("models/"))
-            if isinstance(spec, specs.FetchSpec):
-                return Job("models", name, spec, "fetch", sources=specs.source_files(spec))
-            command = f"pretrain --tokenizer {self.job(TOKENIZER).folder}"
-            benchmarks, known = spec.params.benchmarks, self.params.benchmarks
-            if unknown := [each for each in benchmarks if each not in known]:
-                allowed = f"a benchmark of benchmarks: {', '.join(known)}"
-                raise BadParams(not_allowed(f"models.{spec.model}.benchmarks", unknown[0], allowed))
-        data = self._jobs_of(*(f"data/{each}" for each in benchmarks))
-        command = " ".join([command, "--data", *(each.folder for each in data)])
-        more = () if name == TOKENIZER else (self.job(TOKENIZER),)
-        return Job("models", name, spec, command, (*data, *more))
+    def _build_tokenizer(self, name: str) -> Job:
+        spec = specs.tokenizer_spec(self.params)
+        data = self._problems(spec.benchmarks)
+        return Job("tokenizer", name, spec, {"data": [job.folder for job in data]}, data)
 
-    def _distillation(self, name: str, benchmark: str) -> Job:
-        spec, data = specs.distill_spec(self.params, benchmark), self.job(f"data/{benchmark}")
-        command, inputs = f"--data {data.folder}/train.jsonl", (data,)
+    def _build_model(self, name: str, model: str) -> Job:
+        spec = specs.model_spec(self.params, model)
+        if isinstance(spec, specs.FetchSpec):
+            return Job("fetch", name, spec, sources=specs.source_files(spec))
+        benchmarks = self.params.benchmarks
+        if unknown := [name for name in spec.params.benchmarks if name not in benchmarks]:
+            allowed = f"a benchmark of benchmarks: {', '.join(benchmarks)}"
+            raise BadParams(not_allowed(f"models.{model}.benchmarks", unknown[0], allowed))
+        tokenizer, data = self.job(TOKENIZER), self._problems(spec.params.benchmarks)
+        options = {"tokenizer": [tokenizer.folder], "data": [job.folder for job in data]}
+        return Job("pretrain", name, spec, options, (*data, tokenizer))
+
+    def _build_distill(self, name: str, benchmark: str) -> Job:
+        spec = specs.distill_spec(self.params, benchmark)
+        (data,) = self._problems([benchmark])
+        options = {"data": [f"{data.folder}/train.jsonl"]}
         if isinstance(spec, specs.DemonstrateSpec):
-            return Job("distill", name, spec, f"demonstrate {command}", inputs)
-        teacher = self.job(f"models/{self.params.teacher}")
-        command = f"distill --model {teacher.folder} {command}"
-        return Job("distill", name, spec, command, (teacher, *inputs))
+            return Job("demonstrate", name, spec, options, (data,))
+        teacher = self.job(MODEL.format(model=self.params.teacher))
+        return Job("distill", name, spec, {"model": [teacher.folder], **options}, (teacher, data))
 
-    def _trained(self, run: specs.Run) -> tuple[Job, str]:
+    def _build_train(self, name: str, seed: str, **names: str) -> Job:
+        run = specs.Run(**names, seed=int(seed))
+        model, path = self._trained_model(
+            run.model_copy(update={"algorithm": self.params.start(run.algorithm)})
+        )
+        if imitates(run.algorithm):
+            template, file = DEMONSTRATIONS, "samples.jsonl"
+        else:
+            template, file = PROBLEMS, "train.jsonl"
+        data = self.job(template.format(benchmark=run.benchmark))
+        options = {"model": [path], "data": [f"{data.folder}/{file}"]}
+        return Job("train", name, specs.train_spec(self.params, run), options, (model, data))
+
+    def _build_evaluate(self, name: str, seed: str, **names: str) -> Job:
+        run = specs.Run(**names, seed=int(seed))
+        model, path = self._trained_model(run)
+        (data,) = self._problems([run.benchmark])
+        options = {"model": [path], "data": [f"{data.folder}/test.jsonl"]}
+        return Job("evaluate", name, specs.evaluate_spec(self.params, run), options, (model, data))
+
+    def _problems(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
+        return tuple(self.job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
+
+    def _trained_model(self, run: specs.Run) -> tuple[Job, str]:
         """Return the job that leaves a run's model, or the one before training, and its folder."""
         if run.algorithm == specs.BASE:
-            job = self.job(f"models/{run.model}")
+            job = self.job(MODEL.format(model=run.model))
             return job, job.folder
         job = self.job(run.folder)
         return job, f"{job.folder}/model"
 
-    def _run(self, run: specs.Run) -> Job:
-        room, file = ("distilled", "samples") if imitates(run.algorithm) else ("data", "train")
-        start = run.model_copy(update={"algorithm": self.params.start(run.algorithm)})
-        model, path = self._trained(start)
-        data = self.job(f"{room}/{run.benchmark}")
-        command = f"train --model {path} --data {data.folder}/{file}.jsonl"
-        spec = specs.train_spec(self.params, run)
-        return Job("train", run.folder, spec, command, (model, data))
-
-    def _evaluation(self, run: specs.Run) -> Job:
-        model, path = self._trained(run)
-        data = self.job(f"data/{run.benchmark}")
-        command = f"evaluate --model {path} --data {data.folder}/test.jsonl"
-        spec = specs.evaluate_spec(self.params, run)
-        return Job("evaluate", run.evaluation, spec, command, (model, data))
-
-    def _reported(self, name: str) -> list[str]:
+    def _results_in(self, report: str) -> list[str]:
         """Return the names of the jobs whose results are in a report."""
-        if name in ASKED_FOR:
-            return _from_demonstrations_on(ASKED_FOR[name](self.params))
-        if name == EXPERIMENT:
-            return _from_demonstrations_on(specs.compared(self.params))
-        rooms = ("distilled", "runs", "evaluations")
-        return [each for each in self._needed if each.split("/")[0] in rooms]
+        if report in RUNS_ON_DEMAND:
+            return _results_of(RUNS_ON_DEMAND[report](self.params))
+        if report == COMPARED:
+            return _results_of(specs.compared(self.params))
+        return _results_of(specs.runs(self.params))
 
 
-def _from_demonstrations_on(runs: list[specs.Run]) -> list[str]:
+def _results_of(runs: list[specs.Run]) -> list[str]:
     """Return the names of runs, after the demonstrations, and of their evaluations."""
-    imitated = [f"distilled/{run.benchmark}" for run in runs if imitates(run.algorithm)]
-    evaluated = specs.evaluated(runs)
-    made = [*imitated, *(run.folder for run in runs), *(run.evaluation for run in evaluated)]
-    return list(dict.fromkeys(made))
+    demonstrations = [
+        DEMONSTRATIONS.format(benchmark=run.benchmark) for run in runs if imitates(run.algorithm)
+    ]
+    evaluations = [run.evaluation for run in specs.evaluated(runs)]
+    return list(dict.fromkeys([*demonstrations, *(run.folder for run in runs), *evaluations]))
 
 
 def plan(params: Params, root: Path | str = ".") -> Plan:
@@ -229,7 +253,7 @@ def plan(params: Params, root: Path | str = ".") -> Plan:
         return Plan(params)
     file = Path(root) / DEFAULT
     default = Plan(load_files(file)) if file.is_file() else None
-    return Plan(params, default, f"experiments/{params.name}/")
+    return Plan(params, default, experiment_root(params.name))
 
 
 def jobs(params: Params) -> list[Job]:

@@ -17,6 +17,7 @@ from pydantic import (
 
 from rapid.algorithms.base import MicroBatch, Precision
 from rapid.algorithms.names import AlgorithmName, GroupSize, parse
+from rapid.artifacts.layout import EVALUATION, RUN
 from rapid.benchmarks import BENCHMARKS
 from rapid.settings import LARGEST, Settings, not_allowed
 from rapid.text import listing
@@ -260,18 +261,12 @@ class Studies(Section):
 
 
 class Run(Section):
-    """What names a run: runs/{benchmark}/{model}/{algorithm}/seed{seed}/."""
+    """What names a run, and the folder of its results (`rapid.artifacts.layout`)."""
 
     benchmark: BenchmarkName
     model: ModelName
     algorithm: str
     seed: Seed
-
-    @classmethod
-    def of_path(cls, benchmark: str, model: str, algorithm: str, seed: str) -> "Run":
-        """Return the run that the parts of a path name."""
-        number = int(seed.removeprefix("seed"))
-        return cls(benchmark=benchmark, model=model, algorithm=algorithm, seed=number)
 
     @property
     def path(self) -> str:
@@ -279,10 +274,10 @@ class Run(Section):
 
     @property
     def folder(self) -> str:
-        """The folder of training, in the default's layout (`rapid.config.jobs`)."""
-        return f"runs/{self.path}"
+        """The folder of training, in the default's layout."""
+        return RUN.format(**self.model_dump())
 
     @property
     def evaluation(self) -> str:
         """The folder of the evaluation, in the default's layout."""
-        return f"evaluations/{self.path}"
+        return EVALUATION.format(**self.model_dump())

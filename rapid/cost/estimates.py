@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from rapid.algorithms import IMITATING, RAPID
-from rapid.config.jobs import Job, plan
+from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import (
     DistillSpec,
@@ -33,6 +33,7 @@ from rapid.cost.memory import (
 from rapid.cost.roofline import Roofline, gpu
 from rapid.cost.shapes import Shape, known_shapes
 from rapid.cost.work import BYTES, Seconds, Work, job_work, precision, subject
+from rapid.freshness import Job
 from rapid.resources.requests import cores, gpus
 
 DOWNLOAD = 50e6  # bytes a second

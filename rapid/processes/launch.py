@@ -79,7 +79,7 @@ def launch_on_nodes(spec: TrainSpec, paths: list[str]) -> None:
     if "SLURM_JOB_ID" not in os.environ:
         raise BadInput(
             f"compute.nodes: {spec.compute.nodes}: only a SLURM job has several servers. Run the "
-            "workflow with --profile workflow/profiles/slurm, or set compute.nodes: 1"
+            "workflow with --profile profiles/slurm, or set compute.nodes: 1"
         )
     nodes, all_gpus = spec.compute.nodes, gpus(spec)
     command = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]

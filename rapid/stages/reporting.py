@@ -16,10 +16,10 @@ from typing_extensions import override
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadFile, write_json
+from rapid.artifacts.layout import COMPARED
 from rapid.artifacts.manifests import Manifest, read_rows
 from rapid.artifacts.runs import StepRecord, progress
 from rapid.benchmarks.problem_source import ProblemSource, describe
-from rapid.config.jobs import EXPERIMENT
 from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.training.recorder import StepRecorder
 from rapid.training.trl.saving import same_random_states
@@ -111,7 +111,7 @@ class LiveMeans(TrainerCallback):
                 values = [value for step in last if (value := getattr(step, name)) is not None]
                 if values:
                     figures["runtime" if name == "seconds" else name] = fmean(values)
-            write_json(Path(EXPERIMENT, "metrics.json"), figures)
+            write_json(Path(COMPARED, "metrics.json"), figures)
 
     def _steps(self, run: Path) -> Sequence[StepRecord]:
         """Return the steps of a run that is under way, or has ended and is alike."""

@@ -13,7 +13,8 @@ import yaml
 from tqdm import tqdm
 
 from rapid import freshness
-from rapid.config.jobs import EXPERIMENT, plan
+from rapid.artifacts.layout import COMPARED, REPORT, ROOMS, existing_roots
+from rapid.config.jobs import plan
 from rapid.config.params import load_files
 from rapid.freshness import Findings, Job
 
@@ -29,10 +30,11 @@ def advise(files: list[Path]) -> int:
     if not all(map(Path.is_file, files)):
         print(f"There is no {files[0]} here: go to the folder that you cloned.")
         return 2
-    if pages := [*Path().glob("reports/report.html"), *Path().glob("experiments/*/reports/*.html")]:
+    pages = [page for root in existing_roots() for page in root.glob(f"{REPORT}/report.html")]
+    if pages:
         print("Results, to open in a browser:", *sorted(pages), sep="\n    ")
         print("`snakemake -n` says what is out of date, `rapid verify` which files were changed.")
-    elif Path("runs").is_dir():
+    elif any(Path(room).is_dir() for room in ROOMS):
         print("Some jobs are done: `make tables` goes on with the others.")
     else:
         print("No results yet: `make tables` makes them; README.md says how long that takes.")
@@ -92,7 +94,7 @@ def _jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     whole = plan(load_files(*files))
     own = [job for job in whole.asked_for if job.folder.startswith(whole.root)]
     is_begun = any(Path(job.manifest).is_file() for job in own)
-    needed = [job for job in whole.jobs if job.folder != EXPERIMENT or Path(job.manifest).is_file()]
+    needed = [job for job in whole.jobs if job.folder != COMPARED or Path(job.manifest).is_file()]
     return [*needed, *(whole.asked_for if is_begun else [])], progress
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from rapid.algorithms.names import parse, variant
-from rapid.config.jobs import ARENA, Plan
+from rapid.artifacts.layout import ARENA
+from rapid.config.jobs import Plan
 from rapid.config.params import BadParams, load
 from rapid.config.specs import in_arena, train_spec
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rapid.config.jobs import EXPERIMENT, STAGES, STUDIES, Job, Plan, jobs, plan
+from rapid.artifacts.layout import COMPARED, PHASES, STUDIES
+from rapid.config.jobs import Plan, jobs, plan
 from rapid.config.params import load, read
 from rapid.config.specs import Run, source_files
-from rapid.freshness import differences
+from rapid.freshness import Job, differences
 from tests.conftest import ROOT
 
 NAME = "changed"
@@ -44,8 +45,8 @@ def own(found: Plan) -> set[str]:
 
 
 def test_each_stage_has_jobs_in_order_and_no_folder_has_two(default):
-    order = [STAGES.index(job.stage) for job in default.jobs]
-    assert order == sorted(order) and len({*order}) == len(STAGES)
+    order = [PHASES.index(job.stage) for job in default.jobs]
+    assert order == sorted(order) and len({*order}) == len(PHASES)
     assert len(folders(default.jobs)) == len(default.jobs)
 
 
@@ -202,7 +203,7 @@ def test_an_experiment_that_changes_nothing_has_only_reports(placed):
 def test_what_dvc_compares_is_made_of_the_default_alone(placed, values):
     """DVC has no versions of experiments with a name."""
     changed = load(values | {"rapid": values["rapid"] | {"H": 3}})
-    compared = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", EXPERIMENT}
+    compared = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", COMPARED}
     assert compared <= folders(jobs(changed))
     assert not compared & own(placed(rapid={"H": 3}))
 

@@ -175,9 +175,7 @@ def test_a_run_repeated_from_its_manifest_gives_the_same_steps_and_weights(check
 
 
 def test_snakemake_s_report_shows_every_table_and_figure(checkout):
-    """By workflow/Snakefile, where the catalog looks, and with its default target."""
-    options = ("-s", "workflow/Snakefile", "--report", "snakemake.html")
-    succeed(snakemake(checkout, options=options))
+    succeed(snakemake(checkout, options=("--report", "snakemake.html")))
     page = (checkout / "snakemake.html").read_text()
     (checkout / "snakemake.html").unlink()
     [results] = re.findall(r'^ *var results = (\{".*);$', page, re.MULTILINE)

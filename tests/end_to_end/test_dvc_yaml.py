@@ -11,7 +11,8 @@ import yaml
 from dvc.utils.hydra import apply_overrides
 
 from rapid.artifacts.code import Spec
-from rapid.config.jobs import STAGES, jobs
+from rapid.artifacts.layout import PHASES
+from rapid.config.jobs import jobs
 from rapid.config.params import BadParams, Params, load
 from tests.conftest import ROOT
 
@@ -65,7 +66,7 @@ def changed(values: dict, key: str):
 
 def specs_by_stage(params: Params) -> dict[str, dict]:
     """The spec of each job by its folder, for each stage."""
-    made: dict[str, dict] = {stage: {} for stage in STAGES}
+    made: dict[str, dict] = {stage: {} for stage in PHASES}
     for job in jobs(params):
         made[job.stage][job.folder] = job.spec
     return made
@@ -78,7 +79,7 @@ def reached(values: dict) -> Iterator[tuple[str, str]]:
         for params in changed(values, key):
             after = specs_by_stage(params)
             yield from (
-                (stage, key.split(".")[0]) for stage in STAGES if after[stage] != before[stage]
+                (stage, key.split(".")[0]) for stage in PHASES if after[stage] != before[stage]
             )
 
 
@@ -101,7 +102,7 @@ def test_a_stage_lists_the_sections_that_reach_its_jobs_and_no_others(values, mo
 
 
 def test_stages_are_those_of_the_pipeline():
-    assert list(stages()) == list(STAGES)
+    assert list(stages()) == list(PHASES)
 
 
 def outputs(stage: dict) -> list[tuple[str, dict]]:

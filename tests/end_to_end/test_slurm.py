@@ -1,4 +1,4 @@
-"""The pipeline at its smallest by workflow/profiles/slurm, on a real SLURM of two nodes of one core.
+"""The pipeline at its smallest by profiles/slurm, on a real SLURM of two nodes of one core.
 
 Jobs are killed in three ways while they run: by scancel, by kill -9, and as a preemption does it.
 """
@@ -59,7 +59,7 @@ def checkout(tmp_path_factory) -> Path:
 
 
 def start(folder: Path, environment: dict, log: Path, *arguments: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/slurm"]
+    command = [sys.executable, "-m", "snakemake", "--profile", "profiles/slurm"]
     with open(log, "w") as stream:
         return subprocess.Popen(
             [*command, *PLAIN, "--nocolor", *arguments],

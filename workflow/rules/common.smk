@@ -1,6 +1,5 @@
-# The validated parameters, and what several rules need of them.
+# The validated parameters, the plan of jobs, and the functions that rules look a job up with.
 
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -15,32 +14,24 @@ PROGRAMS = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()
 os.environ.update(PYTHONPATH=ROOT, PATH=PROGRAMS)
 os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds: a log keeps every line of a progress bar
 
-from rapid.config import jobs, specs
-from rapid.cost.estimates import too_large
-from rapid.console import workflow as console
-from rapid.processes import locks
-from rapid import preflight
-from rapid.processes import lifetimes as processes
-from rapid.resources import requests as resources
-from rapid.processes import fork_server as warm
 from rapid.algorithms import names
 from rapid.artifacts.files import BadInput
-from rapid.freshness import (
-    DECLARED,
-    Examination,
-    discard_checkpoints_of_ended_runs,
-    say_changed_code,
-)
+from rapid.artifacts.layout import STAGES
+from rapid.artifacts.manifests import bring_to_present
 from rapid.benchmarks import problem_source
 from rapid.benchmarks.prompts import check_templates
-from rapid.resources.leases import usable_cores
-from rapid.artifacts.manifests import bring_to_present
+from rapid.config import jobs, specs
 from rapid.config.params import CHECKPOINT_VARIABLE, LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.config.params import load, read
+from rapid.console import workflow as console
+from rapid.freshness import Examination, discard_checkpoints_of_ended_runs, say_changed_code
+from rapid.processes import locks
+from rapid.resources import requests
+from rapid.resources.leases import usable_cores
 
 # In the order in which Snakemake merged them, which takes the last of a key that is there twice.
-GIVEN = map(os.path.relpath, workflow.config_settings.configfiles)
-FILES = [*filter(os.path.exists, [jobs.DEFAULT]), *GIVEN]
+CONFIG_FILES = map(os.path.relpath, workflow.config_settings.configfiles)
+FILES = [*filter(os.path.exists, [jobs.DEFAULT]), *CONFIG_FILES]
 
 try:
     read(*FILES)
@@ -75,75 +66,109 @@ if workflow.is_main_process:
 PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}
 
 
-def small_files(command):
-    """Return the names of the files that a job declares; the large ones stay undeclared."""
-    return ["manifest.json", *DECLARED.get(command, ())]
+# Patterns of wildcards ----------------------------------------------------------------------------
 
 
-def any_of(found):
-    """Return a pattern of these strings."""
-    return f"(?:{'|'.join(map(re.escape, dict.fromkeys(found))) if found else '(?!)'})"
+def any_of(names):
+    """Return a pattern of these strings; of none, one that matches nothing."""
+    escaped = [re.escape(name) for name in dict.fromkeys(names)]
+    return f"(?:{'|'.join(escaped)})" if escaped else "(?!)"
 
 
-def models_of(command):
-    """Return a pattern of the models that a subcommand is for."""
-    made = {"pretrain": [True], "fetch": [False]}.get(command, [True, False])
-    found = [(plan.params, name) for plan in PLANS.values() for name in plan.params.models]
-    return any_of([name for params, name in found if specs.is_made(params, name) in made])
+def models_that(are_made):
+    """Return a pattern of the models that the pipeline makes, or of the published ones."""
+    return any_of(
+        name
+        for plan in PLANS.values()
+        for name in plan.params.models
+        if specs.is_made(plan.params, name) == are_made
+    )
+
+
+def roots_where(demonstrations_are_made):
+    """Return a pattern of the roots whose demonstrations are made, or a teacher's."""
+    return any_of(
+        root
+        for root, plan in PLANS.items()
+        if (plan.params.imitation.demonstrations > 0) == demonstrations_are_made
+    )
 
 
 wildcard_constraints:
     root=any_of(PLANS),
-    benchmark=any_of([name for plan in PLANS.values() for name in plan.params.benchmarks]),
+    benchmark=any_of(name for plan in PLANS.values() for name in plan.params.benchmarks),
     algorithm=f"{specs.BASE}|{names.pattern()}",
     seed=r"\d+",
 
 
-def of_job(place, value):
-    """Return a function of a rule's wildcards: a value of the job that lies at this place."""
-    return lambda wildcards: value(PLANS[wildcards.root].job(place.format(**wildcards)))
+# Looking up a job by a rule's wildcards. Each returns a function of them, as rules take it. --------
 
 
-def turn(place):
-    """Return a function of a rule's wildcards: the priority of the job that lies at this place."""
-    return lambda wildcards: PLAN.priority(place.format(**wildcards))
+def of_job(rule_name, value):
+    """Return a value of the rule's job."""
+    folder = STAGES[rule_name].folder
+    return lambda wildcards: value(PLANS[wildcards.root].job(folder.format(**wildcards)))
 
 
-def inputs(job):
-    """Return what a job depends on: other jobs' manifests, and files of the user's."""
-    return depend(job, [each.manifest for each in job.inputs], job.sources)
+def spec_of(rule_name):
+    """Return the part of params.yaml that decides the job's result, as JSON."""
+    return of_job(rule_name, lambda job: job.spec.model_dump_json())
 
 
-def depend(job, made, sources=()):
-    """Have a job planned if its manifest, or one behind it, says so; return what it depends on.
-
-    Times and Snakemake's records are lost by a copy, a checkout or a clone: they trigger nothing. A
-    job in SLURM reads these rules too: it makes what it was told to.
-
-    Args:
-        made: files that other jobs write.
-        sources: files of the user's.
-    """
-    if workflow.is_main_process and (why := EXAMINATION.explain(job)):
-        CONSOLE.reasons[job.manifest] = why
-        workflow.dag.forcefiles.add(job.manifest)
-    again = {each.folder for each in job.inputs if is_planned(each)}
-    return [path if os.path.dirname(path) in again else ancient(path) for path in (*made, *sources)]
+def path_of(rule_name, option):
+    """Return the paths that an option of the job's command names."""
+    return of_job(rule_name, lambda job: job.options[option])
 
 
-@cache
-def is_planned(job):
-    """Return whether a job is done: for its manifest, for one behind it, or by -R, -F or -f."""
-    rules = {rule.name for rule in workflow.dag.forcerules}
-    return (
-        job.command.split()[0] in rules
-        or not workflow.dag.forcefiles.isdisjoint(job.declared)
-        or (workflow.is_main_process and EXAMINATION.explain(job) != "")
-        or any(map(is_planned, job.inputs))
+def manifests_behind(rule_name, option):
+    """Return the manifests of the jobs whose files an option of the job's command names."""
+    return of_job(
+        rule_name,
+        lambda job: input_files(job, [each.manifest for each in job.inputs_of(option)]),
     )
 
 
-def slots(threads):
+def sources_of(rule_name):
+    """Return the files of the user's that the job reads."""
+    return of_job(rule_name, lambda job: input_files(job, job.sources))
+
+
+def manifests_of(stage):
+    """Return the manifests of all jobs of a stage of dvc.yaml that the tables need."""
+    return [job.manifest for job in PLAN.jobs if job.stage == stage]
+
+
+def priority_of(rule_name):
+    """Return how soon the job begins."""
+    folder = STAGES[rule_name].folder
+    return lambda wildcards: PLAN.priority(folder.format(**wildcards))
+
+
+def threads_of(rule_name):
+    """Return the part of --cores that the job takes."""
+    return of_job(rule_name, lambda job: count_slots(requests.cores(job.spec)))
+
+
+def resources_of(rule_name=None):
+    """Return the resources of a rule; without a name, of a job that computes little.
+
+    Without a total in the profile none of them limits anything. PyTorch starts its own processes:
+    SLURM is to start no task for each GPU.
+    """
+
+    def requested(request):
+        return of_job(rule_name, lambda job: request(job.spec)) if rule_name else request(None)
+
+    return {
+        "gpu": requested(requests.gpus),
+        "nodes": requested(requests.nodes),
+        "mem_mb": requested(requests.memory_mb),
+        "runtime": requested(requests.minutes),
+        "tasks_per_gpu": 0,
+    }
+
+
+def count_slots(threads):
     """Return how many of --cores a job takes that leases so many cores.
 
     --cores may be more than the machine has. A job takes its part of them, so that Snakemake starts
@@ -155,66 +180,28 @@ def slots(threads):
     return threads * max(1, -(-workflow.cores // len(usable_cores())))
 
 
-def needs(place=None):
-    """Return the resources of a rule whose jobs lie at this place; None computes little.
+# What is planned: jobs that are not up to date by their manifests, and those behind them. ----------
 
-    Without a total in the profile none of them limits anything. PyTorch starts its own processes:
-    SLURM is to start no task for each GPU.
+
+def input_files(job, files):
+    """Return input files of a job. It is planned if its manifest, or one behind it, says so.
+
+    Times and Snakemake's records are lost by a copy, a checkout or a clone: they trigger nothing. A
+    job in SLURM reads these rules too: it makes what it was told to.
     """
-
-    def asked(ask):
-        return of_job(place, lambda job: ask(job.spec)) if place else ask(None)
-
-    return {
-        "gpu": asked(resources.gpus),
-        "nodes": asked(resources.nodes),
-        "mem_mb": asked(resources.memory_mb),
-        "runtime": asked(resources.minutes),
-        "tasks_per_gpu": 0,
-    }
+    if workflow.is_main_process and (why := EXAMINATION.explain(job)):
+        CONSOLE.reasons[job.manifest] = why
+        workflow.dag.forcefiles.add(job.manifest)
+    planned = {input_job.folder for input_job in job.inputs if is_planned(input_job)}
+    return [path if os.path.dirname(path) in planned else ancient(path) for path in files]
 
 
-def start_warm_process():
-    """Start the process that this workflow's jobs are forked from; it ends with this one.
-
-    There is none for jobs elsewhere: SLURM accounts for what it has started itself. There is none
-    for jobs on GPUs: a process that initialised CUDA, as an import may, cannot be forked. There is
-    none for vLLM, which starts threads of its own.
-    """
-    os.environ.pop(warm.VARIABLE, None)
-    compute = PARAMS.compute
-    if not workflow.local_exec or compute.device != "cpu" or compute.sampler != "transformers":
-        return
-    os.makedirs(f"{PLAN.root}logs", exist_ok=True)
-    path = Path(".snakemake", locks.SOCKETS, str(os.getpid()))  # relative: no socket's may be long
-    path.parent.mkdir(exist_ok=True)
-    with open(f"{PLAN.root}logs/warm.log", "w") as log:
-        command = [sys.executable, *"-m rapid warm".split(), str(path), str(os.getpid())]
-        ours = {**os.environ, processes.WORKFLOW: str(os.getpid())}
-        subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=ours)
-    os.environ[warm.VARIABLE] = str(path)
-
-
-def look_when_a_job_ends():
-    """Drop Snakemake's default limit of 100 jobs started in a second; another one stays.
-
-    For a limit, Snakemake looks at all that could start once more a second after each look, for
-    ever: after n jobs it looks n times a second, and takes that time from the jobs.
-    """
-    limit = workflow.scheduler.job_rate_limiter
-    if limit and (limit.max_jobs, limit.timespan) == (100, 1):
-        workflow.scheduler.job_rate_limiter = None
-
-
-def refuse_to_start_in_vain():
-    """End before the first job if something is missing: where jobs take hours, anything of theirs.
-
-    Whether machines that SLURM chooses have what a job needs is SLURM's to say, or `preflight`'s.
-    """
-    here = workflow.local_exec
-    if os.environ.get("RAPID_PREFLIGHT") == "off":
-        return
-    takes_minutes = PARAMS.compute.device == "cpu" and here
-    all_checks = preflight.checks(PARAMS, here, too_large)
-    if preflight.report(preflight.reporting(PARAMS) if takes_minutes else all_checks):
-        raise WorkflowError("See MISSING above. With RAPID_PREFLIGHT=off jobs start all the same.")
+@cache
+def is_planned(job):
+    """Return whether a job is done: for its manifest, for one behind it, or by -R, -F or -f."""
+    return (
+        job.rule in {rule.name for rule in workflow.dag.forcerules}
+        or not workflow.dag.forcefiles.isdisjoint(job.declared)
+        or (workflow.is_main_process and EXAMINATION.explain(job) != "")
+        or any(map(is_planned, job.inputs))
+    )

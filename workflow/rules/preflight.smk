@@ -4,13 +4,14 @@ SPECS = [job.spec for job in PLAN.jobs if job.stage != "report"]
 
 
 rule preflight:
+    """Say what this machine lacks for these parameters."""
     log:
         f"{PLAN.root}logs/preflight.log",
-    threads: lambda wildcards: slots(max(map(resources.cores, SPECS)))
+    threads: lambda wildcards: count_slots(max(map(requests.cores, SPECS)))
     resources:
-        gpu=max(map(resources.gpus_a_node, SPECS)),
-        mem_mb=max(map(resources.memory_mb, SPECS)),
-        runtime=resources.minutes(None),
+        gpu=max(map(requests.gpus_a_node, SPECS)),
+        mem_mb=max(map(requests.memory_mb, SPECS)),
+        runtime=requests.minutes(None),
         nodes=1,
         tasks_per_gpu=0,
     params:

@@ -1,0 +1,87 @@
+"""Where results lie: the stages of the pipeline, and the folder of a job of each.
+
+Folders are those of the default, below the working folder. A named experiment has the same ones
+below experiments/NAME/ (`experiment_root`). Rules of Snakemake, stages of dvc.yaml, `make clean`
+and .gitignore spell these folders out for their readers; tests hold them against this table.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+EXPERIMENTS = "experiments"
+PHASES = ("data", "models", "distill", "train", "evaluate", "report")  # the stages of dvc.yaml
+
+PROBLEMS = "data/{benchmark}"
+TOKENIZER = "models/tokenizer"
+MODEL = "models/{model}"
+DEMONSTRATIONS = "distilled/{benchmark}"
+RUN = "runs/{benchmark}/{model}/{algorithm}/seed{seed}"
+EVALUATION = "evaluations/{benchmark}/{model}/{algorithm}/seed{seed}"
+REPORT = "reports"
+COMPARED = "reports/experiment"  # what DVC compares: versions of the default
+STUDIES = "reports/studies"
+ARENA = "reports/arena"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One kind of job: a rule of Snakemake, and for all but reports a subcommand of `rapid`.
+
+    Args:
+        phase: the stage of dvc.yaml that runs it.
+        folder: of its jobs; what names a job stands in braces.
+        options: the options of the subcommand that name what it reads.
+        results: small files beside manifest.json that Snakemake knows of and reports read.
+    """
+
+    phase: str
+    folder: str
+    options: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+
+
+STAGES = {
+    "prepare": Stage("data", PROBLEMS),
+    "tokenizer": Stage("models", TOKENIZER, ("data",)),
+    "pretrain": Stage("models", MODEL, ("tokenizer", "data")),
+    "fetch": Stage("models", MODEL),
+    "distill": Stage("distill", DEMONSTRATIONS, ("model", "data")),
+    "demonstrate": Stage("distill", DEMONSTRATIONS, ("data",)),
+    "train": Stage("train", RUN, ("model", "data"), ("summary.json", "steps.jsonl")),
+    "evaluate": Stage("evaluate", EVALUATION, ("model", "data"), ("evaluation.json",)),
+    "report": Stage("report", REPORT),
+    "experiment": Stage("report", COMPARED),
+    "studies": Stage("report", STUDIES),
+    "arena": Stage("report", ARENA),
+}
+# The folders in which jobs lie that are no reports: data, models, distilled, runs, evaluations.
+ROOMS = tuple(dict.fromkeys(stage.folder.split("/")[0] for stage in STAGES.values()))[:-1]
+
+
+def parse_folder(folder: str) -> tuple[str, dict[str, str]]:
+    """Return the template that a job's folder, in the default's layout, is of, and its names.
+
+    Raises:
+        ValueError: no job lies in such a folder.
+    """
+    for template in dict.fromkeys(stage.folder for stage in STAGES.values()):
+        if match := re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", template), folder):
+            return template, match.groupdict()
+    raise ValueError(f"{folder}: no job lies in such a folder")
+
+
+def experiment_root(name: str) -> str:
+    """Return the folder of an experiment, with a slash; "" for the default, which has no name."""
+    return f"{EXPERIMENTS}/{name}/" if name else ""
+
+
+def existing_roots() -> list[Path]:
+    """Return the working folder, and the folders of the experiments in it."""
+    return [Path(), *Path(EXPERIMENTS).glob("*/")]
+
+
+def existing_runs() -> list[Path]:
+    """Return the folders of the runs that were begun, those of experiments too."""
+    pattern = re.sub(r"\{\w+\}", "*", RUN)
+    return [folder for root in existing_roots() for folder in root.glob(f"{pattern}/")]

@@ -1,0 +1,82 @@
+"""Rules of Snakemake, `make clean` and .gitignore spell out the folders of `layout`."""
+
+import re
+
+import pytest
+
+from rapid.artifacts.layout import EXPERIMENTS, ROOMS, STAGES, parse_folder
+from tests.conftest import ROOT
+
+RULE = re.compile(r"^rule (\w+):\n(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def read_rules() -> dict[str, str]:
+    """Return the body of each rule by its name."""
+    files = [ROOT / "Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]
+    return {name: body for file in files for name, body in RULE.findall(file.read_text())}
+
+
+RULES = read_rules()
+
+
+def outputs(rule: str) -> list[str]:
+    """Return the files that a rule's section `output` names, without the experiment's folder."""
+    section = re.search(r"^    output:\n(.*?)^    \w", RULES[rule], re.MULTILINE | re.DOTALL)[1]
+    return re.findall(r'"\{(?:root|PLAN\.root)\}(.*?)"', section)
+
+
+@pytest.mark.parametrize("rule", STAGES)
+def test_a_rule_writes_what_its_stage_says_into_its_folder(rule):
+    stage = STAGES[rule]
+    if stage.phase == "report":
+        assert all(path.startswith(stage.folder) for path in outputs(rule))
+    else:
+        names = ("manifest.json", *stage.results)
+        assert outputs(rule) == [f"{stage.folder}/{name}" for name in names]
+
+
+@pytest.mark.parametrize("rule", [rule for rule in STAGES if STAGES[rule].phase != "report"])
+def test_a_rule_runs_its_subcommand_with_the_options_of_its_stage(rule):
+    shell = " ".join(re.findall(r'"(.*)"', RULES[rule].partition("shell:")[2]))
+    assert f"python -m rapid {rule} --spec {{params.spec:q}} " in shell
+    assert shell.endswith(" --out {params.folder} > {log} 2>&1")
+    named = re.findall(r"--(\w+) \{params\.(\w+)\}", shell)
+    assert named == [*((option, option) for option in STAGES[rule].options), ("out", "folder")]
+    for option in STAGES[rule].options:
+        assert f'{option}=manifests_behind("{rule}", "{option}"),' in RULES[rule]
+        assert f'{option}=path_of("{rule}", "{option}"),' in RULES[rule]
+
+
+def test_every_rule_says_what_it_does():
+    assert not [rule for rule, body in RULES.items() if not body.lstrip().startswith('"""')]
+
+
+def test_what_jobs_write_is_ignored_by_git_and_deleted_by_make_clean():
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    assert {f"/{room}/" for room in ROOMS} | {f"/{EXPERIMENTS}/*/"} <= {*ignored}
+    clean = (ROOT / "Makefile").read_text().partition("\nclean:")[2]
+    deleted = re.findall(r"[\w/.*-]+", clean)
+    assert {*ROOMS, f"{EXPERIMENTS}/*/"} <= {*deleted}
+    reports = {path.strip("/") for path in ignored if path.startswith("/reports/")}
+    assert reports <= {*deleted}
+
+
+@pytest.mark.parametrize(
+    ("folder", "names"),
+    [
+        ("models/tokenizer", {}),
+        ("models/teacher", {"model": "teacher"}),
+        (
+            "runs/math/m/rapid-H4,eta=1/seed2",
+            {"benchmark": "math", "model": "m", "algorithm": "rapid-H4,eta=1", "seed": "2"},
+        ),
+    ],
+)
+def test_a_folder_tells_what_names_its_job(folder, names):
+    template, parsed = parse_folder(folder)
+    assert parsed == names and template.format(**parsed) == folder
+
+
+def test_no_job_lies_elsewhere():
+    with pytest.raises(ValueError, match="no job lies in such a folder"):
+        parse_folder("runs/math/m/pg")

@@ -1,0 +1,74 @@
+# Models before training: made here, with one tokenizer for all, or published ones.
+
+
+rule tokenizer:
+    """Train the tokenizer of the embedded models."""
+    input:
+        data=manifests_behind("tokenizer", "data"),
+    output:
+        "{root}models/tokenizer/manifest.json",
+    log:
+        "{root}logs/tokenizer.log",
+    benchmark:
+        "{root}benchmarks/tokenizer.tsv"
+    threads: threads_of("tokenizer")
+    resources:
+        **resources_of("tokenizer"),
+    params:
+        spec=spec_of("tokenizer"),
+        data=path_of("tokenizer", "data"),
+        folder=subpath(output[0], parent=True),
+    shell:
+        "RAPID_WORKFLOW=$PPID exec"
+        " python -m rapid tokenizer --spec {params.spec:q}"
+        " --data {params.data} --out {params.folder} > {log} 2>&1"
+
+
+rule pretrain:
+    """Make an embedded model: an architecture of transformers at a tiny size, pre-trained."""
+    input:
+        tokenizer=manifests_behind("pretrain", "tokenizer"),
+        data=manifests_behind("pretrain", "data"),
+    output:
+        "{root}models/{model}/manifest.json",
+    log:
+        "{root}logs/pretrain/{model}.log",
+    benchmark:
+        "{root}benchmarks/pretrain/{model}.tsv"
+    wildcard_constraints:
+        model=models_that(are_made=True),
+    threads: threads_of("pretrain")
+    resources:
+        **resources_of("pretrain"),
+    params:
+        spec=spec_of("pretrain"),
+        tokenizer=path_of("pretrain", "tokenizer"),
+        data=path_of("pretrain", "data"),
+        folder=subpath(output[0], parent=True),
+    shell:
+        "RAPID_WORKFLOW=$PPID exec"
+        " python -m rapid pretrain --spec {params.spec:q} --tokenizer {params.tokenizer}"
+        " --data {params.data} --out {params.folder} > {log} 2>&1"
+
+
+rule fetch:
+    """Have a published model as a local folder."""
+    input:
+        sources=sources_of("fetch"),
+    output:
+        "{root}models/{model}/manifest.json",
+    log:
+        "{root}logs/fetch/{model}.log",
+    benchmark:
+        "{root}benchmarks/fetch/{model}.tsv"
+    wildcard_constraints:
+        model=models_that(are_made=False),
+    threads: threads_of("fetch")
+    resources:
+        **resources_of("fetch"),
+    params:
+        spec=spec_of("fetch"),
+        folder=subpath(output[0], parent=True),
+    shell:
+        "RAPID_WORKFLOW=$PPID exec"
+        " python -m rapid fetch --spec {params.spec:q} --out {params.folder} > {log} 2>&1"
