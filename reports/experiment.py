@@ -14,15 +14,17 @@ from dvclive import Live
 from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_json
 from rapid.artifacts.manifests import read_rows, write_manifest, written_digest
-from rapid.artifacts.runs import StepRecord
+from rapid.artifacts.metrics import COMPARED, METRICS
+from rapid.artifacts.runs import PHASES, StepRecord
 from rapid.config.params import Params, load_files
 from rapid.config.specs import BASE, compared, report_spec
 from rapid.errors.shortages import shortage
 from rapid.processes.lifetimes import end_with_workflow
 from reports.collect import collect, problem_sources
 
-FIGURES = ("runtime", "staleness", "clip_fraction")  # beside pass@k
-CURVES = ["reward", "staleness", "clip_fraction", "sampling", "grading", "backpropagation", "sync"]
+# Beside pass@k, as columns of the runs' data frame.
+FIGURES = ("runtime", *(name for name in COMPARED if METRICS[name].summary == "mean"))
+CURVES = [*COMPARED, *PHASES]
 
 
 def main(arguments: list[str] | None = None) -> int:

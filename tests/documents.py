@@ -34,6 +34,7 @@ from performance import report, results
 from rapid import cli
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import commit, hardware
+from rapid.artifacts.metrics import METRICS, STATISTICS, StepMetrics
 from rapid.benchmarks.problem_source import describe
 from rapid.config.jobs import jobs, plan
 from rapid.config.params import Params, load, read
@@ -213,6 +214,16 @@ def passes(text: str, root: Path) -> str:
     return "\n" + "\n".join([*tables, made]) + "\n"
 
 
+def metrics(text: str, root: Path) -> str:
+    """Return a table of the metrics of training, as they are declared."""
+    rows = [["in `steps.jsonl`", "is", "unit", "over", "better", "in `summary.json`"], ["---"] * 6]
+    for name, metric in METRICS.items():
+        description = (StepMetrics.model_fields[name].description or "").replace("|", r"\|")
+        keys = ", ".join(f"`{name}{suffix}`" for suffix in STATISTICS[metric.summary])
+        rows.append([f"`{name}`", description, metric.unit, metric.over, metric.better, keys])
+    return "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+
+
 def within(text: str, root: Path, file: str) -> str:
     """Return prose, with question marks for figures that do not stand in a file."""
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
@@ -241,7 +252,7 @@ def drawn(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
 
 MAKERS = {one.__name__: one for one in (table1, sweep, plan_check, plan_paper, jobs_of, speed)}
 MAKERS |= {one.__name__: one for one in (times, faults, within, picture, bench, math_graders)}
-MAKERS |= {one.__name__: one for one in (plan_memory, held, passes)}
+MAKERS |= {maker.__name__: maker for maker in (plan_memory, held, passes, metrics)}
 
 
 def printed(command: Callable, arguments: list[str]) -> list[str]:

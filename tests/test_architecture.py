@@ -104,8 +104,8 @@ def test_each_line_of_the_tree_has_a_comment_and_fits():
 
 def test_the_page_has_the_layers_that_are_tested():
     text = PAGE.read_text(encoding="utf-8")
-    lines = re.findall(r"^\d+\. ((?:`rapid/[\w/.]+`(?:, )?)+):", text, re.MULTILINE)
-    rows = [{room.strip("`").replace("/", ".") for room in line.split(", ")} for line in lines]
+    items = re.findall(r"^\d+\. ((?:`rapid/[\w/.]+`(?:,\s+)?)+):", text, re.MULTILINE)
+    rows = [{room.replace("/", ".") for room in re.findall(r"`(.*?)`", item)} for item in items]
     beside = {"rapid", "rapid.__main__", "reports", "performance"}  # said in words
     assert [{room.removesuffix(".py") for room in row} for row in rows] == [
         rooms for layer in LAYERS if (rooms := set(layer) - beside)

@@ -3,26 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
-
-from pydantic import BeforeValidator, Field, PositiveInt
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from rapid.algorithms.groups import Groups, Tensor, chosen, group_mean, standardized
 from rapid.settings import Settings
-
-Precision = Annotated[
-    Literal["float32", "bfloat16"], Field(description="of weights in computation")
-]
-
-
-def _count_or_auto(value: Any) -> Any:
-    if value == "auto" or (type(value) is int and value > 0):
-        return value
-    raise ValueError("greater than 0, or auto")
-
-
-# Rows of a forward and backward pass, at most; "auto" is what memory allows.
-MicroBatch = Annotated[PositiveInt | Literal["auto"], BeforeValidator(_count_or_auto)]
 
 
 class Parameters(Settings):
@@ -186,11 +170,13 @@ class Algorithm:
             return standardized(rewards, group_size)
         return rewards - group_mean(rewards, group_size)
 
-    def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, settings: Any, tensors: Pass) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, averaged over `mean_over`, and metrics over `metrics_over`, 0-d each."""
-        known = given._asdict() | (settings.model_dump() if settings else {})
-        asked = signature(self.loss_function).parameters.keys() & known.keys()
-        return self.loss_function(**{name: known[name] for name in asked})
+        arguments = {
+            name: getattr(tensors if name in Pass._fields else settings, name)
+            for name in signature(self.loss_function).parameters
+        }
+        return self.loss_function(**arguments)
 
 
 class GroupRelative(Algorithm):

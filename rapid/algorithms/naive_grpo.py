@@ -9,7 +9,7 @@ from rapid.algorithms.grpo import Grpo, GrpoParameters
 
 
 class NaiveGrpoSection(Parameters):
-    sampling_batch: PositiveInt = Field(description="completions sampled at a time")
+    sampling_batch: PositiveInt = Field(description="Completions sampled at a time.")
 
 
 class NaiveGrpo(Grpo):

@@ -23,10 +23,10 @@ from pydantic import (
 
 from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.base import Algorithm
+from rapid.algorithms.training import Epochs, GroupSize, LearningRate, NStep
 from rapid.settings import Settings
 from rapid.text import suggest
 
-GroupSize = Annotated[int, Field(ge=2)]
 CHANGES = r"(,[a-z_]+=-?[a-z0-9.]+)*"
 
 
@@ -34,9 +34,9 @@ class Changes(Settings):
     """The parameters that any variant may set; those that it leaves alone are None."""
 
     group_size: GroupSize | None = None
-    n_step: PositiveInt | None = None
-    epochs: PositiveInt | None = None
-    learning_rate: PositiveFloat | None = None
+    n_step: NStep | None = None
+    epochs: Epochs | None = None
+    learning_rate: LearningRate | None = None
     max_grad_norm: PositiveFloat | None = Field(
         None, description="1, TRL's default, where none is set"
     )
@@ -48,8 +48,8 @@ class Changes(Settings):
 
     def within(self, names) -> dict:
         """Return those that are set, of these names."""
-        found = self.model_dump(exclude_none=True)
-        return {name: found[name] for name in names if name in found}
+        changes = self.model_dump(exclude_none=True)
+        return {name: changes[name] for name in names if name in changes}
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Name:
 
 def pattern() -> str:
     """Return a regular expression of all names; `parse` says whether a match means something."""
-    return f"({'|'.join(one.pattern for one in ALGORITHMS.values())}){CHANGES}"
+    return f"({'|'.join(algorithm.pattern for algorithm in ALGORITHMS.values())}){CHANGES}"
 
 
 @cache
@@ -86,43 +86,44 @@ def parse(name: str) -> Name:
     """
     if exponent := re.search(r"=(\d+(\.\d+)?e-?\d+)(,|$)", name):
         raise ValueError(
-            f"{name.replace(exponent[1], _decimal(float(exponent[1])))}, without an exponent"
+            f"{name.replace(exponent[1], _format_decimal(float(exponent[1])))}, without an exponent"
         )
     if not re.fullmatch(pattern(), name):
-        raise ValueError(_allowed() + _suggest(name))
+        raise ValueError(_describe_allowed_names() + _suggest_name(name))
     plain, *pairs = name.split(",")
     kind, _, h = plain.partition("-H")
     algorithm = ALGORITHMS[kind]
-    given = dict(pair.split("=") for pair in pairs)
-    if len(given) < len(pairs):
+    values = dict(pair.split("=") for pair in pairs)
+    if len(values) < len(pairs):
         raise ValueError(f"{plain} with each change once")
-    if algorithm.imitates and given:
+    if algorithm.imitates and values:
         raise ValueError(f"{kind} as it is: it has no variants")
-    if foreign := [key for key in given if key not in _own(algorithm) and _owners(key)]:
-        owners = " and ".join(dict.fromkeys(label for key in foreign for label in _owners(key)))
-        verb = "have" if " and " in owners else "has"
-        raise ValueError(f"{plain} without {', '.join(foreign)}, which only {owners} {verb}")
-    changes = _changes(algorithm)
+    owners = {key: _labels_of_owners(key) for key in values if key not in _own_fields(algorithm)}
+    if foreign := [key for key in owners if owners[key]]:
+        labels = " and ".join(dict.fromkeys(label for key in foreign for label in owners[key]))
+        verb = "have" if " and " in labels else "has"
+        raise ValueError(f"{plain} without {', '.join(foreign)}, which only {labels} {verb}")
+    changes = _build_changes_class(algorithm)
     keys = [*changes.model_fields]
     may_change = f"a variant changes {', '.join(keys)}"
-    if unknown := [key for key in given if key not in keys]:
+    if unknown := [key for key in values if key not in keys]:
         meant = suggest(unknown[0], keys)
         raise ValueError(f"{plain} without {', '.join(unknown)}; {may_change}{meant}")
     try:
-        found = changes.model_validate(given)
+        parsed = changes.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         key, what = first["loc"][0], first["msg"].removeprefix("Input should be ")
         raise ValueError(f"{key} as {what}; {may_change}") from None
-    return Name(name, algorithm, int(h or 1), found)
+    return Name(name, algorithm, int(h or 1), parsed)
 
 
 def variant(name: str, **changes: float) -> str:
     """Return the name of an algorithm with changes: pg, learning_rate=1e-4 -> pg,...=0.0001."""
-    return ",".join([name, *(f"{key}={_decimal(value)}" for key, value in changes.items())])
+    return ",".join([name, *(f"{key}={_format_decimal(value)}" for key, value in changes.items())])
 
 
-def _decimal(value: float) -> str:
+def _format_decimal(value: float) -> str:
     return f"{value:.12f}".rstrip("0").rstrip(".")
 
 
@@ -131,51 +132,54 @@ def imitates(name: str) -> bool:
     return parse(name).algorithm.imitates
 
 
-def _own(algorithm: Algorithm) -> dict:
+def _own_fields(algorithm: Algorithm) -> dict:
     """Return the fields of an algorithm's own parameters that a variant may set, by name."""
-    kind = None if algorithm.imitates else algorithm.parameters
-    return kind.model_fields if kind else {}
+    if algorithm.imitates or not algorithm.parameters:
+        return {}
+    return algorithm.parameters.model_fields
 
 
-def _owners(key: str) -> list[str]:
+def _labels_of_owners(key: str) -> list[str]:
     """Return the labels of the algorithms that have a parameter."""
-    return [one.label for one in ALGORITHMS.values() if key in _own(one)]
+    return [algorithm.label for algorithm in ALGORITHMS.values() if key in _own_fields(algorithm)]
 
 
 @cache
-def _changes(algorithm: Algorithm) -> type[Changes]:
-    own: dict[str, Any] = {
-        name: (field.rebuild_annotation() | None, None) for name, field in _own(algorithm).items()
+def _build_changes_class(algorithm: Algorithm) -> type[Changes]:
+    """Return `Changes` with the algorithm's own parameters before those that all have."""
+    definitions: dict[str, Any] = {
+        name: (field.rebuild_annotation() | None, None)
+        for name, field in _own_fields(algorithm).items()
     }
-    shared = {name: (field.annotation, field) for name, field in Changes.model_fields.items()}
-    return create_model("Changes", __base__=Changes, **(own | shared))
+    definitions |= {name: (field.annotation, field) for name, field in Changes.model_fields.items()}
+    return create_model("Changes", __base__=Changes, **definitions)
 
 
-def _allowed() -> str:
-    without = [name for name, one in ALGORITHMS.items() if one.H != "required"]
-    needing = [one.at(4) for one in ALGORITHMS.values() if one.H == "required"]
-    taking = [name for name, one in ALGORITHMS.items() if one.H == "optional"]
+def _describe_allowed_names() -> str:
+    without_h = [name for name, algorithm in ALGORITHMS.items() if algorithm.H != "required"]
+    with_h = [algorithm.at(4) for algorithm in ALGORITHMS.values() if algorithm.H == "required"]
+    optional = [name for name, algorithm in ALGORITHMS.items() if algorithm.H == "optional"]
     return (
-        f"one of {', '.join(without)} or {', '.join(needing)} (any H from 1; {', '.join(taking)} "
-        f"take one too); a variant adds ',name=value', of an algorithm's parameters or of "
-        f"{', '.join(Changes.model_fields)}"
+        f"one of {', '.join(without_h)} or {', '.join(with_h)} (any H from 1; "
+        f"{', '.join(optional)} take one too); a variant adds ',name=value', of an algorithm's "
+        f"parameters or of {', '.join(Changes.model_fields)}"
     )
 
 
-def _suggest(name: str) -> str:
+def _suggest_name(name: str) -> str:
     """Return the question whether a name near to this one was meant, without its changes."""
     plain = name.partition(",")[0]
     digits = re.search(r"-[hH]([1-9]\d*)$", plain)
     ratio = int(digits[1]) if digits else 4
-    without = [one.name for one in ALGORITHMS.values() if one.H != "required"]
-    return suggest(
-        plain, [*without, *(one.at(ratio) for one in ALGORITHMS.values() if one.H != "none")]
-    )
+    algorithms = ALGORITHMS.values()
+    without_h = [algorithm.name for algorithm in algorithms if algorithm.H != "required"]
+    with_h = [algorithm.at(ratio) for algorithm in algorithms if algorithm.H != "none"]
+    return suggest(plain, [*without_h, *with_h])
 
 
-def _known(name: str) -> str:
+def _check_name(name: str) -> str:
     parse(name)
     return name
 
 
-AlgorithmName = Annotated[str, AfterValidator(_known)]
+AlgorithmName = Annotated[str, AfterValidator(_check_name)]

@@ -38,9 +38,9 @@ class Pg(GroupRelative):
     look = Look("#009E73", "^", (0, (4, 1, 1, 1)))
     loss_function = staticmethod(pg_loss)
 
-    def loss(self, settings: Any, given: Pass) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, metrics = super().loss(settings, given)
-        if given.H > 1:
-            stale = log_weights(given.logp, given.behavior_logp, given.mask)  # (N,)
-            metrics = {"staleness": stale.abs().mean()}
+    def loss(self, settings: Any, tensors: Pass) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, metrics = super().loss(settings, tensors)
+        if tensors.H > 1:
+            log_weight = log_weights(tensors.logp, tensors.behavior_logp, tensors.mask)  # (N,)
+            metrics = {"staleness": log_weight.abs().mean()}
         return loss, metrics

@@ -1,16 +1,25 @@
 """Supervised fine-tuning on a teacher's correct completions or on made ones, by SFTTrainer."""
 
-from operator import not_
+from functools import partial
+from operator import eq, not_
 from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from rapid.algorithms.base import Algorithm, Look, MicroBatch, Parameters, Precision
+from rapid.algorithms.base import Algorithm, Look, Parameters
+from rapid.algorithms.training import (
+    Checkpointing,
+    Epochs,
+    LearningRate,
+    MicroBatch,
+    Precision,
+    Schedule,
+)
 
 
 class SftParameters(Parameters):
-    learning_rate: PositiveFloat
-    epochs: PositiveInt
+    learning_rate: LearningRate
+    epochs: Epochs
     batch: PositiveInt = Field(description="demonstrations per optimizer step")
     micro_batch: MicroBatch = Field(
         description="demonstrations per forward and backward pass; auto: what memory allows"
@@ -24,11 +33,10 @@ class SftParameters(Parameters):
     error_rate: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, exclude_if=not_, description="share of these with a deliberate mistake"
     )
-    checkpointing: bool = Field(
-        False, exclude_if=not_, description="compute activations again: less memory, more time"
-    )
+    checkpointing: Checkpointing = Field(False, exclude_if=not_)
     precision: Precision = "float32"
     teacher_precision: Precision = "float32"
+    schedule: Schedule = Field("constant", exclude_if=partial(eq, "constant"))
 
 
 class Sft(Algorithm):

@@ -3,9 +3,9 @@
 A job names roots: the module of its stage, its algorithm's, its benchmark's. What these import from
 this project counts too, wherever the import stands; it is read from the source, nothing is run.
 
-1. Prose reruns nothing. Python counts by its syntax tree without docstrings and descriptions of
-   fields, a prompt without its comments. Another file counts by its bytes. The label and the look
-   of an algorithm or a benchmark count where they are shown, in the report.
+1. Prose reruns nothing. Python counts by its syntax tree without docstrings, descriptions of
+   fields and labels of metrics, a prompt without its comments. Another file counts by its bytes.
+   The label and the look of an algorithm or a benchmark count where they are shown, in the report.
 2. A registry imports every plug-in, so it is not walked through. Another plug-in is reached only
    from one beside it: dapo.py imports grpo.py.
 3. Graders start processes by path, and benchmarks have templates: one file that is reached in such
@@ -54,6 +54,7 @@ LEFT_OUT = (
 WHOLE = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
 PLUG_INS = ("rapid/algorithms/", "rapid/benchmarks/")
 SHOWN = ("label", "look")  # what a plug-in's class says for reports
+PROSE = ("description", "label", "unit", "better")  # what fields and metrics say for readers
 OF_REPORTS = (".py", ".j2", ".css", ".yaml")  # reports/ has outputs too
 
 
@@ -189,7 +190,7 @@ def _leave_out_shown(tree: ast.Module) -> None:
 
 
 def _without_prose(tree: ast.Module) -> str:
-    """Return a syntax tree as text, without docstrings and descriptions of fields."""
+    """Return a syntax tree as text, without docstrings and what fields say for readers."""
     for node in ast.walk(tree):
         match node:
             case (
@@ -199,8 +200,8 @@ def _without_prose(tree: ast.Module) -> str:
                 | ast.AsyncFunctionDef(body=[ast.Expr(ast.Constant(str())), *rest])
             ):
                 node.body = rest
-            case ast.Call(func=ast.Name("Field"), keywords=keywords):
-                node.keywords = [given for given in keywords if given.arg != "description"]
+            case ast.Call(func=ast.Name("Field" | "Metric"), keywords=keywords):
+                node.keywords = [keyword for keyword in keywords if keyword.arg not in PROSE]
             case ast.JoinedStr(values=parts):  # Python 3.12 ends some with an empty one
                 node.values = [part for part in parts if getattr(part, "value", None) != ""]
     return ascii(_plain(tree))

@@ -19,7 +19,7 @@ DEMONSTRATIONS = "distilled/{benchmark}"
 RUN = "runs/{benchmark}/{model}/{algorithm}/seed{seed}"
 EVALUATION = "evaluations/{benchmark}/{model}/{algorithm}/seed{seed}"
 REPORT = "reports"
-COMPARED = "reports/experiment"  # what DVC compares: versions of the default
+EXPERIMENT_REPORT = "reports/experiment"  # what DVC compares: versions of the default
 STUDIES = "reports/studies"
 ARENA = "reports/arena"
 
@@ -51,7 +51,7 @@ STAGES = {
     "train": Stage("train", RUN, ("model", "data"), ("summary.json", "steps.jsonl")),
     "evaluate": Stage("evaluate", EVALUATION, ("model", "data"), ("evaluation.json",)),
     "report": Stage("report", REPORT),
-    "experiment": Stage("report", COMPARED),
+    "experiment": Stage("report", EXPERIMENT_REPORT),
     "studies": Stage("report", STUDIES),
     "arena": Stage("report", ARENA),
 }

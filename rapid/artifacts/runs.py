@@ -2,35 +2,27 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, create_model, model_validator
 
-from rapid.artifacts.files import ROUNDING, Count, Record, Seconds, Share, read_json, read_jsonl
+from rapid.artifacts.files import ROUNDING, Count, Record, Seconds, read_json, read_jsonl
+from rapid.artifacts.metrics import StepMetrics, build_summary_fields
 
 SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
 CHECKPOINTS, PROGRESS = "checkpoints", "progress.jsonl"  # there too, until the run has ended
 
 
-class StepRecord(Record):
-    """steps.jsonl: one optimizer step. Lengths are tokens; `None` where a thing is not defined."""
+class StepRecord(StepMetrics):
+    """steps.jsonl: one optimizer step, its metrics, and the seconds that each phase took."""
 
-    step: Count
-    seconds: Seconds = Field(description="since the training loop began")
-    loss: float
-    gradient_norm: float = Field(description="before clipping")
-    reward: Share = Field(None, description="mean task reward of the mini-batch")
-    signal: Share = Field(None, description="share of groups whose rewards differ")
-    completion_length: float | None = None
-    staleness: float | None = Field(None, description="mean |log min(w, eta)|")
-    clip_fraction: Share = Field(None, description="share of weights, or ratios, clipped")
-    weight: float | None = Field(None, description="mean importance weight before clipping")
-    kl: float | None = Field(None, description="nats per token, to the model before training")
-    run: Share = Field(None, description="share of the mini-batch with a gradient, which ran")
     sampling: float | None = Field(None, description="seconds of this step, as those that follow")
     grading: float | None = None
     backpropagation: float | None = None
     sync: float | None = None
+
+
+PHASES = tuple(name for name in StepRecord.model_fields if name not in StepMetrics.model_fields)
 
 
 class Progress(StepRecord):
@@ -77,8 +69,8 @@ class Runtime(Record):
         return self
 
 
-class RunSummary(Record):
-    """summary.json of a training job. Means are over optimizer steps, as in the paper's Table 3."""
+class _BeforeMetrics(Record):
+    """The keys of summary.json that come before those of metrics."""
 
     benchmark: str
     model: str
@@ -105,12 +97,11 @@ class RunSummary(Record):
     )
     optimizer_steps: Count = 0
     completions: Count = Field(0, description="completions sampled, resampled ones too")
-    staleness: float | None = None
-    clip_fraction: Share = None
-    run: Share = Field(None, description="mean share of a mini-batch that was run")
-    completion_length: float | None = Field(None, ge=0, description="mean tokens per completion")
-    reward_first: Share = Field(None, description="mean reward, first tenth of the steps")
-    reward_last: Share = Field(None, description="mean reward, last tenth of the steps")
+
+
+class _AfterMetrics(_BeforeMetrics):
+    """The keys of summary.json that come after those of metrics."""
+
     reasons: dict[str, Count] = Field(default_factory=dict, description="verdicts by reason")
     peak_memory_mb: float = Field(
         0.0,
@@ -123,6 +114,17 @@ class RunSummary(Record):
     halvings: Count = Field(0, description="how often passes were halved: memory had run out")
     hardware: str = Field("", description="processor or GPU and count, in words")
     commit: str = Field("", description="git commit of the code, with +dirty where it was")
+
+
+_Metrics: Any = create_model("_Metrics", __base__=_BeforeMetrics, **build_summary_fields())
+
+
+class RunSummary(_AfterMetrics, _Metrics):
+    """summary.json of a training job.
+
+    Between the fields above it has the statistics of metrics, as `rapid.artifacts.metrics` declares
+    them: means over optimizer steps, as in the paper's Table 3.
+    """
 
 
 def has_learned_nothing(run: Path) -> bool:

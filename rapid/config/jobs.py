@@ -23,9 +23,9 @@ from pathlib import Path
 from rapid.algorithms.names import imitates
 from rapid.artifacts.layout import (
     ARENA,
-    COMPARED,
     DEMONSTRATIONS,
     EVALUATION,
+    EXPERIMENT_REPORT,
     MODEL,
     PROBLEMS,
     REPORT,
@@ -134,7 +134,7 @@ class Plan:
         if any(specs.is_made(params, model) for model in specs.needed(params)):
             models.insert(0, TOKENIZER)
         problems = [PROBLEMS.format(benchmark=benchmark) for benchmark in params.benchmarks]
-        reports = [REPORT] if params.name else [REPORT, COMPARED]
+        reports = [REPORT] if params.name else [REPORT, EXPERIMENT_REPORT]
         return [*problems, *models, *_results_of(specs.runs(params)), *reports]
 
     @cached_property
@@ -226,7 +226,7 @@ class Plan:
         """Return the names of the jobs whose results are in a report."""
         if report in RUNS_ON_DEMAND:
             return _results_of(RUNS_ON_DEMAND[report](self.params))
-        if report == COMPARED:
+        if report == EXPERIMENT_REPORT:
             return _results_of(specs.compared(self.params))
         return _results_of(specs.runs(self.params))
 

@@ -7,7 +7,7 @@
 
 import re
 from functools import cache, partial
-from operator import eq
+from operator import attrgetter, eq
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +89,12 @@ class Params(General):
         """
         match values:
             case {"benchmarks": dict() as benchmarks, "models": dict() as models}:
-                gone = [name for name, value in benchmarks.items() if value is None]
-                left = {name: _without(gone, model) for name, model in models.items()}
-                parts = {"benchmarks": benchmarks, "models": left}.items()
+                removed = [name for name, value in benchmarks.items() if value is None]
+                models = {name: _without(removed, model) for name, model in models.items()}
+                sections = {"benchmarks": benchmarks, "models": models}
                 return values | {
-                    key: {name: one for name, one in part.items() if one is not None}
-                    for key, part in parts
+                    key: {name: value for name, value in section.items() if value is not None}
+                    for key, section in sections.items()
                 }
         return values
 
@@ -121,13 +121,13 @@ class Params(General):
             *((f"studies.compared.{name}.benchmark", study.benchmark) for name, study in studies),
             *((f"arena.{name}", name) for name, *_ in arena),
         ]
-        for kind, known, named in (
+        for kind, section, references in (
             ("model", self.models, models),
             ("benchmark", self.benchmarks, benchmarks),
         ):
-            for key, name in named:
-                if name not in known:
-                    allowed = f"a {kind} of {kind}s: {', '.join(known)}{suggest(name, known)}"
+            for key, name in references:
+                if name not in section:
+                    allowed = f"a {kind} of {kind}s: {', '.join(section)}{suggest(name, section)}"
                     raise ValueError(not_allowed(key, name, allowed))
         return self
 
@@ -156,16 +156,16 @@ class Params(General):
     def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
         """Return all that are run on a benchmark, in the order of the tables."""
         tables = self.tables
-        found = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]
+        algorithms = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]
         if benchmark == self.experiment.benchmark:
-            found.append(self.compared)
+            algorithms.append(self.compared)
         if benchmark == tables.families.benchmark:
-            found += tables.families.algorithms
+            algorithms += tables.families.algorithms
         for study in self.studies.compared.values() if self.studies else []:
-            found += study.algorithms if study.benchmark == benchmark else []
-        for where, names, _ in self.arena.entries() if self.arena else []:
-            found += names if where == benchmark else []
-        return list(dict.fromkeys(found))
+            algorithms += study.algorithms if study.benchmark == benchmark else []
+        for field_benchmark, names, _ in self.arena.entries() if self.arena else []:
+            algorithms += names if field_benchmark == benchmark else []
+        return list(dict.fromkeys(algorithms))
 
     def start(self, algorithm: AlgorithmName) -> str:
         """Return the algorithm from whose run another starts; `BASE` is the model before training.
@@ -205,8 +205,8 @@ class Params(General):
             raise ValueError(not_allowed(key, n_step, allowed))
         largest = algorithm.H * n_step // group
         key, count = f"benchmarks.{benchmark}.train", sizes.train
-        if (own := algorithm.changes.problems) and own < count:
-            key, count = "problems", own
+        if (problems := algorithm.changes.problems) and problems < count:
+            key, count = "problems", problems
         if count < largest:
             prompts = f"the prompts of an inference batch of {name} (H x n_step / group size)"
             raise ValueError(not_allowed(key, count, f"at least {largest}, {prompts}"))
@@ -229,14 +229,14 @@ class Params(General):
             raise ValueError(not_allowed("compute.processes", compute.processes, allowed))
 
 
-def _without(gone: list[str], model: Any) -> Any:
+def _without(removed: list[str], model: Any) -> Any:
     """Return a model that is not trained on these benchmarks; None if that leaves it no other."""
     match model:
-        case {"benchmarks": [*learnt], "error_rate": rates} if gone:
-            left = [name for name in learnt if name not in gone]
+        case {"benchmarks": [*benchmarks], "error_rate": rates} if removed:
+            benchmarks = [name for name in benchmarks if name not in removed]
             if isinstance(rates, dict):
-                rates = {name: rate for name, rate in rates.items() if name not in gone}
-            return model | {"benchmarks": left, "error_rate": rates} if left else None
+                rates = {name: rate for name, rate in rates.items() if name not in removed}
+            return model | {"benchmarks": benchmarks, "error_rate": rates} if benchmarks else None
     return model
 
 
@@ -246,13 +246,12 @@ def _with_sections(*algorithms: str) -> type[Params]:
 
     A section of defaults only is left out of what is written, as if the algorithm was not there.
     """
-    found = [ALGORITHMS[name] for name in algorithms]
     sections: dict[str, Any] = {}
-    for one in sorted(found, key=lambda one: one.imitates):
-        if kind := one.section or one.parameters:
-            required = any(field.is_required() for field in kind.model_fields.values())
-            known = ... if required else kind()
-            sections[one.key] = (kind, Field(known, exclude_if=partial(eq, known)))
+    for algorithm in sorted(map(ALGORITHMS.get, algorithms), key=attrgetter("imitates")):
+        if section := algorithm.section or algorithm.parameters:
+            required = any(field.is_required() for field in section.model_fields.values())
+            default = ... if required else section()
+            sections[algorithm.key] = (section, Field(default, exclude_if=partial(eq, default)))
     between = create_model("Sections", __base__=General, **sections)
     return create_model("Params", __base__=(Params, between))
 

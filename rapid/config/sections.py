@@ -1,7 +1,7 @@
 """The sections of params.yaml: what may be said in each, in which bounds; and what names a run."""
 
 from functools import partial
-from operator import eq, not_
+from operator import eq
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -15,8 +15,8 @@ from pydantic import (
     model_validator,
 )
 
-from rapid.algorithms.base import MicroBatch, Precision
-from rapid.algorithms.names import AlgorithmName, GroupSize, parse
+from rapid.algorithms.names import AlgorithmName, parse
+from rapid.algorithms.training import LearningRate, NStep, Precision, TrainingParameters
 from rapid.artifacts.layout import EVALUATION, RUN
 from rapid.benchmarks import BENCHMARKS
 from rapid.settings import LARGEST, Settings, not_allowed
@@ -73,7 +73,7 @@ class BenchmarkParams(Section):
     reserved: NonNegativeInt = Field(
         0, description="another experiment's test problems, which are none of these"
     )
-    n_step: PositiveInt = Field(description="N_step: completions per optimizer step")
+    n_step: NStep
     max_completion_length: PositiveInt = Field(description="tokens")
     pass_at: list[PositiveInt] = Field([1], min_length=1, description="the k of pass@k")
     timeout: PositiveFloat = Field(description="seconds a verdict may take")
@@ -143,26 +143,12 @@ class Pretraining(Section):
     vocabulary: Annotated[int, Field(ge=300, description="tokens of the tokenizer")]
     demonstrations: PositiveInt = Field(description="made for each benchmark")
     batch: PositiveInt = Field(description="demonstrations per optimizer step")
-    learning_rate: PositiveFloat
+    learning_rate: LearningRate
 
 
-class Training(Section):
+class Training(TrainingParameters):
     """What all RL algorithms share."""
 
-    learning_rate: PositiveFloat
-    epochs: PositiveInt = Field(description="passes over the training problems")
-    group_size: GroupSize = Field(description="N_group: completions per prompt")
-    micro_batch: MicroBatch = Field(
-        description="completions per forward and backward pass; auto: what memory allows"
-    )
-    temperature: PositiveFloat = Field(description="of sampling")
-    precision: Precision = "float32"
-    checkpointing: bool = Field(
-        False, exclude_if=not_, description="compute activations again: less memory, more time"
-    )
-    trust_sampler: bool = Field(
-        False, exclude_if=not_, description="take log mu from it in bfloat16 too, which is faster"
-    )
     start: Start = Field(
         BASE, exclude_if=partial(eq, BASE), description="the run from whose model RL starts"
     )

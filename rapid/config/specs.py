@@ -12,8 +12,9 @@ from typing import Any
 from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from rapid.algorithms import RAPID
-from rapid.algorithms.base import Parameters, Precision
+from rapid.algorithms.base import Parameters
 from rapid.algorithms.names import imitates, parse
+from rapid.algorithms.training import Precision
 from rapid.artifacts.code import Spec, files_behind
 from rapid.artifacts.manifests import MANIFEST
 from rapid.benchmarks import BENCHMARKS
@@ -336,9 +337,8 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
     objective = algorithm.objective(params)
     if objective:
         objective = objective.model_copy(update=changes.within(type(objective).model_fields))
-    own = changes.within(("group_size", "epochs", "learning_rate"))
-    own["start"] = params.start(run.algorithm)
-    training = params.training.model_copy(update=own)
+    updates = changes.within(Training.model_fields) | {"start": params.start(run.algorithm)}
+    training = params.training.model_copy(update=updates)
     sizes = params.benchmarks[run.benchmark]
     n_step, limits = changes.n_step or sizes.n_step, _limits(params, run.benchmark)
     if algorithm.imitates:  # it samples and grades nothing

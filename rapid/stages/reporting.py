@@ -16,8 +16,9 @@ from typing_extensions import override
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadFile, write_json
-from rapid.artifacts.layout import COMPARED
+from rapid.artifacts.layout import EXPERIMENT_REPORT
 from rapid.artifacts.manifests import Manifest, read_rows
+from rapid.artifacts.metrics import COMPARED
 from rapid.artifacts.runs import StepRecord, progress
 from rapid.benchmarks.problem_source import ProblemSource, describe
 from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
@@ -107,11 +108,11 @@ class LiveMeans(TrainerCallback):
         with suppress(OSError):  # another seed's job begins just now, or the disk is full
             last = [steps[-1] for run in self._runs.glob("seed*") if (steps := self._steps(run))]
             figures: dict[str, float | str] = {"problems": self._problems}
-            for name in ("step", "seconds", "reward", "staleness", "clip_fraction"):
+            for name in ("step", "seconds", *COMPARED):
                 values = [value for step in last if (value := getattr(step, name)) is not None]
                 if values:
                     figures["runtime" if name == "seconds" else name] = fmean(values)
-            write_json(Path(COMPARED, "metrics.json"), figures)
+            write_json(Path(EXPERIMENT_REPORT, "metrics.json"), figures)
 
     def _steps(self, run: Path) -> Sequence[StepRecord]:
         """Return the steps of a run that is under way, or has ended and is alike."""

@@ -6,19 +6,18 @@ import shutil
 import time
 from itertools import islice
 from pathlib import Path
-from statistics import fmean
 
 from rapid.algorithms.names import parse
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
 from rapid.artifacts.manifests import begin, commit, hardware, verified, write_manifest
+from rapid.artifacts.metrics import summarize_steps
 from rapid.artifacts.runs import (
     CHECKPOINTS,
     SNAPSHOTS,
     TOKEN_WEIGHTS,
     RunSummary,
     Runtime,
-    StepRecord,
     TokenWeights,
     not_trained,
 )
@@ -111,7 +110,8 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         pass_completions=trainer.pass_completions if spec.passes.micro_batch == "auto" else 0,
         halvings=trainer.halvings,
         **counted(),
-        **_means(recorder.steps),
+        optimizer_steps=len(recorder.steps),
+        **summarize_steps(recorder.steps),
     )
     walls = getattr(trainer, "walls", "")  # sft grades nothing
     return _write(spec, folder, summary, recorder.steps, inputs, written, walls)
@@ -169,22 +169,7 @@ def token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | 
     )
 
 
-def _means(steps: list[StepRecord]) -> dict:
-    def mean(name: str, of: list[StepRecord]) -> float | None:
-        values = [v for step in of if (v := getattr(step, name)) is not None]
-        return fmean(values) if values else None
-
-    tenth = max(1, len(steps) // 10)
-    names = ("staleness", "clip_fraction", "run", "completion_length")
-    return {
-        "optimizer_steps": len(steps),
-        **{name: mean(name, steps) for name in names},
-        "reward_first": mean("reward", steps[:tenth]),
-        "reward_last": mean("reward", steps[-tenth:]),
-    }
-
-
-def _arguments(spec: TrainSpec, checkpoints: Path) -> dict:
+def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
     """Training arguments that all algorithms share."""
     import torch
 
@@ -204,7 +189,7 @@ def _arguments(spec: TrainSpec, checkpoints: Path) -> dict:
         "save_total_limit": 2,
         "report_to": [],  # but see `rapid.stages.reporting`
         "project": PROJECT,
-        "lr_scheduler_type": "constant",
+        "lr_scheduler_type": spec.passes.schedule,
         "gradient_checkpointing": spec.passes.checkpointing,
         "use_cpu": not torch.cuda.is_available(),
         "bf16": bf16,
@@ -240,7 +225,7 @@ def _sft(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
     from rapid.training.sft import sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
-    common = _arguments(spec, checkpoints)
+    common = build_trainer_arguments(spec, checkpoints)
     trainer = sft_trainer(model, demonstrations, spec.objective, common, spec.chat)
     return trainer, dict
 
@@ -269,9 +254,9 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
     named = parse(spec.run.algorithm)
     algorithm = named.algorithm
     config = RapidConfig(
-        **_arguments(spec, checkpoints),
+        **build_trainer_arguments(spec, checkpoints),
         **named.changes.within(["skip_zero_groups", "max_grad_norm"]),
-        parameters=objective.model_dump() if objective else {},
+        parameters=dict(objective or {}),
         objective=algorithm.name,
         dynamic_sampling_by="accuracy",  # as in DAPO's paper: its penalty on length is no signal
         sampling_batch_size=spec.sampling_batch,

@@ -13,7 +13,7 @@ import yaml
 from tqdm import tqdm
 
 from rapid import freshness
-from rapid.artifacts.layout import COMPARED, REPORT, ROOMS, existing_roots
+from rapid.artifacts.layout import EXPERIMENT_REPORT, REPORT, ROOMS, existing_roots
 from rapid.config.jobs import plan
 from rapid.config.params import load_files
 from rapid.freshness import Findings, Job
@@ -94,7 +94,9 @@ def _jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     whole = plan(load_files(*files))
     own = [job for job in whole.asked_for if job.folder.startswith(whole.root)]
     is_begun = any(Path(job.manifest).is_file() for job in own)
-    needed = [job for job in whole.jobs if job.folder != COMPARED or Path(job.manifest).is_file()]
+    needed = [
+        job for job in whole.jobs if job.folder != EXPERIMENT_REPORT or Path(job.manifest).is_file()
+    ]
     return [*needed, *(whole.asked_for if is_begun else [])], progress
 
 

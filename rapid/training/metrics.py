@@ -1,4 +1,7 @@
-"""Metrics of an optimizer step, from its passes in all processes and from its mini-batch."""
+"""Metrics of an optimizer step, from its passes in all processes and from its mini-batch.
+
+`rapid.artifacts.metrics` declares those that a run's files have.
+"""
 
 from collections.abc import Callable
 
@@ -41,32 +44,39 @@ class WeightedMeans:
         return {n: v / weight for n, v in zip(self._names, values, strict=True)}, weight
 
 
-def as_trl(means: dict[str, float]) -> dict[str, float]:
+def to_trl_metrics(means: dict[str, float]) -> dict[str, float]:
     """Return those of a step's metrics that TRL has too, by TRL's names.
 
     The ratios that are clipped are tokens' or, with RAPID, completions', whose weight is above eta.
     """
-    found: dict[str, float] = {name: means[name] for name in ("entropy", "kl") if name in means}
+    trl_metrics: dict[str, float] = {
+        name: means[name] for name in ("entropy", "kl") if name in means
+    }
     if "clip_fraction" in means:
-        either, low = means["clip_fraction"], means.get("clip_low", 0.0)
-        ratios = {"region_mean": either, "low_mean": low, "high_mean": max(either - low, 0.0)}
-        found |= {f"clip_ratio/{name}": value for name, value in ratios.items()}
-    return found
+        both, low = means["clip_fraction"], means.get("clip_low", 0.0)
+        ratios = {"region_mean": both, "low_mean": low, "high_mean": max(both - low, 0.0)}
+        trl_metrics |= {f"clip_ratio/{name}": value for name, value in ratios.items()}
+    return trl_metrics
 
 
-def of_mini_batch(mini_batch: Batch, group_size: int, signal: str) -> dict[str, float]:
+def compute_mini_batch_metrics(
+    mini_batch: Batch, group_size: int, signal_column: str
+) -> dict[str, float]:
     """Return metrics of a mini-batch; those of rewards are of its graded groups, if any.
 
     Args:
-        signal: the column of rewards that differ in a group with signal.
+        signal_column: the column of rewards that differ in a group with signal.
     """
     graded = mini_batch["graded"]
-    found = {
+    metrics = {
         "length": learned(mini_batch).sum(1).float().mean(),
         "graded": graded.float().mean(),
     }
     if graded.any():
         accuracy = mini_batch["accuracy"][graded]
-        has_signal = chosen("unequal", mini_batch[signal][graded], group_size)
-        found |= {"accuracy": accuracy.mean(), "signal": has_signal.to(accuracy.dtype).mean()}
-    return dict(zip(found, torch.stack(list(found.values())).tolist(), strict=True))
+        has_signal = chosen("unequal", mini_batch[signal_column][graded], group_size)
+        metrics |= {
+            "accuracy": accuracy.mean(),
+            "signal": has_signal.to(accuracy.dtype).mean(),
+        }
+    return dict(zip(metrics, torch.stack(list(metrics.values())).tolist(), strict=True))

@@ -9,13 +9,10 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from rapid.artifacts.manifests import peak_memory_mb
-from rapid.artifacts.runs import Progress, StepRecord
+from rapid.artifacts.metrics import select_metrics
+from rapid.artifacts.runs import PHASES, Progress, StepRecord
 from rapid.training.clock import PhaseClock
 from rapid.training.usage import Usage
-
-PHASES = ("sampling", "grading", "backpropagation", "sync")
-ACCURACY = "rapid/accuracy"  # or, with several reward functions, /accuracy/ and the first's name
-METRICS = ("signal", "staleness", "clip_fraction", "weight", "kl", "run")  # logged as rapid/...
 
 
 class StepRecorder(TrainerCallback, ExportableState):
@@ -116,11 +113,7 @@ class StepRecorder(TrainerCallback, ExportableState):
             StepRecord(
                 step=state.global_step,
                 seconds=self.seconds,
-                loss=logs["loss"],
-                gradient_norm=logs["grad_norm"],
-                reward=next((logs[name] for name in logs if name.startswith(ACCURACY)), None),
-                completion_length=logs.get("rapid/length"),
-                **{name: logs.get(f"rapid/{name}") for name in METRICS},
+                **select_metrics(logs),
                 **self._phases(),
             )
         )

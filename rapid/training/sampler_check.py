@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rapid.training import batches
 from rapid.training.batches import FORWARD, Batch
+from rapid.training.contradictions import shaped_sampling
 from rapid.training.forward import completion_logp, has_dropout
 from rapid.training.trl.vllm import engine_dtype
 
@@ -146,7 +147,7 @@ def _samples_from_policy(trainer: Any) -> bool:
     """
     args = trainer.args
     if args.use_vllm:
-        shaped = bool(args.shaped_sampling())
+        shaped = bool(shaped_sampling(args))
     else:
         shaped = trainer.generation_config.temperature != trainer.temperature
     noise = args.neftune_noise_alpha or (not args.disable_dropout and has_dropout(trainer.model))

@@ -36,7 +36,7 @@ from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.config import RapidConfig
 from rapid.training.gradient import GradientTrainer
-from rapid.training.metrics import as_trl, of_mini_batch
+from rapid.training.metrics import compute_mini_batch_metrics, to_trl_metrics
 from rapid.training.passes import PassSize, own_part
 from rapid.training.processes import gathered
 
@@ -239,19 +239,20 @@ class RapidTrainer(GradientTrainer):
     def _record_step(self, mini_batch: Batch, seconds: float) -> None:
         """Log metrics of an optimizer step: of what was run, and of its whole mini-batch."""
         run = self._log_means()
-        by = self.args.dynamic_sampling_by
-        of_all = of_mini_batch(mini_batch, self.num_generations, by) | {"run": run}
-        if len(self.reward_func_names) > 1 and "accuracy" in of_all:
-            of_all[f"accuracy/{self.reward_func_names[0]}"] = of_all.pop("accuracy")
-        self.add_metrics({f"rapid/{name}": value for name, value in of_all.items()})
+        signal_column = self.args.dynamic_sampling_by
+        metrics = compute_mini_batch_metrics(mini_batch, self.num_generations, signal_column)
+        metrics["run"] = run
+        if len(self.reward_func_names) > 1 and "accuracy" in metrics:
+            metrics[f"accuracy/{self.reward_func_names[0]}"] = metrics.pop("accuracy")
+        self.add_metrics({f"rapid/{name}": value for name, value in metrics.items()})
         self.add_metrics({"step_time": seconds})
 
     def _log_means(self) -> float:
         """Log metrics of what was run, by their names here and by TRL's, and return its share."""
         means, run = self._means.take()
         means |= self._token_means.take()[0]
-        known = as_trl(means)
+        trl_metrics = to_trl_metrics(means)
         if not self.args.beta:
-            known.pop("kl", None)  # of nothing to nothing
-        self.add_metrics({f"rapid/{name}": value for name, value in means.items()} | known)
+            trl_metrics.pop("kl", None)  # of nothing to nothing
+        self.add_metrics({f"rapid/{name}": value for name, value in means.items()} | trl_metrics)
         return run

@@ -13,6 +13,7 @@ from typing import Literal
 import pandas as pd
 
 from rapid.algorithms import RAPID
+from rapid.artifacts.metrics import METRICS
 from rapid.config.params import Params
 from rapid.config.specs import BASE
 from rapid.text import duration
@@ -203,14 +204,16 @@ RUNTIME = Column(
 )
 TIME = replace(RUNTIME, title="Time")
 STALENESS = Column(
-    "Stale",
+    METRICS["staleness"].label,
     "staleness",
     formats.staleness,
     note="{title}: the clipped importance weight in log scale, its absolute value averaged over "
     "optimizer steps.",
     applies=RAPID.named,
 )
-CLIPPED = Column("Clipped", "clip_fraction", formats.percent, applies=RAPID.named)
+CLIPPED = Column(
+    METRICS["clip_fraction"].label, "clip_fraction", formats.percent, applies=RAPID.named
+)
 MEMORY = Column(
     "Memory",
     "peak_memory_mb",

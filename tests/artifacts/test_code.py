@@ -100,7 +100,9 @@ def test_a_digest_is_the_same_in_all_pythons():
     assert found == "011a5eef81dfd85d5a98715dfbbd49561528548e75073e3812ec5795f53e1016"
 
 
-def test_a_description_is_prose_of_a_field_only():
+def test_what_a_declaration_says_for_readers_is_prose():
+    for call in ('Field(None, description="words")', 'Metric(label="words", unit="words")'):
+        assert "words" not in code._without_prose(ast.parse(call))
     assert "words" in code._without_prose(ast.parse('ask(description="words")'))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rapid.artifacts.layout import COMPARED, PHASES, STUDIES
+from rapid.artifacts.layout import EXPERIMENT_REPORT, PHASES, STUDIES
 from rapid.config.jobs import Plan, jobs, plan
 from rapid.config.params import load, read
 from rapid.config.specs import Run, source_files
@@ -203,7 +203,7 @@ def test_an_experiment_that_changes_nothing_has_only_reports(placed):
 def test_what_dvc_compares_is_made_of_the_default_alone(placed, values):
     """DVC has no versions of experiments with a name."""
     changed = load(values | {"rapid": values["rapid"] | {"H": 3}})
-    compared = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", COMPARED}
+    compared = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", EXPERIMENT_REPORT}
     assert compared <= folders(jobs(changed))
     assert not compared & own(placed(rapid={"H": 3}))
 

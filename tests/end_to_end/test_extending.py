@@ -1,4 +1,4 @@
-"""docs/extending.md to the letter: its four diffs are applied to a copy of the tree, which is run."""
+"""docs/extending.md to the letter: its five diffs are applied to a copy of the tree, which is run."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.subprocesses import ACTIVATED, python
 
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
-NAMES = ("algorithm", "benchmark", "column", "model")
+NAMES = ("algorithm", "benchmark", "metric", "column", "model")
 DIFFS = dict(zip(NAMES, re.findall(r"```diff\n(.*?)```", PAGE, re.DOTALL), strict=True))
 # What each diff may touch beside new tests: the new thing, the line that makes it known, an
 # overlay.
@@ -26,6 +26,7 @@ PLACES = {
         "rapid/benchmarks/gcd/prompt.txt.j2", "rapid/benchmarks/__init__.py",
         "experiments/gcd.yaml",
     },
+    "metric": {"rapid/artifacts/metrics.py", "rapid/training/metrics.py"},
     "column": {"reports/tables/columns.py", "reports/tables/results.py"},
     "model": {"experiments/my-model.yaml"},
 }  # fmt: skip
@@ -56,7 +57,7 @@ def apply(folder: Path, name: str, *options: str) -> None:
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory, toy_model) -> Path:
-    """A copy of the tree with all four diffs."""
+    """A copy of the tree with all five diffs."""
     folder = tmp_path_factory.mktemp("extended")
     copy_checkout(folder)
     for name in NAMES:
@@ -130,6 +131,21 @@ def test_the_benchmark_has_problems_and_columns(run):
     assert len((run / "data/gcd/train.jsonl").read_text().splitlines()) == 8
     assert all(table(run, number).count("GCD (made)\n") for number in (1, 3))
     assert re.search(r"^  GCD \(made\) +Pass@1 ", table(run, 4), re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_metric_is_in_the_files_of_a_run_and_compared(run, extended):
+    folder = run / "runs/gcd/tiny-qwen2/rapid-H2/seed1"
+    steps = [json.loads(line)["solved"] for line in (folder / "steps.jsonl").open()]
+    mean = json.loads((folder / "summary.json").read_text())["solved"]
+    assert mean == pytest.approx(sum(steps) / len(steps))
+    overlays = [f"experiments/{name}.yaml" for name in OVERLAYS]
+    code = "import sys; from rapid.config.params import load_files as load"
+    code += "; print(load(*sys.argv[1:]).model_dump_json())"
+    params = command(extended, "-c", code, "params.yaml", *overlays)
+    command(extended, "-m", "reports.experiment", "--config", params, "--out", "compared")
+    assert json.loads((extended / "compared/metrics.json").read_text())["solved"] == mean
+    assert list((extended / "compared/live").rglob("solved.tsv"))
 
 
 @pytest.mark.slow

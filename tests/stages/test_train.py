@@ -7,7 +7,7 @@ import torch
 
 from rapid.config.params import load
 from rapid.config.specs import Run, train_spec
-from rapid.stages.train import _arguments
+from rapid.stages.train import build_trainer_arguments
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,23 @@ def test_attention_is_plain_on_cpus_in_bfloat16_over_few_tokens(
     values["training"]["precision"] = precision
     values["benchmarks"]["math"]["max_completion_length"] = length
     run = Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
-    asked = _arguments(train_spec(load(values), run), Path("a", "b", "c"))
-    assert asked["bf16"] == (precision == "bfloat16")
-    assert ("attn_implementation" in asked["model_init_kwargs"]) == plain
+    arguments = build_trainer_arguments(train_spec(load(values), run), Path("a", "b", "c"))
+    assert arguments["bf16"] == (precision == "bfloat16")
+    assert ("attn_implementation" in arguments["model_init_kwargs"]) == plain
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "schedules", "expected"),
+    [
+        ("rapid-H4", {}, "constant"),
+        ("rapid-H4", {"training": "cosine", "sft": "linear"}, "cosine"),
+        ("sft", {"training": "cosine", "sft": "linear"}, "linear"),
+    ],
+)
+def test_the_schedule_of_the_learning_rate_is_a_parameter(values, algorithm, schedules, expected):
+    run = Run(benchmark="math", model="tiny-qwen2", algorithm=algorithm, seed=1)
+    for section, schedule in schedules.items():
+        values[section]["schedule"] = schedule
+    spec = train_spec(load(values), run)
+    assert build_trainer_arguments(spec, Path("x"))["lr_scheduler_type"] == expected
+    assert ('"schedule"' in spec.model_dump_json()) == bool(schedules)  # else nothing is rerun

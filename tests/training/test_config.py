@@ -13,6 +13,9 @@ from rapid.algorithms.rapid import RapidParameters
 from rapid.training.config import RapidConfig
 
 RAPID = {"objective": "rapid"}
+# Arguments of generation that leave a policy at temperature 0.7 as it is.
+SAME_DISTRIBUTION = {"top_k": 0, "temperature": 0.7, "do_sample": True, "num_beams": 1}
+SAME_DISTRIBUTION |= {"max_new_tokens": 4}
 GOOD = {
     "output_dir": "unused",
     "use_cpu": True,
@@ -29,11 +32,10 @@ GOOD = {
     ("change", "message"),
     [
         ({"H": 0}, "set H >= 1"),
-        ({"num_generations": 0}, "set num_generations >= 1"),
+        ({"num_generations": 0}, "set num_generations >= 2"),
         ({"parameters": {"epsilon_low": 0.1}}, "epsilon_low: is not a key; allowed: one of eta, "),
         ({"eta": 0.0}, "eta=0.0: Input should be greater than 0"),
         ({"clip": "front"}, "clip=.front.: Input should be .advantage., .both. or .nowhere."),
-        ({"n_step": 6}, "make it a multiple of 4"),
         ({"micro_batch_size": 0}, "set micro_batch_size >= 1"),
         ({"token_budget": "much"}, "token_budget='?much'?: set token_budget >= 1"),
         ({"per_device_train_batch_size": 2}, "leave n_step or both of these unset"),
@@ -41,7 +43,7 @@ GOOD = {
         ({"steps_per_generation": 4}, "leave it unset"),
         ({"generation_batch_size": 64}, "leave it unset"),
         ({"n_step": 10}, "n_step=10 completions are not whole groups of num_generations=4"),
-        ({"n_step": 2}, "make it a multiple of 4"),
+        ({"n_step": 0}, "make it a multiple of 4"),
         ({"num_iterations": 3}, "leave it at 1, or H unset"),
         ({"objective": "ppo"}, "set it to one of grpo, naive-grpo, pg, .*, rapid, trl"),
         ({"objective": "sft"}, "set it to one of"),
@@ -85,7 +87,7 @@ GOOD = {
         ),
         ({"learning_rate": -1.0}, "set learning_rate >= 0.0, and finite"),
         ({"learning_rate": math.inf}, "learning_rate=inf: set"),
-        ({"temperature": 0.0}, "set temperature >= 1e-30"),
+        ({"temperature": 0.0}, "set temperature > 0, and finite"),
         ({"disable_dropout": False}, "set disable_dropout=True, or H=1"),
         ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha=5.0: .* or set H=1"),
         ({"vllm_structured_outputs_regex": "a+"}, "but vllm_structured_outputs_regex='a.' changes"),
@@ -273,10 +275,22 @@ def test_defaults_of_trls_loss_are_trls(objective, H):
     assert (config.disable_dropout == theirs.disable_dropout) == (objective == "trl" and H == 1)
 
 
-@pytest.mark.parametrize("objective", ["grpo", "dapo"])
-def test_scale_rewards_may_say_what_the_objective_does(objective):
-    for value in (True, "group"):
-        assert RapidConfig(**GOOD, objective=objective, scale_rewards=value)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"objective": "dapo", "scale_rewards": same} for same in (True, "group")),
+        {"temperature": 0.7, "generation_kwargs": SAME_DISTRIBUTION},
+        {"top_p": 0.9, "generation_kwargs": {"top_p": 1.0}},  # these prevail, as in TRL
+        {"sampling_batch_size": 1, "token_budget": 1, "learning_rate": 0.0},
+        {"top_k": -1, "min_p": 0},
+        {"top_k": None},
+        {"H": 1, "generation_kwargs": {"top_k": 5}},  # on-policy sampling may be shaped
+        {"H": 1, "objective": "pg", "top_p": 0.9},
+        {"H": 1, "disable_dropout": False, "neftune_noise_alpha": 5.0},
+    ],
+)
+def test_what_contradicts_nothing_is_taken(settings):
+    RapidConfig(**GOOD | settings)
 
 
 @pytest.mark.parametrize(
@@ -306,18 +320,6 @@ def test_an_inference_batch_that_processes_cannot_share_is_refused(monkeypatch):
         RapidConfig(**GOOD | {"H": 1, "n_step": 4})
 
 
-def test_generation_kwargs_may_say_what_is_so_anyway():
-    same = {"top_k": 0, "temperature": 0.7, "do_sample": True, "max_new_tokens": 4, "num_beams": 1}
-    RapidConfig(**GOOD, temperature=0.7, generation_kwargs=same)
-    RapidConfig(**GOOD, top_p=0.9, generation_kwargs={"top_p": 1.0})  # these prevail, as in TRL
-
-
-def test_the_least_values_are_taken_and_what_changes_no_distribution():
-    least = {"sampling_batch_size": 1, "token_budget": 1, "learning_rate": 0.0}
-    for neutral in ({"top_k": -1, "min_p": 0}, {"top_k": None}):
-        RapidConfig(**GOOD, **least, **neutral)
-
-
 def test_by_default_all_is_saved_and_nothing_trusted_or_sampled_anew():
     config = RapidConfig("unused", use_cpu=True, report_to=[])
     assert config.skip_zero_groups and config.pack and config.reuse_logp and config.share_prefill
@@ -335,13 +337,8 @@ def test_bfloat16_is_for_gpus_that_have_it(monkeypatch, gpu, able, given, bf16):
     assert RapidConfig("unused", use_cpu=True, report_to=[], bf16=given).bf16 is bf16
 
 
-def test_on_policy_may_truncate_sampling():
-    RapidConfig(**GOOD | {"H": 1}, generation_kwargs={"top_k": 5})
-    RapidConfig(**{**GOOD, "H": 1, "objective": "pg", "top_p": 0.9})
-    RapidConfig(**GOOD | {"H": 1}, disable_dropout=False, neftune_noise_alpha=5.0)
-
-
 def test_parameters_by_name_are_the_fields_that_mean_them():
+    assert RapidConfig(**GOOD).settings == RapidParameters(eta=2.0, clip="advantage")
     by_name = RapidConfig(**GOOD, parameters={"eta": 3.0, "clip": "both"})
     by_field = RapidConfig(**GOOD, eta=3.0, clip="both")
     assert (by_name.eta, by_name.clip) == (by_field.eta, by_field.clip) == (3.0, "both")
@@ -356,13 +353,6 @@ def test_parameters_by_name_are_the_fields_that_mean_them():
 def test_what_is_wrong_is_said_together():
     with pytest.raises(ValueError, match=r"(?s)set H >= 1.*set token_budget >= 1.*set beta=0"):
         RapidConfig(**GOOD | RAPID | {"H": 0, "token_budget": 0, "beta": 0.1})
-
-
-def test_rapids_parameters_are_said_once():
-    config = RapidConfig(**GOOD)
-    assert config.settings == RapidParameters(eta=2.0, clip="advantage")
-    for name, field in RapidParameters.model_fields.items():
-        assert RapidConfig.__dataclass_fields__[name].metadata["help"] == field.description
 
 
 def test_fields_are_arguments_of_a_command_line_and_documented():

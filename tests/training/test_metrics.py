@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rapid.training.metrics import WeightedMeans, as_trl, of_mini_batch
+from rapid.training.metrics import WeightedMeans, compute_mini_batch_metrics, to_trl_metrics
 
 
 def test_a_mean_is_of_what_was_run_however_it_is_cut():
@@ -32,15 +32,15 @@ def test_a_pass_without_weight_says_nothing():
 
 def test_names_of_trl():
     ours = {"entropy": 2.0, "kl": 0.5, "clip_fraction": 0.75, "clip_low": 0.25, "weight": 1.0}
-    assert as_trl(ours) == {
+    assert to_trl_metrics(ours) == {
         "entropy": 2.0,
         "kl": 0.5,
         "clip_ratio/region_mean": 0.75,
         "clip_ratio/low_mean": 0.25,
         "clip_ratio/high_mean": 0.5,
     }
-    assert as_trl({"clip_fraction": 0.5})["clip_ratio/high_mean"] == 0.5
-    assert as_trl({"weight": 1.0}) == {}
+    assert to_trl_metrics({"clip_fraction": 0.5})["clip_ratio/high_mean"] == 0.5
+    assert to_trl_metrics({"weight": 1.0}) == {}
 
 
 def test_rewards_are_of_graded_groups_and_lengths_of_all():
@@ -50,12 +50,12 @@ def test_rewards_are_of_graded_groups_and_lengths_of_all():
         "rewards": torch.tensor([1.0, 1, 1, 0, 0, 2, 0, 0]),
         "graded": torch.tensor([True] * 6 + [False] * 2),
     }
-    found = of_mini_batch(mini_batch, 2, "accuracy")
+    found = compute_mini_batch_metrics(mini_batch, 2, "accuracy")
     assert found["length"] == 2
     assert found["graded"] == 0.75
     assert found["accuracy"] == 0.5
     assert found["signal"] == pytest.approx(1 / 3)
-    by_sums = of_mini_batch(mini_batch, 2, "rewards")
+    by_sums = compute_mini_batch_metrics(mini_batch, 2, "rewards")
     assert by_sums == found | {"signal": pytest.approx(2 / 3)}
     mini_batch["graded"] = torch.zeros(8, dtype=torch.bool)
-    assert of_mini_batch(mini_batch, 2, "rewards") == {"length": 2.0, "graded": 0.0}
+    assert compute_mini_batch_metrics(mini_batch, 2, "rewards") == {"length": 2.0, "graded": 0.0}

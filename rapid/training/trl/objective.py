@@ -33,7 +33,10 @@ AS_RAPID = {
 
 def objectives() -> dict[str, Algorithm]:
     """Return what RapidTrainer can be told to do, by name: the RL algorithms, and this loss."""
-    return {name: one for name, one in ALGORITHMS.items() if not one.imitates} | {TRL.name: TRL}
+    algorithms = {
+        name: algorithm for name, algorithm in ALGORITHMS.items() if not algorithm.imitates
+    }
+    return algorithms | {TRL.name: TRL}
 
 
 def explicit_trl_settings(config) -> dict[str, object]:
@@ -55,14 +58,14 @@ def take_objective(config) -> None:
     """Set the objective where it is None: RAPID, unless settings ask for GRPOTrainer's own loss."""
     if config.objective is not None:
         return
-    given = explicit_trl_settings(config)
-    config.objective = TRL.name if given else RAPID.name
-    if given:
+    settings = explicit_trl_settings(config)
+    config.objective = TRL.name if settings else RAPID.name
+    if settings:
         logger.warning(
             "This trains with GRPOTrainer's own loss (objective='trl'), not with RAPID's, because "
             "these settings shape it: %s. Leave them out to train with RAPID; set "
             "objective='trl' to be told no more.",
-            ", ".join(f"{name}={value!r}" for name, value in given.items()),
+            ", ".join(f"{name}={value!r}" for name, value in settings.items()),
         )
 
 
@@ -71,14 +74,14 @@ def take_defaults(config) -> None:
 
     Dropout is the exception: with H > 1 log pi and log mu would be of different networks.
     """
-    own = config.objective == TRL.name
+    is_trls_loss = config.objective == TRL.name
     names = {True: "group", False: "none"}  # as TRL has it
     config.scale_rewards = names.get(config.scale_rewards, config.scale_rewards)
     decided = {
         "scale_rewards": config.algorithm.scale_rewards,
-        "disable_dropout": not own or config.H > 1,
-        "vllm_importance_sampling_correction": own,
-        "router_aux_loss_coef": None if own else 0.0,  # None is the model's own
+        "disable_dropout": not is_trls_loss or config.H > 1,
+        "vllm_importance_sampling_correction": is_trls_loss,
+        "router_aux_loss_coef": None if is_trls_loss else 0.0,  # None is the model's own
     }
     for name, value in decided.items():
         if getattr(config, name) is None:

@@ -1,0 +1,61 @@
+"""Parameters of training that algorithms share, each declared once with its bounds and its meaning.
+
+params.yaml has them in its section `training`, names of variants may change some, and RapidConfig
+takes bounds and help texts from here.
+"""
+
+from functools import partial
+from operator import eq, not_
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
+
+from rapid.algorithms.base import Parameters
+
+
+def _count_or_auto(value: Any) -> Any:
+    if value == "auto" or (type(value) is int and value > 0):
+        return value
+    raise ValueError("greater than 0, or auto")
+
+
+LearningRate = Annotated[float, Field(gt=0, description="The step size of the optimizer.")]
+# The learning rate over a run, by transformers' names. It begins at `learning_rate`, without a
+# warm-up; linear and cosine end at 0.
+Schedule = Annotated[
+    Literal["constant", "linear", "cosine"], Field(description="The learning rate over a run.")
+]
+Epochs = Annotated[int, Field(gt=0, description="Passes over the training problems.")]
+NStep = Annotated[int, Field(gt=0, description="N_step: completions per optimizer step.")]
+GroupSize = Annotated[int, Field(ge=2, description="N_group: completions per prompt.")]
+# Rows of a forward and backward pass, at most; "auto" is what memory allows.
+MicroBatch = Annotated[PositiveInt | Literal["auto"], BeforeValidator(_count_or_auto)]
+Precision = Annotated[
+    Literal["float32", "bfloat16"], Field(description="The precision of weights in computation.")
+]
+Checkpointing = Annotated[
+    bool, Field(description="Compute activations again: less memory, more time.")
+]
+
+
+class TrainingParameters(Parameters):
+    """What all RL algorithms share."""
+
+    learning_rate: LearningRate
+    epochs: Epochs
+    group_size: GroupSize
+    micro_batch: MicroBatch = Field(
+        description="Completions of one forward and backward pass, at most: whole groups, or part "
+        'of a group where one has more. "auto" is what memory allows.'
+    )
+    temperature: PositiveFloat = Field(description="The temperature of sampling.")
+    precision: Precision = "float32"
+    checkpointing: Checkpointing = Field(False, exclude_if=not_)
+    trust_sampler: bool = Field(
+        False,
+        exclude_if=not_,
+        description="Let reuse_logp take log mu from a sampler in bfloat16 or float16, or vLLM's "
+        "server, too. It is what was sampled from, but rounded apart from the policy's: by some "
+        "thousandths of a nat a token, which add up over a completion.",
+    )
+    schedule: Schedule = Field("constant", exclude_if=partial(eq, "constant"))

@@ -1,0 +1,191 @@
+"""Settings of a RapidConfig that contradict each other, or its objective, and what to change."""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import fields
+from inspect import signature
+from operator import ge, gt
+from typing import Any, Literal, get_args
+
+import torch
+from pydantic import ValidationError
+
+from rapid.algorithms.base import Parameters
+from rapid.algorithms.naive_grpo import NaiveGrpoSection
+from rapid.algorithms.rapid import RapidSection
+from rapid.algorithms.training import TrainingParameters
+from rapid.training.room import AUTO
+from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
+from rapid.training.trl.objective import FIELDS, TRL, explicit_trl_settings, objectives
+from rapid.training.trl.sizes import contradictions as contradicting_sizes
+
+# Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
+# in generation_kwargs that do not change how a token is drawn, at any value.
+NEUTRAL = {"top_p": (1,), "top_k": (0, -1), "min_p": (None, 0), "repetition_penalty": (1,)}
+NEUTRAL |= {"vllm_structured_outputs_regex": (None,)}
+HARMLESS = {"max_new_tokens", "max_tokens", "stop", "stop_strings", "stop_token_ids", "seed"}
+HARMLESS |= {"use_cache", "cache_implementation"}
+SignalColumn = Literal["rewards", "accuracy"]  # of a batch
+Bound = tuple[Literal[">=", ">"], float]
+
+
+def lower_bound(section: type[Parameters], name: str) -> Bound:
+    """Return the lower bound that a parameter of params.yaml declares; that of a count is a count.
+
+    Raises:
+        LookupError: it has none.
+    """
+    declared = section.model_fields[name]
+    constraints: list[Any] = [*declared.metadata]
+    for alternative in get_args(declared.annotation):
+        constraints += getattr(alternative, "__metadata__", ())
+    for constraint in constraints:
+        if (least := getattr(constraint, "ge", None)) is not None:
+            return ">=", least
+        if (least := getattr(constraint, "gt", None)) is not None:
+            return (">", least) if declared.annotation is float else (">=", least + 1)
+    raise LookupError(f"{section.__name__}.{name} has no lower bound")
+
+
+BOUNDS: dict[str, Bound] = {
+    "H": lower_bound(RapidSection, "H"),
+    "sampling_batch_size": lower_bound(NaiveGrpoSection, "sampling_batch"),
+    "num_generations": lower_bound(TrainingParameters, "group_size"),
+    "micro_batch_size": lower_bound(TrainingParameters, "micro_batch"),
+    "temperature": lower_bound(TrainingParameters, "temperature"),
+    "learning_rate": (">=", 0.0),  # TRL takes 0, to measure a policy as it is
+    "grading_workers": (">=", 0),
+    "token_budget": (">=", 1),
+    "max_sampler_mismatch": (">=", 0.0),
+}
+
+
+def contradictions(config, processes: int) -> Iterator[str]:
+    """Yield which settings are wrong, and what to change."""
+    yield from _wrong_parameters(config)
+    yield from _values_out_of_bounds(config)
+    if (column := config.dynamic_sampling_by) not in (columns := get_args(SignalColumn)):
+        yield f"dynamic_sampling_by={column!r}: set it to {' or '.join(columns)}"
+    if config.auto_find_batch_size:
+        yield (
+            "auto_find_batch_size=True halves batches where memory runs out, and would tear "
+            "groups apart; leave it unset, and set micro_batch_size='auto' or lower it: the "
+            "completions of one forward and backward pass"
+        )
+    group = config.num_generations or 1
+    for name in ("n_step", "sampling_batch_size") if config.use_vllm else ("n_step",):
+        if (value := getattr(config, name)) is not None and (value < group or value % group):
+            yield (
+                f"{name}={value} completions are not whole groups of num_generations={group}, "
+                f"which a baseline, and vLLM, need: make it a multiple of {group}"
+                + (", by TRL's batch sizes or by itself" if name == "n_step" else "")
+            )
+    if config.H > 1:
+        yield from _other_distributions(config)
+    if config.H > 1 and config.mask_truncated_completions and config.algorithm.weighs_rewards:
+        yield (
+            "mask_truncated_completions=True: completions without tokens have no importance "
+            f"weight, and objective='{config.objective}' weighs their rewards by it; set H=1, or "
+            "leave it unset"
+        )
+    loss = getattr(config.algorithm, "loss_function", None)
+    if loss and config.max_completion_length is None and "limit" in signature(loss).parameters:
+        yield f"max_completion_length=None: {config.objective} divides by it; set a number"
+    yield from _settings_of_other_objectives(config)
+    if config.H * config.n_step % processes:
+        yield (
+            f"n_step={config.n_step}, H={config.H} and {processes} process(es) do not fit: make "
+            f"H * n_step a multiple of {processes}"
+        )
+    yield from contradicting_sizes(config, processes)
+
+
+def _wrong_parameters(config) -> Iterator[str]:
+    """Yield what the class of the objective's parameters refuses."""
+    try:
+        settings = config.settings
+        if config.num_generations_eval == 1 and not config.trls_loss:
+            config.algorithm.advantages(settings, torch.zeros(1), 1)
+    except ValidationError as errors:
+        for error in errors.errors():
+            key, message = ".".join(map(str, error["loc"])), error["msg"]
+            yield f"{key}={error['input']!r}: {message}" if key else message.partition(", ")[2]
+    except ValueError as error:
+        yield f"num_generations_eval=1: {error}"
+
+
+def _values_out_of_bounds(config) -> Iterator[str]:
+    """Yield which fields are below their bounds, or not finite."""
+    for name, (sign, least) in BOUNDS.items():
+        value = getattr(config, name)
+        if value is None or value == AUTO:
+            continue
+        is_above = gt if sign == ">" else ge
+        if isinstance(value, str) or not (is_above(value, least) and value < math.inf):
+            yield f"{name}={value}: set {name} {sign} {least}, and finite"
+
+
+def _other_distributions(config) -> Iterator[str]:
+    """Yield what makes log mu another distribution's than the policy's, and what to change."""
+    if not config.disable_dropout:
+        yield (
+            "disable_dropout=False: log pi and log mu would be of different networks; set "
+            "disable_dropout=True, or H=1"
+        )
+    if config.neftune_noise_alpha:
+        yield (
+            f"neftune_noise_alpha={config.neftune_noise_alpha}: log pi would have noise that log "
+            "mu has not; leave it unset, or set H=1"
+        )
+    if changed := shaped_sampling(config):
+        yield (
+            f"importance weights need the policy's own distribution, but {', '.join(changed)} "
+            "changes what is sampled; set top_p=1, top_k=0, min_p=None, repetition_penalty=1, "
+            "and generation_kwargs without it, or H=1"
+        )
+
+
+def shaped_sampling(config) -> list[str]:
+    """Return the settings by which completions are not sampled from the policy itself."""
+    extra = config.generation_kwargs or {}
+    extra = json.loads(extra) if isinstance(extra, str) else extra  # of a command line
+    values = {name: getattr(config, name) for name in NEUTRAL} | {"top_k": config.top_k or 0}
+    neutral = NEUTRAL | {"temperature": (config.temperature,), "do_sample": (True,)}
+    neutral |= {"num_beams": (1,)}
+    return [
+        f"{name}={value!r}"
+        for name, value in (values | extra).items()
+        if name not in HARMLESS and value not in neutral.get(name, (None,))
+    ]
+
+
+def _settings_of_other_objectives(config) -> Iterator[str]:
+    """Yield which settings the objective does not look at, and what to change."""
+    scaling = config.algorithm.scale_rewards
+    if not config.trls_loss and config.scale_rewards != scaling:
+        yield (
+            f"scale_rewards={config.scale_rewards!r}: the advantages of objective="
+            f"'{config.objective}' have {scaling!r}; leave it unset, or set objective='trl'"
+        )
+    # Any objective may have the last two.
+    allowed = {*config.algorithm.fields, "dynamic_sampling_rounds", "mask_truncated_completions"}
+    allowed |= {*FIELDS} if config.trls_loss else set()
+    for field in fields(config):
+        name, value = field.name, getattr(config, field.name)
+        if name in allowed or value == field.default:
+            continue
+        owners = [key for key, algorithm in objectives().items() if name in algorithm.fields]
+        owners += [TRL.name] * bool(owners and name in FIELDS)
+        if owners:
+            yield (
+                f"{name}={value!r}: objective='{config.objective}' has no such parameter; set "
+                f"{name}={field.default!r}, or objective to one of {', '.join(owners)}"
+            )
+    for name, value in explicit_trl_settings(config).items():
+        default = config.__dataclass_fields__[name].default
+        if name in DECIDED_BY_THE_OBJECTIVE and not config.trls_loss and value != default:
+            yield (
+                f"{name}={value!r} shapes GRPOTrainer's own loss, but objective="
+                f"'{config.objective}' decides; leave it at {default!r}, or set objective='trl'"
+            )
