@@ -10,7 +10,7 @@ from trl import GRPOTrainer
 
 from performance.trainers import Setting
 from rapid.algorithms import rapid_loss
-from rapid.training.batches import Batch, mini_batches
+from rapid.training.batches import Batch, split_mini_batches
 
 ETA = 2.0  # the paper's, and that of params.yaml
 # The rate is that of params.yaml; clipped gradients would have another norm on either side.
@@ -42,7 +42,7 @@ def compare(trainer: Float64, setting: Setting) -> list[dict[str, float]]:
     tokens = sampled.pop("num_items_in_batch").double()
     sampled["rewards"] = torch.tensor(trainer.reward_funcs[0].verdicts, dtype=torch.float64)
     found = []
-    for batch in mini_batches(sampled, setting.H):
+    for batch in split_mini_batches(sampled, setting.H):
         loss = trainer._compute_loss(model, batch | {"num_items_in_batch": tokens})
         trls = _gradient(model, loss * tokens / setting.inference_batch)
         loss, _ = _rapid(trainer, batch, batch["advantages"].double(), group, "none")

@@ -15,7 +15,7 @@ from trl import GRPOConfig, GRPOTrainer
 from performance.models import Workload
 from performance.rewards import Counted
 from rapid import RapidConfig, RapidTrainer
-from rapid.training.batches import take
+from rapid.training.batches import trim_padding
 
 # Of GRPOConfig, beside the sizes: docs/beside-trl.md says what differs from RAPID then, and why.
 RECIPE = {
@@ -56,7 +56,7 @@ class PaddedPerPass(GRPOTrainer):
     def _prepare_inputs(self, generation_batch):
         inputs = super()._prepare_inputs(generation_batch)
         rows = {name: value for name, value in inputs.items() if value.dim()}
-        return inputs | take(rows, [0], len(rows["completion_ids"]), trim=True)
+        return inputs | trim_padding(rows)
 
 
 def stock(

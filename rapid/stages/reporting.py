@@ -23,7 +23,7 @@ from rapid.artifacts.runs import StepRecord, progress
 from rapid.benchmarks.problem_source import ProblemSource, describe
 from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.training.recorder import StepRecorder
-from rapid.training.trl.saving import same_random_states
+from rapid.training.trl.saving_trainer import same_random_states
 
 LOGS = Path("logs")  # TensorBoard's and W&B's files lie there; trackio's where TRACKIO_DIR says
 PROJECT = "rapid"

@@ -67,11 +67,11 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         without_vllm()
     from rapid.stages.reporting import reports
     from rapid.training.recorder import Snapshots, StepRecorder
-    from rapid.training.resume import ResumableRun, place
+    from rapid.training.resume import ResumableRun, checkpoint_dir
 
     recorder = StepRecorder()
     make = _sft if parse(spec.run.algorithm).algorithm.imitates else _rl
-    checkpoints = place(folder / CHECKPOINTS, spec, inputs, is_main())
+    checkpoints = checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main())
     trainer, counted = make(spec, task, model, data, checkpoints)
     problems = source_of_file(task.name, data)
     trainer.args.run_name = f"{folder}, {problems.label}"  # as W&B and trackio show it
@@ -144,23 +144,25 @@ def _write(
 
 def token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
     """Return one completion of the last pass that was run, with a reward where there is one."""
-    step, piece, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
-    if "behavior_logp" not in piece or logp.shape != piece["behavior_logp"].shape:
+    step, micro_batch, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
+    if "behavior_logp" not in micro_batch or logp.shape != micro_batch["behavior_logp"].shape:
         return None  # on-policy, where all weights are 1; or a process has a part of a group only
     tokenizer = trainer.processing_class
-    counts = piece["completion_mask"].any(1)  # one that the length limit cut off may be left out
+    counts = micro_batch["completion_mask"].any(
+        1
+    )  # one that the length limit cut off may be left out
     if not counts.any():
         return None  # a pass for the sake of another process's
-    row = int(piece["rewards"].masked_fill(~counts, -math.inf).argmax())
-    prompt = tokenizer.decode(piece["prompt_ids"][row], skip_special_tokens=True)
+    row = int(micro_batch["rewards"].masked_fill(~counts, -math.inf).argmax())
+    prompt = tokenizer.decode(micro_batch["prompt_ids"][row], skip_special_tokens=True)
     problems = read_jsonl(data, task.record)
     owner = next(
         (p.id for p in problems if render(task.name, p, spec.chat).strip() in prompt), "unknown"
     )
-    kept = piece["completion_mask"][row].bool()
-    log_weights = (logp - piece["behavior_logp"])[row][kept]
+    kept = micro_batch["completion_mask"][row].bool()
+    log_weights = (logp - micro_batch["behavior_logp"])[row][kept]
     return TokenWeights(
-        tokens=[tokenizer.decode(token) for token in piece["completion_ids"][row][kept]],
+        tokens=[tokenizer.decode(token) for token in micro_batch["completion_ids"][row][kept]],
         log_weights=log_weights.tolist(),
         H=spec.H,
         step=step,

@@ -3,7 +3,7 @@
 inference batch  H mini-batches; sampled at once
 mini-batch       N_step completions, whole groups; one optimizer step
 
-`rapid.training.passes` cuts a mini-batch into what is run at a time.
+`rapid.training.micro_batches` cuts a mini-batch into what is run at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,25 +36,25 @@ class RecentRows(torch.utils.data.Dataset):
         return self._rows[index]
 
 
-def endless(dataset, seed: int) -> Iterator[int]:
+def shuffle_endlessly(dataset, seed: int) -> Iterator[int]:
     """Yield a dataset's indices for ever, each time in another order: the same in all processes."""
-    order = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     while True:
-        yield from torch.randperm(len(dataset), generator=order).tolist()
+        yield from torch.randperm(len(dataset), generator=generator).tolist()
 
 
-def learned(batch: Batch) -> Tensor:
+def loss_mask(batch: Batch) -> Tensor:
     """Return which tokens the policy sampled, 1 or 0, (N, T): not what tools answered."""
     mask = batch["completion_mask"]
     return mask * batch["tool_mask"] if "tool_mask" in batch else mask
 
 
-def rows(batch: Batch, index: slice | Tensor) -> Batch:
+def select_rows(batch: Batch, index: slice | Tensor) -> Batch:
     """Return some completions of a batch."""
     return {name: value[index] for name, value in batch.items()}
 
 
-def mini_batches(batch: Batch, steps: int) -> list[Batch]:
+def split_mini_batches(batch: Batch, steps: int) -> list[Batch]:
     """Split an inference batch into `steps` mini-batches, in order; `row` is (0, ..., N_step - 1).
 
     Prompts are in random order already: consecutive groups are a random mini-batch (Algorithm 1).
@@ -62,21 +62,21 @@ def mini_batches(batch: Batch, steps: int) -> list[Batch]:
     size = len(batch["completion_ids"]) // steps
     row = torch.arange(size, device=batch["completion_ids"].device)
     starts = range(0, steps * size, size)
-    return [rows(batch, slice(start, start + size)) | {"row": row} for start in starts]
+    return [select_rows(batch, slice(start, start + size)) | {"row": row} for start in starts]
 
 
 # Groups -------------------------------------------------------------------------------------------
 
 
-def with_graded(batch: Batch, group_size: int) -> Batch:
+def mark_graded(batch: Batch, group_size: int) -> Batch:
     """Add `graded`, (N,) bool: False in groups with a completion that has no reward (NaN).
 
     Such a group says nothing: its rewards and accuracies become 0, and nobody may use them.
     """
-    whole = ~batch["rewards"].view(-1, group_size).isnan().any(1)
-    graded = whole.repeat_interleave(group_size)
-    known = {name: batch[name].masked_fill(~graded, 0) for name in ("rewards", "accuracy")}
-    return batch | known | {"graded": graded}
+    is_graded = ~batch["rewards"].view(-1, group_size).isnan().any(1)
+    graded = is_graded.repeat_interleave(group_size)
+    columns = {name: batch[name].masked_fill(~graded, 0) for name in ("rewards", "accuracy")}
+    return batch | columns | {"graded": graded}
 
 
 def group_widths(batch: Batch, group_size: int) -> list[tuple[int, int]]:
@@ -86,28 +86,28 @@ def group_widths(batch: Batch, group_size: int) -> list[tuple[int, int]]:
     return list(zip(*longest, strict=True))
 
 
-def rows_of(groups: Tensor, group_size: int) -> Tensor:
+def group_rows(groups: Tensor, group_size: int) -> Tensor:
     """Return the indices of the rows of some groups. (K,) -> (K * group_size,)"""
     return (groups[:, None] * group_size + torch.arange(group_size).to(groups)).flatten()
 
 
-def take(mini_batch: Batch, groups: Sequence[int], group_size: int, trim: bool) -> Batch:
+def select_groups(batch: Batch, groups: Sequence[int], group_size: int, trim: bool) -> Batch:
     """Return the rows of some groups; trimmed, without the columns that are padding in them all."""
-    index = torch.tensor(groups, device=mini_batch["completion_ids"].device)
-    piece = rows(mini_batch, rows_of(index, group_size))
-    return trimmed(piece) if trim else piece
+    index = torch.tensor(groups, device=batch["completion_ids"].device)
+    selected = select_rows(batch, group_rows(index, group_size))
+    return trim_padding(selected) if trim else selected
 
 
-def trimmed(piece: Batch) -> Batch:
+def trim_padding(batch: Batch) -> Batch:
     """Return a batch without the columns that are padding in all of its rows.
 
     Two columns of completions stay. One would be computed with the prompt alone, in one call of the
     model instead of two: processes have to make as many, or DDP waits for ever.
     """
-    prompt = int(piece["prompt_mask"].sum(1).max())
-    completion = max(2, int(piece["completion_mask"].sum(1).max()))
+    prompt = int(batch["prompt_mask"].sum(1).max())
+    completion = max(2, int(batch["completion_mask"].sum(1).max()))
     columns = {}
-    for name, value in piece.items():
+    for name, value in batch.items():
         if value.dim() == 2:
             first = value.size(1) - prompt if name.startswith("prompt") else 0
             last = value.size(1) if name.startswith("prompt") else completion
@@ -116,7 +116,7 @@ def trimmed(piece: Batch) -> Batch:
     return columns
 
 
-def replaced(
+def replace_groups(
     batch: Batch, groups: Tensor, fresh: Batch, group_size: int, pad_id: int, signal: str
 ) -> Batch:
     """Put groups of `fresh` that have signal in the place of as many of `groups`.
@@ -127,24 +127,24 @@ def replaced(
         signal: the column of rewards that differ in a group with signal.
     """
     alive = chosen("unequal", fresh[signal], group_size).nonzero().flatten()[: len(groups)]
-    old, new = rows_of(groups[: len(alive)], group_size), rows_of(alive, group_size)
-    result = {}
+    old_rows, new_rows = group_rows(groups[: len(alive)], group_size), group_rows(alive, group_size)
+    columns = {}
     for name, value in batch.items():
-        other = fresh[name][new]
+        new_value = fresh[name][new_rows]
         if value.dim() == 2:
-            width = max(value.size(1), other.size(1))
-            value, other = (widen(side, width, name, pad_id) for side in (value, other))
-        result[name] = value.index_copy(0, old, other)
-    return result
+            width = max(value.size(1), new_value.size(1))
+            value, new_value = (pad_width(side, width, name, pad_id) for side in (value, new_value))
+        columns[name] = value.index_copy(0, old_rows, new_value)
+    return columns
 
 
-def widen(values: Tensor, width: int, name: str, pad_id: int) -> Tensor:
+def pad_width(values: Tensor, width: int, name: str, pad_id: int) -> Tensor:
     """Pad (N, T) to (N, width): prompts on the left, completions on the right."""
     missing = width - values.size(1)
     sides = (missing, 0) if name.startswith("prompt") else (0, missing)
-    return torch.nn.functional.pad(values, sides, value=padding(name, pad_id))
+    return torch.nn.functional.pad(values, sides, value=padding_value(name, pad_id))
 
 
-def padding(name: str, pad_id: int) -> int:
+def padding_value(name: str, pad_id: int) -> int:
     """Return what fills up a column of this name."""
     return pad_id if name.endswith("_ids") else int(name == RATIO)

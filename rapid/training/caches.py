@@ -11,14 +11,14 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 # The name of a model's argument, and of its output, that is a cache: "cache" from transformers 5.24
 # on, where the older name is deprecated.
-(CACHE,) = {"cache", "past_key_values"} & {one.name for one in fields(CausalLMOutputWithPast)}
+(CACHE,) = {"cache", "past_key_values"} & {field.name for field in fields(CausalLMOutputWithPast)}
 
 # What is known of a prompt in these is keys and values, a row for each prompt. Others may hold
 # states too, which are not repeated with them, or are written over while a gradient needs them.
 KEYS_AND_VALUES = (DynamicLayer, DynamicSlidingWindowLayer)
 
 
-def prefilled(
+def prefill_prompts(
     model, ids: Tensor, mask: Tensor, cache: DynamicCache | None = None
 ) -> tuple[Any, DynamicCache]:
     """Return a model's output at the last tokens of prompts, (K, P), and a cache of all of them."""
@@ -26,7 +26,7 @@ def prefilled(
     output = model(
         input_ids=ids,
         attention_mask=mask,
-        position_ids=positions(mask),
+        position_ids=count_positions(mask),
         use_cache=True,
         logits_to_keep=1,
         **{CACHE: cache},
@@ -39,14 +39,13 @@ def can_share_prompts(model) -> bool:
 
     They cannot where a prompt leaves a state beside keys and values (state-space and linear
     attention), where checkpointing keeps no cache, where the model balances its experts over the
-    tokens of a pass, and where PEFT puts virtual tokens before the prompt (prefix and prompt
+    tokens of a batch, and where PEFT puts virtual tokens before the prompt (prefix and prompt
     tuning), looks for tokens in it that switch an adapter on (aLoRA) or has a model beside it, with
     a cache of its own (Shadow).
     """
-    model = unwrapped(model)
-    adapter = getattr(model, "active_peft_config", None)
-    switched_on = getattr(adapter, "alora_invocation_tokens", None)
-    checkpointed = any(getattr(one, "gradient_checkpointing", False) for one in model.modules())
+    model = unwrap_model(model)
+    switched_on = _adapter_setting(model, "alora_invocation_tokens")
+    checkpointed = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
     if checkpointed or switched_on or has_own_cache(model) or sees_padding(model):
         return False
     if getattr(model_config(model), "output_router_logits", False):
@@ -57,8 +56,7 @@ def can_share_prompts(model) -> bool:
 
 def has_own_cache(model) -> bool:
     """Return whether PEFT has a model beside this one, with a cache of its own (Shadow)."""
-    adapter = getattr(unwrapped(model), "active_peft_config", None)
-    return getattr(adapter, "peft_type", None) == "SHADOW"
+    return _adapter_setting(model, "peft_type") == "SHADOW"
 
 
 def sees_padding(model) -> bool:
@@ -66,14 +64,18 @@ def sees_padding(model) -> bool:
 
     They are before the padding, and PEFT ignores positions that are given to it.
     """
-    adapter = getattr(unwrapped(model), "active_peft_config", None)
-    return has_virtual_tokens(model) or getattr(adapter, "peft_type", None) == "ADAPTION_PROMPT"
+    return has_virtual_tokens(model) or _adapter_setting(model, "peft_type") == "ADAPTION_PROMPT"
 
 
 def has_virtual_tokens(model) -> bool:
     """Return whether PEFT puts virtual tokens before a prompt (prompt, prefix and p-tuning)."""
-    adapter = getattr(unwrapped(model), "active_peft_config", None)
-    return getattr(adapter, "is_prompt_learning", False)
+    return bool(_adapter_setting(model, "is_prompt_learning"))
+
+
+def _adapter_setting(model, name: str) -> Any:
+    """Return a setting of the active PEFT adapter; None where there is none."""
+    adapter = getattr(unwrap_model(model), "active_peft_config", None)
+    return getattr(adapter, name, None)
 
 
 def has_absolute_positions(model) -> bool:
@@ -81,7 +83,7 @@ def has_absolute_positions(model) -> bool:
 
     Rotary positions are differences, which padding on the left does not change.
     """
-    model = unwrapped(model)
+    model = unwrap_model(model)
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     return not is_rotary(model) and "position_ids" in signature(base.forward).parameters
 
@@ -91,17 +93,17 @@ def is_rotary(model) -> bool:
     return hasattr(model_config(model), "rope_parameters")
 
 
-def positions(mask: Tensor) -> Tensor:
+def count_positions(mask: Tensor) -> Tensor:
     """Return the positions of the tokens in a mask, from 0; padding on the left has 0."""
     return (mask.cumsum(1) - 1).clamp(min=0)
 
 
 def model_config(model):
     """Return the text model's configuration, also of a model that DDP or DeepSpeed has wrapped."""
-    return unwrapped(model).config.get_text_config()
+    return unwrap_model(model).config.get_text_config()
 
 
-def unwrapped(model):
+def unwrap_model(model):
     """Return the model that DDP or DeepSpeed has wrapped."""
     while hasattr(model, "module"):
         model = model.module

@@ -44,11 +44,11 @@ class PhaseClock:
 
     def _switch(self) -> None:
         (now, _), (waited, _) = self._clocks
-        here = now(), waited()
+        times = now(), waited()
         if self._running:
-            for (_, by_phase), end, begin in zip(self._clocks, here, self._since, strict=True):
+            for (_, by_phase), end, begin in zip(self._clocks, times, self._since, strict=True):
                 by_phase[self._running[-1]] += end - begin
-        self._since = here
+        self._since = times
 
 
 class AfterOptimizer(TrainerCallback):

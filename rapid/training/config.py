@@ -13,7 +13,13 @@ from rapid.algorithms.naive_grpo import NaiveGrpoSection
 from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
 from rapid.algorithms.training import TrainingParameters
 from rapid.training.contradictions import SignalColumn, contradictions
-from rapid.training.trl.objective import FIELDS, TRL, objectives, take_defaults, take_objective
+from rapid.training.trl.objective import (
+    FIELDS,
+    TRL,
+    objectives,
+    take_defaults,
+    take_objective,
+)
 from rapid.training.trl.sizes import set_sizes, take_sizes
 
 

@@ -15,7 +15,7 @@ from rapid.algorithms.base import Parameters
 from rapid.algorithms.naive_grpo import NaiveGrpoSection
 from rapid.algorithms.rapid import RapidSection
 from rapid.algorithms.training import TrainingParameters
-from rapid.training.room import AUTO
+from rapid.training.memory import AUTO
 from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
 from rapid.training.trl.objective import FIELDS, TRL, explicit_trl_settings, objectives
 from rapid.training.trl.sizes import contradictions as contradicting_sizes

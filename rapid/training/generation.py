@@ -24,7 +24,7 @@ from rapid.training.caches import (
     has_virtual_tokens,
     is_rotary,
     model_config,
-    prefilled,
+    prefill_prompts,
 )
 
 ROOM = 64  # tokens that a cache has room for, beyond those it was made for
@@ -77,28 +77,28 @@ class Decoder:
     ) -> Tensor:
         """Return prompts, (N, P), and their completions, filled up with padding: (N, P + T)."""
         count, width = input_ids.shape
-        most = generation_config.max_length - width
+        limit = generation_config.max_length - width
         mask = model_kwargs.get("attention_mask")
         if mask is None:  # `generate` drops one that is all ones
             mask = torch.ones_like(input_ids)
         logits, cache = self._prompts(model, input_ids, mask)
         sequences = torch.cat(
-            [input_ids, input_ids.new_full((count, most), generation_config.pad_token_id)], dim=1
+            [input_ids, input_ids.new_full((count, limit), generation_config.pad_token_id)], dim=1
         )
         precision = torch.float64 if logits.device.type == "cpu" else logits.dtype
         noise = torch.empty_like(logits, dtype=precision)  # (N, V), each row has its own numbers
-        logp = logits.new_zeros(count, most) if self.record else None
+        logp = logits.new_zeros(count, limit) if self.record else None
         position = mask.sum(1, keepdim=True)  # of the token that is drawn next
         # A mask is looked through in each step. Models older than RoPE warn where there is none.
         needs_mask = bool((mask == 0).any()) or not is_rotary(model)
         rows = torch.arange(count, device=input_ids.device)  # that are in the batch
-        mask = torch.cat([mask, mask.new_ones(count, most)], dim=1)
+        mask = torch.cat([mask, mask.new_ones(count, limit)], dim=1)
         drawn_logp = logits.new_zeros(())  # the sum of all: NaN once one is
         going = torch.ones_like(rows, dtype=torch.bool)  # of these, not ended
         temperature = generation_config.temperature or 1
         tempered = [TemperatureLogitsWarper] * (temperature != 1)  # what keeps the policy's logits
-        shaped = [type(one) for one in logits_processor] != tempered
-        for place in range(width, width + most):
+        shaped = [type(processor) for processor in logits_processor] != tempered
+        for place in range(width, width + limit):
             if shaped and len(rows) < count:  # a temperature looks at no other row
                 all_logits = logits.new_zeros(count, logits.size(1)).index_copy(0, rows, logits)
                 scores = logits_processor(sequences[:, :place], all_logits)[rows]
@@ -110,18 +110,18 @@ class Decoder:
             sequences[rows, place] = drawn
             if logp is not None:
                 if shaped:
-                    its_logp = _score(logits, drawn, temperature)
+                    its_logp = _score_tokens(logits, drawn, temperature)
                 logp[rows, place - width] = its_logp
             ends = going & stopping_criteria(sequences[:, : place + 1], None)[rows]
-            if self.on_end and place < width + most - 1:
+            if self.on_end and place < width + limit - 1:
                 ended = sequences[rows[ends], width : place + 1].tolist()
                 for row, completion in zip(rows[ends].tolist(), ended, strict=True):
                     self.on_end(row, completion)
             going = going & ~ends
-            left = int(going.sum())
-            if not left:
+            going_count = int(going.sum())
+            if not going_count:
                 break
-            if left <= FEWER * len(rows):
+            if going_count <= FEWER * len(rows):
                 cache.batch_select_indices(going.nonzero().flatten())
                 rows, mask = rows[going], mask[going]
                 drawn, position = drawn[going], position[going]
@@ -152,9 +152,9 @@ class Decoder:
             ids, mask = different.chunk(2, dim=1)
         cache = DynamicCache(config=model_config(model))
         cache.layers = [
-            PreallocatedLayer() if type(one) is DynamicLayer else one for one in cache.layers
+            PreallocatedLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers
         ]
-        output, cache = prefilled(model, ids, mask, cache)
+        output, cache = prefill_prompts(model, ids, mask, cache)
         cache.batch_select_indices(which)
         return output.logits[:, -1].float()[which], cache
 
@@ -170,7 +170,7 @@ class Decoder:
         return drawn, logp.gather(1, drawn[:, None])[:, 0]
 
 
-def _score(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
+def _score_tokens(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
     """Return log pi of tokens at a temperature. (N, V), (N,) -> (N,)"""
     logp = (logits.float() / temperature).log_softmax(-1)
     return logp.gather(1, tokens[:, None])[:, 0]
@@ -206,17 +206,17 @@ class PreallocatedLayer(DynamicLayer):
         start, end = self.keys.size(2), self.keys.size(2) + key_states.size(2)
         selected = self.keys.data_ptr() != self._buffers[0].data_ptr()  # rows, in another order
         if selected or end > self._buffers[0].size(2):
-            self._buffers = _roomier(self.keys, end), _roomier(self.values, end)
+            self._buffers = _grow_buffer(self.keys, end), _grow_buffer(self.values, end)
         for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
             buffer[:, :, start:end] = new
         self.keys, self.values = (buffer[:, :, :end] for buffer in self._buffers)
         return self.keys, self.values
 
 
-def _roomier(old: Tensor, tokens: int) -> Tensor:
-    rows, heads, known, size = old.shape
+def _grow_buffer(old: Tensor, tokens: int) -> Tensor:
+    rows, heads, tokens_held, size = old.shape
     buffer = old.new_empty(rows, heads, tokens + max(ROOM, tokens // 4), size)
-    buffer[:, :, :known] = old
+    buffer[:, :, :tokens_held] = old
     return buffer
 
 
@@ -236,7 +236,7 @@ class GeneratedLogp(StoppingCriteria):
         self._logits = output.logits[:, -1]
 
     def __call__(self, input_ids, scores, **kwargs) -> Tensor:
-        self._logps.append(_score(self._logits, input_ids[:, -1], self._temperature))
+        self._logps.append(_score_tokens(self._logits, input_ids[:, -1], self._temperature))
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
     def generate(self, model, generate: Callable, *args, **kwargs) -> tuple[Any, list[Tensor]]:
@@ -263,9 +263,9 @@ def can_decode(model, config) -> bool:
 
 def _is_usual(model, config, names: Iterable[str]) -> bool:
     """Return whether these settings are USUAL, in a configuration or else in the model's own."""
-    own = model.generation_config
+    model_own = model.generation_config
     return all(
-        getattr(own if getattr(config, name) is None else config, name) in (None, USUAL[name])
+        getattr(model_own if getattr(config, name) is None else config, name) in (None, USUAL[name])
         for name in names
     )
 

@@ -1,7 +1,7 @@
 """Log-probabilities and entropies of tokens from hidden states, without holding all logits.
 
 The forward that TRL patched does so by a kernel for GPUs, in tiles of the vocabulary. It has two
-gaps, which `own_head` fills:
+gaps, which `patch_head` fills:
 
 1. On a CPU its tiles are slower than whole logits, most of all in bfloat16. `TokenChunks` takes
    chunks of tokens, each with the whole vocabulary.
@@ -19,19 +19,19 @@ import trl.trainer.utils
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from rapid.training.caches import unwrapped
+from rapid.training.caches import unwrap_model
 
-SMALL = 2**22  # logits of a pass up to which TRL's tiles do
+SMALL = 2**22  # logits of a forward pass up to which TRL's tiles do
 CHUNK = 2**27  # bytes of the logits of a chunk of tokens
-BLOCK = 2**21  # logits of a chunk whose probabilities are computed at a time
+PART = 2**21  # logits of a chunk whose probabilities are computed at a time
 SLICE = 2**13  # words whose weights' gradient is rounded, and added up in float32, at a time
 TILES: Any = trl.trainer.utils._ChunkedLogProbFunction
 Scores = tuple[Tensor, Tensor | None, None, None, Tensor | None]  # as TRL's function returns them
 
 
-def own_head(model) -> AbstractContextManager:
-    """Have a model's fused forward compute the scores of tokens here, where TRL's leaves gaps."""
-    layer = unwrapped(model).get_output_embeddings()
+def patch_head(model) -> AbstractContextManager:
+    """Let a model's fused forward compute the scores of tokens here, where TRL's leaves gaps."""
+    layer = unwrap_model(model).get_output_embeddings()
     scores: Any = CpuScores
     if hasattr(layer, "base_layer"):  # of PEFT's
         scores = ModuleScores(layer)
@@ -41,7 +41,7 @@ def own_head(model) -> AbstractContextManager:
 
 
 class Curve(NamedTuple):
-    """What becomes of a product x of hidden state and weights: z(x) = cap tanh(s x / cap) / T.
+    """The logit of a product x of hidden state and weights: z(x) = cap tanh(s x / cap) / T.
 
     Args:
         scale: s.
@@ -142,16 +142,16 @@ class TokenChunks(torch.autograd.Function):
         logp, entropy, log_z = (hidden.new_empty(len(hidden), dtype=precise) for _ in range(3))
         is_top1 = torch.empty_like(targets, dtype=torch.bool) if "is_top1" in outputs else None
         with torch.autocast(kind, enabled=False):
-            for rows, products in _chunks(hidden, weight, bias, dtype):
-                for part, block in _blocks(rows, products):
-                    values = curve.values(block.to(precise))
-                    log_z[part] = values.logsumexp(-1)
-                    logp[part] = values.gather(1, targets[part, None])[:, 0] - log_z[part]
+            for chunk_rows, products in _compute_chunks(hidden, weight, bias, dtype):
+                for rows, logits in _split_chunk(chunk_rows, products):
+                    values = curve.values(logits.to(precise))
+                    log_z[rows] = values.logsumexp(-1)
+                    logp[rows] = values.gather(1, targets[rows, None])[:, 0] - log_z[rows]
                     if is_top1 is not None:
-                        is_top1[part] = values.argmax(-1) == targets[part]
+                        is_top1[rows] = values.argmax(-1) == targets[rows]
                     if "entropy" in outputs:
-                        shares = (values - log_z[part, None]).exp_()
-                        entropy[part] = log_z[part] - shares.mul_(values).sum(-1)
+                        shares = (values - log_z[rows, None]).exp_()
+                        entropy[rows] = log_z[rows] - shares.mul_(values).sum(-1)
         ctx.save_for_backward(hidden, weight, bias, targets, log_z, entropy)
         ctx.curve, ctx.dtype = curve, dtype
         ctx.set_materialize_grads(False)
@@ -170,25 +170,25 @@ class TokenChunks(torch.autograd.Function):
         d_weight = torch.zeros_like(weight, dtype=log_z.dtype) if ctx.needs_input_grad[1] else None
         d_bias = torch.zeros_like(bias, dtype=log_z.dtype) if ctx.needs_input_grad[2] else None
         words = weight.to(ctx.dtype)
-        for rows, products in _chunks(hidden, words, bias, ctx.dtype):
-            for part, block in _blocks(rows, products):
-                values = ctx.curve.values(block.to(log_z.dtype))
+        for chunk_rows, products in _compute_chunks(hidden, words, bias, ctx.dtype):
+            for rows, logits in _split_chunk(chunk_rows, products):
+                values = ctx.curve.values(logits.to(log_z.dtype))
                 slopes = ctx.curve.slopes(values)
-                log_p = values.sub_(log_z[part, None])
+                log_p = values.sub_(log_z[rows, None])
                 share = log_p.exp()
                 d_values = (
-                    torch.zeros_like(share) if d_logp is None else share * -d_logp[part, None]
+                    torch.zeros_like(share) if d_logp is None else share * -d_logp[rows, None]
                 )
                 if d_entropy is not None:
-                    log_p.add_(entropy[part, None]).mul_(share)
-                    d_values.sub_(log_p.mul_(d_entropy[part, None]))
+                    log_p.add_(entropy[rows, None]).mul_(share)
+                    d_values.sub_(log_p.mul_(d_entropy[rows, None]))
                 if d_logp is not None:
-                    d_values.scatter_add_(1, targets[part, None], d_logp[part, None])
-                block.copy_(d_values.mul_(slopes))
+                    d_values.scatter_add_(1, targets[rows, None], d_logp[rows, None])
+                logits.copy_(d_values.mul_(slopes))
             if d_hidden is not None:
-                d_hidden[rows] = products @ words
+                d_hidden[chunk_rows] = products @ words
             if d_weight is not None:
-                _add_product(d_weight, products.t(), hidden[rows].to(ctx.dtype))
+                _add_product(d_weight, products.t(), hidden[chunk_rows].to(ctx.dtype))
             if d_bias is not None:
                 d_bias += products.sum(0, dtype=d_bias.dtype)
         d_weight, d_bias = (
@@ -198,7 +198,7 @@ class TokenChunks(torch.autograd.Function):
         return d_hidden, d_weight, d_bias, None, None, None
 
 
-def _chunks(hidden, weight, bias, dtype) -> Iterator[tuple[slice, Tensor]]:
+def _compute_chunks(hidden, weight, bias, dtype) -> Iterator[tuple[slice, Tensor]]:
     """Yield rows and their products with the weights, (n, V)."""
     transposed = weight.to(dtype).t()
     size = _chunk_size(dtype, len(weight))
@@ -211,18 +211,18 @@ def _chunk_size(dtype: torch.dtype, words: int) -> int:
     return max(1, CHUNK // (words * dtype.itemsize))
 
 
-def _blocks(rows: slice, products: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yield some of the rows, as slices of all, and their products."""
-    size = max(1, BLOCK // products.size(1))
-    for number, block in enumerate(products.split(size)):
-        first = rows.start + number * size
-        yield slice(first, first + len(block)), block
+def _split_chunk(chunk_rows: slice, products: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Yield rows of a chunk, as slices of all, and their products."""
+    size = max(1, PART // products.size(1))
+    for number, part in enumerate(products.split(size)):
+        first = chunk_rows.start + number * size
+        yield slice(first, first + len(part)), part
 
 
-def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """Add left @ right to a total, which may be more precise than they are."""
-    if total.dtype == left.dtype:
-        total.addmm_(left, right)
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add a @ b to a total, which may be more precise than they are."""
+    if total.dtype == a.dtype:
+        total.addmm_(a, b)
         return
     for start in range(0, len(total), SLICE):
-        total[start : start + SLICE] += left[start : start + SLICE] @ right
+        total[start : start + SLICE] += a[start : start + SLICE] @ b

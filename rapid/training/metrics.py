@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rapid.algorithms.groups import chosen
-from rapid.training.batches import Batch, learned
+from rapid.training.batches import Batch, loss_mask
 
 
 class WeightedMeans:
@@ -69,7 +69,7 @@ def compute_mini_batch_metrics(
     """
     graded = mini_batch["graded"]
     metrics = {
-        "length": learned(mini_batch).sum(1).float().mean(),
+        "length": loss_mask(mini_batch).sum(1).float().mean(),
         "graded": graded.float().mean(),
     }
     if graded.any():

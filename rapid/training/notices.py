@@ -7,8 +7,8 @@ from transformers import TrainerCallback
 
 from rapid.algorithms.groups import chosen
 from rapid.algorithms.means import completion_mean
-from rapid.training.batches import RATIO, Batch, learned
-from rapid.training.refusals import sample
+from rapid.training.batches import RATIO, Batch, loss_mask
+from rapid.training.refusals import describe_sample
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +20,32 @@ EQUAL_REWARDS_ADVICE = (
     "Try the reward function on a completion that deserves a reward. If it is right, take prompts "
     "that the model solves now and then, or a larger num_generations"
 )
+NOTICES = {
+    "keys": (
+        "the chat template does not read {keys} in messages: the {count} prompts that were tried "
+        "are the same text without, so that the policy never sees it. Rename it to a key that the "
+        "template reads, set another chat template, or leave it out"
+    ),
+    "lengths": (
+        "all {count} completions were cut off at max_completion_length={limit}{effect}. Raise it; "
+        "if completions never end, see whether the model was trained to end with the tokenizer's "
+        "eos_token"
+    ),
+    "graded": (
+        "none of {count} completions was graded, the first of {sample}. Nothing is learned from "
+        "them"
+    ),
+    "rewards": (
+        "in the last {batches} inference batches ({groups} groups) {equal}, so that nothing is "
+        f"learned. {EQUAL_REWARDS_ADVICE}"
+    ),
+    "importance": (
+        "vllm_importance_sampling_mode={mode!r} and clip_max={cap} mask all {count} completions, "
+        "since vLLM's log-probabilities are too far from the policy's: loss and gradient are 0. "
+        "Give vLLM the policy's precision, raise vllm_importance_sampling_clip_max, or set the "
+        "mode to 'token_truncate'"
+    ),
+}
 
 
 class Notices(TrainerCallback):
@@ -37,8 +63,9 @@ class Notices(TrainerCallback):
         self._rewards: set[float] = set()  # of these, the smallest and the largest of each batch
         self._has_learned = False
 
-    def _warn(self, topic: str, step: int, message: str) -> None:
+    def _warn(self, topic: str, step: int, **values: object) -> None:
         if self._is_main and topic not in self._topics:
+            message = NOTICES[topic].format(**values)
             logger.warning("step %d: %s. This is said once.", step, message)
         self._topics.add(topic)
 
@@ -57,38 +84,21 @@ class Notices(TrainerCallback):
         self._topics.add("messages")
         examined = prompts[:: -(-len(prompts) // EXAMINED_PROMPTS)]
         if self._is_main and (keys := unread_keys(examined, render)):
-            self._warn(
-                "keys",
-                step,
-                f"the chat template does not read {', '.join(map(repr, keys))} in messages: the "
-                f"{len(examined)} prompts that were tried are the same text without, so that the "
-                "policy never sees it. Rename it to a key that the template reads, set another "
-                "chat template, or leave it out",
-            )
+            self._warn("keys", step, keys=", ".join(map(repr, keys)), count=len(examined))
 
     def check_lengths(self, step: int, clipped_ratio: float, count: int) -> None:
         """Warn if none of `count` completions has come to its end."""
         if clipped_ratio == 1:
             masked = self._config.mask_truncated_completions
-            self._warn(
-                "lengths",
-                step,
-                f"all {count} completions were cut off at max_completion_length="
-                f"{self._config.max_completion_length}"
-                + (", and nothing is learned from them" if masked else "")
-                + ". Raise it; if completions never end, see whether the model was trained to end "
-                "with the tokenizer's eos_token",
-            )
+            effect = ", and nothing is learned from them" if masked else ""
+            limit = self._config.max_completion_length
+            self._warn("lengths", step, count=count, limit=limit, effect=effect)
 
     def check_graded(self, step: int, batch: Batch, prompt) -> None:
         """Warn if none of the completions was graded, the first of `prompt`."""
         if not batch["graded"].any():
-            self._warn(
-                "graded",
-                step,
-                f"none of {len(batch['graded'])} completions was graded, the first of "
-                f"{sample(prompt)}. Nothing is learned from them",
-            )
+            count, sample = len(batch["graded"]), describe_sample(prompt)
+            self._warn("graded", step, count=count, sample=sample)
 
     def check_rewards(self, step: int, batch: Batch, group_size: int) -> None:
         """Warn if in inference batches up to this one all rewards of each group were equal."""
@@ -101,12 +111,8 @@ class Notices(TrainerCallback):
             self._groups += len(rewards) // group_size
             self._rewards |= {rewards.min().item(), rewards.max().item()}
         if self._batches >= MIN_BATCHES and self._groups >= MIN_GROUPS:
-            self._warn(
-                "rewards",
-                step,
-                f"in the last {self._batches} inference batches ({self._groups} groups) "
-                f"{self._what_is_equal}, so that nothing is learned. {EQUAL_REWARDS_ADVICE}",
-            )
+            counts = {"batches": self._batches, "groups": self._groups}
+            self._warn("rewards", step, equal=self._equal_rewards, **counts)
 
     def check_importance(self, step: int, batch: Batch) -> dict[str, float]:
         """Warn if the correction of vLLM's importance weights masks all; return the masked share.
@@ -115,18 +121,11 @@ class Notices(TrainerCallback):
         """
         if RATIO not in batch:
             return {}
-        mask, is_masked = learned(batch), batch[RATIO] == 0
+        mask, is_masked = loss_mask(batch), batch[RATIO] == 0
         if mask.any() and not (mask * ~is_masked).any():
             mode = self._config.vllm_importance_sampling_mode
             cap = self._config.vllm_importance_sampling_clip_max
-            self._warn(
-                "importance",
-                step,
-                f"vllm_importance_sampling_mode={mode!r} and clip_max={cap} mask all {len(mask)} "
-                "completions, since vLLM's log-probabilities are too far from the policy's: loss "
-                "and gradient are 0. Give vLLM the policy's precision, raise "
-                "vllm_importance_sampling_clip_max, or set the mode to 'token_truncate'",
-            )
+            self._warn("importance", step, mode=mode, cap=cap, count=len(mask))
         return {f"sampling/{RATIO}/masked": completion_mean(is_masked, mask).item()}
 
     def on_train_end(self, args, state, control, **_):
@@ -137,12 +136,12 @@ class Notices(TrainerCallback):
                 "step %d: the run has ended, and nothing was learned: %s in all of its inference "
                 "batches. %s.",
                 state.global_step,
-                self._what_is_equal,
+                self._equal_rewards,
                 EQUAL_REWARDS_ADVICE,
             )
 
     @property
-    def _what_is_equal(self) -> str:
+    def _equal_rewards(self) -> str:
         if len(self._rewards) == 1:
             return f"every reward was {next(iter(self._rewards)):g}"
         return "all rewards of each group were equal"

@@ -1,6 +1,6 @@
 """Refuses arguments, samples and numbers of which nothing can be learned.
 
-An error says what was wrong, of which sample, and what to do. `told` adds the step.
+An error says what was wrong, of which sample, and what to do. `note_on_error` adds the step.
 """
 
 import math
@@ -14,29 +14,28 @@ from torch.nn.utils import get_total_norm
 from transformers import TrainerCallback
 
 IMAGES = {"image", "images"}  # columns of a dataset
-# PEFT's adapters that draw noise while they train, or that weigh by all rows and tokens of a pass.
+# PEFT's adapters that draw noise while they train, or that weigh by all tokens of a batch.
 NO_POLICY = {"LILY", "PVERA", "XLORA"}
 TEXT = "RapidTrainer trains on text: leave images out, of the dataset and of what tools answer"
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
 
-def refused(args, given: dict) -> Iterator[str]:
+def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
     """Yield what of GRPOTrainer's arguments RapidTrainer does not take, and what to change."""
-    dataset = given.get("train_dataset")
-    columns = getattr(dataset, "column_names", None) or ()
-    if IMAGES & {*columns}:
+    dataset = arguments.get("train_dataset")
+    if IMAGES & {*(getattr(dataset, "column_names", None) or ())}:
         yield TEXT
-    if args.grading_workers and given.get("environment_factory"):
+    if args.grading_workers and arguments.get("environment_factory"):
         yield (
             f"grading_workers={args.grading_workers} grades one completion at a time, but rewards "
             "get the environments of a whole batch: set grading_workers=0"
         )
     if "lomo" in args.optim:
         yield f"optim={args.optim} steps in every backward pass, of which a step has several"
-    adapters = {"given": given.get("peft_config")} | getattr(given["model"], "peft_config", {})
-    kinds = {getattr(one, "peft_type", None) for one in adapters.values()}
-    for kind in (one for one in NO_POLICY if one in kinds):
+    adapters = {"new": arguments.get("peft_config")}
+    adapters |= getattr(arguments["model"], "peft_config", {})
+    for kind in NO_POLICY & {getattr(adapter, "peft_type", None) for adapter in adapters.values()}:
         yield (
             f"{kind}: with this adapter the probability of a token depends on more than the tokens "
             "before it, and log pi is not what was sampled from; choose another"
@@ -49,19 +48,19 @@ def refused(args, given: dict) -> Iterator[str]:
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
-    """Add to an error that is raised meanwhile what was being done."""
+def note_on_error(note: str) -> Iterator[None]:
+    """Add a note to an error that is raised meanwhile."""
     try:
         yield
     except Exception as error:
-        error.add_note(what)
+        error.add_note(note)
         raise
 
 
-def sample(prompt, completion=None) -> str:
+def describe_sample(prompt, completion=None) -> str:
     """Return a sample in short, with its control characters as escapes."""
-    of = "" if completion is None else f"the completion {_SHORT.repr(completion)} of "
-    return f"{of}the prompt {_SHORT.repr(prompt)}"
+    subject = "" if completion is None else f"the completion {_SHORT.repr(completion)} of "
+    return f"{subject}the prompt {_SHORT.repr(prompt)}"
 
 
 def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> None:
@@ -78,8 +77,8 @@ def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> N
     for prompt, tokens in zip(prompts, ids, strict=True):
         if not 0 < len(tokens) < context:
             raise ValueError(
-                f"{sample(prompt)} has {len(tokens)} tokens, but the model takes from 1 to "
-                f"{context - 1}: leave it out, or change it"
+                f"{describe_sample(prompt)} has {len(tokens)} tokens, but the model takes from 1 "
+                f"to {context - 1}: leave it out, or change it"
             )
 
 
@@ -92,19 +91,20 @@ def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
     for prompt, tokens in zip(prompts, ids, strict=False):
         if not len(tokens):
             raise ValueError(
-                f"a completion of {sample(prompt)} has no tokens: it has one at least, its end"
+                f"a completion of {describe_sample(prompt)} has no tokens: it has one at least, "
+                "its end"
             )
 
 
-def with_tokens(rollout: Callable) -> Callable:
-    """Return a `rollout_func` whose completions all have tokens."""
+def check_rollouts(rollout_func: Callable) -> Callable:
+    """Return a `rollout_func` that refuses completions without tokens."""
 
-    def rolled(prompts, trainer):
-        output = rollout(prompts, trainer)
+    def checked(prompts, trainer):
+        output = rollout_func(prompts, trainer)
         refuse_completions(prompts, output.get("completion_ids", ()))
         return output
 
-    return rolled
+    return checked
 
 
 def refuse_rewards(
@@ -120,28 +120,26 @@ def refuse_rewards(
     Raises:
         ValueError: there is one.
     """
-    wrong = rewards.square().isinf().nonzero().tolist()
-    if wrong:
-        row, column = wrong[0]
-        near = row - first
-        here = 0 <= near < len(prompts)
-        what = sample(prompts[near], completions[near]) if here else "another process's sample"
+    for row, column in rewards.square().isinf().nonzero().tolist():
+        sample, local = "another process's sample", row - first
+        if 0 <= local < len(prompts):
+            sample = describe_sample(prompts[local], completions[local])
         raise ValueError(
-            f"{names[column]} gave the reward {rewards[row, column]} to {what}: rewards are "
+            f"{names[column]} gave the reward {rewards[row, column]} to {sample}: rewards are "
             "numbers below 1e19, or None where there is none"
         )
 
 
 def refuse_weights(model, args, state, smallest: bool = False) -> None:
-    """Raise FloatingPointError where weights that are learned are infinite or NaN.
+    """Raise FloatingPointError where trained weights are infinite or NaN.
 
     Args:
         smallest: look only at the tensor with the fewest.
     """
-    learned = [one for one in model.parameters() if one.requires_grad]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if smallest:
-        learned = [min(learned, key=Tensor.numel)]
-    if not get_total_norm(learned).isfinite():
+        trained = [min(trained, key=Tensor.numel)]
+    if not get_total_norm(trained).isfinite():
         raise FloatingPointError(
             f"step {state.global_step}: weights have become infinite or NaN: lower "
             f"learning_rate ({args.learning_rate}), or set max_grad_norm ({args.max_grad_norm})"

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from trl.trainer.utils import get_callable_name, is_async_callable
 
-from rapid.training.refusals import sample, told
+from rapid.training.refusals import describe_sample, note_on_error
 
 NOT_ARGUMENTS = ("prompt", "completion", "completion_ids")  # columns that TRL passes by other names
 
@@ -86,8 +86,8 @@ class StreamedRewards:
         self, examples: list[dict], completions: list, ids: list[list[int]]
     ) -> torch.Tensor:
         """Return the rewards of a batch, (N, functions), NaN where a function returned None."""
-        for row, one in enumerate(zip(examples, completions, ids, strict=True)):
-            self.submit(row, *one)
+        for row, sample in enumerate(zip(examples, completions, ids, strict=True)):
+            self.submit(row, *sample)
         futures, self._futures = self._futures, {}
         try:
             rewards = torch.tensor([futures[row].result() for row in range(len(examples))])
@@ -119,7 +119,7 @@ class StreamedRewards:
         columns = {name: [value] for name, value in example.items() if name not in NOT_ARGUMENTS}
         rewards = []
         for name, function in zip(self._names, self._functions, strict=True):
-            with told(f"{name} of {sample(example['prompt'], completion)}"):
+            with note_on_error(f"{name} of {describe_sample(example['prompt'], completion)}"):
                 (reward,) = function(
                     prompts=[example["prompt"]],
                     completions=[completion],

@@ -1,11 +1,11 @@
-"""Whether completions are sampled from the policy: looked at once, when training starts.
+"""Checks once, when training starts, that completions are sampled from the policy.
 
-The gradient is right only where completions are drawn from the policy whose log-probabilities it
-has. They are drawn by other code than it is made by, with a cache of transformers' or by vLLM. When
-a library changes what one of the two computes, nothing fails, and something else is learned.
+The gradient is right only if completions are drawn from the policy whose log-probabilities it uses.
+Different code draws them: transformers with a cache, or vLLM. If a library changes what one of the
+two computes, nothing fails, and the policy learns something else.
 
-So the log-probabilities of the first completions, as they were drawn, are held against those of the
-policy's forward pass. Bounds are on the mean of the absolute differences, in nats a token.
+So the log-probabilities of the first completions, as they were drawn, are compared with those of
+the policy's forward pass. Bounds are on the mean of the absolute differences, in nats a token.
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +19,8 @@ from torch.nn.utils.rnn import pad_sequence
 from rapid.training import batches
 from rapid.training.batches import FORWARD, Batch
 from rapid.training.contradictions import shaped_sampling
-from rapid.training.forward import completion_logp, has_dropout
+from rapid.training.dropout import has_dropout
+from rapid.training.forward import completion_logp
 from rapid.training.trl.vllm import engine_dtype
 
 # Means measured on CPUs, over some 200 tokens of a model of 0.8 million parameters: 1e-6 in float32
@@ -46,8 +47,8 @@ class SamplerCheck:
 
         With tools the check is of what is said before their first answer.
         """
-        asked = self.due and trainer.model.training and len(self.logps) < len(trainer._examples)
-        return self.logps if asked else None
+        is_wanted = self.due and trainer.model.training
+        return self.logps if is_wanted and len(self.logps) < len(trainer._examples) else None
 
     def run(self, trainer, batch: Batch) -> None:
         """Check this process's part of an inference batch if the check is due.
@@ -65,21 +66,21 @@ class SamplerCheck:
         if sampled is None or not _samples_from_policy(trainer):
             return
         index = select_evenly(len(sampled), trainer.args.micro_batch_size).to(sampled.device)
-        piece = batches.rows({name: batch[name] for name in FORWARD}, index)
-        mask = batches.rows({"mask": batches.learned(batch)}, index)["mask"]
+        micro_batch = batches.select_rows({name: batch[name] for name in FORWARD}, index)
+        mask = batches.loss_mask(batch)[index]
         trainer.model.eval()
         with torch.no_grad(), trainer.accelerator.autocast():
-            scored, _ = completion_logp(trainer.model, piece, 1, trainer.temperature, False)
+            scored, _ = completion_logp(trainer.model, micro_batch, 1, trainer.temperature, False)
         trainer.model.train()
         off = compare_logps(sampled[index], scored, mask)
-        total, most, tokens = trainer.accelerator.gather(off[None]).unbind(1)
+        total, largest, tokens = trainer.accelerator.gather(off[None]).unbind(1)
         mean = float(total.sum() / tokens.sum().clamp(min=1))
         bound = mismatch_bound(trainer)
         if mean > bound:
             raise RuntimeError(
                 f"step {trainer.state.global_step + 1}: completions are not sampled from the "
                 f"policy. The log-probabilities of {int(tokens.sum())} tokens differ by {mean:.2g} "
-                f"nats on average (at most {float(most.max()):.2g}) between "
+                f"nats on average (at most {float(largest.max()):.2g}) between "
                 f"{'vLLM' if trainer.use_vllm else 'generate'} and the policy's forward pass; "
                 f"rounding explains {bound:.2g}. Installed: {installed_versions()}. A library may "
                 "have changed what it computes: install versions that the project's lock has, "
@@ -115,9 +116,9 @@ def installed_versions() -> str:
     return ", ".join(versions)
 
 
-def select_evenly(count: int, most: int) -> Tensor:
-    """Return the indices of at most `most` of `count` rows, at even distances."""
-    size = min(count, most)
+def select_evenly(count: int, limit: int) -> Tensor:
+    """Return the indices of at most `limit` of `count` rows, at even distances."""
+    size = min(count, limit)
     return torch.arange(size) * count // size
 
 
@@ -127,8 +128,8 @@ def compare_logps(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
     Where the sampler gave no number nothing is compared.
     """
     off = (sampled - scored).abs()[mask.bool() & ~sampled.isnan()].float()
-    most = off.max() if len(off) else off.new_zeros(())
-    return torch.stack([off.sum(), most, off.new_tensor(len(off))])
+    largest = off.max() if len(off) else off.new_zeros(())
+    return torch.stack([off.sum(), largest, off.new_tensor(len(off))])
 
 
 def _pad_logps(logps: list[Tensor], batch: Batch) -> Tensor | None:

@@ -15,18 +15,18 @@ from typing_extensions import override
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.benchmarks.prompts import prompt_ids
-from rapid.training.head import own_head
+from rapid.training.head import patch_head
+from rapid.training.memory import AUTO
 from rapid.training.refusals import FiniteWeights
-from rapid.training.room import AUTO
-from rapid.training.trl.passes import PassTrainer
-from rapid.training.trl.saving import SavingTrainer
+from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
+from rapid.training.trl.saving_trainer import SavingTrainer
 
 
-class ImitatingTrainer(SavingTrainer, PassTrainer, SFTTrainer):
-    """SFTTrainer whose checkpoints are whole or not there, and whose passes are what memory allows.
+class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
+    """SFTTrainer with checkpoints that are whole or not there, and micro-batches that fit memory.
 
     Args:
-        micro_batch: demonstrations of a pass, at most; "auto" is what memory allows.
+        micro_batch: demonstrations of one, at most; "auto" is what memory allows.
     """
 
     model: Any
@@ -37,30 +37,33 @@ class ImitatingTrainer(SavingTrainer, PassTrainer, SFTTrainer):
 
     @override
     def training_step(self, model, inputs, num_items_in_batch=None):
-        """Run a batch forward and backward, in passes."""
+        """Run a batch forward and backward, in micro-batches."""
         with self.maybe_activation_offload_context:
             model.train()
             inputs = self._prepare_inputs(inputs)
-            self.pass_completions = self.pass_completions or self._find_pass_size()
-            run = partial(self._run_passes, model, inputs, num_items_in_batch)
-            return self._in_smaller_passes(run, partial(model.zero_grad, set_to_none=True))
+            self.pass_completions = self.pass_completions or self._find_micro_batch_size()
+            run = partial(self._run_micro_batches, model, inputs, num_items_in_batch)
+            return self._retry_smaller(run, partial(model.zero_grad, set_to_none=True))
 
-    def _run_passes(self, model, inputs: dict, num_items_in_batch) -> torch.Tensor:
+    def _run_micro_batches(self, model, inputs: dict, num_items_in_batch) -> torch.Tensor:
         count, loss = len(inputs["input_ids"]), torch.zeros((), device=self.accelerator.device)
         size = max(1, self.pass_completions >> self.halvings)
         self._largest = min(size, count)
         for start in range(0, count, size):
-            piece = {name: value[start : start + size] for name, value in inputs.items()}
-            width = int(piece["attention_mask"].sum(1).max())
-            piece = {name: value[:, :width] for name, value in piece.items()}
-            with own_head(model):
+            micro_batch = {name: value[start : start + size] for name, value in inputs.items()}
+            width = int(micro_batch["attention_mask"].sum(1).max())
+            micro_batch = {name: value[:, :width] for name, value in micro_batch.items()}
+            with patch_head(model):
                 loss += self._backpropagate(
-                    model, piece, last=start + size >= count, num_items_in_batch=num_items_in_batch
+                    model,
+                    micro_batch,
+                    last=start + size >= count,
+                    num_items_in_batch=num_items_in_batch,
                 )
         return loss
 
-    def _find_pass_size(self) -> int:
-        """Return how many of the longest demonstrations memory allows in a pass."""
+    def _find_micro_batch_size(self) -> int:
+        """Return how many of the longest demonstrations fit in a micro-batch."""
         rows: Any = self.train_dataset
         longest = max(rows, key=lambda row: len(row["input_ids"]))
         parameters = [p for p in self.model.parameters() if p.requires_grad]
@@ -68,17 +71,17 @@ class ImitatingTrainer(SavingTrainer, PassTrainer, SFTTrainer):
         def attempt(count: int, share: float) -> None:
             length = max(2, math.ceil(share * len(longest["input_ids"])))
             ids = torch.tensor(longest["input_ids"][:length], device=device).expand(count, -1)
-            seen = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
-            with self.compute_loss_context_manager(), own_head(self.model):
-                output = self.model(**seen, labels=ids, fused_lm_head=True)
+            inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
+            with self.compute_loss_context_manager(), patch_head(self.model):
+                output = self.model(**inputs, labels=ids, fused_lm_head=True)
             self._try_backward(output.log_probs.sum(), parameters)
 
-        device, most = self.accelerator.device, self.args.per_device_train_batch_size
+        device, at_most = self.accelerator.device, self.args.per_device_train_batch_size
         advice = (
             f"the longest demonstration has {len(longest['input_ids'])} tokens: set checkpointing: "
             "true in sft, share the run among more GPUs (compute.processes), or take larger ones"
         )
-        return self._largest_pass(attempt, most, parameters, advice)
+        return self._find_largest(attempt, at_most, parameters, advice)
 
 
 def sft_trainer(
@@ -99,8 +102,8 @@ def sft_trainer(
         chat: the model is prompted by its chat template.
     """
     tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
-    asked = [d.message if chat else d.prompt for d in demonstrations]
-    prompts = [prompt_ids(tokenizer, text, chat) for text in asked]
+    texts = [d.message if chat else d.prompt for d in demonstrations]
+    prompts = [prompt_ids(tokenizer, text, chat) for text in texts]
     completions = tokenizer([d.completion for d in demonstrations], add_special_tokens=False)[
         "input_ids"
     ]

@@ -3,8 +3,8 @@
 Where it departs from the paper and from TRL's GRPOTrainer:
 1. The H mini-batches are the inference batch in order, each group used once. Algorithm 1 draws
    single completions; prompts are in random order already.
-2. Groups stay whole, in a mini-batch and in each pass: the importance-weighted baseline is a mean
-   over a group. TRL shuffles single completions.
+2. Groups stay whole, in a mini-batch and in each chunk of it: the importance-weighted baseline is
+   a mean over a group. TRL shuffles single completions.
 3. The loss is one of the pure functions of `rapid.algorithms`, from raw rewards, without TRL's
    advantages. With objective "trl" it is GRPOTrainer's own, in this loop.
 4. An optimizer step makes its own forward and backward passes: as many as there is something to
@@ -18,6 +18,7 @@ Where it departs from the paper and from TRL's GRPOTrainer:
 
 import math
 import time
+from dataclasses import astuple
 from itertools import islice
 from typing import Any
 
@@ -35,10 +36,10 @@ from rapid.algorithms.means import token_mean
 from rapid.training import batches
 from rapid.training.batches import Batch
 from rapid.training.config import RapidConfig
-from rapid.training.gradient import GradientTrainer
+from rapid.training.gradient_trainer import GradientTrainer
 from rapid.training.metrics import compute_mini_batch_metrics, to_trl_metrics
-from rapid.training.passes import PassSize, own_part
-from rapid.training.processes import gathered
+from rapid.training.micro_batches import MicroBatchLimit, select_local
+from rapid.training.processes import gather_batch
 
 PAPER = {
     "title": "RAPID: An Efficient Reinforcement Learning Algorithm for Small Language Models",
@@ -60,10 +61,11 @@ class RapidTrainer(GradientTrainer):
     Policies are text models. A completion may be of several turns, with tools or an environment:
     what these say is read by the policy, and no part of what it learns from.
 
-    `last_pass` is what ran last: the optimizer step, the pass, and its log pi, (N, T), without
-    gradient. After `train`, `clock.seconds` has the wall-clock seconds by phase: sampling (from
-    prompts to completions, as texts), grading, sync (of weights to vLLM), backpropagation (making
-    passes, forward passes outside sampling, backward, the optimizer's step) and other.
+    `last_pass` is what ran last: the optimizer step, the micro-batch, and its log pi, (N, T),
+    without gradient. After `train`, `clock.seconds` has the wall-clock seconds by phase: sampling
+    (from prompts to completions, as texts), grading, sync (of weights to vLLM), backpropagation
+    (making micro-batches, forward passes outside sampling, backward, the optimizer's step) and
+    other.
 
     Raises:
         ValueError: something that this trainer does not do was asked for.
@@ -78,10 +80,10 @@ class RapidTrainer(GradientTrainer):
         model: str | torch.nn.Module,
         reward_funcs: RewardFunc | list[RewardFunc] | None = None,
         args: GRPOConfig | None = None,
-        *more: Any,
+        *arguments: Any,
         **named: Any,
     ) -> None:
-        super().__init__(model, reward_funcs, RapidConfig.of(args), *more, **named)
+        super().__init__(model, reward_funcs, RapidConfig.of(args), *arguments, **named)
         self._refuse_too_few_prompts()
         if self.args.algorithm is not RAPID:  # for the model card
             self._name = self.args.algorithm.label
@@ -117,11 +119,11 @@ class RapidTrainer(GradientTrainer):
                     Z = self._sample(inputs)  # y ~ pi(.|x), N_inference of them, with rewards R
                     Z = self._resample(Z)
                     self._check(Z)
-                    self._find_pass_size(Z)
-                    self._tokens = batches.learned(Z).sum()
-                    self._steps = batches.mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
+                    self._find_limit(Z)
+                    self._tokens = batches.loss_mask(Z).sum()
+                    self._steps = batches.split_mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
                 with self.clock.phase("backpropagation"):
-                    self._keep_logp()  # mu <- pi
+                    self._compute_log_mu()  # mu <- pi
             h = self.args.H - len(self._steps)  # steps since mu was pi
             Z_h = self._steps.pop(0)
             with self.clock.phase("backpropagation"):
@@ -129,68 +131,74 @@ class RapidTrainer(GradientTrainer):
             self._record_step(Z_h, time.perf_counter() - began)
         return loss
 
-    def ahead(self):
-        """Return the mini-batches to come, what ran last, and the spares used."""
-        own = {"spares": self._spares, "tokens": self._tokens, "last_pass": self.last_pass}
-        size = self.pass_size and [self.pass_size.completions, self.pass_size.tokens]
-        return {"steps": [*self._steps], "pass_size": size, "halvings": self.halvings, **own}
+    def has_pending_steps(self):
+        return bool(self._steps)
 
-    def go_on_with(self, ahead):
-        """Take over what `ahead` returned; with {} the first step samples."""
-        self._steps, self._tokens = ahead.get("steps", []), ahead.get("tokens", 0)
-        self._spares, self.last_pass = ahead.get("spares", 0), ahead.get("last_pass")
-        self.pass_size = PassSize(*size) if (size := ahead.get("pass_size")) else None
-        self.halvings = ahead.get("halvings", 0)
-        order = batches.endless(self.train_dataset, self.args.seed + 1)
+    def loop_state(self):
+        limit = self.micro_batch_limit
+        return {
+            "spares": self._spares,
+            "last_pass": self.last_pass,
+            "micro_batch_limit": limit and astuple(limit),
+            "halvings": self.halvings,
+        }
+
+    def load_loop_state(self, state):
+        self._steps = []
+        self._spares, self.last_pass = state.get("spares", 0), state.get("last_pass")
+        limit = state.get("micro_batch_limit")
+        self.micro_batch_limit = MicroBatchLimit(*limit) if limit else None
+        self.halvings = state.get("halvings", 0)
+        order = batches.shuffle_endlessly(self.train_dataset, self.args.seed + 1)
         self._spare_prompts = islice(order, self._spares, None)
 
     @override
     def _compute_loss(self, model, inputs):
-        """Return the objective's loss of a pass, times the share of its mini-batch that it is.
+        """Return the objective's loss of a micro-batch, times its share of the mini-batch.
 
         RAPID's is -1/N sum of w A log pi(y|x), where w = pi(y|x) / mu(y|x) and A = R less the mean
         of min(w, eta) R over the group: see `rapid.algorithms.rapid.rapid_loss`.
         """
-        algorithm, piece = self.args.algorithm, inputs
+        algorithm, micro_batch = self.args.algorithm, inputs
         if self.args.trls_loss:
-            loss = self._loss_of_trl(model, piece, self._tokens)
-            if "sequence_share" in piece:
-                self._means.add({}, piece["sequence_share"])
-            self.last_pass = self.state.global_step + 1, piece, self._logp
+            loss = self._compute_trl_loss(model, micro_batch, self._tokens)
+            if "sequence_share" in micro_batch:
+                self._means.add({}, micro_batch["sequence_share"])
+            self.last_pass = self.state.global_step + 1, micro_batch, self._logp
             return loss
-        own_logp, entropy = self._log_pi(model, piece)
-        mask = batches.learned(piece)
+        local_logp, entropy = self._log_pi(model, micro_batch)
+        mask = batches.loss_mask(micro_batch)
         # At padding they have no meaning, and a ratio of theirs may be infinite.
-        log_pi = self._with_other_rows(piece, own_logp).masked_fill(mask == 0, 0)  # (N, T)
-        itself = log_pi.detach()
-        log_mu = piece.get("behavior_logp", itself).masked_fill(mask == 0, 0)
-        reference = piece.get("reference_logp", itself).masked_fill(mask == 0, 0)
-        rewards, limit = piece["rewards"], self.args.max_completion_length or 1
-        given = Pass(log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit)
-        loss, metrics = algorithm.loss(self.args.settings, given)
-        self._add_token_means(piece, own_logp.detach(), entropy)
-        share = piece.get(f"{algorithm.mean_over}_share", 1)
-        if not piece.get("is_last", True):
-            return (loss - loss.detach()) * share  # a block's loss counts once, with its last pass
-        whole = torch.ones_like(loss)  # an evaluation's batch is a part of nothing
-        self._means.add(metrics, piece.get(f"{algorithm.metrics_over}_share", whole))
-        self.last_pass = self.state.global_step + 1, piece, itself
+        log_pi = self._join_rows(micro_batch, local_logp).masked_fill(mask == 0, 0)  # (N, T)
+        detached = log_pi.detach()
+        log_mu = micro_batch.get("behavior_logp", detached).masked_fill(mask == 0, 0)
+        reference = micro_batch.get("reference_logp", detached).masked_fill(mask == 0, 0)
+        rewards, limit = micro_batch["rewards"], self.args.max_completion_length or 1
+        inputs = Pass(log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit)
+        loss, metrics = algorithm.loss(self.args.settings, inputs)
+        self._add_token_means(micro_batch, local_logp.detach(), entropy)
+        share = micro_batch.get(f"{algorithm.mean_over}_share", 1)
+        if not micro_batch.get("is_last", True):
+            return (loss - loss.detach()) * share  # a chunk's loss counts once, in its last one
+        ones = torch.ones_like(loss)  # an evaluation's batch is a part of nothing
+        self._means.add(metrics, micro_batch.get(f"{algorithm.metrics_over}_share", ones))
+        self.last_pass = self.state.global_step + 1, micro_batch, detached
         if not self.model.training:
             self._log_means()
         return loss * share
 
-    def _add_token_means(self, piece: Batch, logp: Tensor, entropy: Tensor | None) -> None:
-        """Count the tokens that a pass runs to whatever is averaged over tokens, as entropy is."""
-        own, tokens = own_part(piece), batches.learned(piece).sum().clamp(min=1)
-        mask = batches.learned(own)
+    def _add_token_means(self, micro_batch: Batch, logp: Tensor, entropy: Tensor | None) -> None:
+        """Add the tokens that a micro-batch runs to the means over tokens, such as the entropy."""
+        local, tokens = select_local(micro_batch), batches.loss_mask(micro_batch).sum().clamp(min=1)
+        mask = batches.loss_mask(local)
         by_token = {}
         if entropy is not None:
             by_token["entropy"] = token_mean(entropy.detach(), mask)
-        if "sampler_logp" in own and "behavior_logp" not in piece:
-            off = (own["sampler_logp"] - logp).abs().nan_to_num()
+        if "sampler_logp" in local and "behavior_logp" not in micro_batch:
+            off = (local["sampler_logp"] - logp).abs().nan_to_num()
             by_token["sampler_mismatch"] = token_mean(off, mask)
-        share = piece.get("token_share", torch.ones_like(tokens, dtype=logp.dtype))
-        weight = piece.get("own_weight", 1) * (mask.sum() / tokens)
+        share = micro_batch.get("token_share", torch.ones_like(tokens, dtype=logp.dtype))
+        weight = micro_batch.get("local_weight", 1) * (mask.sum() / tokens)
         self._token_means.add(by_token, share * weight)
 
     # Sample and grade -----------------------------------------------------------------------------
@@ -198,8 +206,8 @@ class RapidTrainer(GradientTrainer):
     def _sample(self, inputs: list[dict]) -> Batch:
         """Return graded completions of these and of the other processes' prompts."""
         batch = self._generate_and_score_completions(inputs)
-        batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
-        batch = batches.with_graded(batch, self.num_generations)
+        batch = gather_batch(batch, self.accelerator, self._tokenizer.pad_token_id)
+        batch = batches.mark_graded(batch, self.num_generations)
         step = self.state.global_step + 1
         (*_, clipped_ratio) = self._metrics["train"]["completions/clipped_ratio"]
         self.notices.check_lengths(step, clipped_ratio, len(batch["graded"]))
@@ -220,11 +228,13 @@ class RapidTrainer(GradientTrainer):
             least = math.lcm(group, processes) // group  # else some would sample more than others
             count = least * math.ceil(len(dead) / least)
             self._spares += count
-            indices = [one for one in islice(self._spare_prompts, count) for _ in range(group)]
-            prompts = [self.train_dataset[index] for index in indices]
+            indices = [i for i in islice(self._spare_prompts, count) for _ in range(group)]
+            prompts = [self.train_dataset[i] for i in indices]
             with self.accelerator.split_between_processes(prompts) as inputs:
                 fresh = self._sample(inputs)
-            batch = batches.replaced(batch, dead, fresh, group, self._tokenizer.pad_token_id, by)
+            batch = batches.replace_groups(
+                batch, dead, fresh, group, self._tokenizer.pad_token_id, by
+            )
         return batch
 
     def _check(self, batch: Batch) -> None:

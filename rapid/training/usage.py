@@ -1,4 +1,4 @@
-"""What a run had of its cores: the CPU time that it used, and what others took from it."""
+"""CPU time of a run, and time that other processes took from it."""
 
 import os
 from contextlib import suppress
@@ -35,8 +35,8 @@ class Usage(NamedTuple):
         Args:
             grading: seconds of it in which it graded, where `waited` is not counted.
         """
-        own = seconds - grading
-        return own > 0 and self.waited / own + self.stolen / seconds > LOST
+        computing = seconds - grading
+        return computing > 0 and self.waited / computing + self.stolen / seconds > LOST
 
 
 def waited(proc: Path = PROC) -> float:
@@ -50,8 +50,8 @@ def waited(proc: Path = PROC) -> float:
 
 
 def _cpu() -> float:
-    this, used = psutil.Process(), 0.0
-    for process in (this, *this.children(recursive=True)):
+    main, used = psutil.Process(), 0.0
+    for process in (main, *main.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
             used += sum(process.cpu_times()[:4])  # user, system; those of children that ended
     return used

@@ -14,8 +14,8 @@ from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, write_json
 from rapid.resources import leases as lease
 from rapid.resources.leases import lease_folder
-from rapid.training.resume import place
-from rapid.training.trl.saving import DIGESTS, digests, newest
+from rapid.training.resume import checkpoint_dir
+from rapid.training.trl.saving_trainer import DIGESTS, digest_files, newest_checkpoint
 from tests.faults.runs import is_held
 
 FILES = {"model.safetensors": 4000, "optimizer.pt": 9000, "rng_state.pth": 700, "global_step3/a": 9}
@@ -28,7 +28,8 @@ def checkpoints(tmp_path):
         for file, size in FILES.items():
             (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name / file).write_bytes(os.urandom(size))
-        write_json(tmp_path / name / DIGESTS, digests(tmp_path / name))
+        write_json(tmp_path / name / DIGESTS, digest_files(tmp_path / name))
+    (tmp_path / "checkpoint-11-of-another").mkdir()  # no name of a checkpoint
     return tmp_path
 
 
@@ -43,13 +44,13 @@ DIGESTS_ARE = ["", "[]", "{", '"text"', "{}", "\udcff"]
 
 
 def check_the_one_before(checkpoints, capsys, wrong: str):
-    assert newest(checkpoints) == checkpoints / "checkpoint-9"
+    assert newest_checkpoint(checkpoints) == checkpoints / "checkpoint-9"
     assert f"checkpoint-10 is damaged, and left out: {wrong}\n" in capsys.readouterr().err
     assert (checkpoints / "checkpoint-10").exists()
-    assert newest(checkpoints, discard=True) == checkpoints / "checkpoint-9"
+    assert newest_checkpoint(checkpoints, discard=True) == checkpoints / "checkpoint-9"
     assert not (checkpoints / "checkpoint-10").exists()
     shutil.rmtree(checkpoints / "checkpoint-9/global_step3")
-    assert newest(checkpoints, discard=True) is None
+    assert newest_checkpoint(checkpoints, discard=True) is None
 
 
 @pytest.mark.fault("checkpoint damaged")
@@ -83,7 +84,7 @@ def test_what_is_saved_belongs_to_what_the_run_depends_on(tmp_path, monkeypatch,
 
     def found(main: bool = True):
         data.write_text(now["data"])
-        return place(folder, Spec(code=now["code"]), manifests.digests(data), main)
+        return checkpoint_dir(folder, Spec(code=now["code"]), manifests.digests(data), main)
 
     for number in range(20):
         own = found()

@@ -249,7 +249,7 @@ def test_no_code_of_a_model_runs(toy_model, tmp_path, monkeypatch, door, trap):
 @pytest.mark.parametrize("payload", [pickled, zipped, legacy])
 def test_no_pickle_of_a_checkpoint_runs(toy_model, tmp_path, monkeypatch, payload):
     monkeypatch.chdir(tmp_path)
-    build(toy_model, tmp_path / "run", max_steps=2).train()
+    build(toy_model, tmp_path / "run", H=1, max_steps=2).train()
     kept = tmp_path / "run/checkpoint-1"
     files = [path for path in kept.iterdir() if path.suffix in (".pt", ".pth", ".bin")]
     assert len(files) >= 4
@@ -260,7 +260,7 @@ def test_no_pickle_of_a_checkpoint_runs(toy_model, tmp_path, monkeypatch, payloa
         if name == "pytorch_model.bin":
             (checkpoint / SAFE).unlink()
         try:
-            build(toy_model, tmp_path / "copy", max_steps=2).train(str(checkpoint))
+            build(toy_model, tmp_path / "copy", H=1, max_steps=2).train(str(checkpoint))
         except Exception as error:
             assert "PWNED" not in str(error)
         assert not [*tmp_path.rglob("PWNED")]

@@ -20,7 +20,7 @@ from tests.faults.runs import PATIENCE, Workshop, is_held
 from tests.subprocesses import adopting
 
 KILLS = 8
-RAPID, DAPO, SFT, EVALUATION = "rapid-H4,snapshots=2", "dapo-H2", "sft", "evaluation"
+RAPID, DAPO, SFT, EVALUATION = "rapid-H2,snapshots=2", "dapo-H2", "sft", "evaluation"
 GROUP = Path("/sys/fs/cgroup/memory/rapid-faults")  # a control group, version 1
 
 

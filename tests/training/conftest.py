@@ -36,7 +36,7 @@ def train(toy_model, tmp_path):
 
 
 @pytest.fixture
-def piece():
+def micro_batch():
     """Two groups of three: prompts of 12 and 7 tokens, completions of 1 to 6."""
     generator = torch.Generator().manual_seed(1)
     prompts = torch.randint(2, 258, (2, 12), generator=generator).repeat_interleave(GROUP, dim=0)

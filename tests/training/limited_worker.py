@@ -1,4 +1,4 @@
-"""The process of test_room.py whose memory is limited, and more so after some steps."""
+"""The process of test_memory.py whose memory is limited, and more so after some steps."""
 
 import ctypes
 import gc
@@ -15,7 +15,7 @@ without_vllm()
 
 from tests.training import loops  # noqa: E402
 
-ROOM, LESS = 700 * 2**20, 60 * 2**20  # bytes beside what the process has before it trains
+MORE, LESS = 700 * 2**20, 60 * 2**20  # bytes beside what the process has before it trains
 SIZES = {"n_step": 32, "H": 2, "max_steps": 4, "max_completion_length": 1024}
 SIZES |= {"learning_rate": 5e-5}
 
@@ -32,12 +32,14 @@ def build(model: Path, folder: Path, kind=LongTrainer, **settings):
     return loops.build(model, folder, "rapid", trainer=kind, **SIZES | settings)
 
 
-def limit_memory(room: int) -> None:
+def limit_memory(more: int) -> None:
     """Let this process take so much more address space than it has."""
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what the process has and does not use is no room either
-    own = psutil.Process().memory_info().vms
-    resource.setrlimit(resource.RLIMIT_AS, (own + room, resource.RLIM_INFINITY))
+    ctypes.CDLL(None).malloc_trim(
+        0
+    )  # what the process has and does not use is not available either
+    used = psutil.Process().memory_info().vms
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
 
 
 def main(model: Path, folder: Path, saved: Path) -> None:
@@ -52,11 +54,11 @@ def main(model: Path, folder: Path, saved: Path) -> None:
             return loss
 
     trainer = build(model, folder, Limited, token_budget="auto")
-    limit_memory(ROOM)
+    limit_memory(MORE)
     trainer.train()
-    found = {"completions": trainer.pass_size.completions, "halvings": halvings}
-    torch.save(found | {"weights": loops.weights(trainer)}, saved)
-    print(found)
+    result = {"completions": trainer.micro_batch_limit.completions, "halvings": halvings}
+    torch.save(result | {"weights": loops.weights(trainer)}, saved)
+    print(result)
 
 
 if __name__ == "__main__":

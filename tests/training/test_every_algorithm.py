@@ -24,10 +24,10 @@ def test_it_moves_the_weights(name, toy_model, tmp_path):
 class InfiniteAtPadding(loops.ScriptedTrainer):
     """Its log mu is such at padding that a ratio there is infinite."""
 
-    def _log_pi(self, model, piece):
-        logp, entropy = super()._log_pi(model, piece)
+    def _log_pi(self, model, micro_batch):
+        logp, entropy = super()._log_pi(model, micro_batch)
         if not torch.is_grad_enabled():
-            logp = logp.masked_fill(piece["completion_mask"] == 0, -1e4)
+            logp = logp.masked_fill(micro_batch["completion_mask"] == 0, -1e4)
         return logp, entropy
 
 

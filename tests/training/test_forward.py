@@ -8,7 +8,7 @@ import torch
 from trl.trainer.utils import add_fused_lm_head
 
 from rapid.training import forward
-from rapid.training.caches import positions
+from rapid.training.caches import count_positions
 from rapid.training.forward import completion_logp
 from tests.training.conformance.families import untrained
 from tests.training.conftest import GROUP
@@ -19,30 +19,32 @@ TEMPERATURE = 0.7
 
 @pytest.mark.parametrize("width", [6, 1])
 @pytest.mark.parametrize("share", [False, True])
-def test_they_are_the_log_softmax_of_tempered_logits(piece, share, width):
-    piece = {k: v[:, :width] if k.startswith("completion") else v for k, v in piece.items()}
+def test_they_are_the_log_softmax_of_tempered_logits(micro_batch, share, width):
+    micro_batch = {
+        k: v[:, :width] if k.startswith("completion") else v for k, v in micro_batch.items()
+    }
     model = untrained("Qwen2", torch.float64)
     add_fused_lm_head(model, temperature=TEMPERATURE, outputs=("log_probs", "entropy"))
-    ids = torch.cat([piece["prompt_ids"], piece["completion_ids"]], dim=1)
-    mask = torch.cat([piece["prompt_mask"], piece["completion_mask"]], dim=1)
-    logits = model(input_ids=ids, attention_mask=mask, position_ids=positions(mask)).logits
+    ids = torch.cat([micro_batch["prompt_ids"], micro_batch["completion_ids"]], dim=1)
+    mask = torch.cat([micro_batch["prompt_mask"], micro_batch["completion_mask"]], dim=1)
+    logits = model(input_ids=ids, attention_mask=mask, position_ids=count_positions(mask)).logits
     logp = torch.log_softmax(logits[:, -width - 1 : -1] / TEMPERATURE, dim=-1)
-    expected = logp.gather(2, piece["completion_ids"][:, :, None])[:, :, 0]
+    expected = logp.gather(2, micro_batch["completion_ids"][:, :, None])[:, :, 0]
     entropy = -(logp.exp() * logp).sum(-1)
-    seen = piece["completion_mask"].bool()
-    found = completion_logp(model, piece, GROUP, TEMPERATURE, share)
+    seen = micro_batch["completion_mask"].bool()
+    found = completion_logp(model, micro_batch, GROUP, TEMPERATURE, share)
     for one, other in zip(found, (expected, entropy), strict=True):
         torch.testing.assert_close(one[seen].double(), other[seen], rtol=0, atol=ROUNDING)
 
 
-def test_logits_that_are_held_have_the_gradient_of_trls_chunks(piece, monkeypatch):
+def test_logits_that_are_held_have_the_gradient_of_trls_chunks(micro_batch, monkeypatch):
     gradients = {}
     for limit in (0, forward.WHOLE_LOGITS):
         monkeypatch.setattr(forward, "WHOLE_LOGITS", limit)
         model = untrained("Qwen2", torch.float64)
         add_fused_lm_head(model, temperature=TEMPERATURE, outputs=("log_probs", "entropy"))
-        logp, _ = completion_logp(model, piece, GROUP, TEMPERATURE, True)
-        weights = torch.linspace(-1, 2, logp.numel()).view_as(logp) * piece["completion_mask"]
+        logp, _ = completion_logp(model, micro_batch, GROUP, TEMPERATURE, True)
+        weights = torch.linspace(-1, 2, logp.numel()).view_as(logp) * micro_batch["completion_mask"]
         (logp * weights).sum().backward()
         gradients[limit] = torch.cat([p.grad.flatten() for p in model.parameters()])
     one, other = gradients.values()

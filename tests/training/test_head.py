@@ -6,7 +6,7 @@ import torch
 from trl.trainer.utils import add_fused_lm_head
 
 from rapid.training import head
-from rapid.training.head import CpuScores, Curve, own_head
+from rapid.training.head import CpuScores, Curve, patch_head
 from tests.training.conformance.families import untrained
 from tests.training.loops import ROUNDING
 
@@ -17,10 +17,10 @@ CURVES = [Curve(1.0, None, 1.0), Curve(0.3, None, 0.7), Curve(1.5, 2.0, 0.7)]
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    """Four tokens a chunk, three a block, ten words a slice; nothing is left to TRL's tiles."""
+    """Four tokens a chunk, three a part, ten words a slice; nothing is left to TRL's tiles."""
     monkeypatch.setattr(head, "SMALL", 0)
     monkeypatch.setattr(head, "CHUNK", 4 * WORDS * 8)
-    monkeypatch.setattr(head, "BLOCK", 3 * WORDS)
+    monkeypatch.setattr(head, "PART", 3 * WORDS)
     monkeypatch.setattr(head, "SLICE", 10)
 
 
@@ -106,7 +106,7 @@ def test_bfloat16_has_its_rounding_only(autocast, small_chunks):
 
 
 def scored(model, ids):
-    with own_head(model):
+    with patch_head(model):
         output = model(input_ids=ids, labels=ids, fused_lm_head=True)
     logits = model(input_ids=ids).logits[:, :-1]
     logp = logits.log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]

@@ -53,22 +53,6 @@ def test_transformers_hands_custom_generate_what_the_decoder_takes(llama):
     assert calls[1][1].tolist() == padded.tolist()
 
 
-def test_transformers_processors_may_hold_something_of_each_row(llama):
-    """transformers 5.23: RepetitionPenaltyLogitsProcessor has a length of padding for each row."""
-    settings = {
-        "do_sample": True,
-        "top_k": 0,
-        "repetition_penalty": 1.3,
-        "eos_token_id": [*range(150)],
-    }
-    settings |= {"max_new_tokens": 20}
-    padded = torch.tensor([[0, 0, 1, 1, 1, 1], [1] * 6])
-    torch.manual_seed(1)
-    expected = generate(llama, mask=padded, **settings)
-    torch.manual_seed(1)
-    assert generate(llama, Decoder(), padded, **settings).tolist() == expected.tolist()
-
-
 def test_transformers_names_the_cache_in_arguments_and_outputs_alike(llama):
     """transformers: `past_key_values`, and `cache` from 5.24 on, is argument and output."""
     assert CACHE in inspect.signature(llama.forward).parameters

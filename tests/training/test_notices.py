@@ -11,7 +11,7 @@ from rapid import RapidConfig, RapidTrainer
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.runs import StepRecord, has_learned_nothing
 from rapid.training.notices import Notices, unread_keys
-from tests.training.loops import COMMON, ScriptedTrainer, build, logged, run
+from tests.training.loops import COMMON, ScriptedTrainer, logged, run
 
 GROUP = 2
 STEPS = {"n_step": 16, "H": 1, "objective": "rapid"}
@@ -41,39 +41,24 @@ def messages_about(caplog, topic: str) -> list[str]:
     return [text for text in caplog.messages if topic in text]
 
 
-# Lengths ------------------------------------------------------------------------------------------
+# In a run -----------------------------------------------------------------------------------------
 
 
 class Endless(ScriptedTrainer):
     equal_lengths = True
 
 
-def test_that_all_completions_are_cut_off_is_mentioned_once(toy_model, tmp_path, caplog):
-    trainer = run(toy_model, tmp_path, **STEPS, trainer=Endless, max_steps=3)
-    assert logged(trainer, "completions/clipped_ratio") == [1, 1, 1]
+@pytest.mark.parametrize(("reward", "shown"), [(0.0, "0"), (0.5, "0.5")])
+def test_warnings_are_given_once_in_the_run_and_at_its_end(
+    toy_model, tmp_path, caplog, reward, shown
+):
+    settings = STEPS | {"reward": constant(reward), "max_steps": 6}
+    trainer = run(toy_model, tmp_path, **settings, trainer=Endless)
+    assert logged(trainer, "completions/clipped_ratio") == [1] * 6
     (message,) = messages_about(caplog, "cut off")
     assert message.startswith("step 1: all 16 completions were cut off at max_completion_length=6")
     assert "Raise it; if completions never end, see whether" in message
     assert message.endswith("This is said once.")
-
-
-def test_a_completion_that_ends_is_enough(notices, caplog):
-    notices.check_lengths(1, 15 / 16, 16)
-    assert not caplog.messages
-    notices._config = SimpleNamespace(**vars(CONFIG) | {"mask_truncated_completions": True})
-    notices.check_lengths(2, 1.0, 16)
-    (message,) = caplog.messages
-    assert message.startswith("step 2: ") and "=6, and nothing is learned from them. " in message
-
-
-# Rewards ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("reward", "shown"), [(0.0, "0"), (0.5, "0.5")])
-def test_equal_rewards_are_mentioned_in_the_run_and_at_its_end(
-    toy_model, tmp_path, caplog, reward, shown
-):
-    run(toy_model, tmp_path, **STEPS, reward=constant(reward), max_steps=6)
     first, last = messages_about(caplog, "reward")
     equal = f"every reward was {shown}"
     assert first.startswith(f"step 4: in the last 4 inference batches (16 groups) {equal}, so that")
@@ -103,6 +88,18 @@ def test_equal_sums_of_rewards_that_are_normalized_first_are_no_reason(toy_model
     trainer = run(toy_model, tmp_path, **settings, reward=[even, odd])
     assert logged(trainer, "rapid/signal") == [0] * 5
     assert not messages_about(caplog, "reward")
+
+
+# By itself ----------------------------------------------------------------------------------------
+
+
+def test_a_completion_that_ends_is_enough(notices, caplog):
+    notices.check_lengths(1, 15 / 16, 16)
+    assert not caplog.messages
+    notices._config = SimpleNamespace(**vars(CONFIG) | {"mask_truncated_completions": True})
+    notices.check_lengths(2, 1.0, 16)
+    (message,) = caplog.messages
+    assert message.startswith("step 2: ") and "=6, and nothing is learned from them. " in message
 
 
 def test_few_groups_say_nothing_yet(notices, caplog):
@@ -181,56 +178,6 @@ def test_that_all_is_masked_by_the_importance_cap_is_mentioned(notices, caplog, 
             "step 1: vllm_importance_sampling_mode='sequence_mask' and clip_max=3.0 mask all 2 "
         )
         assert "raise vllm_importance_sampling_clip_max" in caplog.messages[0]
-
-
-def test_without_a_correction_nothing_is_masked(notices):
-    assert notices.check_importance(1, {"completion_mask": torch.ones(2, 3)}) == {}
-
-
-def test_the_share_that_the_cap_masks_is_logged(toy_model, tmp_path, caplog):
-    """The engine's log-probabilities are below the policy's in all completions, or in every other.
-
-    Of four tokens, 0.4 nats each: a ratio of 5.
-    """
-
-    class Biased(ScriptedTrainer):
-        every = 1
-
-        def _generate_single_turn(self, *given):
-            self.use_vllm = False
-            completions, _ = super()._generate_single_turn(*given)
-            self.use_vllm = True
-            logps = []
-            for row, (prompt, ids) in enumerate(zip(given[0], completions, strict=True)):
-                with torch.no_grad():
-                    logits = self.model(torch.tensor([[*prompt, *ids]])).logits[0]
-                logp = logits[-len(ids) - 1 : -1].log_softmax(-1)
-                logp = logp.gather(1, torch.tensor(ids)[:, None])[:, 0]
-                logps.append((logp - 0.4 * (row % self.every == 0)).tolist())
-            return completions, logps
-
-    class Half(Biased):
-        every = 2
-
-    found = {}
-    for kind in (Half, Biased):
-        trainer = train_with_engine(kind, toy_model, tmp_path)
-        found[kind] = logged(trainer, "sampling/importance_sampling_ratio/masked")
-        assert bool(logged(trainer, "grad_norm")[0]) == (kind is Half)
-        assert len(messages_about(caplog, "mask all")) == (kind is Biased)
-    assert found == {Half: [0.5], Biased: [1]}
-
-
-def train_with_engine(kind, toy_model, folder):
-    """A trainer after a step with GRPOTrainer's loss, as if an engine had sampled."""
-    equal = type(kind.__name__, (kind,), {"equal_lengths": True})
-    settings = {"objective": "trl", "n_step": 16, "H": 1, "max_steps": 1}
-    settings["max_sampler_mismatch"] = 1.0
-    trainer = build(toy_model, folder, trainer=equal, **settings)
-    trainer.vllm_generation = SimpleNamespace(mode="server", sync_weights=lambda: None)
-    trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
-    trainer.train()
-    return trainer
 
 
 # Messages -----------------------------------------------------------------------------------------

@@ -8,13 +8,12 @@ import torch
 
 from rapid import RapidTrainer
 from rapid.training import forward
-from rapid.training.caches import prefilled
+from rapid.training.caches import prefill_prompts
 from tests.training.loops import (
     ROUNDING,
     ScriptedTrainer,
     assert_learned_alike,
     build,
-    digits_sum,
     logged,
     run,
     untrained,
@@ -36,7 +35,7 @@ def test_in_bfloat16_log_mu_is_found_again(toy_model, tmp_path):
     """The sampler rounds otherwise than a pass does: of an unchanged policy weights are 1."""
     unchanged = {"dtype": torch.bfloat16, "learning_rate": 0.0} | STEPS
     trainer = run(toy_model, tmp_path, "rapid", **unchanged)
-    assert not trainer.sampler_tells_mu()
+    assert not trainer.use_sampler_logps()
     assert max(logged(trainer, "rapid/staleness")) < ROUNDING
     assert logged(trainer, "rapid/weight") == pytest.approx([1] * 4, abs=ROUNDING)
 
@@ -79,14 +78,16 @@ def test_a_sampler_tells_mu_where_it_and_the_policy_are_exact_or_it_is_trusted(
         use_vllm=engine is not None,
         vllm_generation=SimpleNamespace(mode="colocate", llm=llm),
     )
-    assert RapidTrainer.sampler_tells_mu(trainer) is tells
+    assert RapidTrainer.use_sampler_logps(trainer) is tells
 
 
 @pytest.mark.parametrize("cast", [True, False])
 def test_prompts_are_not_shared_with_a_head_in_float32(toy_model, tmp_path, monkeypatch, cast):
     """Only TRL's patched forward heeds it."""
     shared = []
-    monkeypatch.setattr(forward, "prefilled", lambda *a: shared.append(a) or prefilled(*a))
+    monkeypatch.setattr(
+        forward, "prefill_prompts", lambda *a: shared.append(a) or prefill_prompts(*a)
+    )
     settings = {"dtype": torch.bfloat16, "trainer": ScriptedTrainer} | STEPS
     run(toy_model, tmp_path, "rapid", cast_lm_head_to_fp32=cast, **settings)
     assert bool(shared) is not cast
@@ -97,34 +98,6 @@ def test_a_log_mu_that_is_not_known_is_found_again(toy_model, tmp_path):
     assert unknown.last_pass[1]["sampler_logp"].isnan().any()
     unsaid = run(toy_model, tmp_path, "rapid", trainer=ScriptedTrainer, **STEPS)
     assert_learned_alike(weights(unknown), weights(unsaid), untrained(toy_model))
-
-
-def test_checkpointing_learns_the_same(toy_model, tmp_path):
-    plain, checkpointed = (
-        run(toy_model, tmp_path, "rapid", **STEPS, gradient_checkpointing=on)
-        for on in (False, True)
-    )
-    assert checkpointed.model.is_gradient_checkpointing
-    assert_learned_alike(weights(checkpointed), weights(plain), untrained(toy_model))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_reward_is_the_weighted_sum_of_those_that_are_known(toy_model, tmp_path, workers):
-    def by_length(completions, **_):
-        return [None if len(text) % 2 else len(text) / 8 for text in completions]
-
-    def both(prompts, completions, **_):
-        pairs = zip(digits_sum(prompts, completions), by_length(completions), strict=True)
-        return [0.5 * one - 2 * (other or 0) for one, other in pairs]
-
-    settings = {"trainer": ScriptedTrainer, "grading_workers": workers} | STEPS
-    rewards = [digits_sum, by_length]
-    several = run(toy_model, tmp_path, "rapid", rewards, reward_weights=[0.5, -2.0], **settings)
-    one = run(toy_model, tmp_path, "rapid", both, **settings)
-    assert_learned_alike(weights(several), weights(one), untrained(toy_model))
-    first = run(toy_model, tmp_path, "rapid", **settings)
-    unweighted = logged(several, "rapid/accuracy/digits_sum")
-    assert unweighted == logged(first, "rapid/accuracy")
 
 
 def test_a_step_without_a_pass_can_be_the_first_in_float16(toy_model, tmp_path):

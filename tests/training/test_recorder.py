@@ -127,7 +127,7 @@ def trained(toy_model, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
         clock = partial(PhaseClock, waited=itertools.count(step=1000).__next__)
-        patch.setattr("rapid.training.trl.trainer.PhaseClock", clock)
+        patch.setattr("rapid.training.trl.sampling_trainer.PhaseClock", clock)
         patch.setattr("rapid.training.usage.LOST", -1e9)
         patch.setenv("RAPID_ATTEMPT", "2")
         train(spec, toy_model, folder / "train.jsonl", folder / "run")
@@ -178,7 +178,7 @@ def test_token_weights_are_of_the_last_step_and_add_up(trained):
 @pytest.mark.parametrize(("learned", "shown"), [([0, 1], 1), ([0, 0], None), ([1, 1], 0)])
 def test_token_weights_are_of_a_completion_that_counts(trained, learned, shown):
     """Not of one that was left out for its length, nor of a pass for another process's sake."""
-    piece = {
+    micro_batch = {
         "behavior_logp": torch.zeros(2, 3),
         "completion_mask": torch.tensor(learned)[:, None].expand(2, 3),
         "prompt_ids": torch.tensor([[1], [1]]),
@@ -187,7 +187,7 @@ def test_token_weights_are_of_a_completion_that_counts(trained, learned, shown):
     }
     logp = torch.tensor([[0.5] * 3, [0.25] * 3])
     tokenizer = SimpleNamespace(decode=lambda ids, **_: "token")
-    trainer = SimpleNamespace(last_pass=(4, piece, logp), processing_class=tokenizer)
+    trainer = SimpleNamespace(last_pass=(4, micro_batch, logp), processing_class=tokenizer)
     spec = SimpleNamespace(chat=False, H=2, run=SimpleNamespace(benchmark="math"))
     found = token_weights(spec, trainer, BENCHMARKS["math"], trained / "train.jsonl")
     assert (found and found.log_weights) == (None if shown is None else logp[shown].tolist())

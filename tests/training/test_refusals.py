@@ -11,13 +11,13 @@ from peft import PeftType
 
 from rapid.training.refusals import (
     FiniteWeights,
+    check_rollouts,
+    describe_sample,
+    find_refused_arguments,
+    note_on_error,
     refuse_completions,
     refuse_prompts,
     refuse_rewards,
-    refused,
-    sample,
-    told,
-    with_tokens,
 )
 
 ROWS = Dataset.from_list([{"prompt": "a"}])
@@ -29,7 +29,7 @@ def refusals(dataset=ROWS, model=None, adapter=None, environment=None, **args) -
     usual = {"grading_workers": 0, "optim": "sgd", "dynamic_sampling_rounds": 1}
     given = {"train_dataset": dataset, "model": model, "peft_config": adapter}
     given["environment_factory"] = environment
-    return [*refused(SimpleNamespace(**usual | args), given)]
+    return [*find_refused_arguments(SimpleNamespace(**usual | args), given)]
 
 
 def test_what_can_be_trained_on_is_taken():
@@ -59,16 +59,16 @@ def test_what_the_trainer_cannot_do_is_refused(given, says):
 
 
 def test_an_error_says_what_was_being_done():
-    with pytest.raises(KeyError) as error, told("at step 3"):
+    with pytest.raises(KeyError) as error, note_on_error("at step 3"):
         raise KeyError
     assert error.value.__notes__ == ["at step 3"]
 
 
 def test_a_sample_is_told_in_short_with_escapes():
-    assert sample("a\x1b") == r"the prompt 'a\x1b'"
-    assert sample("a", "b" * 100).startswith("the completion 'bbb")
-    assert sample("a", "b" * 100).endswith("bbb' of the prompt 'a'")
-    assert len(sample("a", "b" * 100)) < 120
+    assert describe_sample("a\x1b") == r"the prompt 'a\x1b'"
+    assert describe_sample("a", "b" * 100).startswith("the completion 'bbb")
+    assert describe_sample("a", "b" * 100).endswith("bbb' of the prompt 'a'")
+    assert len(describe_sample("a", "b" * 100)) < 120
 
 
 def test_a_prompt_has_a_token_and_leaves_room_for_another():
@@ -85,9 +85,9 @@ def test_a_completion_has_a_token():
         return {"completion_ids": [[1], trainer]}
 
     refuse_completions(["a"], [[1]])
-    assert with_tokens(rollout)(["a", "b"], [2]) == {"completion_ids": [[1], [2]]}
+    assert check_rollouts(rollout)(["a", "b"], [2]) == {"completion_ids": [[1], [2]]}
     with pytest.raises(ValueError, match="a completion of the prompt 'b' has no tokens"):
-        with_tokens(rollout)(["a", "b"], [])
+        check_rollouts(rollout)(["a", "b"], [])
 
 
 @pytest.mark.parametrize(

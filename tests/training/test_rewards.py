@@ -57,13 +57,6 @@ def test_a_completion_is_graded_once():
     assert len(calls) == 1
 
 
-def test_the_next_batch_is_graded_anew():
-    rewards = StreamedRewards([by_answer], 2, dict)
-    rewards.collect(EXAMPLES, COMPLETIONS, IDS)
-    again = rewards.collect(EXAMPLES[::-1], COMPLETIONS, IDS)
-    assert again[0, 0] == pytest.approx(7.01)
-
-
 def test_what_a_reward_raises_is_raised_when_rewards_are_asked_for():
     def broken(**_):
         raise RuntimeError("no server")
@@ -78,8 +71,9 @@ def test_rewards_that_compare_completions_are_suspected_once(caplog):
         return [len(ids) - mean for ids in completion_ids]
 
     rewards = StreamedRewards([by_answer, above_the_mean], 1, dict)
-    for _ in range(2):
-        rewards.collect(EXAMPLES, COMPLETIONS, IDS)
+    for examples in (EXAMPLES, EXAMPLES[::-1]):  # each batch is graded anew
+        found = rewards.collect(examples, COMPLETIONS, IDS)
+        assert found[0, 0] == pytest.approx(examples[0]["answer"] + 0.01)
     (warning,) = caplog.messages
     assert warning.startswith("above_the_mean gave all 8 completions")
     assert "set grading_workers=0" in warning
@@ -111,14 +105,6 @@ def test_where_one_raises_those_that_wait_are_not_graded():
     go.set()
     rewards.collect(EXAMPLES[:1], COMPLETIONS[:1], IDS[:1])
     assert len(calls) <= 3  # one had begun
-
-
-def test_what_an_interrupted_batch_has_left_is_no_reward_of_the_next():
-    rewards = StreamedRewards([by_answer], 1, dict)
-    rewards.submit(0, EXAMPLES[7], COMPLETIONS[7], IDS[7])
-    rewards.forget()
-    found = rewards.collect(EXAMPLES[:1], COMPLETIONS[:1], IDS[:1])
-    assert found[0, 0] == pytest.approx(0.01)
 
 
 class Waits:

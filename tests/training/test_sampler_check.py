@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, GPT2Config
 
 from rapid import RapidTrainer
 from rapid.training import generation, sampler_check
-from rapid.training.caches import prefilled
+from rapid.training.caches import prefill_prompts
 from rapid.training.sampler_check import (
     EXACT,
     ROUNDED,
@@ -32,9 +32,9 @@ def forgetful(monkeypatch):
     def forget(model, ids, mask, cache):
         half = mask.clone()
         half[:, : ids.size(1) // 2] = 0
-        return prefilled(model, ids, half, cache)
+        return prefill_prompts(model, ids, half, cache)
 
-    monkeypatch.setattr(generation, "prefilled", forget)
+    monkeypatch.setattr(generation, "prefill_prompts", forget)
 
 
 @pytest.mark.parametrize("settings", [{}, {"H": 2}, {"temperature": 0.7}, {"top_p": 0.9}], ids=str)

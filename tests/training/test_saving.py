@@ -11,32 +11,8 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from rapid import RapidConfig
-from rapid.artifacts.files import write_json
-from rapid.training.trl.saving import DIGESTS, digests, newest, same_random_states
+from rapid.training.trl.saving_trainer import DIGESTS, same_random_states
 from tests.training.conformance.test_resume import build
-
-
-@pytest.fixture
-def checkpoints(tmp_path):
-    """Three whole checkpoints, of which the first by name is neither the newest nor the oldest."""
-    for step in (2, 9, 10):
-        folder = tmp_path / f"checkpoint-{step}"
-        (folder / "inner").mkdir(parents=True)
-        (folder / "inner/file").write_text("text")
-        write_json(folder / DIGESTS, digests(folder))
-    return tmp_path
-
-
-def test_the_newest_whole_checkpoint_is_found_and_damaged_ones_go_where_that_is_asked(checkpoints):
-    assert newest(checkpoints) == checkpoints / "checkpoint-10"
-    for step in (10, 9):
-        (checkpoints / f"checkpoint-{step}/inner/file").write_text("another")
-    (checkpoints / "checkpoint-11-of-another").mkdir()  # no name of a checkpoint
-    for discard, left in (({}, {2, 9, 10}), ({"discard": True}, {2})):
-        assert newest(checkpoints, **discard) == checkpoints / "checkpoint-2"
-        assert {*checkpoints.glob("checkpoint-*[0-9]")} == {
-            checkpoints / f"checkpoint-{step}" for step in left
-        }
 
 
 def test_what_draws_within_changes_no_generator():
@@ -80,7 +56,7 @@ def test_every_process_knows_the_best_checkpoint_by_its_name(toy_model, tmp_path
     trainer.train()
     monkeypatch.setattr(GRPOTrainer, "_save_checkpoint", saved)
     monkeypatch.setattr(RapidConfig, "should_save", False)
-    trainer._save_checkpoint(trainer.model, None)
+    trainer.train()
     assert trainer.state.best_model_checkpoint == str(tmp_path / "checkpoint-1")
 
 

@@ -5,11 +5,10 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.recorder import StepRecorder
-from rapid.training.rewards import StreamedRewards, distinct_names
+from rapid.training.rewards import distinct_names
 from tests.training.loops import COMMON, logged, make
 
 SIZES = {"max_completion_length": 6, "max_steps": 1, "learning_rate": 0.05}
@@ -84,28 +83,6 @@ def test_reward_functions_of_one_name_have_a_metric_and_a_column_each(
     } == means | stds
     table = pd.read_parquet(tmp_path / "completions")
     assert {name: {*table[name]} for name in expected} == {n: {v} for n, v in expected.items()}
-
-
-def test_metrics_of_rewards_have_the_names_that_grpo_trainer_gives(toy_model, tmp_path):
-    def first(completions, **_):
-        return [0.0] * len(completions)
-
-    config = GRPOConfig(str(tmp_path), **COMMON | SIZES | {"per_device_train_batch_size": 16})
-    theirs = make(GRPOTrainer, config, toy_model, [first, Constant(0.0)])
-    theirs.train()
-    ours = train(toy_model, tmp_path, [first, Constant(0.0)])
-    found, expected = (
-        {name for name in trainer.state.log_history[0] if name.startswith("reward")}
-        for trainer in (ours, theirs)
-    )
-    assert found == expected >= {"rewards/first/mean", "rewards/Constant/mean"}
-
-
-def test_what_grades_one_by_one_names_functions_apart(caplog):
-    rewards = StreamedRewards([cycle(1.0), cycle(0.0)], 1, dict)
-    rewards.collect([{"prompt": "a"}] * 2, ["b"] * 2, [[1]] * 2)
-    names = [message.split()[0] for message in caplog.messages]
-    assert names == ["cycled-1", "cycled-2"]
 
 
 # Dynamic sampling ---------------------------------------------------------------------------------

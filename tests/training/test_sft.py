@@ -60,9 +60,9 @@ def passes(monkeypatch):
     shapes = []
     run = ImitatingTrainer._backpropagate
 
-    def counted(self, model, piece, **named):
-        shapes.append(tuple(piece["input_ids"].shape))
-        return run(self, model, piece, **named)
+    def counted(self, model, micro_batch, **named):
+        shapes.append(tuple(micro_batch["input_ids"].shape))
+        return run(self, model, micro_batch, **named)
 
     monkeypatch.setattr(ImitatingTrainer, "_backpropagate", counted)
     return shapes
@@ -106,7 +106,7 @@ def test_auto_is_what_memory_allows_of_the_longest(toy_model, tmp_path, monkeypa
         assert most == 2
         return 1
 
-    monkeypatch.setattr("rapid.training.trl.passes.largest_pass", choose)
+    monkeypatch.setattr("rapid.training.trl.micro_batch_trainer.find_largest_batch", choose)
     trainer = build(toy_model, tmp_path, batch=2, micro_batch="auto")
     trainer.train()
     assert tried[0] == (2, 8)
@@ -116,9 +116,9 @@ def test_auto_is_what_memory_allows_of_the_longest(toy_model, tmp_path, monkeypa
 def test_where_memory_runs_out_a_pass_is_halved(toy_model, tmp_path, monkeypatch, caplog):
     run = ImitatingTrainer._backpropagate
 
-    def limited(self, model, piece, **named):
-        loss = run(self, model, piece, **named)
-        if len(piece["input_ids"]) > 1:
+    def limited(self, model, micro_batch, **named):
+        loss = run(self, model, micro_batch, **named)
+        if len(micro_batch["input_ids"]) > 1:
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
         return loss
 

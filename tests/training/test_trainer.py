@@ -44,12 +44,17 @@ def trained(*args, **settings):
 
 
 def test_an_epoch_has_a_step_for_each_n_step_and_the_first_of_h_is_on_policy(toy_model, tmp_path):
-    run = trained(toy_model, tmp_path)
+    run = trainer(toy_model, tmp_path)
+    seconds = run.train().metrics["train_runtime"]
     assert run.state.global_step == PROMPTS * 4 / 8
     assert run.completions_sampled == PROMPTS * 4
     staleness = logged(run, "rapid/staleness")
     assert max(staleness[0::2]) < ROUNDING < min(staleness[1::2])
     assert logged(run, "rapid/sampler_mismatch") == pytest.approx([0] * 4, abs=ROUNDING)
+    phases = run.clock.seconds
+    assert set(phases) == {"sampling", "grading", "backpropagation", "other"}
+    assert 0 < sum(logged(run, "step_time")) <= seconds
+    assert 0.5 * seconds < sum(phases.values()) <= 1.05 * seconds
 
 
 def test_log_mu_of_the_sampler_is_what_a_forward_pass_finds(toy_model, tmp_path):
@@ -110,41 +115,6 @@ def test_a_pass_is_as_large_as_asked_for(train, toy_model, settings, passes):
     sizes = {"H": 1, "n_step": 16, "micro_batch_size": 8, "skip_zero_groups": False}
     train(Counted, model, **sizes | settings)
     assert made == [16 // passes] * passes
-
-
-def test_dynamic_sampling_leaves_no_group_without_signal_that_it_can_replace(toy_model, tmp_path):
-    dapo = {"objective": "dapo", "H": 1}
-    plain = trained(toy_model, tmp_path, **dapo)
-    dynamic = trained(toy_model, tmp_path, **dapo, dynamic_sampling_rounds=8)
-    assert min(logged(plain, "rapid/signal")) < 1
-    assert min(logged(dynamic, "rapid/signal")) == 1
-    others = dynamic.completions_sampled - plain.completions_sampled
-    assert others == 4 * dynamic.ahead()["spares"] > 0
-
-
-def test_dynamic_sampling_gives_up_after_its_rounds(toy_model, tmp_path):
-    def nothing(completions, **_):
-        return [0.0] * len(completions)
-
-    settings = {"objective": "dapo", "H": 1, "dynamic_sampling_rounds": 3}
-    run = trained(toy_model, tmp_path, reward=nothing, **settings)
-    assert run.completions_sampled == 3 * PROMPTS * 4
-    assert max(logged(run, "rapid/signal")) == 0
-
-
-def test_sampling_in_smaller_batches_samples_as_many(toy_model, tmp_path):
-    run = trainer(toy_model, tmp_path, sampling_batch_size=4)
-    sizes = []
-    generate = run.model.generate
-
-    def watch(**inputs):
-        sizes.append(len(inputs["input_ids"]))
-        return generate(**inputs)
-
-    run.model.generate = watch
-    run.train()
-    assert set(sizes) == {4}
-    assert sum(sizes) == run.completions_sampled == PROMPTS * 4
 
 
 @pytest.mark.parametrize(("rows", "at_a_time", "tells"), [(8, 4, True), (6, 1, False)])
@@ -238,7 +208,7 @@ def test_a_step_is_framed_as_trainer_frames_one(toy_model, tmp_path, monkeypatch
     run = trainer(toy_model, tmp_path, max_steps=3, torch_empty_cache_steps=2, **passes)
     loss_of, run.compute_loss = run.compute_loss, watch
     monkeypatch.setattr(
-        "rapid.training.trl.trainer.clear_device_cache",
+        "rapid.training.trl.sampling_trainer.clear_device_cache",
         lambda: emptied.append(run.state.global_step),
     )
     run.add_callback(Evaluates())
@@ -251,16 +221,6 @@ def test_a_step_is_framed_as_trainer_frames_one(toy_model, tmp_path, monkeypatch
         "backpropagation": 3
     }
     assert emptied == [0, 2]
-
-
-def test_phases_are_measured_and_within_the_total(toy_model, tmp_path):
-    run = trainer(toy_model, tmp_path)
-    result = run.train()
-    phases = run.clock.seconds
-    assert set(phases) == {"sampling", "grading", "backpropagation", "other"}
-    assert 0 < sum(logged(run, "step_time")) <= result.metrics["train_runtime"]
-    assert 0.5 * result.metrics["train_runtime"] < sum(phases.values())
-    assert sum(phases.values()) <= result.metrics["train_runtime"] * 1.05
 
 
 def test_it_learns_what_is_rewarded(toy_model, tmp_path):

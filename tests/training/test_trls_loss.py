@@ -116,6 +116,9 @@ def test_gradients_are_those_of_stock_trl(toy_model, tmp_path, of_stock, monkeyp
     monkeypatch.setattr(trainer, "compute_loss", lambda *a: passes.append(1) or loss_of(*a))
     assert_same(gradients(trainer), expected)
     assert len(passes) > H
+    if "vllm" in loss:  # above clip_max whole completions are masked, or tokens are truncated
+        (share,) = trainer._metrics["train"]["sampling/importance_sampling_ratio/masked"]
+        assert 0 < share < 1 if loss == "vllm" else share == 0
 
 
 @pytest.mark.parametrize("loss", OF_A_PASS)

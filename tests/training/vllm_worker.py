@@ -67,7 +67,7 @@ def build(model: Path, folder: Path) -> RapidTrainer:
         bf16=False,
         report_to=[],
         save_strategy="steps",
-        save_steps=3,  # within an inference batch
+        save_steps=3,  # within an inference batch, whose end they wait for
         gradient_checkpointing=False,
         disable_tqdm=True,
     )
@@ -97,11 +97,11 @@ def train(trainer: RapidTrainer) -> dict:
 
 
 def resumed(trainer: RapidTrainer) -> bool:
-    """Whether the run ends alike if it goes on from its third step."""
+    """Whether the run ends alike if it is resumed from its first checkpoint."""
     expected = weights(trainer)
     trainer._last_loaded_step = -1  # as in a process that has yet to sync
     perturb(trainer.model)
-    trainer.train(str(Path(trainer.args.output_dir, "checkpoint-3")))
+    trainer.train(str(Path(trainer.args.output_dir, "checkpoint-4")))
     return torch.equal(weights(trainer), expected)
 
 

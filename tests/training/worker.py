@@ -1,6 +1,6 @@
 """One of the processes of test_processes.py: loops on the toy model, from JSON to tensors.
 
-Each process writes, for each loop asked for, its final weights and what its steps logged.
+Each process writes, for each loop, its final weights and what its steps logged.
 """
 
 import gc
@@ -16,12 +16,12 @@ without_vllm()
 
 from rapid import RapidTrainer  # noqa: E402
 from rapid.stages.train_process import without_shared_memory  # noqa: E402
-from rapid.training.passes import own_part  # noqa: E402
+from rapid.training.micro_batches import select_local  # noqa: E402
 from tests.training.loops import ScriptedTrainer, build, weights  # noqa: E402
 
 
 def count_rows(trainer) -> list[list[int]]:
-    """Collects, for each optimizer step, the completions of each pass."""
+    """Collects, for each optimizer step, the completions of each micro-batch."""
     steps: list[list[int]] = []
     step, loss = trainer.training_step, trainer.compute_loss
 
@@ -30,17 +30,17 @@ def count_rows(trainer) -> list[list[int]]:
         return step(*args)
 
     def watched_loss(model, inputs, *others, **named):
-        run = own_part(inputs)["completion_ids"]
+        rows = select_local(inputs)["completion_ids"]
         if model.training:
-            steps[-1].append(len(run) if inputs["sequence_share"] else 0)
+            steps[-1].append(len(rows) if inputs["sequence_share"] else 0)
         return loss(model, inputs, *others, **named)
 
     trainer.training_step, trainer.compute_loss = watched_step, watched_loss
     return steps
 
 
-def main(asked: Path, model: Path, out: Path) -> None:
-    for name, settings in json.loads(asked.read_text()).items():
+def main(loops: Path, model: Path, out: Path) -> None:
+    for name, settings in json.loads(loops.read_text()).items():
         kind = ScriptedTrainer if settings.pop("scripted", True) else RapidTrainer
         evaluated, resumed = settings.pop("evaluated", 0), settings.pop("resumed", None)
         trainer = build(model, out / name, trainer=kind, dtype=torch.float32, **settings)

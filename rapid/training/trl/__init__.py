@@ -17,7 +17,7 @@ COLUMNS = {
     "ref_per_token_logps": "reference_logp",
     "sampling_per_token_logps": "sampler_logp",
 }
-# All that TRL's own loss gets of a pass.
+# All that TRL's own loss gets of a micro-batch.
 LOSS_COLUMNS = {
     **COLUMNS,
     "advantages": "advantages",

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class TrlsLoss(Algorithm):
-    """GRPOTrainer's loss, with TRL's advantages: see `rapid.training.trl.loss`."""
+    """GRPOTrainer's loss, with TRL's advantages: see `rapid.training.trl.loss_trainer`."""
 
     name = "trl"
     label = "GRPO"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from rapid.training.room import AUTO
+from rapid.training.memory import AUTO
 
 # n_step, H and TRL's per_device_train_batch_size where nothing is given.
 N_STEP, H, PER_DEVICE = 32, 4, 8
@@ -12,17 +12,21 @@ def take_sizes(config, processes: int) -> None:
     """Set n_step, H and micro_batch_size where they are None, as GRPOTrainer would step.
 
     GRPOTrainer takes an optimizer step on per_device_train_batch_size * gradient_accumulation_steps
-    completions of each process. It samples for steps_per_generation passes, and uses what it
+    completions of each process. It samples for steps_per_generation micro-batches, and uses what it
     sampled num_iterations times.
     """
     per_device = config.per_device_train_batch_size or PER_DEVICE
-    given = config.per_device_train_batch_size, config.generation_batch_size, _passes(config)
-    as_trl = any(given) or config.gradient_accumulation_steps != 1 or config.num_iterations != 1
+    sizes = (
+        config.per_device_train_batch_size,
+        config.generation_batch_size,
+        _count_micro_batches(config),
+    )
+    as_trl = any(sizes) or config.gradient_accumulation_steps != 1 or config.num_iterations != 1
     if config.n_step is None:
         accumulated = per_device * config.gradient_accumulation_steps * processes
         config.n_step = accumulated if as_trl else N_STEP
     if config.H is None:
-        config.H = _steps(config) if as_trl else H
+        config.H = _count_steps(config) if as_trl else H
     for name in ("micro_batch_size", "token_budget"):  # a command line's are texts
         if str(value := getattr(config, name)).isdecimal():
             setattr(config, name, int(value))
@@ -32,15 +36,15 @@ def take_sizes(config, processes: int) -> None:
         config.micro_batch_size = per_device
 
 
-def _passes(config) -> int | None:
-    """Return TRL's passes between two times of sampling, if they are given."""
+def _count_micro_batches(config) -> int | None:
+    """Return TRL's micro-batches between two times of sampling, if they are given."""
     return config.steps_per_generation and config.steps_per_generation * config.num_iterations
 
 
-def _steps(config) -> int:
+def _count_steps(config) -> int:
     """Return the optimizer steps between two times of sampling, 1 where there is less than one."""
-    if passes := _passes(config):
-        return max(passes // config.gradient_accumulation_steps, 1)
+    if micro_batches := _count_micro_batches(config):
+        return max(micro_batches // config.gradient_accumulation_steps, 1)
     if config.generation_batch_size:
         sampled = config.generation_batch_size * config.num_iterations
         return max(sampled // max(config.n_step, 1), 1)
@@ -50,37 +54,38 @@ def _steps(config) -> int:
 def contradictions(config, processes: int) -> Iterator[str]:
     """Yield which of TRL's batch sizes are not those of n_step and H, and what to change."""
     accumulation, n_step, steps = config.gradient_accumulation_steps, config.n_step, config.H
-    each = (config.per_device_train_batch_size or PER_DEVICE) * accumulation
+    per_process = (config.per_device_train_batch_size or PER_DEVICE) * accumulation
     counted = config.per_device_train_batch_size or accumulation != 1
-    if counted and each != -(-n_step // processes):
+    if counted and per_process != -(-n_step // processes):
         yield (
-            f"per_device_train_batch_size={each // accumulation} * gradient_accumulation_steps="
+            f"per_device_train_batch_size={per_process // accumulation} * "
+            "gradient_accumulation_steps="
             f"{accumulation} completions in each of {processes} process(es) are not n_step="
             f"{n_step}: leave n_step or both of these unset. micro_batch_size is the number of "
             "completions in one forward and backward pass"
         )
-    passes, sampled = _passes(config), config.generation_batch_size
-    if passes and not _agree(passes, steps * accumulation, steps):
+    micro_batches, sampled = _count_micro_batches(config), config.generation_batch_size
+    if micro_batches and not _sizes_agree(micro_batches, steps * accumulation, steps):
         yield (
             f"steps_per_generation={config.steps_per_generation} * num_iterations="
             f"{config.num_iterations} passes between times of sampling are not H={steps} optimizer "
             f"steps of gradient_accumulation_steps={accumulation}: leave it unset, or H"
         )
-    if sampled and not _agree(sampled * config.num_iterations, steps * n_step, steps):
+    if sampled and not _sizes_agree(sampled * config.num_iterations, steps * n_step, steps):
         yield (
             f"generation_batch_size={sampled} * num_iterations={config.num_iterations} completions "
             f"are not those of H={steps} optimizer steps of n_step={n_step}: leave it unset, or H"
         )
-    if not (passes or sampled) and config.num_iterations not in (1, steps):
+    if not (micro_batches or sampled) and config.num_iterations not in (1, steps):
         yield (
             f"num_iterations={config.num_iterations}: each completion is used once, in H={steps} "
             "optimizer steps between times of sampling; leave it at 1, or H unset"
         )
 
 
-def _agree(given: int, follows: int, steps: int) -> bool:
+def _sizes_agree(value: int, follows: int, steps: int) -> bool:
     """Return whether they are equal, or several times of sampling make up the one step."""
-    return given == follows or (steps == 1 and follows % given == 0)
+    return value == follows or (steps == 1 and follows % value == 0)
 
 
 def set_sizes(config, processes: int, check: Callable[[], None]) -> None:

@@ -53,8 +53,8 @@ def engine_like_the_policy(seed: int) -> Iterator[None]:
         # Ranks that share a tensor-parallel engine have to sample alike.
         rank = generation.accelerator.process_index // generation.tensor_parallel_size
         llm = vllm_generation.LLM
-        alike = {"dtype": _policy_dtype(generation), "seed": seed + rank} | prepare_engine()
-        with patch.object(vllm_generation, "LLM", lambda **asked: llm(**asked | alike)):
+        settings = {"dtype": _policy_dtype(generation), "seed": seed + rank} | prepare_engine()
+        with patch.object(vllm_generation, "LLM", lambda **named: llm(**named | settings)):
             initialize(generation)
 
     with patch.object(VLLMGeneration, "_init_vllm", initialize_like_the_policy):

@@ -76,15 +76,15 @@ UNPADDED = ("adaption", "p", "prefix", "prompt")
 
 
 @pytest.mark.parametrize("kind", UNPADDED)
-def test_virtual_tokens_do_not_see_the_padding_of_shorter_prompts(kind, toy_model, piece):
+def test_virtual_tokens_do_not_see_the_padding_of_shorter_prompts(kind, toy_model, micro_batch):
     model = peft.get_peft_model(quiet("Llama"), config_of(kind, toy_model))
     Moved().on_train_begin(None, None, None, model)
     add_fused_lm_head(model.get_base_model(), temperature=1.0)
     if kind == "adaption":
         model.base_model.forward = model.get_base_model().forward
-    found, _ = completion_logp(model, piece, GROUP, 1.0, True)
-    found = found * piece["completion_mask"]
-    torch.testing.assert_close(found, one_by_one(model, piece), rtol=0, atol=2e-5)
+    found, _ = completion_logp(model, micro_batch, GROUP, 1.0, True)
+    found = found * micro_batch["completion_mask"]
+    torch.testing.assert_close(found, one_by_one(model, micro_batch), rtol=0, atol=2e-5)
 
 
 def test_virtual_tokens_are_sampled_from_without_padding(toy_model, train):

@@ -11,7 +11,8 @@ from trl.trainer.utils import add_fused_lm_head
 
 from rapid import RapidTrainer
 from rapid.training.caches import can_share_prompts
-from rapid.training.forward import completion_logp, without_dropout
+from rapid.training.dropout import remove_dropout
+from rapid.training.forward import completion_logp
 from tests.training.conformance.families import ATTENTION, FAMILIES, STATES, untrained
 from tests.training.conftest import GROUP
 from tests.training.loops import ScriptedGrpo, ScriptedTrainer, logged, weights
@@ -25,17 +26,17 @@ def sharp(family: str):
             if parameter.dim() > 1:
                 parameter *= 3
     add_fused_lm_head(model, temperature=1.0)
-    without_dropout(model)
+    remove_dropout(model)
     return model.train()
 
 
 @torch.no_grad()
-def one_by_one(model, piece) -> torch.Tensor:
+def one_by_one(model, micro_batch) -> torch.Tensor:
     """(N, T), from a forward pass of each prompt and completion by themselves; 0 at padding."""
-    found = torch.zeros(piece["completion_ids"].shape)
+    found = torch.zeros(micro_batch["completion_ids"].shape)
     for row in range(len(found)):
         prompt, completion = (
-            piece[f"{part}_ids"][row][piece[f"{part}_mask"][row].bool()]
+            micro_batch[f"{part}_ids"][row][micro_batch[f"{part}_mask"][row].bool()]
             for part in ("prompt", "completion")
         )
         ids = torch.cat([prompt, completion])
@@ -47,20 +48,20 @@ def one_by_one(model, piece) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("family", "share"), [*product(FAMILIES, [False]), *product(ATTENTION, [True])]
 )
-def test_log_probabilities_are_those_of_each_completion_by_itself(family, share, piece):
+def test_log_probabilities_are_those_of_each_completion_by_itself(family, share, micro_batch):
     model = sharp(family)
-    found, _ = completion_logp(model, piece, GROUP, 1.0, share)
-    found = found * piece["completion_mask"]
-    torch.testing.assert_close(found.float(), one_by_one(model, piece), rtol=0, atol=2e-5)
+    found, _ = completion_logp(model, micro_batch, GROUP, 1.0, share)
+    found = found * micro_batch["completion_mask"]
+    torch.testing.assert_close(found.float(), one_by_one(model, micro_batch), rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("family", ATTENTION)
-def test_a_shared_prompt_has_the_gradient_of_a_plain_pass(family, piece):
+def test_a_shared_prompt_has_the_gradient_of_a_plain_pass(family, micro_batch):
     gradients = []
     for share in (False, True):
         model = sharp(family)
-        logp, _ = completion_logp(model, piece, GROUP, 1.0, share)
-        (logp * piece["completion_mask"] * torch.arange(1, 7)).sum().backward()
+        logp, _ = completion_logp(model, micro_batch, GROUP, 1.0, share)
+        (logp * micro_batch["completion_mask"] * torch.arange(1, 7)).sum().backward()
         gradients.append(
             torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
         )
@@ -81,7 +82,7 @@ def test_prompts_are_shared_where_a_cache_is_keys_and_values():
 
 def quiet(family: str):
     """An untrained model without dropout: TRL's disable_dropout would leave OPT's as it is."""
-    without_dropout(model := untrained(family))
+    remove_dropout(model := untrained(family))
     return model
 
 

@@ -11,7 +11,8 @@ import torch
 from transformers import GenerationConfig
 
 from rapid import RapidTrainer
-from rapid.training.forward import completion_logp, without_dropout
+from rapid.training.dropout import remove_dropout
+from rapid.training.forward import completion_logp
 from rapid.training.generation import Decoder, decoding
 from tests.training.conformance.adapters import TARGETS, config_of
 from tests.training.conformance.families import untrained
@@ -51,15 +52,8 @@ def test_an_adapter_with_dropout_computes_the_same_while_it_is_trained(adapter):
     expected = model.eval()(ids).logits
     model.train()
     assert (model(ids).logits - expected).abs().max() > 1e-4
-    without_dropout(model)
+    remove_dropout(model)
     torch.testing.assert_close(model(ids).logits, expected, rtol=0, atol=1e-6)
-
-
-def test_an_adapter_with_dropout_has_weights_of_1_too(train):
-    adapter = peft.LoraConfig(init_lora_weights=False, lora_dropout=0.5, **TARGETS)
-    settings = {"arguments": {"peft_config": adapter}, "learning_rate": 0.0, **OFF_POLICY}
-    trainer = train(RapidTrainer, untrained("Llama"), **settings)
-    assert logged(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
 
 
 def both(train, build, **others):
@@ -92,8 +86,11 @@ def test_virtual_tokens_are_before_every_prompt(kind, toy_model, train):
     with decoding(model, Decoder()):
         output = model.generate(prompt["prompt_ids"], generation_config=config)
     sampled = torch.stack(output.logits, 1).log_softmax(-1).amax(-1)  # (1, 8)
-    piece = prompt | {"completion_ids": output.sequences[:, 6:], "completion_mask": sampled * 0 + 1}
-    found, _ = completion_logp(model, piece, 1, 1.0, share_prefill=True)
+    micro_batch = prompt | {
+        "completion_ids": output.sequences[:, 6:],
+        "completion_mask": sampled * 0 + 1,
+    }
+    found, _ = completion_logp(model, micro_batch, 1, 1.0, share_prefill=True)
     torch.testing.assert_close(found, sampled, rtol=0, atol=1e-5)
 
 
@@ -118,8 +115,8 @@ def sampled_with(train, name, **sizes):
 
 def test_what_a_model_says_of_tokens_is_heard_on_policy(train):
     trainer = sampled_with(train, "suppress_tokens", n_step=16, micro_batch_size=8, H=1)
-    _, piece, _ = trainer.last_pass
-    said = {*piece["completion_ids"][piece["completion_mask"].bool()].tolist()}
+    _, micro_batch, _ = trainer.last_pass
+    said = {*micro_batch["completion_ids"][micro_batch["completion_mask"].bool()].tolist()}
     assert len(said) > 1 and not said & {*OWN["suppress_tokens"]}
 
 

@@ -149,9 +149,9 @@ def test_tools_are_called_and_their_answers_masked(toy_model, tmp_path, objectiv
     assert not turns and not torch.equal(weights(trainer), before)
     assert [len(one) for one in graded] == [1, 3] * (N_STEP // 2)
     assert graded[1][1] == {"role": "tool", "name": "double", "content": "6"}
-    _, piece, _ = trainer.last_pass
-    learned = (piece["completion_mask"] * piece["tool_mask"]).bool()
-    said = [ids[mask] for ids, mask in zip(piece["completion_ids"], learned, strict=True)]
+    _, micro_batch, _ = trainer.last_pass
+    learned = (micro_batch["completion_mask"] * micro_batch["tool_mask"]).bool()
+    said = [ids[mask] for ids, mask in zip(micro_batch["completion_ids"], learned, strict=True)]
     said = trainer.processing_class.batch_decode(said)
     assert {*said} == {"no idea<eos>", f"{CALL}<eos>done<eos>"}
 

@@ -1,7 +1,7 @@
-"""How much memory a pass may take: what is left of the device, and the largest pass within it.
+"""Memory that a device has left, and the largest micro-batch within it.
 
-A limit on a process's memory may be lowered while it runs, and other processes come and go. What
-is found here is tried before it is relied on, and a pass that fails all the same is made smaller.
+A limit on a process's memory may be lowered while it runs, and other processes come and go. A size
+is tried before it is relied on, and a micro-batch that fails all the same is made smaller.
 """
 
 import gc
@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import torch
 
-AUTO = "auto"  # the size of passes, where memory is to decide
+AUTO = "auto"  # the size of micro-batches, where memory is to decide
 USABLE = 0.92  # of what is left: fragments, and what libraries take now and then, need the rest
 WORDS = "out of memory|CUBLAS_STATUS_ALLOC_FAILED|can.t allocate memory|not enough memory|bad_alloc"
 CGROUPS = Path("/sys/fs/cgroup")
@@ -31,28 +31,28 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def release_memory() -> None:
-    """Give back what no tensor uses, after a pass that failed."""
+    """Give back what no tensor uses, after a micro-batch that failed."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
 
-def room(device: torch.device) -> float:
+def available_memory(device: torch.device) -> float:
     """Return the bytes that this process can still take on a device."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return free + cached
-    rooms = [psutil.virtual_memory().available, _room_in_group()]
+    limits = [psutil.virtual_memory().available, _available_in_cgroup()]
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
-        rooms.append(limit - psutil.Process().memory_info().vms)
-    return max(0.0, min(rooms))
+        limits.append(limit - psutil.Process().memory_info().vms)
+    return max(0.0, min(limits))
 
 
-def _room_in_group() -> float:
+def _available_in_cgroup() -> float:
     """Return the bytes that are left of this process's cgroup (v2) and those around it."""
-    room_in_all = math.inf
+    available = math.inf
     with suppress(OSError):
         name = Path("/proc/self/cgroup").read_text().strip().rpartition("::/")[2]
         folder = CGROUPS / name
@@ -62,14 +62,14 @@ def _room_in_group() -> float:
                 used = int((group / "memory.current").read_text())
                 stat = (group / "memory.stat").read_text()
                 files = re.search(r"^inactive_file (\d+)", stat, re.MULTILINE)  # can be dropped
-                group_room = limit - used + (int(files[1]) if files else 0)
-                room_in_all = min(room_in_all, group_room)
+                left_in_group = limit - used + (int(files[1]) if files else 0)
+                available = min(available, left_in_group)
             if group == CGROUPS:
                 break
-    return room_in_all
+    return available
 
 
-def taken(device: torch.device, work: Callable[[], None]) -> float:
+def measure_peak(device: torch.device, work: Callable[[], None]) -> float:
     """Return the bytes that were held at most during some work, beyond those before it."""
     reset_peak(device)
     if device.type == "cuda":
@@ -95,30 +95,30 @@ def _resident(field: str) -> int:
     return 1024 * int(kibibytes)
 
 
-def largest_pass(
-    attempt: Callable[[int, float], None], most: int, device: torch.device, reserved: float = 0.0
+def find_largest_batch(
+    attempt: Callable[[int, float], None], at_most: int, device: torch.device, reserved: float = 0.0
 ) -> int:
-    """Return how many completions, at most `most`, a pass may have within the memory that is left.
+    """Return how many completions, at most `at_most`, fit in a micro-batch in the memory left.
 
-    What a completion takes is the difference between a pass of half a completion and one of a
-    whole. The number that follows is tried, and halved until it fits.
+    What a completion takes is the difference between half a completion and a whole one. The number
+    that follows is tried, and halved until it fits.
 
     Args:
         attempt: runs so many completions forward and backward, of this share of the full length.
         reserved: bytes that something else will take.
 
     Raises:
-        MemoryError: a pass of one does not fit.
+        MemoryError: not even one fits.
         ValueError: this system does not tell what a process holds.
     """
     if device.type != "cuda" and not RESET.exists():
         raise ValueError(f"{AUTO!r} reads {RESET}, which this system has not: set a number instead")
-    available = USABLE * (room(device) - reserved)
+    available = USABLE * (available_memory(device) - reserved)
 
     def needs(count: int, share: float = 1.0) -> float:
-        """Return the bytes that a pass takes; infinity if it does not fit."""
+        """Return the bytes that so many take; infinity if they do not fit."""
         try:
-            return taken(device, lambda: attempt(count, share))
+            return measure_peak(device, lambda: attempt(count, share))
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -130,11 +130,10 @@ def largest_pass(
     if whole_bytes > available:
         held = "more than there is" if whole_bytes == math.inf else f"{whole_bytes / 1e9:.2f} GB"
         raise MemoryError(
-            f"a pass of one completion of full length takes {held}, and {available / 1e9:.2f} GB "
-            "are left"
+            f"one completion of full length takes {held}, and {available / 1e9:.2f} GB are left"
         )
     per_completion = max(2 * (whole_bytes - half_bytes), 1.0)
-    count = max(1, min(most, 1 + int((available - whole_bytes) / per_completion)))
+    count = max(1, min(at_most, 1 + int((available - whole_bytes) / per_completion)))
     while count > 1 and needs(count) > available:
         count //= 2
     release_memory()

@@ -1,6 +1,6 @@
-"""A Trainer that makes several passes in an optimizer step, and smaller ones where memory runs out.
+"""A Trainer that runs several micro-batches in an optimizer step, smaller ones if memory runs out.
 
-transformers makes one pass in a step, and accumulates gradients over several of its steps.
+transformers runs one in a step, and accumulates gradients over several of its steps.
 """
 
 import logging
@@ -14,29 +14,29 @@ from accelerate.utils import DistributedType
 from torch import Tensor
 from transformers import Trainer
 
-from rapid.training.room import AUTO, is_out_of_memory, largest_pass, release_memory
+from rapid.training.memory import AUTO, find_largest_batch, is_out_of_memory, release_memory
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
-COUNTED = ("_total_train_tokens", "_entropy_window_stats")  # by TRL, in each pass
+COUNTERS = ("_total_train_tokens", "_entropy_window_stats")  # of TRL's, in each forward pass
 
 
-class PassTrainer(Trainer):
-    """A Trainer whose step is several passes. `halvings` is how often their size was halved."""
+class MicroBatchTrainer(Trainer):
+    """A Trainer whose step is several micro-batches. `halvings` is how often they were halved."""
 
     _metrics: dict[str, Any]
     halvings = 0
-    _largest = 0  # rows of the largest pass of a step
+    _largest = 0  # rows of the largest micro-batch of a step
 
     @property
     def _uses_deepspeed(self) -> bool:
         return self.accelerator.distributed_type == DistributedType.DEEPSPEED
 
-    def _backpropagate(self, model, piece, *, last: bool, **named) -> Tensor:
-        """Add the gradient of a pass to the others of its step, and return its loss.
+    def _backpropagate(self, model, micro_batch, *, last: bool, **named) -> Tensor:
+        """Add the gradient of a micro-batch to the others of its step, and return its loss.
 
         accelerate counts backward passes to know when processes exchange gradients. Here they do so
-        in the last pass of a step only, whichever it is. DeepSpeed does so in each; it would divide
+        in the last one of a step only, whichever it is. DeepSpeed does so in each; it would divide
         by accumulation steps.
 
         Args:
@@ -46,21 +46,21 @@ class PassTrainer(Trainer):
         self.accelerator.gradient_state._set_sync_gradients(last)
         with nullcontext() if last or deepspeed else self.accelerator.no_sync(model):
             with self.compute_loss_context_manager():
-                loss: Any = self.compute_loss(model, piece, **named)
+                loss: Any = self.compute_loss(model, micro_batch, **named)
             self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
         return loss.detach()
 
-    def _in_smaller_passes(
+    def _retry_smaller(
         self, work: Callable[[], Result], forget: Callable[[], None] = lambda: None
     ) -> Result:
-        """Return what some work does, in passes of half the size each time that memory runs out.
+        """Return what some work does, with micro-batches halved each time that memory runs out.
 
         Not in one of several processes: the others wait for what it exchanges with them.
 
         Args:
             forget: undoes what a part of the work has done, but for what is counted for the log.
         """
-        counted = self._counted()
+        counts = self._copy_counts()
         while True:
             try:
                 return work()
@@ -69,59 +69,59 @@ class PassTrainer(Trainer):
                 if not alone or self._largest <= 1 or not is_out_of_memory(error):
                     raise
             forget()
-            self._count_again(counted)
+            self._restore_counts(counts)
             release_memory()
             self.halvings += 1
             if self.halvings == 1:
                 logger.warning(
-                    "step %d: memory ran out in a pass of %d. Passes are halved until they fit, "
-                    "and the gradient stays what it is. Set a smaller micro_batch_size (in "
-                    "params.yaml micro_batch), or %r, to have it decided before the first step. "
-                    "This is said once.",
+                    "step %d: memory ran out in a micro-batch of %d. Micro-batches are halved "
+                    "until they fit, and the gradient stays what it is. Set a smaller "
+                    "micro_batch_size (in params.yaml micro_batch), or %r, to have it decided "
+                    "before the first step. This is said once.",
                     self.state.global_step + 1,
                     self._largest,
                     AUTO,
                 )
 
-    def _counted(self) -> dict[str, Any]:
-        """Return what TRL counts in each pass: lists of metrics, tokens, a window of entropies."""
+    def _copy_counts(self) -> dict[str, Any]:
+        """Return what TRL counts in each forward pass: metrics, tokens, a window of entropies."""
         metrics = {name: list(values) for name, values in self._metrics["train"].items()}
-        others = {name: copy(vars(self)[name]) for name in COUNTED if name in vars(self)}
-        return {"metrics": metrics, "others": others}
+        counters = {name: copy(vars(self)[name]) for name in COUNTERS if name in vars(self)}
+        return {"metrics": metrics, "counters": counters}
 
-    def _count_again(self, counted: dict[str, Any]) -> None:
-        """Go back to what `_counted` returned."""
+    def _restore_counts(self, counts: dict[str, Any]) -> None:
+        """Go back to what `_copy_counts` returned."""
         self._metrics["train"].clear()
-        self._metrics["train"].update({n: list(v) for n, v in counted["metrics"].items()})
-        vars(self).update({name: copy(value) for name, value in counted["others"].items()})
+        self._metrics["train"].update({n: list(v) for n, v in counts["metrics"].items()})
+        vars(self).update({name: copy(value) for name, value in counts["counters"].items()})
 
-    def _largest_pass(
+    def _find_largest(
         self,
         attempt: Callable[[int, float], None],
-        most: int,
+        at_most: int,
         parameters: Sequence[Tensor],
         advice: str,
     ) -> int:
-        """Return how many rows of full length memory allows in a pass, in every process.
+        """Return how many rows of full length memory allows in a micro-batch, in every process.
 
         Raises:
             MemoryError: not one, in this process or in another.
         """
-        # From the second pass of a step on there are gradients, and later Adam's state.
+        # From the second micro-batch of a step on there are gradients, and later Adam's state.
         for parameter in parameters:
             parameter.grad = torch.full_like(parameter, 0.0)
-        count, why = 0, "a pass of one does not fit in another process"
+        count, problem = 0, "not one completion fits in another process"
         try:
-            count = largest_pass(
-                attempt, most, self.accelerator.device, self._optimizer_bytes(parameters)
+            count = find_largest_batch(
+                attempt, at_most, self.accelerator.device, self._optimizer_bytes(parameters)
             )
         except MemoryError as error:
-            why = str(error)
+            problem = str(error)
         for parameter in parameters:
             parameter.grad = None
         counts = torch.tensor([count], device=self.accelerator.device)
         if (count := int(self.accelerator.gather(counts).min())) == 0:
-            raise MemoryError(f"{why}: {advice}")
+            raise MemoryError(f"{problem}: {advice}")
         return count
 
     def _try_backward(self, loss: Tensor, parameters: Sequence[Tensor]) -> None:

@@ -29,32 +29,33 @@ from rapid.training.batches import Batch
 from rapid.training.caches import sees_padding
 from rapid.training.clock import AfterOptimizer, PhaseClock
 from rapid.training.config import RapidConfig
-from rapid.training.forward import patch_adaption_prompts, without_dropout
+from rapid.training.dropout import remove_dropout
+from rapid.training.forward import patch_adaption_prompts
 from rapid.training.generation import Decoder, decoding
+from rapid.training.micro_batches import Chunk, take_shard
 from rapid.training.notices import Notices
-from rapid.training.passes import Block, tear
-from rapid.training.processes import gathered
+from rapid.training.processes import gather_batch
 from rapid.training.refusals import (
     TEXT,
     FiniteWeights,
+    check_rollouts,
+    describe_sample,
+    find_refused_arguments,
+    note_on_error,
     refuse_completions,
     refuse_rewards,
-    refused,
-    sample,
-    told,
-    with_tokens,
 )
 from rapid.training.rewards import StreamedRewards, distinct_names
 from rapid.training.sampler_check import SamplerCheck, computes_in_float32
 from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, remember_packages
-from rapid.training.trl.checkpoints import ResumableTrainer
-from rapid.training.trl.loss import OwnLoss
-from rapid.training.trl.passes import PassTrainer
+from rapid.training.trl.loss_trainer import TrlLossTrainer
+from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
 from rapid.training.trl.prompts import CheckedPrompts
+from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.vllm import engine_like_the_policy, mend_weight_sync
 
 
-class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
+class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, CheckedPrompts):
     """GRPOTrainer without its loop. Arguments are GRPOTrainer's, with a `RapidConfig`.
 
     After `train`, `clock.seconds` has the wall-clock seconds of each phase.
@@ -67,17 +68,17 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
     num_generations_eval: int
     _rewards_per_func: Tensor  # (N, functions), of all processes
 
-    def __init__(self, model, reward_funcs, args, *more, **named):
-        given = inspect.signature(GRPOTrainer).bind(model, reward_funcs, args, *more, **named)
-        if wrong := [*refused(args, given.arguments)]:
-            raise ValueError("\n".join(wrong))
+    def __init__(self, model, reward_funcs, args, *arguments, **named):
+        bound = inspect.signature(GRPOTrainer).bind(model, reward_funcs, args, *arguments, **named)
+        if errors := [*find_refused_arguments(args, bound.arguments)]:
+            raise ValueError("\n".join(errors))
         remember_packages()
         with engine_like_the_policy(args.seed):
-            super().__init__(model, reward_funcs, args, *more, **named)
+            super().__init__(model, reward_funcs, args, *arguments, **named)
         self.reward_func_names = distinct_names(self.reward_func_names)
         patch_adaption_prompts(self.model)
         if args.disable_dropout:
-            without_dropout(self.model)
+            remove_dropout(self.model)
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
         self._sampled_logp: list[Tensor] = []  # (T,) for each completion just sampled
         self._sampler_check = SamplerCheck()
@@ -88,13 +89,15 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
                 args.grading_workers,
                 lambda: {"trainer_state": self.state, "log_metric": self._log_metric},
             )
-        self._optimizer_phase = ExitStack()  # from the last pass to the end of the optimizer's step
+        self._optimizer_phase = (
+            ExitStack()
+        )  # from the last micro-batch to the end of the optimizer's step
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
         self.add_callback(FiniteWeights())
         self.notices = Notices(args, self.accelerator.is_main_process)
         self.add_callback(self.notices)
         if self.rollout_func is not None:
-            self.rollout_func = with_tokens(self.rollout_func)
+            self.rollout_func = check_rollouts(self.rollout_func)
         if self.use_vllm:
             mend_weight_sync(self.vllm_generation, self.clock)
 
@@ -168,24 +171,24 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
 
         In training TRL would shuffle completions and buffer slices of them; there `training_step`
         asks for samples itself. TRL cuts an evaluation's batch where a process is full. Where that
-        tears groups, all processes take the loss of the whole batch, and run their part of it.
+        cuts groups, all processes take the loss of the whole batch, and run their part of it.
         TRL's own loss is of each completion by itself.
         """
         batch = super()._prepare_inputs(generation_batch)
         if not self.args.trls_loss:
             rows = len(batch["completion_ids"])
             if rows % self.group_size:
-                batch = gathered(batch, self.accelerator, self._tokenizer.pad_token_id)
-                batch = tear(
+                batch = gather_batch(batch, self.accelerator, self._tokenizer.pad_token_id)
+                batch = take_shard(
                     batch, rows, self.accelerator.process_index, self.accelerator.num_processes
                 )
-            batch = batches.with_graded(batch, self.group_size)
+            batch = batches.mark_graded(batch, self.group_size)
         if self.beta:
             batch["reference_logp"] = self._reference_logp([batch])
         return batch
 
-    def _reference_logp(self, block: Block) -> Tensor:
-        """Return log-probabilities of a block, (N, T), under the policy before training.
+    def _reference_logp(self, chunk: Chunk) -> Tensor:
+        """Return log-probabilities of a chunk, (N, T), under the policy before training.
 
         An adapter is left out; one that was trained before has a copy, which TRL calls "ref".
         """
@@ -195,10 +198,10 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
             reference, model = self.model, self.accelerator.unwrap_model(self.model)
             without = use_adapter(model, "ref" if "ref" in model.peft_config else None)
         with torch.no_grad(), without:
-            return self._logp_of(reference, block)
+            return self._score_chunk(reference, chunk)
 
-    def _logp_of(self, model, block: Block) -> Tensor:
-        """Return log pi of each token of a block, (N, T), without gradient, from all its passes."""
+    def _score_chunk(self, model, chunk: Chunk) -> Tensor:
+        """Return log pi of each token of a chunk, (N, T), without gradient."""
         raise NotImplementedError
 
     @override
@@ -212,7 +215,7 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
         of the reference. What a `rollout_func` returns beside completions TRL writes into the
         dataset's rows, which the completions of a group may share: each gets a copy.
         """
-        inputs = [send_to_device(dict(one), self.accelerator.device) for one in inputs]
+        inputs = [send_to_device(dict(row), self.accelerator.device) for row in inputs]
         self._examples, self._sampled_logp, self._sampler_check.logps = inputs, [], []
         if self._streamed:
             self._streamed.forget()
@@ -220,13 +223,13 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
         steps = patch.object(args, "gradient_accumulation_steps", args.steps_per_generation)
         rows = patch.object(args, "per_device_train_batch_size", args.micro_batch_size)
         at = f"at step {self.state.global_step + 1}, with {len(inputs)} completions, the first of "
-        place = told(at + sample(inputs[0].get("prompt")))
-        with self.clock.phase("other"), place, steps, rows, patch.object(self, "beta", 0.0):
+        note = note_on_error(at + describe_sample(inputs[0].get("prompt")))
+        with self.clock.phase("other"), note, steps, rows, patch.object(self, "beta", 0.0):
             sampled = super()._generate_and_score_completions(inputs)
         if sampled.keys() & REFUSED_COLUMNS:
             raise ValueError(TEXT)
         columns = LOSS_COLUMNS if self.args.trls_loss else COLUMNS
-        batch = {ours: sampled[name] for name, ours in columns.items() if name in sampled}
+        batch = {column: sampled[name] for name, column in columns.items() if name in sampled}
         if self.rollout_func is not None:
             batch.pop("sampler_logp", None)  # of whatever policy, or zeros because TRL wants some
         if self._sampled_logp:  # (N, T); the sampler may have gone on beyond the ends
@@ -236,8 +239,8 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
         weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
         weighted = weighted.masked_fill(rewards.isnan().all(1), math.nan)
         first = self.accelerator.process_index * len(inputs)
-        here = slice(first, first + len(inputs))
-        batch["rewards"], batch["accuracy"] = weighted[here], rewards[here, 0].nan_to_num()
+        local = slice(first, first + len(inputs))
+        batch["rewards"], batch["accuracy"] = weighted[local], rewards[local, 0].nan_to_num()
         self.completions_sampled += len(inputs)
         self._sampler_check.run(self, batch)
         if not self.args.trls_loss:
@@ -250,8 +253,8 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
         `rewards` (N,) are of all processes. TRL's advantages are those of its own loss. A group
         that was not graded has none.
         """
-        known = {"rewards": rewards, "accuracy": rewards}
-        graded = batches.with_graded(known, self.group_size)
+        columns = {"rewards": rewards, "accuracy": rewards}
+        graded = batches.mark_graded(columns, self.group_size)
         advantages = self.args.algorithm.advantages(
             self.args.settings, graded["rewards"], self.group_size
         )
@@ -272,8 +275,8 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
     ):
         """Sample in batches of `sampling_batch_size`; TRL samples all at once.
 
-        TRL takes num_generations rows for a group; where groups are torn between processes each
-        completion is by itself.
+        TRL takes num_generations rows for a group; where groups are sharded each completion is by
+        itself.
         """
         if len(prompt_ids) % num_generations:
             num_generations = 1
@@ -281,13 +284,16 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
         logps: list[list[float]] = []
         end = 0
         while end < len(prompt_ids):
-            start, end = end, self._sampled_together(prompt_ids, end)
-            some = prompt_ids[start:end]
-            with self._policy_itself(), self._decoding(start) as recorded:
+            start, end = end, self._find_batch_end(prompt_ids, end)
+            with self._neutral_generation_config(), self._decoding(start) as recorded:
                 ids, logp = super()._generate_single_turn(
-                    some, images, multimodal_fields, num_generations, has_tool_images
+                    prompt_ids[start:end],
+                    images,
+                    multimodal_fields,
+                    num_generations,
+                    has_tool_images,
                 )
-            refuse_completions([one.get("prompt") for one in self._examples[start:end]], ids)
+            refuse_completions([row.get("prompt") for row in self._examples[start:end]], ids)
             for row, completion in enumerate(ids, start):
                 self._grade_early(row, completion)
             completion_ids += ids
@@ -295,7 +301,7 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
             self._sampled_logp += recorded
         return completion_ids, logps or None
 
-    def _sampled_together(self, prompt_ids: list[list[int]], start: int) -> int:
+    def _find_batch_end(self, prompt_ids: list[list[int]], start: int) -> int:
         """Return where a batch of prompts ends: before padding where the policy would see it."""
         end = min(start + (self.args.sampling_batch_size or len(prompt_ids)), len(prompt_ids))
         if sees_padding(self.model):
@@ -303,7 +309,7 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
             return next((n for n in range(start, end) if len(prompt_ids[n]) != length), end)
         return end
 
-    def _policy_itself(self) -> AbstractContextManager:
+    def _neutral_generation_config(self) -> AbstractContextManager:
         """Sample from the policy itself where completions are weighed.
 
         transformers takes what TRL leaves open from the model's generation_config, min_p or
@@ -312,8 +318,8 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
         if self.use_vllm or self.args.H == 1:
             return nullcontext()
         model = self.accelerator.unwrap_model(self.model)
-        own = model.get_base_model() if is_peft_model(model) else model
-        return patch.object(own, "generation_config", GenerationConfig())
+        base = model.get_base_model() if is_peft_model(model) else model
+        return patch.object(base, "generation_config", GenerationConfig())
 
     def _decoding(self, start: int) -> AbstractContextManager[list[Tensor]]:
         """Have transformers sample by `Decoder` from row `start`, and yield log mu if it is needed.
@@ -330,13 +336,13 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
 
         decoder = Decoder(
             share_prefill=self.args.share_prefill,
-            record=early and self.args.H > 1 and self.sampler_tells_mu(),
+            record=early and self.args.H > 1 and self.use_sampler_logps(),
             on_end=on_end if early and self._streamed else None,
         )
         model = self.accelerator.unwrap_model(self.model)
         return decoding(model, decoder, self._sampler_check.collect(self))
 
-    def sampler_tells_mu(self) -> bool:
+    def use_sampler_logps(self) -> bool:
         """Return whether log mu is the sampler's: it is the policy's up to rounding, or trusted."""
         return self.args.reuse_logp and (computes_in_float32(self) or self.args.trust_sampler)
 
@@ -374,15 +380,15 @@ class SamplingTrainer(ResumableTrainer, PassTrainer, OwnLoss, CheckedPrompts):
 
     @contextmanager
     def _optimizer_step(self, model):
-        """Frame the passes of an optimizer step.
+        """Frame the micro-batches of an optimizer step.
 
-        Trainer's `training_step`, which is not called, would set the modes and make one pass. A
+        Trainer's `training_step`, which is not called, would set the modes and run one batch. A
         step without any is taken all the same, with gradients of zero: its momentum moves.
         """
         model.train()
         if callable(train := getattr(self.optimizer, "train", None)):
             train()
         yield
-        if (every := self.args.torch_empty_cache_steps) and self.state.global_step % every == 0:
+        if (period := self.args.torch_empty_cache_steps) and self.state.global_step % period == 0:
             clear_device_cache()
         self._optimizer_phase.enter_context(self.clock.phase("backpropagation"))

@@ -1,6 +1,6 @@
-"""Checkpoints from which a run goes on exactly, also in the middle of an inference batch.
+"""Checkpoints from which a run goes on exactly: what Trainer's own do not hold.
 
-Trainer's own hold weights, optimizer, schedule, logs, and the states of random generators.
+Those hold weights, optimizer, schedule, logs, and the states of random generators.
 """
 
 import json
@@ -13,33 +13,33 @@ from datasets import IterableDataset
 from trl import GRPOConfig, GRPOTrainer
 from typing_extensions import override
 
-from rapid.training.trl.saving import SavingTrainer
+from rapid.training.trl.saving_trainer import SavingTrainer
 
 SIZES = ("H", "n_step", "num_generations", "world_size")
 
 
 class ResumableTrainer(SavingTrainer, GRPOTrainer):
-    """GRPOTrainer whose checkpoints hold `ahead`: what was sampled and is yet to be learned from.
-
-    TRL's trainer samples anew where it is resumed, with the weights that it has by then.
-    """
+    """GRPOTrainer whose checkpoints hold all that the next inference batch depends on."""
 
     args: GRPOConfig
     _logs: dict[str, Any]
 
     def __init__(self, *args, **named):
         self._sampler: Any = None  # of training prompts
-        self._resumed: dict[str, Any] = {}  # what `_save_rng_state` saved
+        self._loaded: dict[str, Any] = {}  # what `_save_rng_state` saved
         super().__init__(*args, **named)
         self.completions_sampled = 0  # by this process
         self.verdicts: Counter[str] = Counter()  # of this process's grader, where one is given
 
-    def ahead(self) -> dict[str, Any]:
-        """Return what is left of the inference batch: tensors and numbers, in lists and dicts."""
+    def loop_state(self) -> dict[str, Any]:
+        """Return what the training loop keeps from one inference batch to the next.
+
+        Values are tensors and numbers, in lists, tuples and dicts.
+        """
         raise NotImplementedError
 
-    def go_on_with(self, ahead: dict[str, Any]) -> None:
-        """Take over what `ahead` returned in the run that is resumed; {} begins a new run."""
+    def load_loop_state(self, state: dict[str, Any]) -> None:
+        """Take over what `loop_state` returned in the run that is resumed; {} begins a new run."""
         raise NotImplementedError
 
     @override
@@ -62,11 +62,11 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         epoch, step = super()._init_training_state(
             max_steps, num_update_steps_per_epoch, num_train_epochs, resume_from_checkpoint, trial
         )
-        self.go_on_with({})
+        self.load_loop_state({})
         if resume_from_checkpoint is not None:
-            self._resumed = self._saved(resume_from_checkpoint)
+            self._loaded = self._load(resume_from_checkpoint)
             if not self.args.ignore_data_skip:
-                epoch, step = self._resumed["position"]
+                epoch, step = self._loaded["position"]
         if getattr(self._sampler, "shuffle", False):
             for _ in range(epoch):
                 torch.randperm(self._sampler.num_samples, generator=self._sampler.generator)
@@ -80,35 +80,32 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         epoch, step = divmod(round(self.state.epoch * steps), steps)
         return (epoch + 1, 0) if step and self.control.should_epoch_stop else (epoch, step)
 
-    def between_steps(self):
-        """Add what the next step depends on beside weights, optimizer and random states."""
+    @override
+    def _save_rng_state(self, output_dir):
+        """Save, beside the states of random generators, what else the next step depends on."""
+        super()._save_rng_state(output_dir)
         metrics = {name: [*values] for name, values in self._metrics["train"].items()}
         logs = [  # the log's columns, by one name or two
             (name, key, [*column])
             for name, part in self._logs.items()
             for key, column in (part if isinstance(part, dict) else {"": part}).items()
         ]
-        return super().between_steps() | {
+        state = {
+            "sizes": {name: getattr(self.args, name) for name in SIZES},
             "position": self._position(),
-            "loss": (self._tr_loss.clone(), self._total_loss_scalar, self._globalstep_last_logged),
-            "logs": [metrics, logs],
+            "loss": (self._tr_loss, self._total_loss_scalar, self._globalstep_last_logged),
+            "logs": json.dumps([metrics, logs], default=str),
             "completions_sampled": self.completions_sampled,
             "verdicts": dict(self.verdicts),
-            "ahead": self.ahead(),
+            "loop": self.loop_state(),
         }
-
-    @override
-    def _save_rng_state(self, output_dir):
-        """Save, beside the states of random generators, what else the next step depends on."""
-        super()._save_rng_state(output_dir)
-        state = {name: value for name, value in self.before_step().items() if name != "random"}
-        state["logs"] = json.dumps(state["logs"], default=str)
-        state["sizes"] = {name: getattr(self.args, name) for name in SIZES}
         torch.save(state, self._file(output_dir))
 
-    def restore(self, checkpoint):
-        """Restore what `_saved` has read when the run began."""
-        state, self._resumed = self._resumed, {}
+    @override
+    def _load_rng_state(self, checkpoint):
+        """Restore what the next step depends on. Trainer calls this once, before that step."""
+        super()._load_rng_state(checkpoint)
+        state, self._loaded = self._loaded, {}
         self._tr_loss, self._total_loss_scalar, self._globalstep_last_logged = state["loss"]
         metrics, logs = json.loads(state["logs"])
         self._metrics["train"].update(metrics)
@@ -117,27 +114,30 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         self.completions_sampled = state["completions_sampled"]
         self.verdicts.clear()
         self.verdicts.update(state["verdicts"])
-        self.go_on_with(state["ahead"])
+        self.load_loop_state(state["loop"])
 
-    def _saved(self, checkpoint: str) -> dict[str, Any]:
+    def _load(self, checkpoint: str) -> dict[str, Any]:
         """Return what `_save_rng_state` saved, if the run can go on with it."""
-        file, wrong = self._file(checkpoint), ""
+        file, problem = self._file(checkpoint), ""
         state: dict[str, Any] = {}
         if file.is_file():
             state = torch.load(file, self.accelerator.device.type, weights_only=True)
-            here = {name: getattr(self.args, name) for name in SIZES}
-            changed = [name for name in SIZES if state["sizes"][name] != here[name]]
-            wrong = ", ".join(f"{name} was {state['sizes'][name]}" for name in changed)
+            saved = state["sizes"]
+            changed = [name for name in SIZES if saved[name] != getattr(self.args, name)]
+            problem = ", ".join(f"{name} was {saved[name]}" for name in changed)
         else:
-            wrong = f"there is no {file.name}: save_only_model, fewer processes or another trainer"
+            problem = (
+                f"there is no {file.name}: save_only_model, fewer processes, another trainer or an "
+                "earlier version"
+            )
         if self.args.sync_ref_model:
-            wrong = "the reference model that sync_ref_model has moved is not saved"
-        if wrong:
+            problem = "the reference model that sync_ref_model has moved is not saved"
+        if problem:
             raise ValueError(
-                f"{checkpoint} cannot be resumed: {wrong}. Change that, or begin a new run with "
+                f"{checkpoint} cannot be resumed: {problem}. Change that, or begin a new run with "
                 "the checkpoint as its model"
             )
         return state
 
     def _file(self, checkpoint: str) -> Path:
-        return Path(checkpoint) / f"inference_batch_{self.accelerator.process_index}.pth"
+        return Path(checkpoint) / f"training_loop_{self.accelerator.process_index}.pth"

@@ -1,0 +1,277 @@
+"""The gradient of a mini-batch, in micro-batches that memory allows."""
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from rapid.training.batches import Batch
+from rapid.training.caches import sees_padding
+from rapid.training.forward import completion_logp
+from rapid.training.memory import AUTO
+from rapid.training.metrics import WeightedMeans
+from rapid.training.micro_batches import (
+    Chunk,
+    MicroBatchLimit,
+    make_chunks,
+    select_local,
+    size_shard,
+)
+from rapid.training.processes import gather_logps
+from rapid.training.trl.sampling_trainer import SamplingTrainer
+
+logger = logging.getLogger(__name__)
+
+
+class GradientTrainer(SamplingTrainer):
+    """A trainer that learns from mini-batches, in micro-batches.
+
+    `micro_batch_limit` is the most that one may hold where memory was to decide it, or None.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.micro_batch_limit: MicroBatchLimit | None = None
+        self._steps: list[Batch] = []  # Z_h, ..., Z_H
+        self._means = WeightedMeans(self._process_mean)  # over completions, or as the loss has it
+        self._token_means = WeightedMeans(self._process_mean)
+
+    @property
+    def pass_completions(self) -> int:
+        """Completions of full length in a micro-batch; 0 where memory is yet to decide it."""
+        if self.args.token_budget == AUTO:
+            return self.micro_batch_limit.completions if self.micro_batch_limit else 0
+        return int(self.args.micro_batch_size or 1)
+
+    def _process_mean(self, values: Tensor) -> Tensor:
+        return self.accelerator.reduce(values, "mean")
+
+    def _policy_gradient(self, model, mini_batch: Batch, step: int) -> Tensor:
+        """Leave the gradient of a mini-batch's loss in the parameters, and return the loss.
+
+        Args:
+            step: h, the steps that the policy has taken since it was mu.
+        """
+        loss = self._retry_smaller(
+            partial(self._run_micro_batches, model, mini_batch, step),
+            partial(self._forget_micro_batches, model),
+        )
+        if not loss.isfinite():
+            raise FloatingPointError(
+                f"step {self.state.global_step + 1}: the loss is {loss}: the rewards, or the "
+                "weights, are too large for it"
+            )
+        return loss
+
+    def _run_micro_batches(self, model, mini_batch: Batch, step: int) -> Tensor:
+        loss = torch.zeros((), device=self.accelerator.device)
+        chunks = self._make_chunks(mini_batch, step)
+        for number, chunk in enumerate(chunks, 1):
+            self._share_logp(chunk, has_moved=step > 0)
+            for micro_batch in chunk:
+                last = number == len(chunks) and micro_batch is chunk[-1]
+                loss = loss + self._backpropagate(model, micro_batch, last=last)
+        if not chunks:
+            for parameter in model.parameters():
+                if parameter.requires_grad and parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+        return loss
+
+    def _forget_micro_batches(self, model) -> None:
+        model.zero_grad(set_to_none=True)
+        self._means.take_back()
+        self._token_means.take_back()
+
+    def _share_logp(self, chunk: Chunk, has_moved: bool) -> None:
+        """Give the micro-batches of a chunk `chunk_logp`, (N, T): log pi of all its rows.
+
+        Each puts in its own. What the others' gradients need of it is an importance weight, and
+        only of an objective that compares these: then another forward pass finds it in advance, as
+        it does where other processes have part of the rows. Else log mu stands in its place.
+        """
+        first = chunk[0]
+        if "is_last" not in first:
+            return
+        compares = has_moved and self.args.algorithm.compares_weights(self.args.settings)
+        if compares or first["local_weight"] != 1:
+            with torch.no_grad():
+                logp = self._score_chunk(self.model, chunk)
+        else:
+            zeros = torch.zeros_like(first["completion_ids"], dtype=self._logp_dtype)
+            logp = first.get("behavior_logp", zeros).to(self._logp_dtype, copy=True)
+        for micro_batch in chunk:
+            micro_batch["chunk_logp"] = logp
+
+    # The size of micro-batches --------------------------------------------------------------------
+
+    def _make_chunks(self, mini_batch: Batch, step: int) -> list[Chunk]:
+        """Return what this process runs in a step: as many micro-batches as the others."""
+        args = self.args
+        # All mini-batches are as wide as the longest prompt and completion of the inference batch.
+        width = mini_batch["prompt_ids"].size(1) + mini_batch["completion_ids"].size(1)
+        limit = self._limit_micro_batches(width)
+        group = self._rows_per_prompt(limit, width)
+        runs = mini_batch["graded"][::group]  # (K,)
+        if args.trls_loss:
+            runs = runs | True
+        elif args.skip_zero_groups:
+            runs = runs & args.algorithm.contributes(
+                mini_batch["rewards"], group, args.settings, on_policy=step == 0
+            )
+        # DeepSpeed steps in a backward pass, and float16's scaler knows its scale from one.
+        needs_one = self._uses_deepspeed or self.accelerator.scaler is not None
+        chunks = make_chunks(
+            mini_batch,
+            runs.nonzero().flatten().tolist(),
+            group,
+            limit,
+            processes=self.accelerator.num_processes,
+            process=self.accelerator.process_index,
+            least=int(needs_one),
+            same_prompt_length=sees_padding(self.model),
+        )
+        rows = [batch.get("local_rows", batch["rewards"]) for chunk in chunks for batch in chunk]
+        self._largest = max(map(len, rows), default=0)
+        return chunks
+
+    def _limit_micro_batches(self, width: int) -> MicroBatchLimit:
+        """Return the most that a micro-batch may hold, where a row has so many tokens."""
+        args, limit = self.args, self.micro_batch_limit
+        if limit is None:
+            completions = int(args.micro_batch_size or 1)
+            tokens = completions * width if args.token_budget in (None, AUTO) else args.token_budget
+            limit = MicroBatchLimit(completions, int(tokens or 0) if args.pack else None)
+        return limit.halve(self.halvings)
+
+    def _rows_per_prompt(self, limit: MicroBatchLimit, width: int) -> int:
+        """Return how many completions of a prompt stay together in a chunk: a group.
+
+        With TRL's loss each counts by itself, so that processes may have a part of a group each,
+        and a micro-batch holds part of one that is too large.
+        """
+        if not (self.args.trls_loss and self.model.training):
+            return self.group_size
+        groups = self.args.n_step // self.num_generations
+        part = size_shard(groups, self.num_generations, self.accelerator.num_processes)
+        fits = (n for n in range(part, 1, -1) if part % n == 0 and limit.allows(n, width))
+        return next(fits, 1)
+
+    def _find_limit(self, batch: Batch) -> None:
+        """Find the largest micro-batch of completions of full length that memory allows, once.
+
+        It is tried before any step counts: what is sampled first may be short, and later not.
+        """
+        if self.args.token_budget != AUTO or self.micro_batch_limit is not None:
+            return
+        longest = int(batch["prompt_mask"].sum(1).argmax())
+        prompt = batch["prompt_ids"][longest][batch["prompt_mask"][longest].bool()]
+        length = self.args.max_completion_length or batch["completion_ids"].size(1)
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+
+        def attempt(count: int, share: float = 1.0) -> None:
+            tokens = prompt[: math.ceil(share * len(prompt))]
+            ids = tokens.expand(count, -1)
+            completion = tokens[-1:].expand(count, max(2, math.ceil(share * length)))
+            tried = {"prompt_ids": ids, "prompt_mask": torch.ones_like(ids)}
+            tried |= {"completion_ids": completion, "completion_mask": torch.ones_like(completion)}
+            with torch.enable_grad(), self.accelerator.autocast():
+                per_prompt = math.gcd(count, self.num_generations)
+                logp, _ = self._completion_logp(self.model, tried, per_prompt, self._shares_prompts)
+            self._try_backward(logp.sum(), parameters)
+
+        at_most = math.ceil(self.args.n_step / self.accelerator.num_processes)
+        advice = f"lower max_completion_length ({length}), or take a device with more memory"
+        if not self.args.gradient_checkpointing:
+            advice = f"set gradient_checkpointing=True, {advice}"
+        count = self._find_largest(attempt, at_most, parameters, advice)
+        width = len(prompt) + length
+        self.micro_batch_limit = MicroBatchLimit(count, count * width if self.args.pack else None)
+        logger.info("micro-batches of at most %d completions of %d tokens fit", count, width)
+
+    # Log-probabilities ----------------------------------------------------------------------------
+
+    @property
+    def _logp_dtype(self) -> torch.dtype:
+        """Return the precision of log-probabilities: float32, or that of weights in float64."""
+        return torch.promote_types(self.model.dtype, torch.float32)
+
+    def _compute_log_mu(self) -> None:
+        """Give mini-batches the reference's, and log mu from the second on: at first mu is pi."""
+        first = 1 if self.args.reuse_logp else 0
+        for step, mini_batch in enumerate(self._steps):
+            columns = {"reference_logp": self._reference_logp} if self.beta else {}
+            if step >= first and "behavior_logp" not in mini_batch:  # TRL's, to correct vLLM's
+                columns["behavior_logp"] = self._behavior_logp
+            if columns:
+                self._retry_smaller(partial(self._fill_columns, mini_batch, step, columns))
+
+    def _fill_columns(
+        self, mini_batch: Batch, step: int, columns: Mapping[str, Callable[[Chunk], Tensor]]
+    ) -> None:
+        zeros = torch.zeros_like(mini_batch["completion_ids"], dtype=self._logp_dtype)
+        for name in columns:  # also of a process that has nothing to run
+            mini_batch[name] = zeros.clone()
+        for chunk in self._make_chunks(mini_batch, step):
+            if chunk[0]["sequence_share"]:  # else it is run for the sake of other processes
+                for name, compute in columns.items():
+                    values = compute(chunk)
+                    mini_batch[name][chunk[0]["row"], : values.size(1)] = values.to(zeros)
+
+    def _behavior_logp(self, chunk: Chunk) -> Tensor:
+        """Return log mu of a chunk, (N, T): the sampler's, if it has it, or the policy's now."""
+        sampler_logp = chunk[0].get("sampler_logp")
+        if sampler_logp is not None and self.use_sampler_logps() and not sampler_logp.isnan().any():
+            return sampler_logp
+        with torch.no_grad():
+            return self._score_chunk(self.model, chunk)
+
+    def _score_chunk(self, model, chunk: Chunk) -> Tensor:
+        """Return log pi of each token of a chunk, (N, T), from all its micro-batches."""
+        first = chunk[0]
+        if "is_last" not in first:
+            return self._join_rows(first, self._log_pi(model, first)[0])
+        shared = torch.zeros_like(first["completion_ids"], dtype=self._logp_dtype)
+        for micro_batch in chunk:
+            logp, _ = self._log_pi(model, micro_batch)
+            self._join_rows(micro_batch | {"chunk_logp": shared}, logp)
+        if first["local_weight"] == 1:
+            return shared
+        return self.accelerator.reduce(shared * (first["local_weight"] > 0), "sum")
+
+    def _join_rows(self, micro_batch: Batch, logp: Tensor) -> Tensor:
+        """Return log pi of all rows of a chunk, (N, T), with the gradient of the local ones."""
+        count, width = micro_batch["completion_ids"].shape
+        if "local_rows" not in micro_batch:
+            return logp
+        if "is_last" not in micro_batch:
+            return gather_logps(logp, self.accelerator)[:count]
+        logp, rows = pad(logp, (0, width - logp.size(1))), micro_batch["local_rows"]
+        micro_batch["chunk_logp"][rows] = logp.detach()
+        weighted = logp.detach() + micro_batch["local_weight"] * (logp - logp.detach())
+        return micro_batch["chunk_logp"].index_copy(0, rows, weighted)
+
+    def _log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return log pi of each token that a micro-batch runs, (n, t), and the entropies."""
+        local = select_local(micro_batch)
+        rows = len(local["completion_ids"])
+        per_prompt = math.gcd(rows, int(micro_batch.get("rows_per_prompt", self.group_size)))
+        # Another process may have several rows where this has one. Both call the model as often.
+        alone = "is_last" not in micro_batch or self.accelerator.num_processes == 1
+        share = self._shares_prompts and not (alone and per_prompt == 1)
+        with self.accelerator.autocast():
+            return self._completion_logp(model, local, per_prompt, share)
+
+    @property
+    def _shares_prompts(self) -> bool:
+        """Return whether a prompt is computed once a group. Only TRL's head heeds a cast of it."""
+        return self.args.share_prefill and self.same_prompts and not self.args.cast_lm_head_to_fp32
+
+    def _completion_logp(self, model, batch: Batch, rows_per_prompt: int, share: bool):
+        return completion_logp(
+            model, batch, rows_per_prompt, self.temperature, share, self.args.trls_loss
+        )
