@@ -8,10 +8,10 @@ ROOT = Path(__file__).parent.parent
 
 
 def listed(*patterns: str) -> list[str]:
-    """Return the files that Git tracks, or would track, of those that are here."""
+    """Return the files that exist here and that Git tracks or would track."""
     command = ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns]
-    found = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return [name for name in found.stdout.splitlines() if (ROOT / name).is_file()]
+    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [name for name in output.splitlines() if (ROOT / name).is_file()]
 
 
 def copy_checkout(folder: Path, *patterns: str) -> None:

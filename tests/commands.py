@@ -3,10 +3,10 @@
     python -m tests.commands            run them
     python -m tests.commands --list     what is run, and what is left out and why
 
-They are the lines of indented blocks in README.md, CONTRIBUTING.md and docs/*.md that begin with
-one of `PROGRAMS`. commands.yaml beside this file says which are left out and why, and which end
-with another status than 0 in a clone without results. All others are run, with the environment that
-is active and the clone's code.
+The commands are the lines of indented blocks in README.md, CONTRIBUTING.md and docs/*.md that begin
+with one of `PROGRAMS`. commands.yaml beside this file lists the commands that are left out, with
+reasons, and those whose status is not 0 in a clone without results. All others are run with the
+active environment and the clone's code.
 
 Exit status: 1 if a command fails, or a line of such a block is neither a command nor declared.
 """
@@ -58,8 +58,8 @@ def read_declared() -> Declared:
 
 
 def extract_commands(text: str) -> tuple[list[str], list[str]]:
-    """Return the commands of a page, and the lines of their blocks that are none."""
-    commands, others = [], []
+    """Return the commands of a page, and the other lines of their blocks."""
+    commands, other_lines = [], []
     for block in BLOCK.findall(text):
         lines = re.sub(r"\\\n\s+", "", block).splitlines()
         lines = [line.strip().removeprefix("$ ") for line in lines]
@@ -68,19 +68,19 @@ def extract_commands(text: str) -> tuple[list[str], list[str]]:
             if is_command:
                 commands.append(PROSE.sub("", line))
             elif are_commands[0] and "figures" not in line:
-                others.append(line)
-    return commands, others
+                other_lines.append(line)
+    return commands, other_lines
 
 
 def read_commands() -> tuple[list[Command], list[Command]]:
-    """Return the commands of all pages in their order, and the lines that are none."""
-    commands, others = [], []
+    """Return the commands of all pages in their order, and the other lines of their blocks."""
+    commands, other_lines = [], []
     for page in PAGES:
         name = str(page.relative_to(ROOT))
         lines, rest = extract_commands(page.read_text(encoding="utf-8"))
         commands += [Command(name, line) for line in lines]
-        others += [Command(name, line) for line in rest]
-    return commands, others
+        other_lines += [Command(name, line) for line in rest]
+    return commands, other_lines
 
 
 def run_command(command: Command, clone: Path, status: int) -> bool:
@@ -108,8 +108,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = Parser(prog="python -m tests.commands", description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="only say what would be run")
     options = parser.parse_args(arguments)
-    declared, (commands, others) = read_declared(), read_commands()
-    failed = [line for line in others if line.text not in declared.left_out]
+    declared, (commands, other_lines) = read_declared(), read_commands()
+    failed = [line for line in other_lines if line.text not in declared.left_out]
     for line in failed:
         print(f"FAILED  {line.page}: neither a command nor declared: {line.text}")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,16 +1,15 @@
-"""The figures of the documents, made anew.
+"""Figures of the documents come from commands and results.
 
-    make figures-of-docs                              what differs from what the documents say
-    python -m tests.documents --write                 put it into the documents
-    python -m tests.documents --time "make tables"    run a command, and note how long it took
+    make figures-of-docs                              print what differs from the documents
+    python -m tests.documents --write                 write it into the documents
+    python -m tests.documents --time "make tables"    run a command, and record how long it took
 
-A document marks its figures: `<!-- figures: table1 mbpp_plus -->` before them, `<!-- end -->` after
-them. The mark names one of the makers below and its arguments, and where files of runs are read,
-`; by COMMAND` for the command that leaves them. A maker returns the text in between as it should
-be. Of prose, `within FILE` says that each of its figures stands in that file; those that do not
-become question marks.
+A document marks figures: `<!-- figures: table1 mbpp_plus -->` before them, `<!-- end -->` after
+them. The mark names a maker below and its arguments, and `; by COMMAND` the command whose files it
+reads. A maker returns the text in between as it should be. In prose marked with `within FILE`, a
+figure that does not stand in that file becomes a question mark.
 
-Exit status: 1 if something differs. Figures whose files are not here are named, with the command.
+Exit status: 1 if something differs. Figures whose files are missing are listed with their command.
 """
 
 import argparse
@@ -27,6 +26,7 @@ from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
 
 from performance import held as held_memory
 from performance import passes as small_passes
@@ -92,16 +92,16 @@ def plan_check(text: str, root: Path, *place: str) -> str:
     runs, config = root / "runs", str(ROOT / "params.yaml")
     if not runs.is_dir():
         return MISSING
-    asked = ["plan", "--configfile", config, "--calibrate", str(runs), "--check"]
-    _, head, *rows, total = printed(cli.run, asked)
+    arguments = ["plan", "--configfile", config, "--calibrate", str(runs), "--check"]
+    _, head, *rows, total = printed(cli.run, arguments)
     return indented([head, *(row for row in rows if row.split()[: len(place)] == [*place]), total])
 
 
 def plan_paper(text: str, root: Path, length: str) -> str:
     """Return planned runtimes beside the paper's, at a mean length as a share of the limit."""
     files = [str(ROOT / name) for name in ("params.yaml", "experiments/paper.yaml")]
-    asked = ["--configfile", *files, "--completion-length", length]
-    return indented(printed(plan_versus_paper.main, asked))
+    arguments = ["--configfile", *files, "--completion-length", length]
+    return indented(printed(plan_versus_paper.main, arguments))
 
 
 def jobs_of(text: str, root: Path, overlay: str) -> str:
@@ -112,11 +112,11 @@ def jobs_of(text: str, root: Path, overlay: str) -> str:
 
 def speed(text: str, root: Path, *workloads: str) -> str:
     """Return the text with RapidTrainer's least and greatest speed over GRPOTrainer's at H=4."""
-    measured, found = results.read(ROOT / results.FOLDER), {name: [] for name in workloads}
+    measured, ratios = results.read(ROOT / results.FOLDER), {name: [] for name in workloads}
     for row in (row for part in "ad" for row in measured[part]["rows"]):
-        if row["H"] == 4 and row["workload"] in found:
-            found[row["workload"]].append(row["faster"][0])
-    spans = iter([f"{min(ratios):.1f} to {max(ratios):.1f}" for ratios in found.values()])
+        if row["H"] == 4 and row["workload"] in ratios:
+            ratios[row["workload"]].append(row["faster"][0])
+    spans = iter([f"{min(faster):.1f} to {max(faster):.1f}" for faster in ratios.values()])
     return re.sub(r"[\d.]+ to [\d.]+", lambda _: next(spans), text)
 
 
@@ -124,30 +124,30 @@ def bench(text: str, root: Path, part: str) -> str:
     """Return the table of a part of the benchmark, and where it was measured."""
     measured = results.read(ROOT / results.FOLDER)[part]
     _, _, table = report.section(part, measured["rows"]).split("\n\n", 2)
-    return f"\n{table}\nMeasured on: {when(measured)}, {measured['hardware']}.\n"
+    return f"\n{table}\nMeasured on: {date_and_commit(measured)}, {measured['hardware']}.\n"
 
 
 def times(text: str, root: Path) -> str:
-    """Return a table with what commands took, from the fastest machine to the slowest, and where.
+    """Return a table of how long commands took, from the fastest machine to the slowest.
 
-    When is that of the last machine; the machines are in a line below.
+    The date is that of the last machine; the machines are in a line below.
     """
-
-    def measured(row: re.Match) -> str:
-        found = [one for one in timed() if one["command"] == row[2]]
-        if not found:
-            return row[0]
-        machines.extend(one["hardware"] for one in found)
-        least, most = (round(f(one["seconds"] for one in found) / 60) for f in (min, max))
-        minutes = f"{least} to {most}" if least != most else str(most)
-        took = f"{minutes} minute{'s' * (most != 1)}"
-        return f"{row[1]} {took:16} | {max(map(when, found)):19} |"
-
     machines: list[str] = []
-    table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|", measured, text, flags=re.MULTILINE)
-    where = "; ".join(dict.fromkeys(machines))
-    said = textwrap.fill(f"Measured on: {where}.", 100)
-    return re.sub(r"^Measured on:.*?\.$", said, table, flags=re.MULTILINE | re.DOTALL)
+
+    def fill_row(row: re.Match) -> str:
+        records = [record for record in read_times() if record["command"] == row[2]]
+        if not records:
+            return row[0]
+        machines.extend(record["hardware"] for record in records)
+        minutes = [round(record["seconds"] / 60) for record in records]
+        least, most = min(minutes), max(minutes)
+        span = f"{least} to {most}" if least != most else str(most)
+        duration = f"{span} minute{'s' * (most != 1)}"
+        return f"{row[1]} {duration:16} | {max(map(date_and_commit, records)):19} |"
+
+    table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|", fill_row, text, flags=re.MULTILINE)
+    note = textwrap.fill(f"Measured on: {'; '.join(dict.fromkeys(machines))}.", 100)
+    return re.sub(r"^Measured on:.*?\.$", note, table, flags=re.MULTILINE | re.DOTALL)
 
 
 def faults(text: str, root: Path) -> str:
@@ -155,9 +155,9 @@ def faults(text: str, root: Path) -> str:
     if not (root / FAULTS).exists():
         return MISSING
     lines = (root / FAULTS).read_text(encoding="utf-8").splitlines()
-    made, *rows = map(json.loads, lines)
+    record, *rows = map(json.loads, lines)
     cells = [[str(row[column]) for column in COLUMNS] for row in rows]
-    return f"\n{markdown(COLUMNS, cells)}\nInjected on: {when(made)}, {made['hardware']}.\n"
+    return f"\n{markdown(COLUMNS, cells)}\nInjected on: {date_and_commit(record)}, {record['hardware']}.\n"
 
 
 def math_graders(text: str, root: Path) -> str:
@@ -176,8 +176,8 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
     columns_of, days = {}, []
     for name in gpus:
         files = [str(ROOT / file) for file in ("params.yaml", "experiments/paper.yaml")]
-        asked = ["plan", "--configfile", *files, "--gpu", name, "--gpus", "4"]
-        lines = printed(cli.run, asked)
+        arguments = ["plan", "--configfile", *files, "--gpu", name, "--gpus", "4"]
+        lines = printed(cli.run, arguments)
         jobs_that_train = re.compile(
             r"(\S+) +(\S+) +(sft|grpo|pg|dapo|rapid-\S+) .*?([\d.]+) GB .*GB$"
         )
@@ -229,30 +229,35 @@ def within(text: str, root: Path, file: str) -> str:
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
     if path is None:
         return MISSING
-    known = set(NUMBER.findall(path.read_text(encoding="utf-8")))
-    return NUMBER.sub(lambda figure: figure[0] if figure[0] in known else "?", text)
+    figures = set(NUMBER.findall(path.read_text(encoding="utf-8")))
+    return NUMBER.sub(lambda figure: figure[0] if figure[0] in figures else "?", text)
 
 
 def picture(text: str, root: Path, name: str, *overlays: str) -> str:
     """Return a figure of a report, what its problems are, and the code that made its runs."""
-    if not drawn(root, name, *overlays)[0].exists():
+    if not figure_paths(root, name, *overlays)[0].exists():
         return MISSING
     measured = Measured.read(params(*overlays), root)
-    made = notes.commits(list(measured.frame[measured.frame.no_summary == ""].commit))
-    said = [describe(measured.problems.values()), *made]
-    return "\n".join([text.split("\n")[0], "", *said]) + "\n"
+    commits = notes.commits(list(measured.frame[measured.frame.no_summary == ""].commit))
+    lines = [describe(measured.problems.values()), *commits]
+    return "\n".join([text.split("\n")[0], "", *lines]) + "\n"
 
 
-def drawn(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
-    """Return the file of a report's figure, and the one that documents show."""
-    asked = params(*overlays)
-    shown = f"{asked.name}-{name}.png" if asked.name else f"{name}.png"
-    return root / plan(asked).root / FIGURES / f"{name}.png", ROOT / "docs/figures" / shown
+def figure_paths(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
+    """Return the file of a report's figure, and the file that documents show."""
+    experiment_params = params(*overlays)
+    prefix = f"{experiment_params.name}-" if experiment_params.name else ""
+    drawn = root / plan(experiment_params).root / FIGURES / f"{name}.png"
+    return drawn, ROOT / "docs/figures" / f"{prefix}{name}.png"
 
 
-MAKERS = {one.__name__: one for one in (table1, sweep, plan_check, plan_paper, jobs_of, speed)}
-MAKERS |= {one.__name__: one for one in (times, faults, within, picture, bench, math_graders)}
-MAKERS |= {maker.__name__: maker for maker in (plan_memory, held, passes, metrics)}
+MAKERS = {
+    maker.__name__: maker
+    for maker in (
+        table1, sweep, plan_check, plan_paper, plan_memory, jobs_of, speed, times, faults, bench,
+        math_graders, held, passes, metrics, within, picture,
+    )
+}  # fmt: skip
 
 
 def printed(command: Callable, arguments: list[str]) -> list[str]:
@@ -262,7 +267,7 @@ def printed(command: Callable, arguments: list[str]) -> list[str]:
     return said.getvalue().splitlines()
 
 
-def when(measured: dict) -> str:
+def date_and_commit(measured: dict) -> str:
     """Return the day, and the code that was measured: 2026-01-02, 0123456+dirty."""
     return f"{measured['date'][:10]}, {short(measured['commit'], 7)}"
 
@@ -277,54 +282,65 @@ def indented(lines: list[str]) -> str:
     return "".join(f"    {line}".rstrip() + "\n" for line in lines)
 
 
-def marks(page: Path) -> list[tuple[str, str, str]]:
-    """Return the marks of a page: what makes the figures, the command behind it, the text."""
-    found = MARK.finditer(page.read_text(encoding="utf-8"))
-    return [(*split(one[2]), one[3]) for one in found]
+class Mark(NamedTuple):
+    """A mark of a document."""
+
+    maker: str  # with its arguments
+    command: str  # whose files the maker reads, or ""
+    text: str
+
+    def make_text(self, root: Path) -> str:
+        """Return the text as it should be; with MISSING, or nan, for what is not there."""
+        name, *arguments = self.maker.split()
+        return MAKERS[name](self.text, root, *arguments)
 
 
-def split(mark: str) -> tuple[str, str]:
-    """Return what makes the figures, and the command that leaves the files, or ""."""
-    name, _, command = " ".join(mark.split()).partition("; by ")
-    return name, command
+def read_mark(match: re.Match) -> Mark:
+    maker, _, command = " ".join(match[2].split()).partition("; by ")
+    return Mark(maker, command, match[3])
 
 
-def make(mark: str, text: str, root: Path) -> str:
-    """Return the text as it should be; with MISSING, or nan, for what is not there."""
-    name, *arguments = mark.split()
-    return MAKERS[name](text, root, *arguments)
+def read_marks(page: Path) -> list[Mark]:
+    return [read_mark(match) for match in MARK.finditer(page.read_text(encoding="utf-8"))]
 
 
-def timed() -> list[dict]:
+def update_page(page: Path, root: Path) -> str:
+    """Return a page with new figures, and print which cannot be made for want of files."""
+
+    def replace(match: re.Match) -> str:
+        mark = read_mark(match)
+        text = mark.make_text(root)
+        if mark.command and (MISSING in text or "nan" in text):
+            print(f"{page.relative_to(ROOT)}: not made: {mark.maker}. Run: {mark.command}")
+            text = mark.text
+        return match[1] + text + match[4]
+
+    return MARK.sub(replace, page.read_text(encoding="utf-8"))
+
+
+def copy_pictures(page: Path, root: Path) -> None:
+    for maker in (mark.maker for mark in read_marks(page) if mark.maker.startswith("picture ")):
+        drawn, shown = figure_paths(root, *maker.split()[1:])
+        if drawn.exists():
+            shutil.copy(drawn, shown)
+
+
+def read_times() -> list[dict]:
     """Return how long commands took: a row for each command and machine."""
     return list(map(json.loads, (ROOT / TIMES).read_text(encoding="utf-8").splitlines()))
 
 
-def note_time(command: str) -> None:
-    """Run a command, and note how long it took, in place of what this machine took before."""
+def record_time(command: str) -> None:
+    """Run a command, and record how long it took in place of this machine's earlier time."""
     code, since = commit(), time.monotonic()
     subprocess.run(command, shell=True, cwd=ROOT, check=True)
     seconds = round(time.monotonic() - since, 1)
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    own = {"command": command, "hardware": hardware()}
-    rows = [one for one in timed() if not own.items() <= one.items()]
-    rows.append(own | {"seconds": seconds, "date": date, "commit": code})
-    rows.sort(key=lambda one: (one["command"], one["hardware"]))
-    write_text(ROOT / TIMES, "".join(json.dumps(one) + "\n" for one in rows))
-
-
-def remade(page: Path, root: Path) -> str:
-    """Return a page with its figures made anew, as far as their files are there; say which not."""
-
-    def replaced(found: re.Match) -> str:
-        mark, command = split(found[2])
-        text = make(mark, found[3], root)
-        if command and (MISSING in text or "nan" in text):
-            print(f"{page.relative_to(ROOT)}: not made: {mark}. Its files come by: {command}")
-            text = found[3]
-        return found[1] + text + found[4]
-
-    return MARK.sub(replaced, page.read_text(encoding="utf-8"))
+    key = {"command": command, "hardware": hardware()}
+    rows = [row for row in read_times() if not key.items() <= row.items()]
+    rows.append(key | {"seconds": seconds, "date": date, "commit": code})
+    rows.sort(key=lambda row: (row["command"], row["hardware"]))
+    write_text(ROOT / TIMES, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -332,25 +348,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.documents", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--write", action="store_true", help="change the documents")
-    parser.add_argument("--time", metavar="COMMAND", help="run it, and note how long it took")
+    parser.add_argument("--time", metavar="COMMAND", help="run it, and record how long it took")
     parser.add_argument("--root", type=Path, default=ROOT, help="folder that holds runs/")
     options = parser.parse_args(arguments)
     if options.time:
-        note_time(options.time)
+        record_time(options.time)
         return 0
     differing = 0
     for page in PAGES:
-        said, found = page.read_text(encoding="utf-8"), remade(page, options.root)
-        name = str(page.relative_to(ROOT))
-        lines = [one.splitlines(keepends=True) for one in (said, found)]
-        sys.stdout.writelines(difflib.unified_diff(*lines, name, f"{name}, made anew"))
-        differing += said != found
-        if options.write and said != found:
-            write_text(page, found)
-            pictures = [mark.split()[1:] for mark, *_ in marks(page) if mark.startswith("picture ")]
-            for made, shown in (drawn(options.root, *one) for one in pictures):
-                if made.exists():
-                    shutil.copy(made, shown)
+        name, old = str(page.relative_to(ROOT)), page.read_text(encoding="utf-8")
+        new = update_page(page, options.root)
+        lines = [text.splitlines(keepends=True) for text in (old, new)]
+        sys.stdout.writelines(difflib.unified_diff(*lines, name, f"{name}, updated"))
+        differing += old != new
+        if options.write and old != new:
+            write_text(page, new)
+            copy_pictures(page, options.root)
     return 1 if differing and not options.write else 0
 
 

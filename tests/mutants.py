@@ -1,11 +1,11 @@
-"""Change the code at random, one place at a time, and see whether the fast tests notice.
+"""Change the code at random, one place at a time, and see whether the fast tests fail.
 
-`make mutants` draws a sample with a seed and writes a line for each mutant into mutants.jsonl; what
-has a line there is not run again. At the end come the share that was caught and what was not.
+`make mutants` draws a sample from a seed and writes a line for each mutant into mutants.jsonl; a
+mutant that has a line there is not run again. At the end it prints the share that was caught and
+the mutants that survived.
 
-The code is changed in a copy of the repository. The tests of a mutant run in a child that is forked
-from this process, which has imported what they need of others. Walls around completions are left as
-they are: attacks would run without them.
+The code is changed in a copy of the repository. The walls around completions are not changed, as
+attacks would run without them.
 """
 
 import argparse
@@ -14,22 +14,21 @@ import hashlib
 import json
 import os
 import random
-import shutil
+import re
 import signal
+import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
 
 from tests.checkout import ROOT, copy_checkout, listed
 
 RESULTS = "mutants.jsonl"
-# Tests that are to notice, by the beginning of a file's path.
+# Tests that should fail, by the beginning of a file's path.
 AREAS = {
     "rapid/algorithms/": ["tests/algorithms", "tests/training"],
     "rapid/training/": ["tests/training", "tests/algorithms/test_against_trl.py"],
@@ -57,7 +56,7 @@ SWAPS = {
     ast.FloorDiv: ("//", "*"), ast.Mod: ("%", "*"), ast.Pow: ("**", "*"), ast.And: ("and", "or"),
     ast.Or: ("or", "and"), ast.BitAnd: ("&", "|"), ast.BitOr: ("|", "&"),
 }  # fmt: skip
-# Calls that say something, draw, parse a command or remember: no figure follows from them.
+# Calls that print, draw, parse a command or cache: they decide no figure.
 QUIET = {
     "ArgumentParser", "Look", "add_argument", "getLogger", "info", "lru_cache", "print", "tqdm",
     "warn", "warning",
@@ -101,18 +100,18 @@ def mutants(file: str, source: str) -> Iterator[Mutant]:
     def span(node) -> tuple[int, int]:
         return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
 
-    for node in looked_at(ast.parse(source)):
+    for node in walk_changeable(ast.parse(source)):
         for start, end, new in changes(node, source, span):
-            made = Mutant(file, node.lineno, start, end, source[start:end], new)
+            mutant = Mutant(file, node.lineno, start, end, source[start:end], new)
             try:
-                compile(made.of(source), file, "exec")
+                compile(mutant.of(source), file, "exec")
             except SyntaxError:
                 continue
-            yield made
+            yield mutant
 
 
-def looked_at(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield what may be changed: no words, annotations, errors and no `strict` of zip."""
+def walk_changeable(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that may be changed: no texts, annotations, errors or `strict` of zip."""
     for child in ast.iter_child_nodes(tree):
         if is_quiet(child):
             continue
@@ -124,7 +123,7 @@ def looked_at(tree: ast.AST) -> Iterator[ast.AST]:
             continue
         if hasattr(child, "lineno"):
             yield child
-        yield from looked_at(child)
+        yield from walk_changeable(child)
 
 
 def is_quiet(node: ast.AST) -> bool:
@@ -160,99 +159,59 @@ def changes(node, source: str, span: Callable) -> Iterator[tuple[int, int, str]]
             end = span(func)[1]
             yield end - len(name), end, NAMES[name]
     if isinstance(node, ast.Call):
-        for given in node.keywords:
-            words = ast.JoinedStr | ast.Constant | ast.List
-            if given.arg and not isinstance(given.value, words):
-                start, end = span(given)
+        for keyword in node.keywords:
+            texts = ast.JoinedStr | ast.Constant | ast.List
+            if keyword.arg and not isinstance(keyword.value, texts):
+                start, end = span(keyword)
                 yield start, end + source[end:].startswith(","), ""
 
 
 # Running ------------------------------------------------------------------------------------------
 
 
-def sample(count: int, seed: int, area: str = "") -> list[Mutant]:
-    """Return as many mutants, drawn from all files; a smaller sample is the start of a larger."""
+def draw_mutants(count: int, seed: int, area: str = "") -> list[Mutant]:
+    """Draw mutants from all files; a smaller sample is the beginning of a larger one."""
     files = [
         name
         for name in sorted(listed("*.py"))
         if name.startswith(tuple(AREAS)) and name.startswith(area) and not name.startswith(LEFT_OUT)
     ]
-    every = [one for file in files for one in mutants(file, (ROOT / file).read_text("utf-8"))]
-    random.Random(seed).shuffle(every)
-    return every[:count]
+    candidates = [m for file in files for m in mutants(file, (ROOT / file).read_text("utf-8"))]
+    random.Random(seed).shuffle(candidates)
+    return candidates[:count]
 
 
 def tests_of(file: str) -> list[str]:
-    """Return the tests that are to notice a change, those of the same name first."""
+    """Return the tests that should fail on a change, those of the same name first."""
     area = next(tests for name, tests in AREAS.items() if file.startswith(name))
-    own = sorted(
+    same_name = sorted(
         str(path.relative_to(ROOT))
         for tests in area
         for path in (ROOT / tests).rglob(f"test_{Path(file).stem}*.py")
     )
-    return [*own, *area]
+    return [*same_name, *area]
 
 
 def run_tests(folder: Path, tests: list[str]) -> str:
-    """Run tests in a child until one fails; return that one, "" where none does, or "time"."""
-    said = folder / "failed.txt"
-    said.unlink(missing_ok=True)
-    (folder / "tmp").mkdir(exist_ok=True)
-    child = os.fork()
-    if not child:
-        os.setsid()
-        with open(folder / "output.txt", "w") as output:
-            os.dup2(output.fileno(), 1)
-            os.dup2(output.fileno(), 2)
-        os.chdir(folder)
-        sys.path[:] = [str(folder), *(path for path in sys.path if path not in ("", str(ROOT)))]
-        os.environ |= {"PYTHONPATH": str(folder), "TMPDIR": str(folder / "tmp")}
-        for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "rapid")]:
-            del sys.modules[name]
-        tempfile.tempdir = None  # asked for anew
-        import pytest
-
-        class FirstFailure:
-            def pytest_runtest_logreport(self, report):
-                if report.failed:
-                    said.write_text(report.nodeid)
-
-            def pytest_collectreport(self, report):
-                if report.failed:
-                    said.write_text(f"{report.nodeid} (collection)")
-
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu"]
-        status = pytest.main([*options, *tests], plugins=[FirstFailure()])
-        if status and not said.exists():
-            said.write_text(f"status {status}")
-        os._exit(0)
-    deadline = time.monotonic() + SECONDS
-    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-        if time.monotonic() > deadline:
-            said.write_text("time")
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            break
-        time.sleep(0.1)
-    if ended[1] and not said.exists():  # the mutant ended it
-        said.write_text(f"status {os.waitstatus_to_exitcode(ended[1])}")
-    with suppress(ProcessLookupError):  # what it left behind
-        os.killpg(child, signal.SIGKILL)
-    shutil.rmtree(folder / "tmp", ignore_errors=True)
-    return said.read_text() if said.exists() else ""
-
-
-def prepare() -> None:
-    """Import what tests import of others."""
-    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    for name in ("datasets", "evalplus.eval", "matplotlib.pyplot", "pandas", "peft", "scipy.stats"):
-        import_module(name)
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer  # noqa: F401
-    from trl import GRPOConfig, GRPOTrainer, SFTTrainer  # noqa: F401
-
-    torch.set_num_threads(1)
+    """Run tests until one fails; return that one, "" if none does, or "time"."""
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu"]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    with tempfile.TemporaryDirectory() as temporary, open(folder / "output.txt", "w") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment | {"TMPDIR": temporary}, stdout=output,
+            stderr=output, start_new_session=True,
+        )  # fmt: skip
+        try:
+            status = process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            return "time"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    text = (folder / "output.txt").read_text(errors="replace")
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.MULTILINE)
+    return failed[1] if failed else f"status {status}" if status else ""
 
 
 def main() -> int:
@@ -260,25 +219,28 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200, help="mutants to have a line for")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--area", default="", help="of files whose path begins so")
-    asked = parser.parse_args()
+    options = parser.parse_args()
+    absent = [test for tests in AREAS.values() for test in tests if not (ROOT / test).exists()]
+    if absent:  # pytest would fail, and every mutant would seem to be caught
+        parser.error(f"AREAS names tests that do not exist: {', '.join(absent)}")
     results = ROOT / RESULTS
     lines = results.read_text().splitlines() if results.exists() else []
-    known = {row["key"]: row for row in map(json.loads, lines)}
-    drawn = sample(asked.count, asked.seed, asked.area)
-    prepare()
+    rows_by_key = {row["key"]: row for row in map(json.loads, lines)}
+    sample = draw_mutants(options.count, options.seed, options.area)
     with tempfile.TemporaryDirectory(prefix="mutants-") as name, open(results, "a") as out:
         copy_checkout(folder := Path(name))
-        for number, one in enumerate(drawn, 1):
-            if one.key in known:
+        for number, mutant in enumerate(sample, 1):
+            if mutant.key in rows_by_key:
                 continue
-            source = (ROOT / one.file).read_text(encoding="utf-8")
-            (folder / one.file).write_text(one.of(source), encoding="utf-8")
-            caught = run_tests(folder, tests_of(one.file))
-            (folder / one.file).write_text(source, encoding="utf-8")
-            known[one.key] = {"key": one.key, "mutant": str(one), "caught": caught}
-            print(json.dumps(known[one.key]), file=out, flush=True)
-            print(f"{number}/{len(drawn)} {one}: {caught or 'SURVIVES'}", flush=True)
-    rows = [known[one.key] for one in drawn]
+            source = (ROOT / mutant.file).read_text(encoding="utf-8")
+            (folder / mutant.file).write_text(mutant.of(source), encoding="utf-8")
+            caught = run_tests(folder, tests_of(mutant.file))
+            (folder / mutant.file).write_text(source, encoding="utf-8")
+            row = {"key": mutant.key, "mutant": str(mutant), "caught": caught}
+            rows_by_key[mutant.key] = row
+            print(json.dumps(row), file=out, flush=True)
+            print(f"{number}/{len(sample)} {mutant}: {caught or 'SURVIVES'}", flush=True)
+    rows = [rows_by_key[mutant.key] for mutant in sample]
     alive = [row["mutant"] for row in rows if not row["caught"]]
     share = 1 - len(alive) / len(rows)
     print("\n".join(["", *alive, f"{share:.1%} of {len(rows)} mutants are caught"]))

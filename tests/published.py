@@ -2,10 +2,9 @@
 
     python -m tests.published --mbpp-plus MbppPlus.jsonl.gz --math train.jsonl
 
-MBPP+: every reference solution passes; with one place of it changed it fails wherever that changes
-what a test sees, which is found out by comparing the two programs' outputs as they are. MATH: every
-solution is rewarded for its own problem, and no other problem's answer is.
-Prints figures and every exception. The exit status is 1 where a reference solution fails, a changed
+MBPP+: every reference solution passes. With one place changed it fails if its outputs change.
+MATH: every solution is rewarded for its own problem, and no other problem's answer is.
+Prints figures and every exception. The exit status is 1 if a reference solution fails, a changed
 one gets a verdict that its outputs contradict, or under 99.5 % of the solutions are rewarded.
 """
 
@@ -68,39 +67,45 @@ def main() -> int:
     return 0 if right else 1
 
 
-def graded(benchmark: str, problems: dict[str, Problem], pairs: Pairs, timeout, what: str) -> list:
-    """Verdicts on completions; how many are rewarded, and how long it took, is printed."""
+def grade_pairs(
+    benchmark: str, problems: dict[str, Problem], pairs: Pairs, timeout, what: str
+) -> list:
+    """Return verdicts on completions; print how many are rewarded, and how long it took."""
     began = time.monotonic()
     submissions = [Submission(id=id, completion=text) for id, text in pairs]
     workers = len(usable_cores())
     task = BENCHMARKS[benchmark]
-    found = grade(task, problems, submissions, workers=workers, timeout=timeout).verdicts
-    rewarded, seconds = sum(verdict.reward for verdict in found), time.monotonic() - began
+    verdicts = grade(task, problems, submissions, workers=workers, timeout=timeout).verdicts
+    rewarded, seconds = sum(verdict.reward for verdict in verdicts), time.monotonic() - began
     print(f"{what}: {rewarded:.0f} of {len(pairs)} rewarded, {seconds:.0f} s")
-    return found
+    return verdicts
 
 
 def references_pass(problems: dict[str, CodeProblem], timeout: float) -> bool:
-    pairs = [(id, f"```python\n{one.canonical_solution}\n```") for id, one in problems.items()]
-    found = graded("mbpp_plus", problems, pairs, timeout, "MBPP+ references")
-    for (id, _), verdict in zip(pairs, found, strict=True):
+    pairs = [
+        (id, f"```python\n{problem.canonical_solution}\n```") for id, problem in problems.items()
+    ]
+    verdicts = grade_pairs("mbpp_plus", problems, pairs, timeout, "MBPP+ references")
+    for (id, _), verdict in zip(pairs, verdicts, strict=True):
         if not verdict.reward:
             print(f"  {id}: {verdict.reason}")
-    return all(verdict.reward for verdict in found)
+    return all(verdict.reward for verdict in verdicts)
 
 
 def changed_references_fail(problems: dict[str, CodeProblem], count: int, timeout: float) -> bool:
-    """Each with one place changed, drawn from every way that tests.mutants has."""
+    """Change one place of each solution at random, as tests.mutants does, and grade it."""
     rng, pairs = random.Random(0), []
     for id, problem in problems.items():
         source = problem.canonical_solution
-        programs = [one.of(source) for one in mutants(problem.task_id, source)]
+        programs = [mutant.of(source) for mutant in mutants(problem.task_id, source)]
         pairs += [(id, text) for text in rng.sample(programs, min(count, len(programs)))]
-    found = graded("mbpp_plus", problems, pairs, timeout, "MBPP+ references with one change")
-    print(f"  {dict(Counter(verdict.reason for verdict in found))}")
-    odd = 0
+    verdicts = grade_pairs(
+        "mbpp_plus", problems, pairs, timeout, "MBPP+ references with one change"
+    )
+    print(f"  {dict(Counter(verdict.reason for verdict in verdicts))}")
+    contradicted = 0
     with Sandbox(memory_mb=MEMORY_MB) as sandbox:
-        for (id, program), verdict in zip(pairs, found, strict=True):
+        for (id, program), verdict in zip(pairs, verdicts, strict=True):
             problem = problems[id]
             if not verdict.reward or same(
                 outputs(program, problem, sandbox),
@@ -108,16 +113,16 @@ def changed_references_fail(problems: dict[str, CodeProblem], count: int, timeou
             ):
                 continue
             lenient = problem.entry_point in LENIENT
-            odd += not lenient
+            contradicted += not lenient
             print(f"  {id} passes with other outputs{' (EvalPlus allows them)' * lenient}")
-    print(f"  of those that pass, {odd} should not")
-    return not odd
+    print(f"  of those that pass, {contradicted} should not")
+    return not contradicted
 
 
 def outputs(program: str, problem: CodeProblem, sandbox: Sandbox) -> list:
-    """What the program returns for each input; shorter where it stops."""
-    given = (problem.base_input, problem.plus_input)
-    inputs = [one for each in given for one in restore_inputs(problem.task_id, each)]
+    """Return the program's output for each input, until it stops."""
+    parts = (problem.base_input, problem.plus_input)
+    inputs = [value for part in parts for value in restore_inputs(problem.task_id, part)]
     lines: list[bytes] = []
 
     def collect(line: bytes) -> bool:
@@ -129,25 +134,25 @@ def outputs(program: str, problem: CodeProblem, sandbox: Sandbox) -> list:
     return [encoding.decode(a["output"]) for a in map(json.loads, lines) if "output" in a]
 
 
-def same(found: list, expected: list) -> bool:
-    """Equal in number, and one by one equal or, where they are numbers, nearly so."""
-    return len(found) == len(expected) and all(map(nearly_equal, found, expected))
+def same(outputs: list, expected: list) -> bool:
+    """Return whether outputs are equal in number and value, and numbers nearly so."""
+    return len(outputs) == len(expected) and all(map(nearly_equal, outputs, expected))
 
 
-def nearly_equal(one: object, other: object) -> bool:
+def nearly_equal(output: object, expected: object) -> bool:
     try:
-        return bool(one == other or np.allclose(one, other, rtol=1e-7, atol=1e-4))
+        return bool(output == expected or np.allclose(output, expected, rtol=1e-7, atol=1e-4))
     except (TypeError, ValueError):
         return False
 
 
 def solutions_pass(problems: dict[str, MathProblem], timeout: float) -> bool:
     pairs = [(id, problem.solution) for id, problem in problems.items()]
-    found = graded("math", problems, pairs, timeout, "MATH solutions")
-    for (id, text), verdict in zip(pairs, found, strict=True):
+    verdicts = grade_pairs("math", problems, pairs, timeout, "MATH solutions")
+    for (id, text), verdict in zip(pairs, verdicts, strict=True):
         if not verdict.reward:
             print(f"  {id}: {verdict.reason}: ...{text[-80:]!r}, answer {problems[id].answer!r}")
-    return sum(verdict.reward for verdict in found) >= 0.995 * len(pairs)
+    return sum(verdict.reward for verdict in verdicts) >= 0.995 * len(pairs)
 
 
 def other_answers_fail(problems: dict[str, MathProblem], count: int, timeout: float) -> None:
@@ -158,8 +163,8 @@ def other_answers_fail(problems: dict[str, MathProblem], count: int, timeout: fl
         for id, problem in problems.items()
         for answer in rng.sample(sorted(answers - {problem.answer}), min(count, len(answers) - 1))
     ]
-    found = graded("math", problems, pairs, timeout, "MATH, answers of other problems")
-    for (id, completion), verdict in zip(pairs, found, strict=True):
+    verdicts = grade_pairs("math", problems, pairs, timeout, "MATH, answers of other problems")
+    for (id, completion), verdict in zip(pairs, verdicts, strict=True):
         if verdict.reward:
             print(f"  {completion} for {problems[id].answer!r}")
 

@@ -1,4 +1,4 @@
-"""Commands that tests run, what became of processes, and an end for those that go on."""
+"""Processes of tests: started, waited for, looked for, and ended."""
 
 import ctypes
 import os
@@ -21,34 +21,34 @@ SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this
 
 
 def python(*arguments: object, folder: Path = ROOT, status: int | None = 0, **variables: str):
-    """Run Python in a folder to its end, with further variables; where asked, with that status."""
-    done = subprocess.run(
+    """Run Python in a folder to its end, and check its status unless that is None."""
+    ended = subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=folder, env=os.environ | variables, capture_output=True, text=True, check=False,
         timeout=3600,
     )  # fmt: skip
-    assert status in (None, done.returncode), done.stdout[-4000:] + done.stderr[-8000:]
-    return done
+    assert status in (None, ended.returncode), ended.stdout[-4000:] + ended.stderr[-8000:]
+    return ended
 
 
 def living(*pids: int) -> list[int]:
-    """Return those that run; one that has ended, and is not yet taken notice of, does not."""
-    found = []
+    """Return the processes that run; a zombie does not."""
+    running = []
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
             if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                found.append(pid)
-    return found
+                running.append(pid)
+    return running
 
 
 def naming(marker: object) -> dict[int, str]:
     """Return the processes with a text in their command lines, also those of other namespaces."""
-    found = {}
+    command_lines = {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if str(marker) in (line := (process / "cmdline").read_text(errors="replace")):
-                found[int(process.name)] = line
-    return found
+                command_lines[int(process.name)] = line
+    return command_lines
 
 
 def wait_for(holds: Callable[[], object], seconds: float = 60, every: float = 0.02) -> None:
@@ -63,30 +63,31 @@ def assert_gone(*pids: int) -> None:
     wait_for(lambda: not living(*pids))
 
 
-def left_behind(*others: int, seconds: float = 300) -> list[psutil.Process]:
-    """Return this process's descendants but for some children, once they had time to end."""
+def left_behind(*earlier_pids: int, seconds: float = 300) -> list[psutil.Process]:
+    """Return descendants of this process but for earlier children, after they had time to end."""
     until = time.monotonic() + seconds
     while True:
-        found = [p for p in psutil.Process().children(recursive=True) if p.pid not in others]
-        for process in found:
+        descendants = psutil.Process().children(recursive=True)
+        processes = [process for process in descendants if process.pid not in earlier_pids]
+        for process in processes:
             with suppress(psutil.NoSuchProcess, ChildProcessError):
                 if process.status() == psutil.STATUS_ZOMBIE:
                     os.waitpid(process.pid, os.WNOHANG)
-        if not found or time.monotonic() > until:
-            return found
+        if not processes or time.monotonic() > until:
+            return processes
         time.sleep(0.02)
 
 
 @contextmanager
 def adopting() -> Iterator[Callable]:
-    """Make this process the parent of what the processes that it starts leave behind.
+    """Make this process the parent of orphans among its descendants.
 
-    Yields `left_behind`, for which the children that there already are do not count.
+    Yields `left_behind`, without the children that exist already.
     """
-    others = [process.pid for process in psutil.Process().children(recursive=True)]
+    earlier_pids = [process.pid for process in psutil.Process().children(recursive=True)]
     ctypes.CDLL(None).prctl(SUBREAPER, 1)
     try:
-        yield partial(left_behind, *others)
+        yield partial(left_behind, *earlier_pids)
     finally:
         ctypes.CDLL(None).prctl(SUBREAPER, 0)
 
@@ -128,9 +129,9 @@ class Borrower:
         self._reading = reading
 
     def end(self) -> str:
-        """Wait for its end, take back what was lent, and return what its work returned."""
-        said = os.read(self._reading, 4096).decode()
+        """Wait for its end, take back what was lent, and return the result of its work."""
+        result = os.read(self._reading, 4096).decode()
         os.close(self._reading)
         _, status = os.waitpid(self.pid, 0)
         self._take_back(status == 0)
-        return said
+        return result

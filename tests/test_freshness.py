@@ -41,175 +41,153 @@ def make(job: Job, *inputs: str, text: str = "", more: str = "out") -> None:
 
 
 @pytest.fixture
-def line(tmp_path, monkeypatch) -> list[Job]:
-    """Three jobs: each reads what the one before it wrote, the first a file of the user's."""
+def jobs(tmp_path, monkeypatch) -> list[Job]:
+    """Three jobs, each of which reads the output of the one before it, and a report.
+
+    The first job reads a file of the user's. The report also reads a file that the third job may
+    write and one that a user may add; neither is there.
+    """
     monkeypatch.chdir(tmp_path)
     Path("source").write_text("source")
     data = Job("prepare", "a", spec())
     model = Job("pretrain", "b", spec(), inputs=(data,))
-    made = [data, model, Job("train", "c/d", spec(), inputs=(model,))]
-    for job, read in zip(made, ("source", "a/out", "b/out"), strict=True):
-        make(job, read)
-    return made
+    run, report = Job("train", "c/d", spec(), inputs=(model,)), Job("report", "reports", spec())
+    make(data, "source")
+    make(model, "a/out")
+    make(run, "b/out")
+    make(report, "b/out", "c/d/later", "notes")
+    return [data, model, run, report]
 
 
-def folders(found: list[Job]) -> list[str]:
-    return [job.folder for job in found]
+def folders(jobs: list[Job]) -> list[str]:
+    return [job.folder for job in jobs]
 
 
-def test_what_was_made_is_up_to_date_and_what_was_not_is_no_error(line):
-    found = examine([*line, nowhere := Job("prepare", "nowhere", spec())])
-    assert folders(found.current) == ["a", "b", "c/d"]
-    assert not found.stale and not found.changed and found.missing == [nowhere]
-    assert found.describe() == "not made: nowhere\n3 of 4 jobs are up to date"
+def write_file(name: str, size: int = 0):
+    return lambda jobs: Path(name).write_bytes(b"x" * size or b"other") and None
 
 
-def test_a_changed_byte_is_named_with_all_that_it_makes_stale(line):
-    """Though the file has the same size and time."""
+def delete_file(name: str):
+    return lambda jobs: Path(name).unlink()
+
+
+def set_times(seconds: float):
+    return lambda jobs: [os.utime(path, (seconds, seconds)) for path in Path().rglob("*")] and None
+
+
+def change_a_byte(jobs):
+    """The file has the same size and time."""
     before = os.stat("a/out")
     Path("a/out").write_text("A")
     os.utime("a/out", ns=(before.st_atime_ns, before.st_mtime_ns))
-    found = examine(line)
-    assert list(found.changed) == ["a/out"]
-    assert folders(found.stale) == ["a", "b", "c/d"]
-    assert "a/out is not what a wrote" in found.describe()
-    assert "stale: c/d: what it read is not up to date: b/out" in found.describe()
 
 
-def test_what_another_file_of_the_same_job_went_into_is_not_stale(line):
-    make(line[0], "source", more="other")
+def change_another_output(jobs):
+    make(jobs[0], "source", more="other")
     Path("a/other").write_text("changed")
-    found = examine(line)
-    assert folders(found.stale) == ["a"]
-    assert folders(found.current) == ["b", "c/d"]
 
 
-def test_what_no_job_wrote_is_compared_too(line):
-    Path("source").write_text("other")
-    found = examine(line, hashed=False)
-    assert found.stale[line[0]] == "what it read has changed: source"
-
-
-def test_another_parameter_makes_the_job_and_those_after_it_stale(line):
-    changed = [line[0], Job("pretrain", "b", spec(301)), line[2]]
-    found = examine(changed)
-    assert folders(found.stale) == ["b", "c/d"]
-    assert found.stale[changed[1]] == "made with other parameters: vocabulary: 300 is now 301"
-
-
-def test_a_job_that_was_made_again_makes_those_after_it_stale(line):
-    make(line[0], "source", text="new")
-    found = examine(line)
-    assert folders(found.current) == ["a"]
-    assert found.stale[line[1]] == "what it read has changed: a/out"
-
-
-def test_a_file_that_is_gone_is_noticed(line):
-    Path("b/out").unlink()
-    assert folders(examine(line).stale) == ["b", "c/d"]
-
-
-def test_a_model_that_was_deleted_to_make_room_makes_nothing_stale_before_it_is_read(line):
-    Path("b/out").unlink()
-    assert folders(examine(line, hashed=False).current) == ["a", "b", "c/d"]
-
-
-def test_a_file_that_reports_read_has_to_be_there(line):
-    make(line[2], "b/out", more="summary.json")
-    assert not examine(line, hashed=False).stale
+def delete_a_declared_output(jobs):
+    make(jobs[2], "b/out", more="summary.json")
     Path("c/d/summary.json").unlink()
-    why = examine(line, hashed=False).stale[line[2]]
-    assert why == "what it wrote has changed: c/d/summary.json"
 
 
-def test_a_job_outside_a_plan_is_examined_after_those_that_it_reads(line):
+def add_a_source(jobs):
+    Path("added").write_text("added")
+    return [replace(jobs[0], sources=["source", "added"]), *jobs[1:]]
+
+
+WROTE, READ, DEPENDS = (
+    "what it wrote has changed: ", "what it read has changed: ", "what it read is not up to date: ",
+)  # fmt: skip
+AFTER_B = {"c/d": f"{DEPENDS}b/out", "reports": f"{DEPENDS}b/out"}
+AFTER_A = {"b": f"{DEPENDS}a/out"} | AFTER_B
+OTHER_PARAMETERS = "made with other parameters: vocabulary: 300 is now 301"
+# A change, which may return other jobs; whether large files are compared; which jobs are stale.
+CHANGES = [
+    (lambda jobs: None, True, {}),
+    (change_a_byte, True, {"a": f"{WROTE}a/out"} | AFTER_A),
+    (change_another_output, True, {"a": f"{WROTE}a/other"}),
+    (write_file("source"), False, {"a": f"{READ}source"} | AFTER_A),
+    (write_file("a/out", SMALL), False, {"a": f"{WROTE}a/out"} | AFTER_A),
+    (write_file("a/out", SMALL + 1), False, {}),
+    (lambda jobs: [jobs[0], Job("pretrain", "b", spec(301)), *jobs[2:]], True, {"b": OTHER_PARAMETERS} | AFTER_B),
+    (lambda jobs: make(jobs[0], "source", text="new"), True, {"b": f"{READ}a/out"} | AFTER_B),
+    (delete_file("b/out"), True, {"b": f"{WROTE}b/out"} | AFTER_B),
+    (delete_file("b/out"), False, {}),  # models are deleted to make room
+    (delete_a_declared_output, False, {"c/d": f"{WROTE}c/d/summary.json", "reports": f"{DEPENDS}c/d/later"}),
+    (add_a_source, True, {"a": f"{READ}added"} | AFTER_A),
+    (delete_file("b/manifest.json"), True, AFTER_B),
+    (delete_file("c/d/manifest.json"), True, {"reports": f"{DEPENDS}c/d/later"}),
+    (set_times(1e9), True, {}),
+    (set_times(4e9), True, {}),
+    (lambda jobs: make(jobs[2], "b/out", more="later"), True, {"reports": f"{READ}c/d/later"}),
+    (write_file("c/d/later"), True, {"reports": f"{READ}c/d/later"}),
+    (write_file("notes"), True, {"reports": f"{READ}notes"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "hashed", "stale"), CHANGES)
+def test_a_change_makes_its_job_and_those_after_it_stale(jobs, change, hashed, stale):
+    changed_jobs = change(jobs) or jobs
+    findings = examine(changed_jobs, hashed=hashed)
+    assert {job.folder: reason for job, reason in findings.stale.items()} == stale
+    missing = {job.folder for job in jobs if not Path(job.manifest).exists()}
+    assert {*folders(findings.missing)} == missing
+    assert {*folders(findings.current)} == {*folders(jobs)} - missing - stale.keys()
+
+
+def test_findings_are_described(jobs):
+    Path("a/out").write_text("A")
+    findings = examine([*jobs[:3], Job("prepare", "nowhere", spec())])
+    assert list(findings.changed) == ["a/out"]
+    assert findings.describe().splitlines() == [
+        "a/out is not what a wrote",
+        f"stale: a: {WROTE}a/out",
+        f"stale: b: {DEPENDS}a/out",
+        f"stale: c/d: {DEPENDS}b/out",
+        "not made: nowhere",
+        "0 of 4 jobs are up to date",
+    ]
+
+
+def test_a_job_outside_a_plan_is_examined_after_those_that_it_reads(jobs):
     Path("a/out").write_text("A")
     examination = Examination(hashed=False)
-    assert examination.explain(line[2]) == "what it read is not up to date: b/out"
+    assert examination.explain(jobs[2]) == f"{DEPENDS}b/out"
     assert folders(examination.findings.stale) == ["a", "b", "c/d"]
 
 
-def test_a_file_that_was_put_into_a_source_makes_its_job_stale(line):
-    Path("added").write_text("added")
-    job = replace(line[0], sources=["source", "added"])
-    assert examine([job]).stale[job] == "what it read has changed: added"
-
-
-@pytest.mark.parametrize(("hours", "is_noticed"), [(-1, False), (1, True)])
-def test_a_large_source_is_read_where_it_is_later_than_the_manifest(line, hours, is_noticed):
+@pytest.mark.parametrize(("hours", "is_stale"), [(-1, False), (1, True)])
+def test_a_large_source_is_read_if_it_is_later_than_the_manifest(jobs, hours, is_stale):
     large = b"x" * (SMALL + 1)
     Path("source").write_bytes(large)
-    make(line[0], "source")
+    make(jobs[0], "source")
     Path("source").write_bytes(large[::-1] + b"y")
     time = os.path.getmtime("a/manifest.json") + 3600 * hours
     os.utime("source", (time, time))
-    assert bool(examine(line[:1], hashed=False).stale) is is_noticed
-    assert examine(line[:1]).stale
+    assert bool(examine(jobs[:1], hashed=False).stale) is is_stale
+    assert examine(jobs[:1]).stale
 
 
-def test_a_job_without_a_manifest_is_not_made(line):
-    Path("b/manifest.json").unlink()
-    found = examine(line)
-    assert folders(found.missing) == ["b"]
-    assert folders(found.stale) == ["c/d"]
-
-
-@pytest.mark.parametrize("seconds", [1e9, 4e9])
-def test_the_times_of_files_say_nothing_and_stay(line, seconds):
-    for path in Path().rglob("*"):
-        os.utime(path, (seconds, seconds))
-    assert not examine(line).stale
-    reconcile(examine(line))
-    assert {path.stat().st_mtime for path in Path().rglob("*")} == {seconds}
-
-
-@pytest.mark.parametrize(("size", "found"), [(SMALL, ["a/out"]), (SMALL + 1, [])])
-def test_small_files_are_always_compared(line, size, found):
-    Path("a/out").write_bytes(b"x" * size)
-    assert list(examine(line, hashed=False).changed) == found
-
-
-def test_reconciling_deletes_the_manifests_of_stale_jobs_and_nothing_else(line):
+def test_reconciling_deletes_the_manifests_of_stale_jobs_and_nothing_else(jobs):
     Path("b/out").write_text("B")
-    reconcile(examine(line))
-    assert Path("a/manifest.json").exists() and Path("b/out").exists()
-    assert not Path("b/manifest.json").exists() and not Path("c/d/manifest.json").exists()
+    os.utime("a/out", (4e9, 4e9))
+    reconcile(examine(jobs))
+    assert [Path(job.manifest).exists() for job in jobs] == [True, False, False, False]
+    assert Path("b/out").exists() and os.stat("a/out").st_mtime == 4e9
 
 
-@pytest.fixture
-def report(line) -> Job:
-    """A report that also reads what a job may write, and what a user may, when neither did."""
-    report = Job("report", "reports", spec())
-    make(report, "b/out", "c/d/later", "notes")
-    return report
-
-
-def test_what_a_finished_job_never_writes_makes_nothing_stale(line, report):
-    assert report in examine([*line, report]).current
-
-
-def test_what_was_made_without_an_input_is_stale_once_its_job_wrote_it(line, report):
-    make(line[2], "b/out", more="later")
-    found = examine([*line, report])
-    assert found.stale[report] == "what it read has changed: c/d/later"
-
-
-@pytest.mark.parametrize("path", ["c/d/later", "notes"])
-def test_what_was_made_without_a_file_is_stale_once_it_is_there(line, report, path):
-    Path(path).write_text("somebody's")
-    assert examine([*line, report]).stale[report] == f"what it read has changed: {path}"
-
-
-def test_what_a_later_job_wrote_is_as_good_as_a_users_file(line):
+def test_an_output_of_a_later_job_counts_like_a_users_file(jobs):
     """A published model's source may be the model of a run."""
     fetched = Job("pretrain", "fetched", spec())
     make(fetched, "c/d/out")
-    assert fetched in examine([fetched, *line]).current
+    assert fetched in examine([fetched, *jobs]).current
     Path("c/d/out").write_text("another")
-    assert examine([fetched, *line]).stale[fetched] == "what it read has changed: c/d/out"
+    assert examine([fetched, *jobs]).stale[fetched] == f"{READ}c/d/out"
 
 
-def test_what_could_not_be_done_is_planned_again(tmp_path, monkeypatch):
+def test_an_unavailable_job_is_planned_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folders = ["runs/a/b", "experiments/one/evaluations/c", "runs/done", "elsewhere/runs/d"]
     for folder in map(Path, folders):
@@ -218,45 +196,39 @@ def test_what_could_not_be_done_is_planned_again(tmp_path, monkeypatch):
         why = "" if folder.name == "done" else "no Lean"
         write_manifest(folder, "train", spec(), {}, [folder / "out"], unavailable=why)
     assert sorted(discard_unavailable()) == sorted(folders[:2])
-    assert [Path(one, "manifest.json").exists() for one in folders] == [False, False, True, True]
-
-
-def test_what_was_made_without_an_input_is_stale_while_its_job_is_not_up_to_date(line, report):
-    Path("c/d/manifest.json").unlink()
-    found = examine([*line, report])
-    assert found.stale[report] == "what it read is not up to date: c/d/later"
+    assert [Path(folder, "manifest.json").exists() for folder in folders] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 class TestCode:
     """The first two jobs depend on one file of code each, the third on none."""
 
     @pytest.fixture
-    def planned(self, line) -> Callable:
+    def planned(self, jobs) -> Callable:
         """Return a function of the jobs' files of code; at first they are 1 and 2."""
 
         def plan(one: str = "1", **two: str) -> list[Job]:
             files = {"one.py": one}, {"two.py": "2"} | {f"{n}.py": text for n, text in two.items()}
-            specs = [Coded(**spec().model_dump(), present=each).with_code() for each in files]
-            pairs = zip(line[:2], specs, strict=True)
-            return [*(Job(job.rule, job.folder, spec) for job, spec in pairs), line[2]]
+            specs = [Coded(**spec().model_dump(), present=f).with_code() for f in files]
+            pairs = zip(jobs[:2], specs, strict=True)
+            return [*(Job(job.rule, job.folder, spec) for job, spec in pairs), jobs[2]]
 
         for job, read in zip(plan()[:2], ("source", "a/out"), strict=True):
             make(job, read)
         return plan
 
-    def test_changed_code_is_named_and_reaches_what_read_its_results(self, planned):
+    def test_changed_code_is_named_and_reaches_what_read_its_results(self, planned, capsys):
         jobs = planned(two="X", new="3")
-        found = examine(jobs)
-        assert found.stale == {
-            jobs[1]: "made with other code: new.py, two.py",
-            jobs[2]: "what it read is not up to date: b/out",
-        }
-
-    def test_changed_code_is_said_with_the_number_of_its_jobs(self, planned, capsys):
+        stale = {jobs[1]: "made with other code: new.py, two.py", jobs[2]: f"{DEPENDS}b/out"}
+        assert examine(jobs).stale == stale
         say_changed_code(planned("X"))
         assert "one.py (own code of 1 job" in capsys.readouterr().err
 
-    def test_a_manifest_from_before_code_was_noted_is_stale(self, planned):
+    def test_a_manifest_without_code_is_stale(self, planned):
         manifest = json.loads(Path("a/manifest.json").read_text())
         del manifest["spec"]["code"], manifest["code"]
         Path("a/manifest.json").write_text(json.dumps(manifest))
@@ -265,8 +237,8 @@ class TestCode:
 
     def test_accepted_code_is_current_and_the_manifest_says_since_when(self, planned):
         jobs = planned("X")
-        accepted, found = accept(jobs)
-        assert folders(accepted) == ["a", "b", "c/d"] == folders(found.current)
+        accepted, findings = accept(jobs)
+        assert folders(accepted) == ["a", "b", "c/d"] == folders(findings.current)
         assert not examine(jobs).stale
         accept(planned("Y"))
         first, second = json.loads(Path("a/manifest.json").read_text())["accepted"]
@@ -278,29 +250,29 @@ class TestCode:
         jobs = planned("X")
         report = replace(jobs[-1], rule="report", folder="reports", inputs=(jobs[-1],))
         make(report, "c/d/out")
-        _, found = accept([*jobs, report])
-        assert folders(found.current) == ["a", "b", "c/d"]
+        _, findings = accept([*jobs, report])
+        assert folders(findings.current) == ["a", "b", "c/d"]
         assert not Path(report.manifest).exists()
         make(report, "c/d/out")
         assert accept([*jobs, report])[0] == [] and Path(report.manifest).exists()
 
-    def test_what_is_up_to_date_is_not_accepted(self, planned):
+    def test_a_current_job_is_not_accepted(self, planned):
         before = Path("a/manifest.json").read_bytes()
-        accepted, found = accept(planned())
-        assert accepted == [] and folders(found.current) == ["a", "b", "c/d"]
+        accepted, findings = accept(planned())
+        assert accepted == [] and folders(findings.current) == ["a", "b", "c/d"]
         assert Path("a/manifest.json").read_bytes() == before
 
     def test_other_parameters_are_not_accepted(self, planned):
         jobs = planned("X")
         jobs[1] = Job("pretrain", "b", jobs[1].spec.model_copy(update={"vocabulary": 301}))
-        accepted, found = accept(jobs)
+        accepted, findings = accept(jobs)
         assert folders(accepted) == ["a"]
-        assert folders(found.stale) == ["b", "c/d"]
+        assert folders(findings.stale) == ["b", "c/d"]
 
     def test_a_changed_file_is_not_accepted(self, planned):
         Path("a/out").write_text("A")
-        accepted, found = accept(planned("X"))
-        assert not accepted and list(found.changed) == ["a/out"]
+        accepted, findings = accept(planned("X"))
+        assert not accepted and list(findings.changed) == ["a/out"]
 
 
 class Coded(TokenizerSpec):
@@ -313,7 +285,7 @@ class Coded(TokenizerSpec):
 
 
 @pytest.mark.parametrize(
-    "one, other, expected",
+    "before, now, expected",
     [
         ({"a": 1}, {"a": 1}, []),
         ({"a": {"b": 1}}, {"a": {"b": 2}}, ["a.b: 1 is now 2"]),
@@ -322,8 +294,8 @@ class Coded(TokenizerSpec):
         ("unreadable", {"a": 1}, [": 'unreadable' is now {'a': 1}"]),
     ],
 )
-def test_differences(one, other, expected):
-    assert differences(one, other) == expected
+def test_differences(before, now, expected):
+    assert differences(before, now) == expected
 
 
 def test_checkpoints_of_ended_runs_are_deleted_and_no_others(tmp_path, monkeypatch):

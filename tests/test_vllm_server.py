@@ -45,10 +45,10 @@ def spec(values, monkeypatch):
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
-    said = tmp_path / "said"
+    output = tmp_path / "output"
     started = [sys.executable, "-c", FAKE]
-    monkeypatch.setattr(server, "serve_command", lambda _, port, __: [*started, str(port), said])
-    return said
+    monkeypatch.setattr(server, "serve_command", lambda _, port, __: [*started, str(port), output])
+    return output
 
 
 def test_the_server_has_the_last_gpu_and_the_trainer_the_others(spec, fake, tmp_path):

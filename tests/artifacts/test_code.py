@@ -14,6 +14,7 @@ from rapid.config.params import load
 from tests.conftest import ROOT
 
 REPORTS = {"reports", "reports/experiment"}
+STAGES = ("distill", "train", "evaluate")
 
 
 @pytest.fixture
@@ -29,8 +30,8 @@ def copy(tmp_path, monkeypatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    for known in (code.files_behind, code._inside, code._read):
-        known.cache_clear()
+    for cached in (code.files_behind, code._inside, code._read):
+        cached.cache_clear()
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def rewrite(path: Path, old: str = "", new: str = "") -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def made_of(values: dict, *parts: str, stages=("distill", "train", "evaluate")) -> set[str]:
+def made_of(values: dict, *parts: str, stages=STAGES) -> set[str]:
     """The folders of these stages' jobs in which one of the names stands."""
     return {
         job.folder
@@ -62,18 +63,13 @@ def made_of(values: dict, *parts: str, stages=("distill", "train", "evaluate")) 
     }
 
 
-def test_a_prompt_reaches_the_jobs_that_ask_with_it_and_the_report(reached, values):
-    found = reached("rapid/benchmarks/math/prompt.txt.j2", "Solution", "Answer")
-    assert found == made_of(values, "math") | REPORTS
-
-
 @pytest.mark.parametrize("lesson", ["pretrain.txt.j2", "prompt.txt.j2"])
 def test_the_prompt_of_lessons_reaches_the_data_too(copy, values, monkeypatch, reached, lesson):
     """It may be the benchmark's own."""
     if lesson == "prompt.txt.j2":
         monkeypatch.setattr("rapid.benchmarks.base.LESSON", "none.txt.j2")
-    found = reached(f"rapid/benchmarks/math/{lesson}", "Solution", "Answer")
-    assert found == made_of(values, "math") | {"data/math"} | REPORTS
+    reached_jobs = reached(f"rapid/benchmarks/math/{lesson}", "Solution", "Answer")
+    assert reached_jobs == made_of(values, "math") | {"data/math"} | REPORTS
 
 
 def test_prose_and_what_decides_no_result_reach_nothing(copy, values):
@@ -96,8 +92,8 @@ def test_a_digest_is_the_same_in_all_pythons():
     """Doc."""
     return f"{a['x']!r:>{b}} {a=} {'.' * 5}" "tail\\u0378" + u"x" + str(...)
 '''
-    found = hashlib.sha256(code._without_prose(ast.parse(source)).encode()).hexdigest()
-    assert found == "011a5eef81dfd85d5a98715dfbbd49561528548e75073e3812ec5795f53e1016"
+    digest = hashlib.sha256(code._without_prose(ast.parse(source)).encode()).hexdigest()
+    assert digest == "011a5eef81dfd85d5a98715dfbbd49561528548e75073e3812ec5795f53e1016"
 
 
 def test_what_a_declaration_says_for_readers_is_prose():
@@ -116,19 +112,31 @@ def add_prose(path: Path) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "file, algorithms, reports",
-    [
-        ("dapo", {"dapo"}, REPORTS),
-        ("grpo", {"grpo", "naive-grpo"}, REPORTS),
-        ("rapid", {"rapid-H2", "rapid-H4", "rapid-H8", "rapid-H16"}, REPORTS),
-        ("sft", {"sft"}, REPORTS),
-        ("ratios", {"grpo", "naive-grpo", "pg", "dapo"}, set()),  # mathematics that they share
-    ],
-)
-def test_an_objective_reaches_its_algorithm_s_runs(reached, values, file, algorithms, reports):
-    found = reached(f"rapid/algorithms/{file}.py")
-    assert found == made_of(values, *algorithms, stages=["train"]) | reports
+def algorithm(name: str) -> str:
+    return f"rapid/algorithms/{name}.py"
+
+
+ALL_RAPID = ("rapid-H2", "rapid-H4", "rapid-H8", "rapid-H16")
+SHARED = ("grpo", "naive-grpo", "pg", "dapo")
+# An edit, the algorithms or benchmarks whose jobs of some stages it reaches, and other jobs.
+EDITS = [
+    (("rapid/benchmarks/math/prompt.txt.j2", "Solution", "Answer"), ("math",), STAGES, REPORTS),
+    (("rapid/grading/lean/Checker.lean",), ("minif2f",), STAGES, set()),
+    ((algorithm("dapo"),), ("dapo",), ("train",), REPORTS),
+    ((algorithm("grpo"),), ("grpo", "naive-grpo"), ("train",), REPORTS),
+    ((algorithm("rapid"),), ALL_RAPID, ("train",), REPORTS),
+    ((algorithm("sft"),), ("sft",), ("train",), REPORTS),
+    ((algorithm("ratios"),), SHARED, ("train",), set()),
+    (("reports/plots/__init__.py",), (), (), REPORTS),
+    ((algorithm("dapo"), 'label = "DAPO"', 'label = "Dapo"'), (), (), REPORTS),
+    ((algorithm("dapo"), 'look = Look("#CC79A7"', 'look = Look("#000000"'), (), (), REPORTS),
+    (("rapid/benchmarks/math/__init__.py", 'label = "MATH"', 'label = "Math"'), (), (), REPORTS),
+]
+
+
+@pytest.mark.parametrize(("edit", "names", "stages", "others"), EDITS)
+def test_an_edit_reaches_the_jobs_that_depend_on_it(reached, values, edit, names, stages, others):
+    assert reached(*edit) == made_of(values, *names, stages=stages) | others
 
 
 @pytest.mark.parametrize("path", ["workflow/accelerate/zero2.yaml", "rapid/processes/launch.py"])
@@ -138,9 +146,9 @@ def test_what_starts_processes_reaches_the_runs_that_have_several(
 ):
     shutil.copytree(ROOT / "workflow", copy / "workflow")
     values["compute"]["processes"] = processes
-    found = reached(path)
-    assert bool(found) == (processes > 1)
-    assert all(folder.startswith("runs/") for folder in found)
+    reached_jobs = reached(path)
+    assert bool(reached_jobs) == (processes > 1)
+    assert all(folder.startswith("runs/") for folder in reached_jobs)
 
 
 def test_another_plug_in_reaches_nothing(copy, reached):
@@ -148,24 +156,6 @@ def test_another_plug_in_reaches_nothing(copy, reached):
     line = "from rapid.algorithms.rloo import Rloo\n"
     registry = "from rapid.algorithms.sft import Sft\n"
     assert not reached("rapid/algorithms/__init__.py", registry, registry + line)
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        ("reports/plots/__init__.py",),
-        ("rapid/algorithms/dapo.py", 'label = "DAPO"', 'label = "Dapo"'),
-        ("rapid/algorithms/dapo.py", 'look = Look("#CC79A7"', 'look = Look("#000000"'),
-        ("rapid/benchmarks/math/__init__.py", 'label = "MATH"', 'label = "Math"'),
-    ],
-)
-def test_a_plot_a_label_or_a_look_reaches_the_report(reached, edit):
-    assert reached(*edit) == REPORTS
-
-
-def test_a_file_that_a_grader_s_process_reads_reaches_the_graded_jobs(reached, values):
-    found = reached("rapid/grading/lean/Checker.lean")
-    assert found == made_of(values, "minif2f")
 
 
 @pytest.mark.parametrize("line", ["from .ratios import clipped", "from . import ratios"])
@@ -180,9 +170,9 @@ def test_all_files_of_a_plug_in_s_folder_count_but_for_caches_and_copies(copy):
     for name in ("examples.json", "made.py~", ".made.py.swp", "__pycache__/made.cpython-311.pyc"):
         (folder / name).write_text("{}")
     (folder / ".#made.py").symlink_to("somebody@somewhere")  # as Emacs locks a file
-    found = code.files_behind("rapid.benchmarks.math")
-    assert "rapid/benchmarks/math/examples.json" in found
-    assert not any("~" in file or "/." in file or "pycache" in file for file in found)
+    files = code.files_behind("rapid.benchmarks.math")
+    assert "rapid/benchmarks/math/examples.json" in files
+    assert not any("~" in file or "/." in file or "pycache" in file for file in files)
 
 
 def test_every_file_that_the_stages_import_is_behind_a_job(values):

@@ -25,18 +25,18 @@ def values(values):
     return values | {"arena": {"fields": {"math": FIELD}, "maps": {"math": MAP}}}
 
 
-def asked(values, **more) -> dict[str, list[int]]:
-    """The seeds of each algorithm that the arena runs."""
-    found = {}
-    for run in in_arena(load(values | {"arena": values["arena"] | more})):
-        found.setdefault(run.algorithm, []).append(run.seed)
-    return found
+def arena_seeds(values, **changes) -> dict[str, list[int]]:
+    """Return the seeds of each algorithm that the arena runs."""
+    seeds = {}
+    for run in in_arena(load(values | {"arena": values["arena"] | changes})):
+        seeds.setdefault(run.algorithm, []).append(run.seed)
+    return seeds
 
 
 def test_a_field_and_a_map(values):
     same = "problems=16,learning_rate={},snapshots=2"
     cells = [(4, 1, 0.0001), (4, 2, 0.0001), (16, 1, 0.0002), (16, 2, 0.0002)]
-    assert asked(values) == {
+    assert arena_seeds(values) == {
         f"pg,{same.format(0.0003)}": [1, 2, 3],
         f"grpo-H2,{same.format(0.0001)}": [1, 2],
         f"pg,n_step=8,{same.format(0.001)}": [1, 2],
@@ -45,28 +45,28 @@ def test_a_field_and_a_map(values):
 
 def test_a_tuning_tries_rates_but_for_an_h_that_borrows(values):
     rates = {"math": [1e-5, 1e-2]}
-    found = asked(values, borrowed={2: 1}, tuning={"rates": rates, "seeds": [9]})
+    seeds = arena_seeds(values, borrowed={2: 1}, tuning={"rates": rates, "seeds": [9]})
     plain = ("pg", "pg,n_step=8")
     tried = ("0.00001", "0.01")
-    assert found == {f"{n},problems=16,learning_rate={r}": [9] for n in plain for r in tried}
+    assert seeds == {f"{n},problems=16,learning_rate={r}": [9] for n in plain for r in tried}
     with pytest.raises(BadParams, match="rates for math too"):
-        asked(values, tuning={"rates": {"mbpp_plus": [1e-5]}, "seeds": [9]})
+        arena_seeds(values, tuning={"rates": {"mbpp_plus": [1e-5]}, "seeds": [9]})
 
 
 def test_one_s_own_is_run_beside_pg_and_no_map_is(values):
-    found = asked(values, only=["pg", "grpo-H2"], record="results.csv")
-    assert [*found.values()] == [[1, 2], [1, 2]]
+    seeds = arena_seeds(values, only=["pg", "grpo-H2"], record="results.csv")
+    assert [*seeds.values()] == [[1, 2], [1, 2]]
     with pytest.raises(BadParams, match="pg among them"):
-        asked(values, only=["grpo-H2"], record="results.csv")
+        arena_seeds(values, only=["grpo-H2"], record="results.csv")
 
 
 def test_the_report_needs_its_runs_which_are_told_their_problems_and_rates(values):
     params = load(values)
-    found = [job.folder for job in Plan(params).behind(ARENA)]
-    assert found[-1] == ARENA and len({*found}) == len(found)
-    assert {"data/math", "models/tiny-qwen2"} < {*found}
-    assert {run.folder for run in in_arena(params)} < {*found}
-    assert not any("/sft/" in folder for folder in found)
+    names = [job.folder for job in Plan(params).behind(ARENA)]
+    assert names[-1] == ARENA and len({*names}) == len(names)
+    assert {"data/math", "models/tiny-qwen2"} < {*names}
+    assert {run.folder for run in in_arena(params)} < {*names}
+    assert not any("/sft/" in folder for folder in names)
     spec = train_spec(params, in_arena(params)[0])
     assert (spec.problems, spec.training.learning_rate, spec.snapshots) == (16, 3e-4, 2)
 
@@ -85,7 +85,7 @@ def test_a_variant_is_read_as_it_was_written(rate):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"claims": [{"ours": "dapo", "theirs": "pg", "by": "seconds"}]}, "a rate for dapo too"),
         ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "a rate for pg too"),
@@ -96,9 +96,9 @@ def test_a_variant_is_read_as_it_was_written(rate):
         ({"problems": 1}, "problems: 1 is not allowed; allowed: at least 2, the prompts"),
     ],
 )
-def test_what_cannot_be_run_is_refused(values, change, said):
+def test_what_cannot_be_run_is_refused(values, change, message):
     field = FIELD | {"more_seeds": {}} | change
-    with pytest.raises(BadParams, match=said):
+    with pytest.raises(BadParams, match=message):
         load(values | {"arena": {"fields": {"math": field}}})
 
 

@@ -1,4 +1,4 @@
-"""Where jobs lie, and which of them an experiment shares with the default."""
+"""Where jobs lie, what decides them, and which of them an experiment shares with the default."""
 
 import json
 from pathlib import Path
@@ -24,47 +24,54 @@ def default(values) -> Plan:
 
 
 @pytest.fixture
-def placed(values, tmp_path):
-    """Plan params.yaml with an overlay, which has a name, in a folder with params.yaml."""
+def plan_overlay(values, tmp_path):
+    """Return a function that plans params.yaml with a named overlay."""
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
 
-    def place(**overlay) -> Plan:
+    def plan_overlay(**overlay) -> Plan:
         (tmp_path / "overlay.yaml").write_text(yaml.safe_dump({"name": NAME, **overlay}))
         return plan(load(read(tmp_path / "params.yaml", tmp_path / "overlay.yaml")), tmp_path)
 
-    return place
+    return plan_overlay
 
 
-def folders(found: list[Job], stage: str = "") -> set[str]:
-    return {job.folder for job in found if stage in (job.stage, "")}
+def folders(jobs: list[Job], stage: str = "") -> set[str]:
+    return {job.folder for job in jobs if stage in (job.stage, "")}
 
 
-def own(found: Plan) -> set[str]:
-    """The folders of jobs that are the experiment's, in the default's layout."""
-    return {each.removeprefix(OWN) for each in folders(found.jobs) if each.startswith(OWN)}
+def own_folders(plan: Plan) -> set[str]:
+    """Return the folders of the experiment's own jobs, in the default's layout."""
+    return {name.removeprefix(OWN) for name in folders(plan.jobs) if name.startswith(OWN)}
 
 
-def test_each_stage_has_jobs_in_order_and_no_folder_has_two(default):
+def assert_inputs_come_first(plan: Plan) -> None:
+    earlier = set()
+    for job in plan.jobs:
+        assert earlier.issuperset(job.inputs), job.folder
+        earlier.add(job)
+
+
+def use_only_pg(values: dict) -> dict:
+    for table in ("main", "families"):
+        values["tables"][table]["algorithms"] = ["pg"]
+    return values
+
+
+def test_each_stage_has_jobs_in_order_and_each_job_a_folder(default):
     order = [PHASES.index(job.stage) for job in default.jobs]
     assert order == sorted(order) and len({*order}) == len(PHASES)
     assert len(folders(default.jobs)) == len(default.jobs)
-
-
-def test_a_job_comes_after_those_that_it_reads(default):
-    seen = set()
-    for job in default.jobs:
-        assert seen.issuperset(job.inputs), job.folder
-        seen.add(job)
+    assert_inputs_come_first(default)
 
 
 def test_runs_begin_in_blocks_of_seeds_in_random_order(values):
-    """After what they need, each with its evaluation; the data's seed decides the order."""
+    """Runs begin after what they need, each with its evaluation, in the order of the data's seed."""
     default = Plan(load(values))
     names = [job.folder for job in default.jobs if job.stage != "report"]
     order = sorted(names, key=default.priority, reverse=True)
     names = [name for name in order if name.startswith("runs/")]
-    begun = {name.split("/")[0] for name in order[order.index(names[0]) :]}
-    assert begun == {"runs", "evaluations"}
+    rooms = {name.split("/")[0] for name in order[order.index(names[0]) :]}
+    assert rooms == {"runs", "evaluations"}
     for name in names:
         evaluation = name.replace("runs/", "evaluations/")
         assert default.priority(evaluation) == default.priority(name)
@@ -79,204 +86,181 @@ def test_runs_begin_in_blocks_of_seeds_in_random_order(values):
     ]
     assert len({*blocks}) == len(blocks) > 1
 
-    other = Plan(load(values | {"data_seed": 1}))
-    assert sorted(names, key=other.priority, reverse=True) != names
-
-
-def only_pg(values) -> dict:
-    for table in ("main", "families"):
-        values["tables"][table]["algorithms"] = ["pg"]
-    return values
+    reseeded = Plan(load(values | {"data_seed": 1}))
+    assert sorted(names, key=reseeded.priority, reverse=True) != names
 
 
 def test_a_command_names_files_of_the_inputs(default):
     for job in default.jobs:
         paths = [part for part in job.command.split() if "/" in part]
-        read = {each.folder for each in job.inputs}
+        inputs = {upstream.folder for upstream in job.inputs}
         for path in paths:
-            assert {path, *map(str, Path(path).parents)} & read, job.command
-        assert job.stage == "report" or len(paths) == len(read)
+            assert {path, *map(str, Path(path).parents)} & inputs, job.command
+        assert job.stage == "report" or len(paths) == len(inputs)
+
+
+TRAIN, DATA = "train --model models/tiny-qwen2", "--data data/math"
 
 
 @pytest.mark.parametrize(
-    "name, command",
+    ("folder", "command"),
     [
         ("models/tokenizer", "tokenizer --data data/mbpp_plus data/math data/minif2f"),
         ("models/tiny-llama", "pretrain --tokenizer models/tokenizer --data data/mbpp_plus"),
-        ("distilled/math", "distill --model models/teacher --data data/math/train.jsonl"),
-        (
-            "runs/math/tiny-qwen2/sft/seed1",
-            "train --model models/tiny-qwen2 --data distilled/math/samples.jsonl",
-        ),
-        (
-            "runs/math/tiny-qwen2/pg/seed99",  # in no table
-            "train --model models/tiny-qwen2 --data data/math/train.jsonl",
-        ),
+        ("distilled/math", f"distill --model models/teacher {DATA}/train.jsonl"),
+        ("runs/math/tiny-qwen2/sft/seed1", f"{TRAIN} --data distilled/math/samples.jsonl"),
+        ("runs/math/tiny-qwen2/pg/seed99", f"{TRAIN} {DATA}/train.jsonl"),  # in no table
         (
             "evaluations/math/tiny-qwen2/base/seed1",
-            "evaluate --model models/tiny-qwen2 --data data/math/test.jsonl",
+            f"evaluate --model models/tiny-qwen2 {DATA}/test.jsonl",
         ),
         (
             "evaluations/math/tiny-qwen2/pg/seed1",
-            "evaluate --model runs/math/tiny-qwen2/pg/seed1/model --data data/math/test.jsonl",
+            f"evaluate --model runs/math/tiny-qwen2/pg/seed1/model {DATA}/test.jsonl",
         ),
     ],
 )
-def test_commands(default, name, command):
-    assert default.job(name).command == command
-    assert default.job(name).folder == name
+def test_commands(default, folder, command):
+    job = default.job(folder)
+    assert (job.folder, job.command) == (folder, command)
 
 
 @pytest.mark.parametrize("start", ["sft", "dppo"])
-def test_a_run_starts_from_another_s_model(values, start):
-    """The first is planned where no table has it, and starts from the model before training."""
+def test_a_run_starts_from_the_model_of_another(values, start):
+    """The other run is planned though no table has it, and starts from the model before training."""
     values["training"]["start"] = start
-    found = Plan(load(only_pg(values)))
-    test_a_job_comes_after_those_that_it_reads(found)
-    first, pg = (found.job(f"runs/math/tiny-qwen2/{name}/seed1") for name in (start, "pg"))
-    assert pg.command == f"train --model {first.folder}/model --data data/math/train.jsonl"
+    planned = Plan(load(use_only_pg(values)))
+    assert_inputs_come_first(planned)
+    first, pg = (planned.job(f"runs/math/tiny-qwen2/{name}/seed1") for name in (start, "pg"))
+    assert pg.command == f"train --model {first.folder}/model {DATA}/train.jsonl"
     assert pg.spec.training.start == start and first in pg.inputs
-    assert first.command.startswith("train --model models/tiny-qwen2 ")
+    assert first.command.startswith(f"{TRAIN} ")
     assert first.spec.training is None or first.spec.training.start == "base"
-    needed = folders(found.jobs)
-    assert {first.folder, first.folder.replace("runs", "evaluations")} <= needed
-    assert ("models/teacher" in needed) == bool(folders(found.jobs, "distill")) == (start == "sft")
+    names = folders(planned.jobs)
+    assert {first.folder, first.folder.replace("runs", "evaluations")} <= names
+    assert ("models/teacher" in names) == bool(folders(planned.jobs, "distill")) == (start == "sft")
 
 
 def test_demonstrations_that_only_a_study_needs_are_planned(values):
-    for table in ("main", "families"):
-        values["tables"][table]["algorithms"] = ["pg"]
     study = {"benchmark": "math", "algorithms": ["sft", "pg"]}
     values["studies"] = {"compared": {"imitation": study}}
-    found = Plan(load(values))
-    assert not folders(found.jobs, "distill")
-    assert folders(found.asked_for, "distill") == {"distilled/math"}
+    planned = Plan(load(use_only_pg(values)))
+    assert not folders(planned.jobs, "distill")
+    assert folders(planned.asked_for, "distill") == {"distilled/math"}
 
 
 def test_made_demonstrations_need_no_teacher(values):
     values["sft"] |= {"demonstrations": 8, "error_rate": 0.5}
-    found = Plan(load(values))
-    assert "models/teacher" not in folders(found.jobs)
-    job = found.job("distilled/math")
-    assert job.command == "demonstrate --data data/math/train.jsonl"
+    planned = Plan(load(values))
+    assert "models/teacher" not in folders(planned.jobs)
+    job = planned.job("distilled/math")
+    assert job.command == f"demonstrate {DATA}/train.jsonl"
     assert (job.spec.demonstrations, job.spec.error_rate) == (8, 0.5)
 
 
-def test_a_spec_is_what_a_manifest_holds_but_for_the_usual_start_and_teacher(default):
-    """Nor were they in it when there was no other: no job that was made then is stale."""
+def test_a_manifest_leaves_out_the_usual_start_and_teacher(default):
+    """Jobs from before there was another start or teacher are not stale."""
     for job in default.jobs:
-        written = job.spec.model_dump_json()
-        assert differences(json.loads(written), job.spec.model_dump(mode="json")) == []
-        assert '"start"' not in written and '"error_rate":0.0' not in written, job.folder
+        text = job.spec.model_dump_json()
+        assert differences(json.loads(text), job.spec.model_dump(mode="json")) == []
+        assert '"start"' not in text and '"error_rate":0.0' not in text, job.folder
 
 
-def test_parameters_without_a_name_act_on_the_default_s_folders(values):
-    values["rapid"]["eta"] = 3.0
-    assert folders(jobs(load(values))) == folders(jobs(load(read(ROOT / "params.yaml"))))
-
-
-def test_what_a_changed_parameter_reaches_is_the_experiment_s_and_no_more(placed):
-    found = placed(rapid={"eta": 3.0})
-    reached = {job.folder for job in found.default.jobs if "/rapid-H" in job.folder}
-    assert own(found) == {*reached, "reports"}
-
-
-def test_what_reads_a_job_of_the_experiment_is_the_experiment_s(placed):
-    """The specs of the runs are equal; the problems that they read are not."""
-    found = placed(benchmarks={"math": {"test": 10}})
-    run = found.job("runs/math/tiny-qwen2/pg/seed1")
-    assert run.spec == found.default.job("runs/math/tiny-qwen2/pg/seed1").spec
-    assert run.folder == f"{OWN}runs/math/tiny-qwen2/pg/seed1"
-    paths = f"--model {OWN}models/tiny-qwen2 --data {OWN}data/math/train.jsonl"
-    assert run.command == f"train {paths}"
-    assert found.folder("data/mbpp_plus") == "data/mbpp_plus"
-    command = f"tokenizer --data data/mbpp_plus {OWN}data/math data/minif2f"
-    assert found.job("models/tokenizer").command == command
-
-
-def test_an_experiment_that_changes_nothing_has_only_reports(placed):
-    found = placed()
-    assert own(found) == {"reports"}
-    assert found.folder(STUDIES) == f"{OWN}{STUDIES}"
-
-
-def test_what_dvc_compares_is_made_of_the_default_alone(placed, values):
-    """DVC has no versions of experiments with a name."""
-    changed = load(values | {"rapid": values["rapid"] | {"H": 3}})
-    compared = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", EXPERIMENT_REPORT}
-    assert compared <= folders(jobs(changed))
-    assert not compared & own(placed(rapid={"H": 3}))
-
-
-def test_a_run_of_the_default_s_studies_is_shared(placed):
-    name = "rapid-H16,eta=4"
-    found = placed(tables={"main": {"algorithms": [name]}})
-    assert found.folder(f"runs/math/tiny-qwen2/{name}/seed1").startswith("runs/")
-
-
-def test_a_run_that_the_default_has_not_planned_is_not_shared(placed):
-    found = placed(tables={"main": {"seeds": [1, 7]}})
-    run = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=7)
-    assert found.folder(run.folder) == OWN + run.folder
-    assert found.folder(run.model_copy(update={"seed": 1}).folder).startswith("runs/")
-
-
-def test_without_a_default_nothing_is_shared(values, tmp_path):
-    found = plan(load(values | {"name": NAME}), tmp_path)
-    assert all(folder.startswith(OWN) for folder in folders(found.jobs))
-
-
-@pytest.mark.parametrize("overlay", sorted((ROOT / "experiments").glob("*.yaml")), ids=str)
-def test_experiments_name_themselves_and_leave_the_default_s_results(overlay, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    found = plan(load(read("params.yaml", overlay)))
-    assert found.root == f"experiments/{overlay.stem}/"
-    theirs = {job.folder: job for job in found.default.jobs}
-    for job in found.jobs:
-        if not job.folder.startswith(found.root):
-            assert job.spec == theirs[job.folder].spec
-    assert folders(found.jobs, "report") == {f"{found.root}reports"}
-
-
-def test_where_runs_report_to_and_how_often_they_save_is_no_part_of_a_job(values, default):
+def test_reporters_and_checkpoint_intervals_are_no_part_of_a_job(values, default):
     values |= {"logging": {"report_to": "tensorboard"}, "checkpoint_seconds": 7}
-    told = Plan(load(values))
-    assert (told.params.logging.report_to, told.params.checkpoint_seconds) == ("tensorboard", 7)
-    for one, other in zip(told.jobs, default.jobs, strict=True):
-        assert one.spec == other.spec
-        assert one.spec.model_dump_json() == other.spec.model_dump_json()
+    changed = Plan(load(values))
+    assert changed.params.checkpoint_seconds == 7
+    for jobs_of_plan in zip(changed.jobs, default.jobs, strict=True):
+        specs = [job.spec for job in jobs_of_plan]
+        assert specs[0] == specs[1]
+        assert specs[0].model_dump_json() == specs[1].model_dump_json()
 
 
-def planned(values: dict) -> dict[str, object]:
-    return {job.folder: job.spec for job in jobs(load(values))}
+def test_a_waived_wall_reaches_the_jobs_inside_it(values):
+    def specs(values: dict) -> dict[str, object]:
+        return {job.folder: job.spec for job in jobs(load(values))}
 
-
-def test_a_wall_that_is_waived_reaches_the_jobs_that_it_stands_around(values):
-    before = planned(values)
+    before = specs(values)
     for wall, benchmark in (("unsafe_sandbox", "mbpp_plus"), ("unsafe_lean", "minif2f")):
-        changed = planned(values | {"grading": {wall: True}})
-        reached = {folder for folder in before if changed[folder] != before[folder]}
-        graded = {folder for folder in before if f"/{benchmark}" in folder and "data" not in folder}
-        assert reached - REPORTED == {one for one in graded if not one.startswith("runs")} | {
-            one for one in graded if one.startswith("runs") and "/sft/" not in one
+        after = specs(values | {"grading": {wall: True}})
+        reached = {folder for folder in before if after[folder] != before[folder]}
+        assert reached - REPORTED == {
+            folder
+            for folder in before
+            if f"/{benchmark}" in folder
+            and not folder.startswith("data")
+            and not (folder.startswith("runs") and "/sft/" in folder)
         }
 
 
-def test_what_is_of_sampling_and_grading_reaches_no_imitation(values):
-    before = planned(values)
-    values["benchmarks"]["math"] |= {"n_step": 8, "timeout": 7.0}
-    changed = planned(values)
-    reached = {folder for folder in before if changed[folder] != before[folder]}
-    runs = {folder for folder in before if folder.startswith("runs/math/")}
-    assert {one for one in reached if one.startswith("runs/")} == {
-        one for one in runs if "/sft/" not in one
-    }
-
-
-def test_files_of_a_folder_with_problems_are_inputs_each(values, tmp_path):
+def test_files_of_a_folder_of_problems_are_inputs(values, tmp_path):
     for name in ("data/test.parquet", "train.jsonl", ".cache/etag", "manifest.json", "a{1}"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     values["benchmarks"]["math"]["source"] = str(tmp_path)
-    found = source_files(planned(values)["data/math"])
-    assert found == [f"{tmp_path}/data/test.parquet", f"{tmp_path}/train.jsonl"]
+    files = source_files(Plan(load(values)).job("data/math").spec)
+    assert files == [f"{tmp_path}/data/test.parquet", f"{tmp_path}/train.jsonl"]
+
+
+# Experiments -----------------------------------------------------------------------------------------
+
+
+def test_parameters_without_a_name_act_on_the_default_s_folders(values, default):
+    values["rapid"]["eta"] = 3.0
+    assert folders(jobs(load(values))) == folders(default.jobs)
+
+
+def test_an_experiment_has_the_jobs_that_its_parameters_reach_and_no_more(plan_overlay):
+    changed = plan_overlay(rapid={"eta": 3.0})
+    reached = {job.folder for job in changed.default.jobs if "/rapid-H" in job.folder}
+    assert own_folders(changed) == {*reached, "reports"}
+    unchanged = plan_overlay()
+    assert own_folders(unchanged) == {"reports"}
+    assert unchanged.folder(STUDIES) == f"{OWN}{STUDIES}"
+
+
+def test_a_job_that_reads_an_experiment_s_job_is_the_experiment_s(plan_overlay):
+    """The specs of the runs are equal; the problems that they read are not."""
+    planned = plan_overlay(benchmarks={"math": {"test": 10}})
+    run = planned.job("runs/math/tiny-qwen2/pg/seed1")
+    assert run.spec == planned.default.job("runs/math/tiny-qwen2/pg/seed1").spec
+    assert run.folder == f"{OWN}runs/math/tiny-qwen2/pg/seed1"
+    paths = f"--model {OWN}models/tiny-qwen2 --data {OWN}data/math/train.jsonl"
+    assert run.command == f"train {paths}"
+    assert planned.folder("data/mbpp_plus") == "data/mbpp_plus"
+    command = f"tokenizer --data data/mbpp_plus {OWN}data/math data/minif2f"
+    assert planned.job("models/tokenizer").command == command
+
+
+def test_dvc_compares_runs_of_the_default_alone(plan_overlay, values):
+    """DVC has no versions of experiments with a name."""
+    default = load(values | {"rapid": values["rapid"] | {"H": 3}})
+    compared = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", EXPERIMENT_REPORT}
+    assert compared <= folders(jobs(default))
+    assert not compared & own_folders(plan_overlay(rapid={"H": 3}))
+
+
+def test_runs_that_the_default_plans_are_shared_and_no_others(plan_overlay, values, tmp_path):
+    name = "rapid-H16,eta=4"  # of a study of the default
+    planned = plan_overlay(tables={"main": {"algorithms": [name, "pg"], "seeds": [1, 7]}})
+    run = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
+    study = run.model_copy(update={"algorithm": name})
+    assert planned.folder(run.folder).startswith("runs/")
+    assert planned.folder(study.folder).startswith("runs/")
+    unplanned = run.model_copy(update={"seed": 7}).folder
+    assert planned.folder(unplanned) == OWN + unplanned
+    (tmp_path / "params.yaml").unlink()  # without a default nothing is shared
+    alone = plan(load(values | {"name": NAME}), tmp_path)
+    assert all(folder.startswith(OWN) for folder in folders(alone.jobs))
+
+
+@pytest.mark.parametrize("overlay", sorted((ROOT / "experiments").glob("*.yaml")), ids=str)
+def test_each_experiment_names_itself_and_keeps_the_default_s_results(overlay, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    planned = plan(load(read("params.yaml", overlay)))
+    assert planned.root == f"experiments/{overlay.stem}/"
+    default_jobs = {job.folder: job for job in planned.default.jobs}
+    for job in planned.jobs:
+        if not job.folder.startswith(planned.root):
+            assert job.spec == default_jobs[job.folder].spec
+    assert folders(planned.jobs, "report") == {f"{planned.root}reports"}

@@ -1,7 +1,6 @@
-"""experiments/paper.yaml: the paper's grid, its Tables 5 to 7, and where each value comes from."""
+"""experiments/paper.yaml holds the paper's experiments, and where each of its values comes from."""
 
 import re
-from collections.abc import Iterator
 from itertools import product
 
 import pytest
@@ -36,7 +35,7 @@ def planned(params):
     return jobs(params)
 
 
-def spec(params, benchmark, algorithm, model=SMALL):
+def train_spec(params, benchmark, algorithm, model=SMALL):
     run = Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=1)
     return specs.train_spec(params, run)
 
@@ -48,9 +47,11 @@ def test_every_run_of_the_tables_is_planned_once(planned):
     table_2 = product(["mbpp_plus"], OTHERS, ["sft", "grpo", "pg", "dapo", "rapid-H4"], [1])
     table_3 = product(PUBLISHED, [SMALL], [f"rapid-H{h}" for h in (2, 4, 8, 16)], [1, 2, 3])
     expected = {*table_1, *table_2, *table_3}  # Tables 1 and 3 share H = 4 and 8
-    found = [job.spec.run for job in planned if job.stage == "train"]
-    assert len(found) == len(expected) == 3 * 8 * 3 + 3 * 5
-    assert {(run.benchmark, run.model, run.algorithm, run.seed) for run in found} == expected
+    runs = [job.spec.run for job in planned if job.stage == "train"]
+    assert len(runs) == len(expected) == 3 * 8 * 3 + 3 * 5
+    assert {(run.benchmark, run.model, run.algorithm, run.seed) for run in runs} == expected
+    # And the models before training: benchmarks x seeds of Table 1, models of Table 2.
+    assert sum(job.stage == "evaluate" for job in planned) == len(expected) + 3 * 3 + 3
 
 
 def test_models_are_published_at_a_commit_and_only_the_teacher_is_instruction_tuned(planned):
@@ -63,71 +64,53 @@ def test_models_are_published_at_a_commit_and_only_the_teacher_is_instruction_tu
         assert bool(tuned) == (spec.model == TEACHER)
 
 
-@pytest.mark.parametrize("benchmark", PUBLISHED)
-def test_problems_are_the_papers(params, benchmark):
-    found = specs.prepare_spec(params, benchmark)
-    assert (found.source, found.train, found.test) == ("hub", *PUBLISHED[benchmark])
-
-
-@pytest.mark.parametrize(("benchmark", "n_step"), [("math", 32), ("mbpp_plus", 4), ("minif2f", 4)])
-@pytest.mark.parametrize("algorithm", ["grpo", "pg", "dapo", "rapid-H4"])
-def test_rl_runs_have_table_6(params, benchmark, n_step, algorithm):
-    found = spec(params, benchmark, algorithm)
-    assert found.n_step == n_step
-    assert found.max_completion_length == 2048
-    assert found.training.learning_rate == 1e-6
-    assert found.training.epochs == 3
-    assert found.training.group_size == 4
-    assert found.training.precision == "bfloat16"
-    assert (found.compute.device, found.compute.processes) == ("gpu", 4)
+@pytest.mark.parametrize(
+    ("benchmark", "n_step", "pass_at"),
+    [("mbpp_plus", 4, [1, 8]), ("math", 32, [1]), ("minif2f", 4, [1])],
+)
+def test_benchmarks_have_the_papers_problems_batches_and_pass_at_k(
+    params, benchmark, n_step, pass_at
+):
+    problems = specs.prepare_spec(params, benchmark)
+    assert (problems.source, problems.train, problems.test) == ("hub", *PUBLISHED[benchmark])
+    base = Run(benchmark=benchmark, model=SMALL, algorithm="base", seed=1)
+    evaluation = specs.evaluate_spec(params, base)
+    assert (evaluation.pass_at, evaluation.evaluation.samples) == (pass_at, 8)
+    assert params.benchmarks[benchmark].timeout == BENCHMARKS[benchmark].usual_timeout
+    for algorithm in ("grpo", "pg", "dapo", "rapid-H4"):  # Table 6
+        spec = train_spec(params, benchmark, algorithm)
+        assert (spec.n_step, spec.max_completion_length) == (n_step, 2048)
+        training = spec.training
+        assert (training.learning_rate, training.epochs, training.group_size) == (1e-6, 3, 4)
+        assert training.precision == "bfloat16"
+        assert (spec.compute.device, spec.compute.processes) == ("gpu", 4)
 
 
 @pytest.mark.parametrize("h", [2, 4, 8, 16])
 def test_rapid_is_algorithm_1_with_table_6s_eta(params, h):
-    found = spec(params, "math", f"rapid-H{h}")
-    assert h == found.H
+    spec = train_spec(params, "math", f"rapid-H{h}")
+    assert h == spec.H
     algorithm_1 = {"clip": "advantage", "baseline": "group", "weighted": True}
-    assert found.objective.model_dump() == {"eta": 2.0} | algorithm_1
+    assert spec.objective.model_dump() == {"eta": 2.0} | algorithm_1
 
 
 @pytest.mark.parametrize(("name", "beta"), [("grpo", 0.04), ("pg", None), ("dapo", None)])
 def test_baselines_are_on_policy_and_only_grpo_has_table_6s_kl(params, name, beta):
-    found = spec(params, "math", name)
-    assert found.H == 1
-    assert getattr(found.objective, "beta", None) == beta
+    spec = train_spec(params, "math", name)
+    assert spec.H == 1
+    assert getattr(spec.objective, "beta", None) == beta
 
 
-@pytest.mark.parametrize("model", [SMALL, *OTHERS])
-def test_sft_runs_have_table_5(params, model):
-    found = spec(params, "mbpp_plus", "sft", model).objective
-    assert found.learning_rate == 2e-5
-    assert found.epochs == 3
-    assert found.batch == 12 * 4 * 2
-    assert found.precision == "float32"
-
-
-@pytest.mark.parametrize("benchmark", PUBLISHED)
-def test_the_teacher_has_table_5(params, benchmark):
-    found = specs.distill_spec(params, benchmark)
-    assert found.teacher == TEACHER
-    assert found.max_completion_length == 2048
-    assert (found.temperature, found.top_p, found.samples) == (0.7, 0.95, 5)
-    assert found.tensor_parallel == 4
-
-
-@pytest.mark.parametrize(
-    ("benchmark", "pass_at"), [("mbpp_plus", [1, 8]), ("math", [1]), ("minif2f", [1])]
-)
-def test_evaluations_report_the_papers_pass_at_k(params, benchmark, pass_at):
-    run = Run(benchmark=benchmark, model=SMALL, algorithm="base", seed=1)
-    found = specs.evaluate_spec(params, run)
-    assert found.pass_at == pass_at
-    assert found.evaluation.samples == 8
-
-
-def test_verdicts_may_take_the_graders_usual_time(params):
-    for name, sizes in params.benchmarks.items():
-        assert sizes.timeout == BENCHMARKS[name].usual_timeout
+def test_sft_and_the_teacher_have_table_5(params):
+    for model in (SMALL, *OTHERS):
+        sft = train_spec(params, "mbpp_plus", "sft", model).objective
+        assert (sft.learning_rate, sft.epochs, sft.batch) == (2e-5, 3, 12 * 4 * 2)
+        assert sft.precision == "float32"
+    for benchmark in PUBLISHED:
+        distill = specs.distill_spec(params, benchmark)
+        assert (distill.teacher, distill.max_completion_length) == (TEACHER, 2048)
+        assert (distill.temperature, distill.top_p, distill.samples) == (0.7, 0.95, 5)
+        assert distill.tensor_parallel == 4
 
 
 def test_zero2_is_figure_5(params):
@@ -144,50 +127,31 @@ def test_zero2_is_figure_5(params):
     }  # fmt: skip
 
 
-def values(node: yaml.Node, path: str = "") -> Iterator[tuple[str, yaml.Node]]:
-    """Every value below a node, with its key; a list is one value."""
+def walk(node: yaml.Node, path: str = ""):
+    """Yield every value below a node with its key; a list is one value."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            yield from values(value, f"{path}.{key.value}".lstrip("."))
+            yield from walk(value, f"{path}.{key.value}".lstrip("."))
     else:
         yield path, node
 
 
-def overlay() -> list[tuple[str, yaml.Node]]:
-    """Every value of experiments/paper.yaml; its name is ours."""
-    found = values(yaml.compose(OVERLAY.read_text(encoding="utf-8")))
-    return [(key, node) for key, node in found if key != "name"]
-
-
-def commented() -> list[tuple[str, str]]:
-    """(key, comment) of every value; "" where its line has none."""
-    lines = OVERLAY.read_text(encoding="utf-8").splitlines()
-    return [(key, lines[node.start_mark.line].partition(" # ")[2]) for key, node in overlay()]
-
-
-def notes() -> dict[str, str]:
-    """The parts of docs/reproduction-notes.md by heading."""
+def read_notes() -> dict[str, str]:
+    """Return the sections of docs/reproduction-notes.md by heading."""
     text = (ROOT / "docs/reproduction-notes.md").read_text(encoding="utf-8")
-    _, *parts = re.split(r"^## ", text, flags=re.MULTILINE)
-    return {heading: body for heading, _, body in (part.partition("\n") for part in parts)}
+    _, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    return {heading: body for heading, _, body in (part.partition("\n") for part in sections)}
 
 
-@pytest.mark.parametrize(("key", "comment"), commented())
-def test_each_value_says_where_it_comes_from(key, comment):
-    assert SOURCED.search(comment) or UNSAID.search(comment)
-
-
-@pytest.mark.parametrize(
-    ("key", "comment"), [pair for pair in commented() if UNSAID.search(pair[1])]
-)
-def test_what_the_paper_does_not_say_is_in_the_notes(key, comment):
-    body = notes()[UNSAID.search(comment)[1]]
-    assert re.search(rf"`{re.escape(key)}[`:]", body)
-
-
-def test_what_the_notes_say_of_a_value_is_its_value():
-    found = {key: yaml.safe_load(yaml.serialize(node)) for key, node in overlay()}
-    said = re.findall(r"`([a-z_]+(?:\.[\w.-]+)*): ([^`]+)`", "\n".join(notes().values()))
-    assert len(said) > 20
-    for key, text in said:
-        assert found[key] == yaml.safe_load(text), key
+def test_every_value_has_its_source_or_a_note_in_which_it_is_the_same():
+    text, notes = OVERLAY.read_text(encoding="utf-8"), read_notes()
+    nodes = {key: node for key, node in walk(yaml.compose(text)) if key != "name"}
+    for key, node in nodes.items():
+        _, _, comment = text.splitlines()[node.start_mark.line].partition(" # ")
+        unsaid = UNSAID.search(comment)
+        assert unsaid or SOURCED.search(comment), key
+        assert not unsaid or re.search(rf"`{re.escape(key)}[`:]", notes[unsaid[1]]), key
+    noted = re.findall(r"`([a-z_]+(?:\.[\w.-]+)*): ([^`]+)`", "\n".join(notes.values()))
+    assert len(noted) > 20
+    for key, value in noted:
+        assert yaml.safe_load(yaml.serialize(nodes[key])) == yaml.safe_load(value), key

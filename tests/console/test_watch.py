@@ -18,23 +18,23 @@ RUN = "runs/math/toy/pg/seed1"
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def add_event(tmp_path, monkeypatch):
     """Return a function that adds an event of Snakemake's to the journal of a folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")  # of the console
     journal = console.Journal()
 
-    def add(event: str, at: float, **fields) -> None:
+    def add_event(event: str, at: float, **fields) -> None:
         monkeypatch.setattr(console.time, "time", lambda: at)
         journal.emit(SimpleNamespace(event=event, **fields))
 
-    add("run_info", 0.0, stats={"train": 2, "evaluate": 2, "total": 4})
-    return add
+    add_event("run_info", 0.0, stats={"train": 2, "evaluate": 2, "total": 4})
+    return add_event
 
 
-def begin(folder, number: int, at: float, rule: str, place: str) -> None:
+def begin_job(add_event, number: int, at: float, rule: str, place: str) -> None:
     job = {"jobid": number, "rule_name": rule, "output": [f"{place}/manifest.json"]}
-    folder("job_info", at, log=[f"{number}.log"], **job)
+    add_event("job_info", at, log=[f"{number}.log"], **job)
 
 
 def look(monkeypatch, capsys, at: float) -> list[str]:
@@ -53,21 +53,21 @@ def take_steps(*rewards: float | None) -> None:
     file.write_text("".join(row.model_dump_json() + "\n" for row in rows))
 
 
-def test_what_the_problems_are_stands_below_the_count(tmp_path, monkeypatch, capsys):
+def test_the_kind_of_problems_stands_below_the_count(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    said = "Made problems in the format of MATH, not the published ones."
-    journal = console.Journal(problems=said)
+    note = "Made problems in the format of MATH, not the published ones."
+    journal = console.Journal(problems=note)
     monkeypatch.setattr(console.time, "time", lambda: 0.0)
     journal.emit(SimpleNamespace(event="run_info", stats={"train": 2, "total": 2}))
     assert look(monkeypatch, capsys, 1.0)[:2] == [
         "2 jobs: 0 done, 0 running, 2 waiting, 0 failed",
-        said,
+        note,
     ]
 
 
-def test_what_is_shown_follows_the_files(folder, monkeypatch, capsys):
-    begin(folder, 1, 1.0, "train", RUN)
-    begin(folder, 2, 1.0, "evaluate", "evaluations/base")
+def test_the_display_follows_the_files(add_event, monkeypatch, capsys):
+    begin_job(add_event, 1, 1.0, "train", RUN)
+    begin_job(add_event, 2, 1.0, "evaluate", "evaluations/base")
     Path("1.log").write_text("of an earlier attempt\n")
     os.utime("1.log", (-9.0, -9.0))
     Path("2.log").write_text("waiting for 1 free core(s) of 2\n")
@@ -86,10 +86,10 @@ def test_what_is_shown_follows_the_files(folder, monkeypatch, capsys):
     assert f"train {RUN}  12.0s  {state}" in look(monkeypatch, capsys, 13.0)
 
     Path("2.log").write_text("on core(s) 1\nevaluations/base: pass@1 12.5%\n")
-    folder("job_finished", 21.0, job_id=2)
+    add_event("job_finished", 21.0, job_id=2)
     Path("1.log").write_text(f"{RUN}: reward 50.0%, 8.0 s of training\n")
-    folder("job_finished", 21.0, job_id=1)
-    begin(folder, 3, 21.0, "train", "runs/other")
+    add_event("job_finished", 21.0, job_id=1)
+    begin_job(add_event, 3, 21.0, "train", "runs/other")
     Path("3.log").touch()
     shown = look(monkeypatch, capsys, 22.0)
     assert shown[0] == "4 jobs: 2 done, 1 running, 1 waiting, 0 failed; about 21.0s left"
@@ -97,31 +97,31 @@ def test_what_is_shown_follows_the_files(folder, monkeypatch, capsys):
     assert shown[-1].startswith(f"[2/4] train {RUN}: reward 50.0%, 8.0 s of training (20.0s")
 
     Path("3.log").write_text("no room on the disk\n")
-    folder("job_error", 23.0, jobid=3, rule_name="train", output=["runs/other/x"], log=["3.log"])
+    add_event("job_error", 23.0, jobid=3, rule_name="train", output=["runs/other/x"], log=["3.log"])
     shown = look(monkeypatch, capsys, 24.0)
     assert shown[0] == "4 jobs: 2 done, 0 running, 1 waiting, 1 failed"
     assert "  | no room on the disk" in shown
 
-    begin(folder, 3, 24.0, "train", "runs/other")  # once more
-    folder("job_finished", 25.0, job_id=3)
-    begin(folder, 4, 25.0, "evaluate", "evaluations/other")
-    folder("job_finished", 26.0, job_id=4)
+    begin_job(add_event, 3, 24.0, "train", "runs/other")  # once more
+    add_event("job_finished", 25.0, job_id=3)
+    begin_job(add_event, 4, 25.0, "evaluate", "evaluations/other")
+    add_event("job_finished", 26.0, job_id=4)
     assert look(monkeypatch, capsys, 27.0)[0] == "4 jobs: 4 done, 0 running, 0 waiting, 0 failed"
     assert watch.watch(once=False) == 0  # it ends by itself
 
 
-def test_a_terminals_lines_are_those_that_it_has_room_for(folder):
+def test_a_terminal_gets_the_lines_that_fit(add_event):
     for number in range(1, 5):
-        begin(folder, number, 1.0, "train", f"runs/{number}")
-        folder("job_finished", 2.0, job_id=number)
+        begin_job(add_event, number, 1.0, "train", f"runs/{number}")
+        add_event("job_finished", 2.0, job_id=number)
     workflow = watch.Workflow(*Path(".snakemake/log").iterdir())
     workflow.read()
     assert [line[:5] for line in workflow.lines(4)] == ["4 job", "", "[3/4]", "[4/4]"]
     assert len(workflow.lines(1)) == 1
 
 
-def test_a_workflow_that_was_killed_is_not_waited_for(folder, monkeypatch, capsys):
-    begin(folder, 1, 1.0, "train", RUN)
+def test_a_workflow_that_was_killed_is_not_waited_for(add_event, monkeypatch, capsys):
+    begin_job(add_event, 1, 1.0, "train", RUN)
     [journal] = Path(".snakemake/log").iterdir()
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -139,19 +139,19 @@ def test_a_workflow_that_was_killed_is_not_waited_for(folder, monkeypatch, capsy
 
 
 def test_a_workflow_that_lives_is_shown_rather_than_one_that_ended_since(
-    folder, monkeypatch, capsys
+    add_event, monkeypatch, capsys
 ):
     [journal] = Path(".snakemake/log").iterdir()
     row = json.loads(journal.read_text())
-    other = row | {"since": 0.0, "stats": {"train": 1, "total": 1}}
-    journal.with_name(f"1{console.JOURNAL}").write_text(json.dumps(other) + "\n")
+    earlier = row | {"since": 0.0, "stats": {"train": 1, "total": 1}}
+    journal.with_name(f"1{console.JOURNAL}").write_text(json.dumps(earlier) + "\n")
     with journal.open("a") as file:
         file.write('{"event": "job_in\n')  # the disk was full
     os.utime(journal, (1, 1))
     assert look(monkeypatch, capsys, 3.0)[0].startswith("4 jobs: ")
 
 
-def test_where_nothing_ran_there_is_nothing_to_watch(tmp_path, monkeypatch):
+def test_a_folder_without_a_workflow_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInput, match="no workflow has begun in this folder"):
         watch.watch(once=True)

@@ -13,48 +13,48 @@ def console(tmp_path, monkeypatch):
     """A console whose clock is `console.now`, and a run of four jobs of two rules."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")  # of the console
-    made = Console(logging.Formatter(), clock=lambda: made.now)
-    made.now = 0.0
+    console = Console(logging.Formatter(), clock=lambda: console.now)
+    console.now = 0.0
     stats = {"train": 3, "report": 1, "total": 4}
-    made.filter(SimpleNamespace(event="run_info", msg="", stats=stats))
-    return made
+    console.filter(SimpleNamespace(event="run_info", msg="", stats=stats))
+    return console
 
 
-def say(console, event, **fields):
+def send(console, event, **fields):
     record = SimpleNamespace(event=event, msg="", getMessage=lambda: fields.get("said", ""))
     vars(record).update(fields)
     return console.format(record) if console.filter(record) else ""
 
 
-def start(console, number, rule="train"):
+def start_job(console, number, rule="train"):
     place = {"output": [f"runs/{number}/manifest.json"], "log": [f"{number}.log"]}
-    assert say(console, "job_info", jobid=number, rule_name=rule, **place) == ""
+    assert send(console, "job_info", jobid=number, rule_name=rule, **place) == ""
 
 
 def test_the_time_left_is_that_of_jobs_of_the_same_rule(console, tmp_path):
     (tmp_path / "1.log").write_text("runs/1: reward 1%\nruns/1: reward 5%, 8 s of training\nbye\n")
-    start(console, 1)
-    start(console, 2)
+    start_job(console, 1)
+    start_job(console, 2)
     console.now = 10.0
     # Two at a time would take another 5 s, but half of what is left is of an unknown rule.
-    finished = say(console, "job_finished", job_id=1)
+    finished = send(console, "job_finished", job_id=1)
     assert finished == "[1/4] train runs/1: reward 5%, 8 s of training (10.0s)"
-    start(console, 3)
-    start(console, 4, "report")
-    assert say(console, "job_finished", job_id=4) == "[2/4] report runs/4 (0.0s, about 20.0s left)"
+    start_job(console, 3)
+    start_job(console, 4, "report")
+    assert send(console, "job_finished", job_id=4) == "[2/4] report runs/4 (0.0s, about 20.0s left)"
     console.now = 20.0
-    assert say(console, "job_finished", job_id=2) == "[3/4] train runs/2 (20.0s, about 10.0s left)"
+    assert send(console, "job_finished", job_id=2) == "[3/4] train runs/2 (20.0s, about 10.0s left)"
 
 
 def test_what_failed_and_was_tried_again_is_no_failure(console):
-    start(console, 1)
+    start_job(console, 1)
     place = {"jobid": 1, "rule_name": "train", "output": ["runs/1/x"], "log": ["1.log"]}
-    said = "Command 'x > 1.log 2>&1' returned non-zero exit status 3."
-    assert say(console, "error", said=said) == ""
-    assert say(console, "job_error", **place) == "FAILED train runs/1 (0.0s, exit status 3)"
+    message = "Command 'x > 1.log 2>&1' returned non-zero exit status 3."
+    assert send(console, "error", said=message) == ""
+    assert send(console, "job_error", **place) == "FAILED train runs/1 (0.0s, exit status 3)"
     assert "1 failed:" in console.failures()
-    start(console, 1)
-    assert say(console, "job_finished", job_id=1).startswith("[1/4] train runs/1 (0.0s")
+    start_job(console, 1)
+    assert send(console, "job_finished", job_id=1).startswith("[1/4] train runs/1 (0.0s")
     assert console.failures() == ""
 
 
@@ -64,7 +64,7 @@ def test_that_jobs_wait_for_cores_is_said_once_until_none_does(console, tmp_path
     lookout = Lookout(console, lines.append)
     for number in (1, 2):
         (tmp_path / f"{number}.log").write_text(f"{waits}\n")
-        start(console, number)
+        start_job(console, number)
     lookout.look()
     assert lines == []  # they have only begun
     console.now = 5.0
@@ -72,9 +72,9 @@ def test_that_jobs_wait_for_cores_is_said_once_until_none_does(console, tmp_path
         lookout.look()
     assert lines == [f"train runs/1: {waits} (and 1 more)"]
     (tmp_path / "1.log").write_text(f"{waits}\non core(s) 0\n")
-    say(console, "job_finished", job_id=2)
+    send(console, "job_finished", job_id=2)
     lookout.look()
-    start(console, 2)
+    start_job(console, 2)
     console.now = 10.0
     lookout.look()
     assert lines[1:] == [f"train runs/2: {waits}"]
@@ -83,7 +83,7 @@ def test_that_jobs_wait_for_cores_is_said_once_until_none_does(console, tmp_path
 def test_a_long_line_is_wrapped_between_words_and_a_path_stays_whole(console, tmp_path):
     path = "/".join(["experiments"] * 12)
     (tmp_path / "1.log").write_text(f"runs/1: {'some words ' * 12}see {path} for it\n")
-    start(console, 1)
-    lines = say(console, "job_finished", job_id=1).splitlines()
+    start_job(console, 1)
+    lines = send(console, "job_finished", job_id=1).splitlines()
     assert len(lines) == 3 and lines[0].startswith("[1/4] train runs/1: some words")
     assert [line for line in lines if path in line] and all(map(len, lines))

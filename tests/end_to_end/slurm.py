@@ -104,8 +104,8 @@ def _start(command: list[str], folder: Path) -> subprocess.Popen:
 
 def _idle(environment: dict[str, str]) -> int:
     command = ["sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return len(found.stdout.split())
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return len(ended.stdout.split())
 
 
 def _free_ports(count: int) -> int:
@@ -113,12 +113,12 @@ def _free_ports(count: int) -> int:
     for first in range(20_000 + os.getpid() % 10_000, 60_000, count):
         sockets = [socket.socket() for _ in range(count)]
         try:
-            for number, one in enumerate(sockets):
-                one.bind(("", first + number))
+            for number, candidate in enumerate(sockets):
+                candidate.bind(("", first + number))
             return first
         except OSError:
             continue
         finally:
-            for one in sockets:
-                one.close()
+            for candidate in sockets:
+                candidate.close()
     raise AssertionError("no free ports")

@@ -1,5 +1,7 @@
-"""What DVC reads: dvc.yaml's stages list the sections of params.yaml that reach their jobs, and no
-others; what it writes: params.yaml, by `dvc exp run -S`."""
+"""dvc.yaml lists for each stage the sections of params.yaml that reach its jobs, and no others.
+
+DVC writes params.yaml, too: `dvc exp run -S`.
+"""
 
 import copy
 import re
@@ -17,21 +19,21 @@ from rapid.config.params import BadParams, Params, load
 from tests.conftest import ROOT
 
 
-def stages() -> dict:
+def read_stages() -> dict:
     return yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 
 
-def leaves(values: dict, prefix: str = ""):
+def walk_keys(values: dict, prefix: str = ""):
     for key, value in values.items():
         path = f"{prefix}{key}"
         if isinstance(value, dict):
-            yield from leaves(value, f"{path}.")
+            yield from walk_keys(value, f"{path}.")
         else:
             yield path
 
 
-def other(value):
-    """Values to try in place of this one, so that the job's spec could change."""
+def propose_values(value) -> list:
+    """Return values to try in place of this one."""
     match value:
         case bool():
             return [not value]
@@ -44,14 +46,14 @@ def other(value):
     return ["hub", "both", "math", "tiny-llama", "teacher", "llama", "tiny-qwen2", "sft"]
 
 
-def changed(values: dict, key: str):
-    """Parameters in which this key has another valid value."""
+def change_value(values: dict, key: str) -> Iterator[Params]:
+    """Yield parameters in which this key has another valid value."""
     *path, last = key.split(".")
     section = values
     for part in path:
         section = section[part]
     original = section[last]
-    for value in other(original):
+    for value in propose_values(original):
         if value != original:
             section[last] = value
             try:
@@ -65,18 +67,18 @@ def changed(values: dict, key: str):
 
 
 def specs_by_stage(params: Params) -> dict[str, dict]:
-    """The spec of each job by its folder, for each stage."""
-    made: dict[str, dict] = {stage: {} for stage in PHASES}
+    """Return the spec of each job by stage and folder."""
+    specs: dict[str, dict] = {stage: {} for stage in PHASES}
     for job in jobs(params):
-        made[job.stage][job.folder] = job.spec
-    return made
+        specs[job.stage][job.folder] = job.spec
+    return specs
 
 
-def reached(values: dict) -> Iterator[tuple[str, str]]:
-    """Each stage whose jobs another value changes, with the section that the value is in."""
+def reached_stages(values: dict) -> Iterator[tuple[str, str]]:
+    """Yield each stage whose jobs a value changes, with the section of the value."""
     before = specs_by_stage(load(values))
-    for key in list(leaves(values)):
-        for params in changed(values, key):
+    for key in list(walk_keys(values)):
+        for params in change_value(values, key):
             after = specs_by_stage(params)
             yield from (
                 (stage, key.split(".")[0]) for stage in PHASES if after[stage] != before[stage]
@@ -84,56 +86,52 @@ def reached(values: dict) -> Iterator[tuple[str, str]]:
 
 
 def test_a_stage_lists_the_sections_that_reach_its_jobs_and_no_others(values, monkeypatch):
-    """Some reach them only where the tables have no sft, or not the H that is compared."""
+    """Some sections reach jobs only if the tables have no sft, or another H than DVC compares."""
     monkeypatch.setattr(Spec, "with_code", lambda self: self)  # which no parameter changes
     for table in ("main", "families"):
         values["tables"][table]["seeds"] = [1]  # the others have jobs of the same kinds
-    other = copy.deepcopy(values)
-    other["rapid"]["H"] = 1
-    other["tables"]["main"]["algorithms"] = ["pg"]
-    other["tables"]["families"]["algorithms"] = ["pg"]
-    found = {*reached(values), *reached(other)}
+    without_sft = copy.deepcopy(values)
+    without_sft["rapid"]["H"] = 1
+    without_sft["tables"]["main"]["algorithms"] = ["pg"]
+    without_sft["tables"]["families"]["algorithms"] = ["pg"]
+    reached = {*reached_stages(values), *reached_stages(without_sft)}
     wrong = {}
-    for stage, listed in stages().items():
-        expected = [key for key in values if (stage, key) in found]
+    for stage, listed in read_stages().items():
+        expected = [key for key in values if (stage, key) in reached]
         if listed["params"] != expected:
             wrong[stage] = f"params: [{', '.join(expected)}]"
     assert not wrong, f"dvc.yaml should have {wrong}"
 
 
 def test_stages_are_those_of_the_pipeline():
-    assert list(stages()) == list(PHASES)
+    assert list(read_stages()) == list(PHASES)
 
 
-def outputs(stage: dict) -> list[tuple[str, dict]]:
+def list_outputs(stage: dict) -> list[tuple[str, dict]]:
     """Return the paths of a stage's outputs, each with its options."""
     listed = (*stage.get("outs", []), *stage.get("metrics", []))
     return [pair for out in listed for pair in out.items()]
 
 
-def test_no_path_is_the_output_of_two_stages():
-    paths = [path for stage in stages().values() for path, _ in outputs(stage)]
-    assert len(paths) == len(set(paths))
-    assert not any(one != two and one.startswith(f"{two}/") for one in paths for two in paths)
-
-
 def test_no_stage_loses_its_outputs_before_it_runs():
-    for name, stage in stages().items():
-        assert all(options == {"persist": True} for _, options in outputs(stage)), name
+    for name, stage in read_stages().items():
+        assert all(options == {"persist": True} for _, options in list_outputs(stage)), name
 
 
 def test_every_job_lies_in_an_output_of_its_stage(values):
-    paths = {name: [path for path, _ in outputs(stage)] for name, stage in stages().items()}
+    paths = {
+        name: [path for path, _ in list_outputs(stage)] for name, stage in read_stages().items()
+    }
     for job in jobs(load(values)):
         assert any(f"{job.manifest}/".startswith(f"{path}/") for path in paths[job.stage])
 
 
 def test_a_stage_depends_on_the_code_behind_its_jobs(values):
-    """Otherwise DVC skips it when the code changed. Folders of other code cost a look only."""
+    """Otherwise DVC skips the stage when its code has changed."""
     for job in jobs(load(values)):
-        listed = tuple(stages()[job.stage].get("deps", ()))
-        behind = [file for file in job.spec.files() if not f"{file}/".startswith(listed)]
-        assert not behind, f"{job.stage} of dvc.yaml: deps lack {behind}"
+        listed = tuple(read_stages()[job.stage].get("deps", ()))
+        unlisted = [file for file in job.spec.files() if not f"{file}/".startswith(listed)]
+        assert not unlisted, f"{job.stage} of dvc.yaml: deps lack {unlisted}"
 
 
 def test_named_models_are_those_of_runs(values):
@@ -142,7 +140,7 @@ def test_named_models_are_those_of_runs(values):
         dvc = dvc.replace(f"${{{key}}}", str(reduce(dict.get, key.split("."), values)))
     trained = {f"{job.folder}/model" for job in jobs(load(values)) if job.stage == "train"}
     artifacts = yaml.safe_load(dvc)["artifacts"]
-    assert artifacts and {one["path"] for one in artifacts.values()} <= trained
+    assert artifacts and {artifact["path"] for artifact in artifacts.values()} <= trained
 
 
 @pytest.mark.parametrize(

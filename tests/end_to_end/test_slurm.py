@@ -83,12 +83,12 @@ def queue(environment: dict) -> list[tuple[str, str, str]]:
 
 def processes_of(job: str, folder: Path) -> list[psutil.Process]:
     """The `rapid` commands that run in a SLURM job, in this folder."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.cmdline()[1:3] == ["-m", "rapid"] and process.cwd() == str(folder):
-                found += [process] if process.environ().get("SLURM_JOB_ID") == job else []
-    return found
+                processes += [process] if process.environ().get("SLURM_JOB_ID") == job else []
+    return processes
 
 
 def requeue(job: str, folder: Path, environment: dict) -> None:
@@ -175,11 +175,11 @@ def test_one_training_job_has_processes_on_two_nodes(killed, checkout, cluster):
     status = workflow.wait(SECONDS)
     # Of two processes at once: their bars run into each other.
     file = checkout / "logs/train/mbpp_plus.tiny-qwen2.rapid-H4.seed1.log"
-    said = file.read_text(errors="replace")
-    assert status == 0, log.read_text()[-3000:] + said[-6000:]
+    output = file.read_text(errors="replace")
+    assert status == 0, log.read_text()[-3000:] + output[-6000:]
     job = max((j for j, _, comment in queue(cluster) if "rapid-H4" in comment), key=int)
     assert "NumNodes=2" in show(job, cluster)
-    assert said.count("on core(s)") == 2  # a launcher on each
+    assert output.count("on core(s)") == 2  # a launcher on each
     manifest = json.loads((checkout / run / "manifest.json").read_text())
     assert manifest["spec"]["compute"]["nodes"] == 2
     assert manifest["outputs"][f"{run}/model/model.safetensors"]

@@ -47,11 +47,6 @@ def test_a_mistake_of_this_program_keeps_its_traceback():
         ending("train", raising(KeyError("name")))
 
 
-@pytest.mark.parametrize(("returned", "status"), [(None, 0), (0, 0), (3, 3)])
-def test_a_command_s_own_status_is_its_ending(returned, status):
-    assert ending("verify", lambda: returned) == status
-
-
 def test_a_process_of_several_ends_like_the_command(monkeypatch, tmp_path, capsys):
     job = SimpleNamespace(compute=SimpleNamespace(threads=1, device="cuda"))
     read = SimpleNamespace(with_code=lambda: job)

@@ -23,6 +23,16 @@ CODE = commit()  # of what is tested; the tree may move on meanwhile
 OUTCOMES: dict[str, tuple[str, str, int]] = {}  # of each test: its fault, the column, how often
 
 
+def fault_cases(injections: dict, times: int | None = None) -> list:
+    """Return a case for each fault by its name, which injects it so often, or for each of its values."""
+    return [
+        pytest.param(
+            injection, id=name, marks=pytest.mark.fault(name, times=times or len(injection))
+        )
+        for name, injection in injections.items()
+    ]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-faults", action="store_true", help=f"write the table to {FAULTS}")
 

@@ -1,4 +1,4 @@
-"""Runs of a toy model whose completions are sometimes correct: to be killed, and given again."""
+"""Runs of a toy model whose completions are sometimes correct: to be killed and resumed."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ from tests.conftest import default_values
 ANSWER = "\\boxed{7}"
 PROBLEMS, TESTS = 16, 4
 PATIENCE = 300  # seconds until a test gives up
-# What differs from run to run. A report prints some of it.
+# Fields that differ from run to run. A report prints some of them.
 TIMES = {
     "seconds", "sampling", "grading", "backpropagation", "sync", "runtime", "cpu", "waited",
     "stolen", "disturbed", "attempt", "interrupted", "lost", "peak_memory_mb", "commit",
@@ -45,37 +45,38 @@ def is_held(lock: Path) -> bool:
         return True
 
 
-def same(value):
-    """Return a document without what differs from run to run."""
-    if isinstance(value, dict):
-        return {name: same(one) for name, one in value.items() if name not in TIMES}
-    return value
+def without_times(document):
+    """Return a document without the fields that differ from run to run."""
+    if isinstance(document, dict):
+        return {name: without_times(v) for name, v in document.items() if name not in TIMES}
+    return document
 
 
-def result(folder: Path) -> dict:
+def read_results(folder: Path) -> dict:
     """Return all that jobs made in a folder, but for what differs from run to run."""
-    found = {}
+    results = {}
     for file in sorted(folder.rglob("*")):
         name = file.relative_to(folder).as_posix()
         if CHECKPOINTS in file.parts:
             continue
         if file.suffix == ".jsonl":
-            found[name] = [same(json.loads(line)) for line in file.read_text().splitlines()]
+            lines = file.read_text().splitlines()
+            results[name] = [without_times(json.loads(line)) for line in lines]
         elif file.name in ("summary.json", "evaluation.json"):
-            found[name] = same(json.loads(file.read_text()))
+            results[name] = without_times(json.loads(file.read_text()))
         elif file.is_file() and file.name not in ("manifest.json", "training_args.bin"):
-            found[name] = sha256_file(file)
-    return found
+            results[name] = sha256_file(file)
+    return results
 
 
-def problems() -> list[MathProblem]:
+def make_problems() -> list[MathProblem]:
     return [
         MathProblem(unique_id=f"{n}", problem=f"What is {n} + {7 - n}?", answer="7")
         for n in range(PROBLEMS + TESTS)
     ]
 
 
-def small(**sources: str) -> dict:
+def small_values(**sources: str) -> dict:
     """Return params.yaml with one benchmark and one model, and runs of a few steps.
 
     Args:
@@ -101,12 +102,12 @@ class Workshop:
     """A folder with jobs in it, and a warm process that runs them."""
 
     def __init__(self, folder: Path, toy_model: Path, left_behind: Callable):
-        self.folder, self.params = folder, load(small(toy="toy"))
-        known = problems()
-        write_jsonl(folder / "train.jsonl", known[:PROBLEMS])
-        write_jsonl(folder / "test.jsonl", known[PROBLEMS:])
-        texts = [(one.id, render("math", one, False)) for one in known]
-        lessons = [Demonstration(id=i, prompt=t, message=t, completion=ANSWER) for i, t in texts]
+        self.folder, self.params = folder, load(small_values(toy="toy"))
+        problems = make_problems()
+        write_jsonl(folder / "train.jsonl", problems[:PROBLEMS])
+        write_jsonl(folder / "test.jsonl", problems[PROBLEMS:])
+        prompts = [(problem.id, render("math", problem, False)) for problem in problems]
+        lessons = [Demonstration(id=i, prompt=t, message=t, completion=ANSWER) for i, t in prompts]
         write_jsonl(folder / "samples.jsonl", lessons[:PROBLEMS])
         shutil.copytree(toy_model, folder / "toy")
         socket = folder / "socket"
@@ -139,7 +140,7 @@ class Workshop:
         return Run(benchmark="math", model="toy", algorithm=algorithm, seed=1)
 
     def start(self, command: list[str], out: str, warm: bool = True) -> subprocess.Popen:
-        """Start a command of `rapid`; what it says goes to a log beside its folder."""
+        """Start a command of `rapid`; its output goes to a log beside its folder."""
         environment = self.environment if warm else self.environment | {"RAPID_WARM": ""}
         with open(self.folder / f"{out}.log", "a") as log:
             return subprocess.Popen(
@@ -151,11 +152,11 @@ class Workshop:
         """Run a command to its end; return the seconds that it took."""
         began = time.monotonic()
         status = self.start(command, out, warm).wait(PATIENCE)
-        assert status == 0, self.said(out)[-4000:]
+        assert status == 0, self.log(out)[-4000:]
         return time.monotonic() - began
 
-    def said(self, out: str) -> str:
-        """Return what the commands of a folder have said."""
+    def log(self, out: str) -> str:
+        """Return what the commands of a folder have printed."""
         return (self.folder / f"{out}.log").read_text()
 
     def wait_for_training(self, out: str, attempt: int = 0, steps: bool = False) -> None:
@@ -166,7 +167,7 @@ class Workshop:
             and (not steps or shown(file.with_name(PROGRESS)))
             for file in checkpoints.glob(f"*/{ATTEMPT}")
         ):
-            assert time.monotonic() < until, self.said(out)[-4000:]
+            assert time.monotonic() < until, self.log(out)[-4000:]
             time.sleep(0.01)
 
     def summary(self, out: str) -> RunSummary:
@@ -174,12 +175,12 @@ class Workshop:
 
     def left_behind(self) -> list[psutil.Process]:
         """Return what jobs have left running, beside the warm process and the graders it keeps."""
-        of_kept: list[int] = []
-        for one in self._children():
+        kept_pids: list[int] = []
+        for child in self._children():
             with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
-                if not self._is_forked(one):
-                    of_kept += [each.pid for each in (one, *one.children(recursive=True))]
-        return self._left_behind(self.warm.pid, *of_kept)
+                if not self._is_forked(child):
+                    kept_pids += [p.pid for p in (child, *child.children(recursive=True))]
+        return self._left_behind(self.warm.pid, *kept_pids)
 
     def job(self) -> psutil.Process | None:
         """Return the process that the warm one has forked for a command, if there is one."""
@@ -193,6 +194,6 @@ class Workshop:
             return child.cmdline() == psutil.Process(self.warm.pid).cmdline()
         return False
 
-    def result(self, out: str) -> dict:
+    def results(self, out: str) -> dict:
         """Return all that a job left, but for what differs from run to run."""
-        return result(self.folder / out)
+        return read_results(self.folder / out)

@@ -1,6 +1,6 @@
-"""What comes from outside stays data: names, files of models, and what models have written.
+"""Text from outside stays data: names, files of models, and what models have written.
 
-Each attack would leave a file, PWNED, or reach a reader's terminal, TeX or browser as an order.
+Each attack would leave a file, PWNED, or reach a reader's terminal, TeX or browser as a command.
 """
 
 import copy
@@ -12,11 +12,11 @@ import pickle
 import pty
 import re
 import shutil
-import subprocess
 import sys
 import unicodedata
 import xml.etree.ElementTree as xml
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,20 +28,20 @@ from safetensors.torch import load_file
 from rapid import RapidConfig, RapidTrainer, cli, sampling
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.runs import TokenWeights
-from rapid.config.jobs import Plan
 from rapid.config.params import load
 from rapid.config.sources import BadParams
 from rapid.config.specs import FetchSpec, Run
 from rapid.stages.fetch import fetch
 from rapid.text import ORDERS
 from rapid.training.sft import sft_trainer
-from reports.__main__ import main as report
+from reports.__main__ import main as make_report
 from reports.plots import style
 from reports.plots.figures import tokens
 from reports.render import latex
 from tests.conftest import ROOT, default_values
 from tests.reports.conftest import Runs, small_values
 from tests.reports.render.test_html import Reader, write
+from tests.subprocesses import python
 from tests.training.conformance.test_resume import build
 from tests.training.loops import COMMON
 
@@ -50,16 +50,14 @@ from tests.training.loops import COMMON
 NAMES = ["$(touch PWNED)", "`touch PWNED`", "a; touch PWNED", "a|b", "a&b", "a>b", "a b", "a\nb"]
 NAMES += ["'", '"', "a\\b", "..", "../up", "a/b", "/tmp/a", "~", "-rf", "*", "{benchmark}", "#", ""]
 NAMES += ["\0", "\x1b[2J", "\u202ea", "é", "a" * 65, ".hidden"]
-
-
 DEFAULT = default_values()
 
 
-def renamed(where: str, name: str) -> dict:
-    """The default with a name at a place."""
+def rename(place: str, name: str) -> dict:
+    """Return the default's parameters with a name at a place."""
     values = copy.deepcopy(DEFAULT)
     main, study = values["tables"]["main"], next(iter(values["studies"]["compared"].values()))
-    inside, key, value = {
+    section, key, value = {
         "experiment": (values, "name", name),
         "model": (values["models"], name, values["models"]["teacher"]),
         "teacher": (values, "teacher", name),
@@ -67,45 +65,25 @@ def renamed(where: str, name: str) -> dict:
         "algorithm": (main, "algorithms", [name]),
         "variant": (main, "algorithms", [f"rapid-H4,clip={name}"]),
         "benchmark": (values["benchmarks"], name, values["benchmarks"]["math"]),
-    }[where]
-    inside[key] = value
+    }[place]
+    section[key] = value
     return values
 
 
-WHERE = ["experiment", "model", "teacher", "study", "algorithm", "variant", "benchmark"]
+PLACES = ["experiment", "model", "teacher", "study", "algorithm", "variant", "benchmark"]
 
 
 @pytest.mark.fault("a name that leaves its folder or reaches a shell", times=len(NAMES))
-@pytest.mark.parametrize("where", WHERE)
-def test_a_name_is_that_of_a_file(where):
-    for name in [*NAMES, "tokenizer" if where == "model" else "small.yaml"]:
+@pytest.mark.parametrize("place", PLACES)
+def test_a_name_has_to_be_that_of_a_file(place):
+    for name in [*NAMES, "tokenizer" if place == "model" else "small.yaml"]:
         with pytest.raises(BadParams, match="is not allowed; allowed: "):
-            load(renamed(where, name))
-
-
-@pytest.mark.fault("a path with signs of a shell", times=len(NAMES))
-def test_a_path_is_in_no_command():
-    """It is in a job's spec, which the rules quote."""
-    rules = "\n\n".join(path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk"))
-    shells = "".join(re.findall(r"shell:\n(.*?)\n\n", f"{rules}\n\n", re.S))
-    assert {*re.findall(r"{([^}:]+)}", shells)} <= {"log", "params.command", "params.folder"}
-    for name in NAMES:
-        values = copy.deepcopy(DEFAULT)
-        values["benchmarks"]["math"]["source"] = name
-        values["models"]["teacher"] = {"source": name, "revision": name}
-        try:
-            plan = Plan(load(values))
-        except BadParams:
-            assert not name.isprintable() or not name or "{" in name
-            continue
-        assert name.isprintable()
-        for job in map(plan.job, ("data/math", "models/teacher", "distilled/math")):
-            assert re.fullmatch(r"[\w./ -]+", f"{job.command} {job.folder}")
+            load(rename(place, name))
 
 
 @pytest.mark.slow
 @pytest.mark.fault("a path with signs of a shell")
-def test_a_path_reaches_a_job_as_it_is(tmp_path):
+def test_a_path_reaches_a_job_unchanged(tmp_path):
     name = "$(touch PWNED) `touch PWNED` 'q' \"r\"; touch PWNED & * # ~ é.jsonl"
     rows = [
         {"problem": f"{i} + 1", "solution": rf"\boxed{{{i + 1}}}", "answer": str(i + 1)}
@@ -116,12 +94,11 @@ def test_a_path_reaches_a_job_as_it_is(tmp_path):
     overlay = {"name": "mine", "benchmarks": {"math": {"source": name}}}
     (tmp_path / "mine.yaml").write_text(json.dumps(overlay))
     shutil.copy(ROOT / "params.yaml", tmp_path)
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--snakefile", ROOT / "Snakefile"]
-    command += ["--configfile", "params.yaml", "mine.yaml", "--"]
-    made = "experiments/mine/data/math/manifest.json"
-    done = subprocess.run([*command, made], cwd=tmp_path, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    assert name in json.loads((tmp_path / made).read_text())["inputs"]
+    manifest = "experiments/mine/data/math/manifest.json"
+    options = ("--cores", 1, "--snakefile", ROOT / "Snakefile")
+    files = ("--configfile", "params.yaml", "mine.yaml")
+    python("-m", "snakemake", *options, *files, "--", manifest, folder=tmp_path)
+    assert name in json.loads((tmp_path / manifest).read_text())["inputs"]
     assert not [*tmp_path.rglob("PWNED")]
 
 
@@ -135,97 +112,94 @@ class Bomb:
         return os.system, ("touch PWNED",)
 
 
-def pickled() -> bytes:
-    return pickle.dumps({"state": Bomb()})
-
-
-def zipped() -> bytes:
-    torch.save({"state": Bomb()}, buffer := io.BytesIO())
+def save_bomb(**settings) -> bytes:
+    torch.save({"state": Bomb()}, buffer := io.BytesIO(), **settings)
     return buffer.getvalue()
 
 
-def legacy() -> bytes:
-    torch.save(Bomb(), buffer := io.BytesIO(), _use_new_zipfile_serialization=False)
-    return buffer.getvalue()
-
-
+PAYLOADS = {
+    "pickled": pickle.dumps({"state": Bomb()}),
+    "zipped": save_bomb(),
+    "legacy": save_bomb(_use_new_zipfile_serialization=False),
+}
 SAFE = "model.safetensors"
 CODE = "import os\nos.system('touch PWNED')\nraise SystemExit(3)\n"
 
 
-def with_config(folder: Path, file: str, **values) -> None:
+def set_config(folder: Path, file: str, **values) -> None:
     path = folder / file
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def only_weights(folder: Path, name: str, content: bytes) -> None:
+def replace_weights(folder: Path, name: str, content: bytes) -> None:
     (folder / SAFE).unlink()
     (folder / name).write_bytes(content)
 
 
-def own_class(folder: Path, kind: str = "qwen2") -> None:
+def add_model_class(folder: Path, kind: str = "qwen2") -> None:
     classes = {"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"}
-    with_config(folder, "config.json", model_type=kind, auto_map=classes, architectures=["M"])
+    set_config(folder, "config.json", model_type=kind, auto_map=classes, architectures=["M"])
 
 
-def own_tokenizer(folder: Path) -> None:
+def add_tokenizer_class(folder: Path) -> None:
     classes = {"AutoTokenizer": ["evil.T", "evil.T"]}
-    with_config(folder, "tokenizer_config.json", auto_map=classes, tokenizer_class="T")
+    set_config(folder, "tokenizer_config.json", auto_map=classes, tokenizer_class="T")
 
 
-def adapter(folder: Path) -> None:
-    given = {"peft_type": "LORA", "base_model_name_or_path": str(folder), "target_modules": ["x"]}
-    (folder / "adapter_config.json").write_text(json.dumps(given))
-    (folder / "adapter_model.bin").write_bytes(zipped())
+def add_adapter(folder: Path) -> None:
+    config = {"peft_type": "LORA", "base_model_name_or_path": str(folder), "target_modules": ["x"]}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    (folder / "adapter_model.bin").write_bytes(PAYLOADS["zipped"])
 
 
-def as_torch_saves_them(folder: Path) -> None:
+def save_with_torch(folder: Path) -> None:
     torch.save(load_file(folder / SAFE), folder / "pytorch_model.bin")
     (folder / SAFE).unlink()
 
 
 TRAPS = {
-    "its own class": own_class,
-    "its own class, of an unknown kind": lambda folder: own_class(folder, "evil"),
-    "its own tokenizer": own_tokenizer,
-    "pickled weights": lambda folder: only_weights(folder, "pytorch_model.bin", pickled()),
-    "zipped weights": lambda folder: only_weights(folder, "pytorch_model.bin", zipped()),
-    "legacy weights": lambda folder: only_weights(folder, "pytorch_model.bin", legacy()),
-    "a pickle called safetensors": lambda folder: only_weights(folder, SAFE, pickled()),
-    "an adapter": adapter,
-    "weights of another kind": as_torch_saves_them,
+    "its own class": add_model_class,
+    "its own class, of an unknown kind": partial(add_model_class, kind="evil"),
+    "its own tokenizer": add_tokenizer_class,
+    **{
+        f"{name} weights": partial(replace_weights, name="pytorch_model.bin", content=payload)
+        for name, payload in PAYLOADS.items()
+    },
+    "a pickle called safetensors": partial(replace_weights, name=SAFE, content=PAYLOADS["pickled"]),
+    "an adapter": add_adapter,
+    "weights in torch's format": save_with_torch,
 }
-# Of a kind that transformers knows: not looked at.
+# transformers knows these kinds, and does not look at the model's own classes.
 HARMLESS = {"its own class", "its own tokenizer"}
 
 
-def trained_by_rl(folder: Path) -> None:
+def train_by_rl(folder: Path) -> None:
     sizes = {"n_step": 4, "H": 1, "micro_batch_size": 4, "max_completion_length": 2, "max_steps": 1}
     config = RapidConfig("unused", **COMMON | sizes, model_init_kwargs={"use_safetensors": True})
     rows = Dataset.from_list([{"prompt": "a"}] * 4)
     RapidTrainer(str(folder), lambda completions, **_: [1.0] * 4, config, rows).train()
 
 
-def trained_by_sft(folder: Path) -> None:
-    params = load(DEFAULT).sft
+def train_by_sft(folder: Path) -> None:
     rows = [Demonstration(id="a", prompt="a", message="a", completion="b")]
-    quiet = {"output_dir": "unused", "report_to": [], "use_cpu": True, "bf16": False}
-    quiet |= {"save_strategy": "no", "max_steps": 1, "model_init_kwargs": {"use_safetensors": True}}
-    sft_trainer(folder, rows, params, quiet).train()
+    settings = {"output_dir": "unused", "report_to": [], "use_cpu": True, "bf16": False}
+    settings |= {"save_strategy": "no", "max_steps": 1}
+    settings |= {"model_init_kwargs": {"use_safetensors": True}}
+    sft_trainer(folder, rows, load(DEFAULT).sft, settings).train()
 
 
-def sampled(folder: Path) -> None:
-    asked = {"max_tokens": 2, "temperature": 1.0, "top_p": 1.0, "seed": 0}
-    sampling.sample("transformers", folder, ["a"], **asked)
+def sample_from(folder: Path) -> None:
+    settings = {"max_tokens": 2, "temperature": 1.0, "top_p": 1.0, "seed": 0}
+    sampling.sample("transformers", folder, ["a"], **settings)
 
 
-def fetched(folder: Path) -> None:
+def fetch_model(folder: Path) -> None:
     fetch(FetchSpec(model="mine", params={"source": str(folder)}), Path("fetched"))
     assert not [*Path("fetched").glob("*.py"), *Path("fetched").glob("*.bin")]
-    sampled(Path("fetched"))
+    sample_from(Path("fetched"))
 
 
-DOORS = [sampled, fetched, trained_by_rl, trained_by_sft]
+DOORS = [sample_from, fetch_model, train_by_rl, train_by_sft]
 
 
 @pytest.mark.slow
@@ -246,17 +220,16 @@ def test_no_code_of_a_model_runs(toy_model, tmp_path, monkeypatch, door, trap):
 
 @pytest.mark.slow
 @pytest.mark.fault("a pickle in a checkpoint", times=7)
-@pytest.mark.parametrize("payload", [pickled, zipped, legacy])
+@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_no_pickle_of_a_checkpoint_runs(toy_model, tmp_path, monkeypatch, payload):
     monkeypatch.chdir(tmp_path)
     build(toy_model, tmp_path / "run", H=1, max_steps=2).train()
-    kept = tmp_path / "run/checkpoint-1"
-    files = [path for path in kept.iterdir() if path.suffix in (".pt", ".pth", ".bin")]
-    assert len(files) >= 4
-    for name in [*(path.name for path in files), "scaler.pt", "pytorch_model.bin", "adapter.bin"]:
-        checkpoint = tmp_path / "copy/checkpoint-1"
-        shutil.copytree(kept, checkpoint)
-        (checkpoint / name).write_bytes(payload())
+    whole, checkpoint = tmp_path / "run/checkpoint-1", tmp_path / "copy/checkpoint-1"
+    names = [path.name for path in whole.iterdir() if path.suffix in (".pt", ".pth", ".bin")]
+    assert len(names) >= 4
+    for name in [*names, "scaler.pt", "pytorch_model.bin", "adapter.bin"]:
+        shutil.copytree(whole, checkpoint)
+        (checkpoint / name).write_bytes(payload)
         if name == "pytorch_model.bin":
             (checkpoint / SAFE).unlink()
         try:
@@ -276,94 +249,90 @@ WRITTEN += ["}\\end{document}", "<script>alert(1)</script>", '"><img src=x onerr
 WRITTEN += ["{{ 7 * 7 }}", "<< 7 * 7 >>", "&lt;b&gt;", "javascript:alert(1)", "?`!`", "``''---"]
 
 
-def has_orders(text: str) -> bool:
+def has_control_characters(text: str) -> bool:
     return any(unicodedata.category(c) in ORDERS for c in text if c not in "\n\t")
 
 
 @contextmanager
-def terminal():
-    """A terminal to print to, and a function that returns what it was sent."""
-    ours, theirs = pty.openpty()
-    with open(theirs, "w", encoding="utf-8") as out, open(ours, "rb", buffering=0) as sent:
+def open_terminal():
+    """Yield a terminal to print to, and a function that returns what it was sent."""
+    reading, writing = pty.openpty()
+    with open(writing, "w", encoding="utf-8") as out, open(reading, "rb", buffering=0) as sent:
         yield out, lambda: sent.read(10_000).decode().replace("\r\n", "\n")
 
 
 @pytest.mark.fault("a completion that gives a terminal orders", times=len(WRITTEN))
-def test_rapid_ask_prints_signs_only_to_a_terminal(toy_model, monkeypatch, capsys):
+def test_rapid_ask_sends_a_terminal_no_control_characters(toy_model, monkeypatch, capsys):
     for text in WRITTEN:
         answer = [SimpleNamespace(text=text)]
         monkeypatch.setattr(sampling, "sample", lambda *_, answer=answer, **__: answer)
-        with terminal() as (out, sent), monkeypatch.context() as patch:
+        with open_terminal() as (out, sent), monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", out)
             assert cli.run(["ask", "--model", str(toy_model), "a"]) == 0
             out.flush()
-            assert not has_orders(sent())
+            assert not has_control_characters(sent())
         assert cli.run(["ask", "--model", str(toy_model), "a"]) == 0
-        assert capsys.readouterr().out == f"{text}\n"  # to a file as it is
+        assert capsys.readouterr().out == f"{text}\n"  # into a file it goes unchanged
 
 
 @pytest.mark.fault("an error that gives a terminal orders", times=len(WRITTEN))
-def test_what_is_said_of_a_file_has_no_orders(tmp_path, capsys):
+def test_an_error_about_a_file_has_no_control_characters(tmp_path, capsys):
     problems, completions = tmp_path / "problems.jsonl", tmp_path / "completions.jsonl"
     problem = {"problem": "1 + 1", "solution": r"\boxed{2}", "answer": "2", "unique_id": "a"}
     problems.write_text(json.dumps(problem) + "\n")
+    files = ["--problems", str(problems), "--completions", str(completions)]
     for text in WRITTEN:
         completions.write_text(json.dumps({"id": "a", "completion": "b", f"k{text}": 1}) + "\n")
-        given = ["--problems", str(problems), "--completions", str(completions)]
-        assert cli.run(["grade", "--benchmark", "math", *given]) == 2
-        printed = capsys.readouterr().err
-        assert str(completions) in printed
-        assert not has_orders(printed)
+        assert cli.run(["grade", "--benchmark", "math", *files]) == 2
+        message = capsys.readouterr().err
+        assert str(completions) in message
+        assert not has_control_characters(message)
 
 
 @pytest.mark.fault("text that gives TeX orders", times=len(WRITTEN))
-def test_latex_is_signs_only():
-    signs = [*latex._ESCAPES.values(), "{}", r"\allowbreak "]
-    known = "|".join(map(re.escape, sorted(signs, key=len, reverse=True)))
-    for text in [*WRITTEN, *(w * 3 for w in WRITTEN)]:
-        for printed in (latex.escape(text), latex.symbols(text)):
-            rest = re.sub(known, "", printed.replace("$H$", "H"))
+def test_escaped_text_has_no_tex_commands():
+    escapes = [*latex._ESCAPES.values(), "{}", r"\allowbreak "]
+    pattern = "|".join(map(re.escape, sorted(escapes, key=len, reverse=True)))
+    for text in [*WRITTEN, *(text * 3 for text in WRITTEN)]:
+        for escaped in (latex.escape(text), latex.symbols(text)):
+            rest = re.sub(pattern, "", escaped.replace("$H$", "H"))
             assert re.fullmatch(r"[\w .,;:!?()\[\]/=+*@'`-]*", rest, re.ASCII), rest
 
 
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory) -> Runs:
-    """Runs whose words are all of WRITTEN, in every field that a report shows."""
-    runs, params = Runs(tmp_path_factory.mktemp("hostile")), load(small_values())
-    runs.all(params)
+@pytest.fixture
+def hostile_runs(tmp_path) -> Runs:
+    """Runs that have all of WRITTEN in every field that a report shows."""
+    runs = Runs(tmp_path)
+    runs.all(load(small_values()))
     for number, text in enumerate(WRITTEN):
-        run = Run(benchmark="math", model="tiny_qwen", algorithm="pg", seed=number % 2)
-        if number % 3:
-            run = run.model_copy(update={"algorithm": ("grpo", "dapo")[number % 3 - 1]})
+        algorithm = ("pg", "grpo", "dapo")[number % 3]
+        run = Run(benchmark="math", model="tiny_qwen", algorithm=algorithm, seed=number % 2)
         runs.summary(run, hardware=" ".join(WRITTEN), commit=text)
         runs.evaluation(run, status="unavailable", note=" ".join(WRITTEN))
     return runs
 
 
 @pytest.mark.fault("a report of what models have written", times=len(WRITTEN))
-def test_words_of_runs_are_no_tags_and_no_orders(hostile):
-    values = small_values()
-    seen = Reader(write(values, hostile.root).read_text())
-    assert seen.open == []
-    assert "script" not in seen.tags
-    assert not [link for link in seen.links if link.startswith(("javascript", "x"))]
-    assert not has_orders("".join(seen.text))
-    output = hostile.root / "out/tables.tex"
-    given = ["--config", json.dumps(values), "--root", str(hostile.root), "--output", str(output)]
-    assert report(given) == 0
+def test_text_of_runs_becomes_no_tag_and_no_tex_command(hostile_runs):
+    values, root = small_values(), hostile_runs.root
+    page = Reader(write(values, root).read_text())
+    assert page.open == [] and "script" not in page.tags
+    assert not [link for link in page.links if link.startswith(("javascript", "x"))]
+    assert not has_control_characters("".join(page.text))
+    output = root / "out/tables.tex"
+    options = ["--config", json.dumps(values), "--root", str(root), "--output", str(output)]
+    assert make_report(options) == 0
     for file in output.parent.glob("*.t??"):
         text = file.read_text()
-        assert not has_orders(text)
-        if file.suffix == ".tex":
-            assert r"\input" not in text
-            assert r"\immediate" not in text
+        assert not has_control_characters(text)
+        assert file.suffix != ".tex" or (r"\input" not in text and r"\immediate" not in text)
 
 
 @pytest.mark.fault("a figure of what models have written", times=len(WRITTEN))
-def test_a_figure_has_no_tags_of_a_completion(tmp_path):
-    of = {"H": 4, "step": 1, "benchmark": "math", "id": "a"}
-    record = TokenWeights(tokens=WRITTEN, log_weights=[0.1] * len(WRITTEN), **of)
+def test_text_of_a_completion_becomes_no_tag_of_a_figure():
+    place = {"H": 4, "step": 1, "benchmark": "math", "id": "a"}
+    record = TokenWeights(tokens=WRITTEN, log_weights=[0.1] * len(WRITTEN), **place)
     figure = style.Figure(title="a", caption="b", problems=(), draw=lambda: tokens._draw(record))
-    drawn = style.render(figure, ["svg"])["svg"]
-    tags = {element.tag.rpartition("}")[2] for element in xml.fromstring(drawn).iter()}
+    image = style.render(figure, ["svg"])["svg"]
+    tags = {element.tag.rpartition("}")[2] for element in xml.fromstring(image).iter()}
     assert tags.isdisjoint({"script", "img", "a", "foreignObject"})

@@ -1,4 +1,4 @@
-"""Graders whose processes are killed at random moments: every verdict is as it would have been."""
+"""Kills of graders' processes at random moments change no verdict."""
 
 import random
 import threading
@@ -20,7 +20,7 @@ LONGEST = {"mbpp_plus": 0.02, "math": 0.005, "minif2f": 0.2}  # seconds until th
 HALF = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
 
 
-def completions(name: str, doubled) -> list[tuple]:
+def make_completions(name: str, doubled) -> list[tuple]:
     """Return completions with their problems: every second one passes, or every one."""
     numbers, dice = range(COMPLETIONS), random.Random(3)
     match name:
@@ -31,22 +31,22 @@ def completions(name: str, doubled) -> list[tuple]:
             return [
                 (HALF, f"\\boxed{{\\frac{{{n + 2}}}{{{2 * (n + 2) + n % 2}}}}}") for n in numbers
             ]
-    drawn = [minif2f.draw(dice, f"p{n}") for n in numbers]
-    given = [[one.correct, *one.mistakes] for one in drawn]
+    exercises = [minif2f.draw(dice, f"p{n}") for n in numbers]
+    proofs = [[exercise.correct, *exercise.mistakes] for exercise in exercises]
     return [
-        (one.problem, texts[n % 2 % len(texts)])
-        for n, one, texts in zip(numbers, drawn, given, strict=True)
+        (exercise.problem, texts[n % 2 % len(texts)])
+        for n, exercise, texts in zip(numbers, exercises, proofs, strict=True)
     ]
 
 
 def descendants(name: str) -> set[psutil.Process]:
     """Return the processes of this one; of those that grade proofs, Lean's."""
-    found = set()
+    processes = set()
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # a zombie, too
             lean = "checker.js" in " ".join(child.cmdline())
-            found |= {child} if lean or name != "minif2f" else set()
-    return found
+            processes |= {child} if lean or name != "minif2f" else set()
+    return processes
 
 
 def kill_one(victims: set[psutil.Process], dice: random.Random, killed: list) -> None:
@@ -58,22 +58,22 @@ def kill_one(victims: set[psutil.Process], dice: random.Random, killed: list) ->
 
 def grade(name: str, rows: list[tuple], killing: bool) -> list[str]:
     """Return the reasons of verdicts, while processes of the grader are killed or not."""
-    before, dice, found, killed = descendants(name), random.Random(0), [], []
+    before, dice, reasons, killed = descendants(name), random.Random(0), [], []
     with BENCHMARKS[name].grader(20.0) as grader:
         grader.prepare(rows[0][0])
         for number, row in enumerate(rows):
             kill = None
             if killing and number % EVERY == 0:
-                given = descendants(name) - before, dice, killed
-                kill = threading.Timer(dice.uniform(0, LONGEST[name]), kill_one, given)
+                arguments = descendants(name) - before, dice, killed
+                kill = threading.Timer(dice.uniform(0, LONGEST[name]), kill_one, arguments)
                 kill.start()
-            found.append(grader.grade(*row).reason)
+            reasons.append(grader.grade(*row).reason)
             if kill:
                 kill.join()
         assert not grader.reasons[verdicts.INFRASTRUCTURE]
     assert len(killed) == (KILLS if killing else 0)
     wait_for(lambda: not descendants(name) - before)
-    return found
+    return reasons
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def grade(name: str, rows: list[tuple], killing: bool) -> list[str]:
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_kills_at_random_moments_change_no_verdict(name, double):  # noqa: F811
     """Two over one completion would be one too many."""
-    rows = completions(name, double)
+    rows = make_completions(name, double)
     undisturbed = grade(name, rows, False)
     assert {*undisturbed[::2]} == {verdicts.PASSED} and {*undisturbed[1::2]} != {verdicts.PASSED}
     assert grade(name, rows, True) == undisturbed

@@ -14,7 +14,7 @@ from tests.subprocesses import assert_gone, ending, python, wait_for
 
 RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
-# A warm process, but for what it runs.
+# A warm process; what it runs is put in.
 WARM = """
 import gc, os, signal, sys, time
 from pathlib import Path
@@ -23,9 +23,9 @@ prepare = lend = lambda *_: None
 {}
 warm.serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run, lend)
 """
-# Commands of `rapid`, without what `rapid warm` imports for them before: the DAG runs them with that.
+# Runs commands of `rapid` without the imports of `rapid warm`, with which the DAG runs them.
 COMMANDS = "from rapid.cli import run"
-# A job that says which process it is and then takes its time.
+# A job that prints its process and environment, and then takes its time.
 SLOW = """
 def run(arguments):
     frozen = gc.get_freeze_count() > 0
@@ -35,23 +35,23 @@ def run(arguments):
 def prepare():
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 """
-# Its jobs take a moment to save what they have when they are told to end, and say how often.
+# Its jobs take a moment to save on SIGTERM, and write how often it came.
 SAVING = """
-told = []
+signals = []
 def run(arguments):
-    signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+    signal.signal(signal.SIGTERM, lambda *_: signals.append(1))
     print("ready", flush=True)
-    while not told:
+    while not signals:
         time.sleep(0.01)
     time.sleep(0.5)
-    Path(arguments[0]).write_text(str(len(told)))
+    Path(arguments[0]).write_text(str(len(signals)))
 """
-# Its jobs are told to end before they have handlers of their own.
-TOLD_EARLY = """
+# Its jobs get SIGTERM before they have handlers of their own.
+SIGTERM_EARLY = """
 run = lambda arguments: 0
 warm.end_with_parent = lambda number=signal.SIGKILL: number and os.kill(os.getpid(), signal.SIGTERM)
 """
-# Its jobs say what was lent to them and end as they are told; it says what it takes back.
+# Its jobs print what was lent to them and end as their argument says; it prints what it takes back.
 LENDING = """
 lent = []
 def lend(arguments):
@@ -65,17 +65,19 @@ def run(arguments):
         os.kill(os.getpid(), signal.SIGKILL)
     return int("failed" in arguments)
 """
-# The first of its jobs finds no memory for a child.
+# Its first two jobs find no memory for a child.
 CROWDED = """
 def lend(arguments):
     return lambda ended_well: print("back:", *arguments, ended_well, flush=True)
 def run(arguments):
     return 0
-fork = os.fork
-def full():
-    os.fork = fork
-    raise OSError(12, "Cannot allocate memory")
-os.fork = full
+fork, failures = os.fork, [1, 2]
+def fail_twice():
+    if failures:
+        failures.pop()
+        raise OSError(12, "Cannot allocate memory")
+    return fork()
+os.fork = fail_twice
 """
 # A command that is disturbed until the attempt that its argument names.
 DISTURBED = """
@@ -89,13 +91,13 @@ AFTER_REHEARSAL = """
 import sys
 from rapid.stages.rehearsal import rehearse
 rehearse()
-known = set(sys.modules)
+before = set(sys.modules)
 from accelerate.utils import extract_model_from_parallel
 from transformers import AutoModelForCausalLM, Qwen2Config
 tiny = dict.fromkeys(("vocab_size", "hidden_size", "intermediate_size"), 64)
 AutoModelForCausalLM.from_config(Qwen2Config(**tiny)).save_pretrained(sys.argv[1])
 extract_model_from_parallel(AutoModelForCausalLM.from_pretrained(sys.argv[1]))
-print("imported:", *{name.split(".")[0] for name in set(sys.modules) - known})
+print("imported:", *{name.split(".")[0] for name in set(sys.modules) - before})
 """
 
 
@@ -116,18 +118,20 @@ def socket(tmp_path_factory):
         yield path
 
 
-def served(path) -> dict:
-    """Return options of a command that a warm process runs."""
+def warm_options(path) -> dict:
+    """Return subprocess options of a command that a warm process runs."""
     return {"env": os.environ | {"RAPID_WARM": str(path)}, "text": True}
 
 
 def rapid(socket, *arguments, **options):
-    options = {"capture_output": True, "check": False, **served(socket), **options}
+    options = {"capture_output": True, "check": False, **warm_options(socket), **options}
     return subprocess.run([*RAPID, *arguments], **options)
 
 
-def begun(path, *arguments, **options):
-    return subprocess.Popen([*RAPID, *arguments], stdout=subprocess.PIPE, **served(path), **options)
+def start_rapid(path, *arguments, **options):
+    return subprocess.Popen(
+        [*RAPID, *arguments], stdout=subprocess.PIPE, **warm_options(path), **options
+    )
 
 
 def test_output_and_status_are_the_command_s(socket):
@@ -139,8 +143,8 @@ def test_output_and_status_are_the_command_s(socket):
 
 def test_a_command_whose_environment_cannot_be_sent_runs_by_itself(socket, tmp_path):
     large = {f"LARGE_{n}": "x" * 100_000 for n in range(8)}
-    served_by = served(socket)["env"] | large
-    result = rapid(socket, "prepare", "--spec", SPEC, "--out", "x", cwd=tmp_path, env=served_by)
+    environment = warm_options(socket)["env"] | large
+    result = rapid(socket, "prepare", "--spec", SPEC, "--out", "x", cwd=tmp_path, env=environment)
     assert result.returncode == 0, result.stderr
 
 
@@ -152,17 +156,17 @@ def test_it_works_in_the_caller_s_folder_and_gives_the_same_files(socket, tmp_pa
         assert (tmp_path / "warm" / file).read_bytes() == (tmp_path / "cold" / file).read_bytes()
 
 
-def test_a_job_that_is_told_to_end_as_it_begins_ends(tmp_path):
-    with serving(tmp_path / "socket", TOLD_EARLY):
-        done = rapid(tmp_path / "socket", "whatever")
-    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, ""), done.stderr
+def test_a_job_that_gets_sigterm_as_it_begins_ends(tmp_path):
+    with serving(tmp_path / "socket", SIGTERM_EARLY):
+        ended = rapid(tmp_path / "socket", "whatever")
+    assert (ended.returncode, ended.stdout) == (128 + signal.SIGTERM, ""), ended.stderr
 
 
 def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
     path = tmp_path / "socket"
     with serving(path, SLOW, env=os.environ | {"OF_THE_SERVER": "and not of the command"}):
         monkeypatch.setenv("COLOUR", "green")
-        client = begun(path, "one", "two", cwd=tmp_path)
+        client = start_rapid(path, "one", "two", cwd=tmp_path)
         pid, *rest = client.stdout.readline().split()
         assert rest == [str(tmp_path), "green", "None", "True", "one", "two"]
         with ending(client):
@@ -170,7 +174,7 @@ def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
         assert_gone(int(pid))
 
 
-def test_a_client_that_goes_before_it_says_anything_is_no_harm(tmp_path):
+def test_a_client_that_goes_without_a_word_does_no_harm(tmp_path):
     path = tmp_path / "socket"
     with serving(path, LENDING):
         for _ in range(2):
@@ -183,16 +187,16 @@ def test_a_job_ends_with_the_warm_process(tmp_path, monkeypatch):
     path = tmp_path / "socket"
     monkeypatch.setenv("COLOUR", "red")
     with serving(path, SLOW):
-        command = begun(path, "job")
+        command = start_rapid(path, "job")
         job = int(command.stdout.readline().split()[0])
     command.wait()
     assert_gone(job)
 
 
-def test_a_job_has_time_to_save_whoever_is_told_to_end(tmp_path):
+def test_a_job_has_time_to_save_when_its_command_or_the_server_ends(tmp_path):
     path = tmp_path / "socket"
     with serving(path, SAVING) as server:
-        commands = [begun(path, saved, cwd=tmp_path) for saved in ("first", "second")]
+        commands = [start_rapid(path, saved, cwd=tmp_path) for saved in ("first", "second")]
         for command in commands:
             command.stdout.readline()
         commands[0].send_signal(signal.SIGKILL)
@@ -206,32 +210,29 @@ def test_a_job_has_time_to_save_whoever_is_told_to_end(tmp_path):
 def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
     path = tmp_path / "socket"
     with serving(path, LENDING, stdout=subprocess.PIPE) as server:
-        done = [rapid(path, how) for how in ("well", "failed", "killed", "nothing")]
-    said = server.stdout.read()
-    found = [each.stdout for each in done]
-    assert found == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n", "lent: [0, 1, 2]\n"]
-    assert done[-2].returncode == 128 + signal.SIGKILL
-    assert "the job was killed by SIGKILL; if nobody did that, memory ran out" in done[-2].stderr
-    assert said.splitlines() == ["back: well True", "back: failed False", "back: killed False"]
+        ended = [rapid(path, how) for how in ("well", "failed", "killed", "nothing")]
+    lent = [job.stdout for job in ended]
+    assert lent == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n", "lent: [0, 1, 2]\n"]
+    killed = ended[-2]
+    assert killed.returncode == 128 + signal.SIGKILL
+    assert "the job was killed by SIGKILL; if nobody did that, memory ran out" in killed.stderr
+    returned = ["back: well True", "back: failed False", "back: killed False"]
+    assert server.stdout.read().splitlines() == returned
 
 
 def test_a_job_that_cannot_be_forked_fails_alone(tmp_path):
-    path = tmp_path / "socket"
+    """Also where nobody reads its log."""
+    path, (reading, writing) = tmp_path / "socket", os.pipe()
+    os.close(reading)
     with serving(path, CROWDED, stdout=subprocess.PIPE) as server:
-        first, second = rapid(path, "first"), rapid(path, "second")
-    assert (first.returncode, second.returncode) == (1, 0)
+        first = rapid(path, "first")
+        second = rapid(path, "second", capture_output=False, stderr=writing)
+        third = rapid(path, "third")
+    os.close(writing)
+    assert [job.returncode for job in (first, second, third)] == [1, 1, 0]
     assert first.stderr == "rapid: no child for this job: [Errno 12] Cannot allocate memory\n"
-    assert server.stdout.read().splitlines() == ["back: first True", "back: second True"]
-
-
-def test_a_job_that_cannot_be_forked_has_its_status_where_nobody_reads_its_log(tmp_path):
-    path = tmp_path / "socket"
-    read, write = os.pipe()
-    os.close(read)
-    with serving(path, CROWDED):
-        jobs = [rapid(path, "x", capture_output=False, stderr=write) for _ in range(2)]
-    os.close(write)
-    assert [job.returncode for job in jobs] == [1, 0]
+    returned = [f"back: {name} True" for name in ("first", "second", "third")]
+    assert server.stdout.read().splitlines() == returned
 
 
 def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):

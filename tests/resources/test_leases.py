@@ -2,18 +2,18 @@
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
 from rapid.artifacts.files import BadInput
 from rapid.resources.gpus import Gpu, chosen
-from rapid.resources.leases import lease_cores, lease_gpus, usable_cores
+from rapid.resources.leases import lease_cores, lease_folder, lease_gpus, usable_cores
+from tests.faults.runs import is_held
 from tests.subprocesses import ending, python
 
 HOLD = """
@@ -134,9 +134,11 @@ def test_two_jobs_never_share_a_gpu_and_get_all_that_they_ask_for(tmp_path):
         assert second.stderr.readline() == (
             "waiting for 2 free GPU(s) of 4: other jobs hold them\n"  # one is free
         )
-        late = [second, hold_gpus(tmp_path, 1)]
-    with ending(*late):
-        names = [name for job in late for name in job.stdout.readline().split()[0].split(",")]
+        third = hold_gpus(tmp_path, 1)
+        assert third.stderr.readline().startswith("waiting for 1 free GPU(s) of 4")
+    with ending(second, third):
+        jobs = second, third
+        names = [name for job in jobs for name in job.stdout.readline().split()[0].split(",")]
     assert len(names) == len(set(names)) == 3
 
 
@@ -153,11 +155,6 @@ def test_a_job_leases_among_those_it_was_given():
     assert chosen(GPUS, "") == chosen(GPUS, "NoDevFiles") == []
     assert [gpu.name for gpu in chosen(GPUS, "0,-1,1")] == ["0"]  # as CUDA has it
     assert [gpu.name for gpu in chosen(GPUS, "1,1")] == ["1"]
-
-
-def test_tests_lease_among_themselves():
-    """A pipeline that runs on this machine holds none of their cores."""
-    assert Path(tempfile.gettempdir()).name.startswith("rapid-tests-")
 
 
 def test_a_job_without_gpus_sees_none(tmp_path, monkeypatch):
@@ -179,10 +176,22 @@ def test_a_job_uses_freed_memory_again():
     assert float(python("-c", AGAIN).stdout) < 0.1
 
 
-def test_a_job_that_waits_behind_another_that_waits_says_so_too(tmp_path):
-    with ending(first := hold_gpus(tmp_path, 3)):
-        first.stdout.readline()
-        with ending(second := hold_gpus(tmp_path, 2)):
-            assert second.stderr.readline().startswith("waiting for 2 free GPU(s)")
-            with ending(third := hold_gpus(tmp_path, 1)):
-                assert third.stderr.readline().startswith("waiting for 1 free GPU(s) of 4")
+def test_a_run_that_waits_gets_the_folder_of_a_run_that_ends(tmp_path, monkeypatch):
+    """The run that ends deletes the folder, while the other one may be making its lock."""
+    monkeypatch.setattr("rapid.resources.leases.REFUSED_AFTER", 60.0)  # the machine may be busy
+    folder, (reading, writing) = tmp_path / "run/checkpoints", os.pipe()
+    if not (holder := os.fork()):
+        try:
+            with lease_folder(folder):
+                os.write(writing, b".")
+                time.sleep(0.3)
+                shutil.rmtree(folder, ignore_errors=True)
+                time.sleep(0.3)
+                os.write(writing, b".")
+        finally:
+            os._exit(0)
+    assert os.read(reading, 1)
+    with lease_folder(folder):
+        assert is_held(folder / "lock")
+    assert os.waitpid(holder, 0)[1] == 0
+    assert os.read(reading, 1)

@@ -46,9 +46,9 @@ def test_evaluation_has_one_gpu_and_distillation_those_of_the_teacher(values):
 
 def test_jobs_that_are_made_on_cpus_ask_for_no_gpu(values):
     of = params(values, **GPU)
-    made = specs.model_spec(of, "tiny-qwen2"), specs.prepare_spec(of, "math"), None
-    assert [(resources.gpus(job), resources.cores(job)) for job in made] == [(0, 4), (0, 1), (0, 1)]
-    assert {resources.minutes(job) for job in made} == {60}
+    jobs = specs.model_spec(of, "tiny-qwen2"), specs.prepare_spec(of, "math"), None
+    assert [(resources.gpus(job), resources.cores(job)) for job in jobs] == [(0, 4), (0, 1), (0, 1)]
+    assert {resources.minutes(job) for job in jobs} == {60}
 
 
 def test_naive_grpo_samples_on_one_gpu_and_trains_on_as_many_as_divide_n_step(values):

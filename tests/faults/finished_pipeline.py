@@ -1,4 +1,4 @@
-"""A small pipeline as it stands when all jobs have ended: few jobs, made files, true manifests."""
+"""A small pipeline whose jobs have all ended: made-up files, true manifests; and harm to its files."""
 
 import json
 import random
@@ -20,11 +20,11 @@ from tests.reports.conftest import Runs
 
 SAMPLES, PROBLEMS, STEPS = 8, 4, 3
 RUNS = Runs(Path())
-MODEL = ("model.safetensors", "config.json", "tokenizer.json")
+MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
 
-def small_values() -> dict:
-    """params.yaml with one benchmark, one model and five runs."""
+def pipeline_values() -> dict:
+    """Return params.yaml with one benchmark, one model and five runs."""
     values = default_values()
     model = values["models"]["tiny-qwen2"]
     values["benchmarks"] = {"math": values["benchmarks"]["math"] | {"test": PROBLEMS}}
@@ -32,54 +32,53 @@ def small_values() -> dict:
     values["teacher"], values["evaluation"]["samples"] = "tiny-qwen2", SAMPLES
     values["experiment"]["benchmark"], values["rapid"]["H"] = "math", 2
     values["studies"], values["arena"] = None, None
+    algorithms = ["sft", "pg", "rapid-H2,snapshots=1"]
     values["tables"] = {
-        "main": {
-            "model": "tiny-qwen2", "algorithms": ["sft", "pg", "rapid-H2,snapshots=1"], "seeds": [1, 2]
-        },
+        "main": {"model": "tiny-qwen2", "algorithms": algorithms, "seeds": [1, 2]},
         "families": {"benchmark": "math", "models": [], "algorithms": ["pg"], "seeds": [1]},
         "staleness": {"H": [2]},
-    }  # fmt: skip
+    }
     return values
 
 
-def make(root: Path) -> None:
-    """Write params.yaml and the files of every job but the reports below a folder."""
-    values = small_values()
+def write_pipeline(root: Path) -> None:
+    """Write params.yaml, and the files of every job but the reports."""
+    values = pipeline_values()
     write_text(root / "params.yaml", yaml.safe_dump(values, sort_keys=False))
     with chdir(root):
         for number, job in enumerate(plan(load(values)).jobs):
             if job.stage != "report":
-                write(job, random.Random(number))
+                write_outputs(job, random.Random(number))
 
 
-def write(job: Job, rng: random.Random) -> None:
-    """Write what a job leaves."""
+def write_outputs(job: Job, rng: random.Random) -> None:
+    """Write the files that a job leaves, and its manifest."""
     folder, parts, files = Path(job.folder), job.folder.split("/"), {}
     match job.stage:
         case "data":
             names = ("train.jsonl", "test.jsonl", "pretrain.jsonl")
             files = {name: json.dumps({"id": f"{rng.random()}"}) + "\n" for name in names}
         case "models":
-            files = model(rng)
+            files = draw_model(rng)
         case "distill":
             files = {"samples.jsonl": f"{rng.random()}\n"}
         case "train":
-            files = {f"model/{name}": text for name, text in model(rng).items()}
+            files = {f"model/{name}": text for name, text in draw_model(rng).items()}
             write_run(folder, Run.of_path(*parts[1:]), rng)
         case "evaluate":
             write_evaluation(folder, Run.of_path(*parts[1:]), rng)
     for name, text in files.items():
         write_text(folder / name, text)
-    read = {}
-    for each in job.inputs:
-        read |= Manifest.read(each.folder).outputs
-    read = {path: digest for path, digest in read.items() if "curve" not in path}
-    write_manifest(folder, job.stage, job.spec, read, [folder])
+    inputs = {}
+    for upstream in job.inputs:
+        inputs |= Manifest.read(upstream.folder).outputs
+    inputs = {path: digest for path, digest in inputs.items() if "curve" not in path}
+    write_manifest(folder, job.stage, job.spec, inputs, [folder])
 
 
-def model(rng: random.Random) -> dict[str, str]:
-    """Return the files of a model, which nobody loads."""
-    return {name: f"{rng.random()}\n" for name in MODEL}
+def draw_model(rng: random.Random) -> dict[str, str]:
+    """Return the files of a model that nobody loads."""
+    return {name: f"{rng.random()}\n" for name in MODEL_FILES}
 
 
 def write_run(folder: Path, run: Run, rng: random.Random) -> None:
@@ -87,9 +86,9 @@ def write_run(folder: Path, run: Run, rng: random.Random) -> None:
     phases = {"sampling": rng.uniform(1, 2), "backpropagation": rng.uniform(1, 2), "other": 0.5}
     runtime, shares = Runtime(total=sum(phases.values()), **phases), ("clip_fraction", "staleness")
     rewards = [rng.random() for _ in range(STEPS)]
-    known = {"reward_first": rewards[0], "reward_last": rewards[-1], "optimizer_steps": STEPS}
-    known |= {name: rng.random() / 10 for name in shares}
-    RUNS.summary(run, runtime=runtime, **known)
+    figures = {"reward_first": rewards[0], "reward_last": rewards[-1], "optimizer_steps": STEPS}
+    figures |= {name: rng.random() / 10 for name in shares}
+    RUNS.summary(run, runtime=runtime, **figures)
     RUNS.steps(run, rewards)
     if "rapid" in run.algorithm:
         weights = TokenWeights(
@@ -106,8 +105,8 @@ def write_evaluation(folder: Path, run: Run, rng: random.Random) -> None:
         write_jsonl(folder / "curve.jsonl", [point])
 
 
-def forge(path: Path, change, everywhere: bool = True) -> None:
-    """Change a JSON document, and give its job's manifest the digest of what it then is.
+def forge_document(path: Path, change, everywhere: bool = True) -> None:
+    """Change a JSON document, and put its new digest into its job's manifest.
 
     Args:
         everywhere: change the manifests of the jobs that read it as well.
@@ -119,12 +118,12 @@ def forge(path: Path, change, everywhere: bool = True) -> None:
         manifest.write_text(manifest.read_text().replace(before, sha256_file(path)))
 
 
-def flip(content: bytes, rng: random.Random) -> bytes:
+def flip_bit(content: bytes, rng: random.Random) -> bytes:
     """Return the content with one bit changed."""
     at = rng.randrange(len(content))
     return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
 
 
-def cut(content: bytes, rng: random.Random) -> bytes:
+def truncate(content: bytes, rng: random.Random) -> bytes:
     """Return the beginning of the content."""
     return content[: rng.randrange(len(content))]

@@ -1,0 +1,146 @@
+"""After a copy, a checkout or a wrong clock, what was made is not made again; what is lost is."""
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rapid.artifacts.manifests import MANIFEST, digests, write_manifest
+from rapid.config.specs import TokenizerSpec
+from rapid.freshness import FOLDERS
+from rapid.stages import upkeep
+from tests.checkout import copy_checkout
+from tests.conftest import ROOT
+from tests.faults.finished_pipeline import write_pipeline
+from tests.subprocesses import python
+
+PARAMS = [Path("params.yaml")]
+TARGETS = ["all_distill", "all_train", "all_evaluate"]  # all jobs of the pipeline but the report
+TABLES = "reports/tables.tex"
+TIMES = 20
+SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, TIMES))]
+
+
+@pytest.fixture(scope="module")
+def recorded_pipeline(tmp_path_factory) -> Path:
+    """A finished pipeline whose jobs Snakemake has records of."""
+    root = tmp_path_factory.mktemp("recorded")
+    write_pipeline(root)
+    run_snakemake("--touch", "--forceall", "--", *TARGETS, folder=root)
+    assert (root / ".snakemake/metadata").is_dir()
+    return root
+
+
+@pytest.fixture
+def pipeline(recorded_pipeline, tmp_path, monkeypatch) -> None:
+    """Make a copy of it the working directory."""
+    shutil.copytree(recorded_pipeline, tmp_path / "tree")
+    monkeypatch.chdir(tmp_path / "tree")
+
+
+def run_snakemake(*arguments: str, folder: Path = Path()) -> str:
+    """Return what Snakemake prints, with the Snakefile of this clone and the results of a folder."""
+    options = ("--snakefile", ROOT / "Snakefile", "--cores", 1, "--nocolor")
+    ended = python("-m", "snakemake", *options, *arguments, folder=folder)
+    return ended.stdout + ended.stderr
+
+
+def planned_rules(*targets: str) -> list[str]:
+    """Return the rules that Snakemake plans, one for each job."""
+    return re.findall(
+        r"^rule (?!all_)(\w+)", run_snakemake("-n", "--", *targets or TARGETS), re.MULTILINE
+    )
+
+
+def set_eta(value: float) -> None:
+    values = yaml.safe_load(PARAMS[0].read_text())
+    values["rapid"]["eta"] = value
+    PARAMS[0].write_text(yaml.safe_dump(values, sort_keys=False))
+
+
+@pytest.mark.fault("Snakemake's records and times of files lost")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_snakemake_s_records_only_lost_files_are_made(pipeline, seed):
+    """`cp -r` and a checkout leave files in no order of times."""
+    rng = random.Random(seed)
+    shutil.rmtree(".snakemake")
+    for path in Path().rglob("*.*"):
+        os.utime(path, (then := rng.uniform(1e9, 4e9), then))
+    assert planned_rules() == []
+    for path in rng.sample(sorted(Path("runs").rglob("steps.jsonl")), 3):
+        path.unlink()
+    assert sorted(planned_rules(TABLES)) == ["evaluate"] * 3 + ["report"] + ["train"] * 3
+
+
+@pytest.mark.fault("results of other parameters than Snakemake's records")
+@pytest.mark.parametrize("seed", SEEDS[:4])
+def test_manifests_decide_about_parameters(pipeline, seed):
+    """`dvc exp apply`, or `git checkout` with `dvc checkout`, leave such results, forth and back."""
+    eta = random.Random(seed).uniform(3, 9)
+    before = {path: path.read_bytes() for path in Path().rglob(MANIFEST)}
+    set_eta(eta)
+    runs = [path for path in before if path.parts[0] == "runs" and "rapid-H2" in str(path)]
+    assert sorted(planned_rules()) == ["evaluate"] * len(runs) + ["train"] * len(runs)
+    for path in runs:
+        document = json.loads(path.read_text())
+        document["spec"]["objective"]["eta"] = eta
+        path.write_text(json.dumps(document))
+    assert planned_rules() == []
+    assert upkeep.verify(PARAMS) == 0
+    run_snakemake("--touch", "--forceall", "--", *TARGETS)  # records of the other parameters
+    set_eta(2.0)
+    for path, content in before.items():
+        path.write_bytes(content)
+    assert planned_rules() == []
+
+
+@pytest.mark.fault("a file dated in the future", times=TIMES)
+def test_files_from_the_future_do_not_keep_the_report_from_being_made(pipeline):
+    rng = random.Random(0)
+    files = [path for room in FOLDERS for path in Path(room).rglob("*.json*")]
+    for path in [Path("data/math/train.jsonl"), *rng.sample(files, TIMES - 1)]:
+        then = time.time() + 10 ** rng.uniform(2, 9)
+        os.utime(path, (then, then))
+    assert upkeep.reconcile(PARAMS) == 0
+    assert planned_rules() == []
+    run_snakemake(TABLES)
+    assert planned_rules(TABLES) == []
+    assert upkeep.verify(PARAMS) == 0
+
+
+@pytest.mark.fault("clock that goes back while a job runs", times=TIMES)
+def test_no_input_of_a_job_is_younger_than_its_end(tmp_path):
+    """Snakemake deletes the outputs of a job whose inputs are younger."""
+    spec = TokenizerSpec(benchmarks=["math"], vocabulary=300)
+    for seed in range(TIMES):
+        rng, folder = random.Random(seed), tmp_path / str(seed)
+        inputs = [folder / name for name in ("data/train.jsonl", "models/m", "runs/r/model")]
+        manifests = [folder / name / MANIFEST for name in ("data", "models/m", "runs/r")]
+        for path in [inputs[0], *manifests, inputs[1] / "weights", inputs[2] / "weights"]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(path.name)
+        for path in [*inputs, *manifests, inputs[1] / "weights"]:
+            then = time.time() + rng.choice([-1, 1, 1]) * 10 ** rng.uniform(-3, 9)
+            os.utime(path, (then, then))
+        write_manifest(folder / "out", "train", spec, digests(*inputs), [])
+        assert all(path.stat().st_mtime <= time.time() for path in [inputs[0], *manifests])
+
+
+@pytest.mark.fault("an environment of another clone", times=2)
+def test_rapid_runs_the_code_of_the_clone_in_which_it_is_started(tmp_path):
+    copy_checkout(tmp_path, "rapid", "Snakefile", "params.yaml", "docs")
+    init = tmp_path / "rapid/__init__.py"
+    init.write_text(re.sub(r'__version__ = ".*"', '__version__ = "7.7"', init.read_text()))
+    command = [Path(sys.executable).with_name("rapid"), "--version"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for folder in (tmp_path, tmp_path / "docs"):
+        assert subprocess.check_output(command, cwd=folder, env=environment) == b"rapid 7.7\n"
+    assert subprocess.check_output(command, cwd=ROOT, env=environment) != b"rapid 7.7\n"
