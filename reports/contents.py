@@ -1,4 +1,4 @@
-"""The report as a list of sections, by contents.yaml; and the report of the studies.
+"""What each kind of report contains, by contents.yaml: a lead, and sections of tables and figures.
 
 A figure or table that no section names comes in a section of its own at the end.
 """
@@ -6,25 +6,24 @@ A figure or table that no section names comes in a section of its own at the end
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import yaml
 
 from rapid.config.specs import BASE
+from reports import paper
 from reports.measured import Measured
 from reports.outcomes import fields
-from reports.paper import load as load_paper
-from reports.tables import APPENDIX, RESULTS, arena, build, claims, notes, studies, tuning
+from reports.tables import APPENDIX, RESULTS, arena, build, claims, studies, tuning
+from reports.tables.notes import fill_template, origin_facts, render_notes
 from reports.tables.table import Table
 
-WHO = "Every algorithm gets H, and a learning rate that was tuned for it by the same trials."
-CLAIMED = "Verdicts are adjusted for the number of claims. What neither holds nor fails is open."
-FIELD = "Intervals are not adjusted: they describe, and the claims decide."
 FILE = Path(__file__).with_name("contents.yaml")
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """A part of the report. `items` are tables, and the names of tables and figures."""
 
     anchor: str
@@ -41,76 +40,87 @@ class Content:
     lead: str  # what to know first
     results: list[Table]  # Tables 1 to 4, or those of the studies
     appendix: list[Table]  # the other tables
-    sections: list[Section]
+    sections: list[ReportSection]
 
-    def with_figures(self, figures: list[str]) -> list[Section]:
+    def with_figures(self, figures: list[str]) -> list[ReportSection]:
         """Return the sections with the items that exist: tables, and names of these figures."""
         tables = {table.label: table for table in [*self.results, *self.appendix]}
-        known = tables | dict(zip(figures, figures, strict=True))
+        items = tables | dict(zip(figures, figures, strict=True))
         named = {item for section in self.sections for item in section.items}
-        more = Section("more", "More", "", [name for name in known if name not in named])
-        return [
-            replace(one, items=[known[item] for item in one.items if item in known])
-            for one in [*self.sections, *([more] if more.items else [])]
+        more = ReportSection("more", "More", "", [name for name in items if name not in named])
+        sections = [
+            replace(section, items=[items[item] for item in section.items if item in items])
+            for section in [*self.sections, more]
         ]
+        return [section for section in sections if section.items]
 
 
 def build_report(measured: Measured) -> Content:
     """Compute every table of the paper, and arrange them with the figures."""
     results, appendix = build(RESULTS, measured), build(APPENDIX, measured)
-    (judged,) = (table for table in appendix if table.label == "tab:claims")
-    lead = f"The paper's claims, benchmark by benchmark: {claims.verdicts(judged)} here."
-    scale = _scale(measured)
-    sections = [
-        Section(anchor, one["title"], one.get("intro", "").format(scale=scale), one["items"])
-        for anchor, one in yaml.safe_load(FILE.read_text(encoding="utf-8")).items()
-    ]
-    return Content("RAPID, measured", lead, results, appendix, sections)
+    (claims_table,) = (table for table in appendix if table.label == "tab:claims")
+    machines = origin_facts([name for name in measured.frame.hardware if name], [])
+    return _arrange(
+        "report",
+        measured,
+        results,
+        appendix,
+        verdicts=claims.summarize(claims_table),
+        paper=paper.load(),
+        hardware=" ".join(render_notes(["hardware"], machines)),
+    )
 
 
 def build_studies(measured: Measured) -> Content:
     """Compute the tables of the studies: a section each, with its figures and tables."""
+    content = _arrange("studies", measured, studies.tables(measured))
     sections = []
-    for one in studies.studies(measured):
-        items = [one.name, f"{one.name}-curves", f"tab:{one.name}", f"tab:{one.name}-reach"]
-        sections.append(Section(one.name, one.title, "", items))
-    sections.append(Section("claims", "The paper's claims", "", ["tab:studied-claims"]))
-    lead = f"One thing changed at a time, in training {measured.params.tables.main.model}."
-    return Content("RAPID, studied", lead, studies.tables(measured), [], sections)
+    for study in studies.studies(measured):
+        name = study.name
+        items = [name, f"{name}-curves", f"tab:{name}", f"tab:{name}-reach"]
+        sections.append(ReportSection(name, study.title, "", items))
+    return replace(content, sections=[*sections, *content.sections])
 
 
 def build_arena(measured: Measured) -> Content:
     """Compute the tables of the arena, or of its tuning."""
-    if measured.params.arena.tuning:
-        lead = "Learning rates, tried on problems that the arena does not test on."
-        return Content("The arena's tuning", lead, tuning.tables(measured), [], [])
-    verdicts = [] if measured.params.arena.only else arena.judge(measured)
-    found = fields(measured)
-    judged = arena.claims(measured, verdicts)
-    standings = [arena.standings(one, n) for n, one in enumerate(found, start=len(judged) + 1)]
-    tuned = tuning.recorded(measured, len(judged) + len(standings) + 1)
-    first = [f"arena-{one.benchmark}" for one in found]
+    spec = measured.params.arena
+    if spec.tuning:
+        return _arrange("tuning", measured, tuning.tables(measured))
+    verdicts = [] if spec.only else arena.judge(measured)
+    tables = arena.claims(measured, verdicts)
+    for outcomes in fields(measured):
+        tables.append(arena.standings(outcomes, len(tables) + 1))
+    tables += tuning.recorded(measured, len(tables) + 1)
+    summary = arena.summarize(measured, verdicts) if verdicts else arena.describe_places(measured)
+    return _arrange("arena", measured, tables, summary=summary)
+
+
+def _arrange(
+    kind: str,
+    measured: Measured,
+    results: list[Table],
+    appendix: Sequence[Table] = (),
+    **facts: Any,
+) -> Content:
+    """Return the tables of a kind of report in the sections of contents.yaml."""
+    document = yaml.safe_load(FILE.read_text(encoding="utf-8"))[kind]
+    facts["model"] = measured.params.tables.main.model
     sections = [
-        Section("first", "Who reaches the accuracy first", WHO, first),
-        Section("claims", "What was claimed beforehand", CLAIMED, [one.label for one in judged]),
-        Section("map", "Where H pays", "", ["arena-map"] if measured.params.arena.mapped else []),
-        Section("field", "Every algorithm", FIELD, [one.label for one in standings]),
-        Section("tuning", "Learning rates", "", [one.label for one in tuned]),
+        ReportSection(
+            anchor,
+            section["title"],
+            fill_template(section.get("intro", ""), facts),
+            [
+                item.format(benchmark=benchmark)
+                for item in section["items"]
+                for benchmark in (measured.params.benchmarks if "{" in item else [""])
+            ],
+        )
+        for anchor, section in document["sections"].items()
     ]
-    tables = [*judged, *standings, *tuned]
-    lead = arena.summary(measured, verdicts) if verdicts else arena.places(measured)
-    return Content("The arena", lead, tables, [], [one for one in sections if one.items])
-
-
-def _scale(measured: Measured) -> str:
-    paper = load_paper()
-    machines = notes.machines([name for name in measured.frame.hardware if name])
-    return (
-        f"The paper trained {paper['main']['model']} on {paper['hardware']}, with the published "
-        f"problems; Table 1 here is {measured.params.tables.main.model}. Seconds and accuracies of "
-        "the two do not compare. "
-        f"Ratios, orders and signs can. {' '.join(machines)}"
-    ).strip()
+    lead = fill_template(document["lead"], facts)
+    return Content(document["title"], lead, results, list(appendix), sections)
 
 
 def path(run: pd.Series) -> str:
@@ -120,12 +130,12 @@ def path(run: pd.Series) -> str:
 
 def missing(frame: pd.DataFrame) -> list[tuple[str, list[str]]]:
     """Return what is not there: reasons with their runs, in the order met."""
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for _, run in frame.iterrows():
         reasons = [run.no_evaluation] + ([run.no_summary] if run.algorithm != BASE else [])
         for reason in filter(None, reasons):
-            found.setdefault(reason, []).append(path(run))
-    return list(found.items())
+            by_reason.setdefault(reason, []).append(path(run))
+    return list(by_reason.items())
 
 
 def counts(frame: pd.DataFrame) -> str:

@@ -61,36 +61,40 @@ class FieldOutcomes:
     @cached_property
     def outcomes(self) -> dict[str, Outcome]:
         """The end points of each algorithm, by its name in the field."""
-        found = self._measured()
+        measured = self._measure()
         if not self.measured.params.arena.only:
-            return found
+            return measured
         file = self.measured.root / self.measured.params.arena.record
         rows = pd.read_csv(file)
-        by_name = dict(list(rows[rows.benchmark == self.benchmark].groupby("algorithm")))
-        by_name = {name: of.set_index("seed") for name, of in by_name.items()}
-        needed = {*self.field.rates} - {*found} | {PLAIN.name}
-        if lacking := sorted(needed - {*by_name}):
-            raise BadFile(f"{file}: no runs of {', '.join(lacking)} on {self.benchmark}")
-        for name in sorted(needed):
-            kept, asked = by_name[name], (self.field.entry(name), self.field.reach)
-            if others := {*zip(kept.run, kept.reach, strict=True)} - {asked}:
+        recorded = {
+            name: rows_of_name.set_index("seed")
+            for name, rows_of_name in rows[rows.benchmark == self.benchmark].groupby("algorithm")
+        }
+        needed = sorted({*self.field.rates} - {*measured} | {PLAIN.name})
+        if missing := [name for name in needed if name not in recorded]:
+            raise BadFile(f"{file}: no runs of {', '.join(missing)} on {self.benchmark}")
+        for name in needed:
+            expected = (self.field.entry(name), self.field.reach)
+            on_file = {*zip(recorded[name].run, recorded[name].reach, strict=True)}
+            if unexpected := on_file - {expected}:
                 raise BadFile(
-                    f"{file}: on {self.benchmark} {name} is {min(others)} (run, reach), and the "
-                    f"parameters have {asked}: run the whole arena again, and make arena-record"
+                    f"{file}: on {self.benchmark} {name} is {min(unexpected)} (run, reach), and the"
+                    f" parameters have {expected}: run the whole arena again, and make arena-record"
                 )
-        here = found[PLAIN.name].runs.set_index("seed").runtime.dropna()
-        there = by_name[PLAIN.name].runtime
-        shared = here.index.intersection(there.index)
-        scale = here[shared].mean() / there[shared].mean()
-        recorded = {name: on_record(of, scale) for name, of in by_name.items()}
-        return {name: found.get(name) or recorded[name] for name in self.field.rates}
+        runtimes = measured[PLAIN.name].runs.set_index("seed").runtime.dropna()
+        shared = runtimes.index.intersection(recorded[PLAIN.name].index)
+        scale = runtimes[shared].mean() / recorded[PLAIN.name].runtime[shared].mean()
+        return {
+            name: measured.get(name) or on_record(recorded[name], scale)
+            for name in self.field.rates
+        }
 
-    def _measured(self) -> dict[str, Outcome]:
+    def _measure(self) -> dict[str, Outcome]:
         names = self.measured.params.arena.ran(self.field)
         by_name = {name: self.runs(self.field.entry(name)) for name in names}
         before, plain = self.runs(self.measured.params.training.start), by_name[PLAIN.name]
         completions, seconds = plain.completions.mean(), SHARE * plain.runtime.mean()
-        found = {}
+        outcomes = {}
         for name, runs in by_name.items():
             by_seed = pd.Series(curves.read(runs, before, METRIC, self.measured.root), dtype=object)
             until = by_seed.map(lambda curve: curve.reaches(self.field.reach)).astype(float)
@@ -98,41 +102,46 @@ class FieldOutcomes:
             if (runs.completions > completions).any():  # then it is read on the way
                 accuracy = _in_one_column(by_seed.map(lambda curve: curve.after(completions)))
             in_time = _in_one_column(by_seed.map(lambda curve: curve.within(seconds)))
-            found[name] = Outcome(runs, until.fillna(math.inf), accuracy, in_time)
-        return found
+            outcomes[name] = Outcome(runs, until.fillna(math.inf), accuracy, in_time)
+        return outcomes
 
     def runs(self, algorithm: str) -> pd.DataFrame:
         """Return the runs of an algorithm."""
         seeds = sorted(set(self.measured.frame.seed))
         return self.measured.contest(self.benchmark, [algorithm], seeds).runs
 
-    def compare(self, ours: str, theirs: str, by: Measure) -> Estimate:
-        """Return ours against theirs, by seed: a ratio of seconds, or a difference of accuracy."""
-        first, second = (getattr(self.outcomes[name], by) for name in (ours, theirs))
-        seeds = first.index.intersection(second.index)
-        if len(seeds) < 2:
-            return Estimate(None, reason=f"{len(seeds)} seeds have both, and it needs two")
-        if by == "seconds":
-            return times.ratio(first[seeds], second[seeds])
-        shared = first.columns.intersection(second.columns)
-        if shared.empty:  # one of them was read on the way, where problems are not told apart
-            first, second, shared = means(first), means(second), ["mean"]
-        matrix = first.loc[seeds, shared].to_numpy() - second.loc[seeds, shared].to_numpy()
-        if not matrix.any():
-            return Estimate(None, reason="runs differ in no score: the part never acted")
-        return crossed.estimate(matrix, pairs.DIFFERENCES)
+    def compare(self, ours: str, reference: str, by: Measure) -> Estimate:
+        """Return one algorithm against another, as `compare` does."""
+        return compare(self.outcomes[ours], self.outcomes[reference], by)
 
-    def seen(self, claim: Claim, found: Estimate, alpha: float) -> float | None:
+    def seen(self, claim: Claim, estimate: Estimate, alpha: float) -> float | None:
         """Return the least difference, or the ratio nearest to 1, that would mostly be seen.
 
         Of a claim of the same it is the least margin that would mostly be shown.
         """
         if claim.by != "seconds":
             least = provable if claim.expect == "same" else detectable
-            return None if found.error is None else least(found, alpha)
+            return None if estimate.error is None else least(estimate, alpha)
         first, second = (self.outcomes[name].seconds for name in (claim.ours, claim.theirs))
         seeds = first.index.intersection(second.index)
         return times.detectable(first[seeds], second[seeds], alpha)
+
+
+def compare(ours: Outcome, reference: Outcome, by: Measure) -> Estimate:
+    """Return ours against the reference, by seed: a ratio of seconds, a difference of accuracy."""
+    first, second = getattr(ours, by), getattr(reference, by)
+    seeds = first.index.intersection(second.index)
+    if len(seeds) < 2:
+        return Estimate(None, reason=f"{len(seeds)} seeds have both, and it needs two")
+    if by == "seconds":
+        return times.ratio(first[seeds], second[seeds])
+    shared = first.columns.intersection(second.columns)
+    if shared.empty:  # one of them was read on the way, where problems are not told apart
+        first, second, shared = means(first), means(second), ["mean"]
+    matrix = first.loc[seeds, shared].to_numpy() - second.loc[seeds, shared].to_numpy()
+    if not matrix.any():
+        return Estimate(None, reason="runs differ in no score: the part never acted")
+    return crossed.estimate(matrix, pairs.DIFFERENCES)
 
 
 def means(scores: pd.DataFrame) -> pd.DataFrame:
@@ -153,22 +162,22 @@ def record(measured: Measured) -> pd.DataFrame:
     """Return the end points of all runs of the fields: a row for each."""
     return pd.DataFrame(
         {
-            "benchmark": one.benchmark,
+            "benchmark": of_field.benchmark,
             "algorithm": name,
-            "run": one.field.entry(name),
-            "reach": one.field.reach,
+            "run": of_field.field.entry(name),
+            "reach": of_field.field.reach,
             "seed": run.seed,
             "runtime": run.runtime,
             "staleness": run.staleness,
             "clip_fraction": run.clip_fraction,
-            "seconds": found.seconds[run.seed],
-            "accuracy": means(found.accuracy)["mean"][run.seed],
-            "accuracy_in_time": found.accuracy_in_time["mean"][run.seed],
+            "seconds": outcome.seconds[run.seed],
+            "accuracy": means(outcome.accuracy)["mean"][run.seed],
+            "accuracy_in_time": outcome.accuracy_in_time["mean"][run.seed],
         }
-        for one in fields(measured)
-        for name, found in one.outcomes.items()
-        for run in found.runs.itertuples()
-        if run.seed in found.seconds
+        for of_field in fields(measured)
+        for name, outcome in of_field.outcomes.items()
+        for run in outcome.runs.itertuples()
+        if run.seed in outcome.seconds
     )
 
 

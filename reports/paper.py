@@ -14,7 +14,6 @@ from reports.statistics.estimates import Estimate
 
 BASELINES, RAPIDS = ["grpo", "pg", "dapo"], [RAPID.at(4), RAPID.at(8)]  # of Table 1
 NAIVE = "naive-grpo"  # of Figure 1
-KL = "grpo"  # what takes a KL term for off-policy training
 FILE = Path(__file__).with_name("paper.yaml")
 
 
@@ -56,10 +55,10 @@ def family(model: str, algorithm: str, metric: str) -> float | None:
 
 def first(benchmark: str, algorithms: list[str], metric: str) -> str | None:
     """Return the best of the algorithms that Table 1 has."""
-    known = {name: main(benchmark, name, metric) for name in algorithms}
+    means = {name: main(benchmark, name, metric) for name in algorithms}
     sign = 1 if metric == "runtime" else -1
-    having = [name for name in algorithms if known[name] is not None]
-    return min(having, key=lambda name: sign * known[name], default=None)
+    having = [name for name in algorithms if means[name] is not None]
+    return min(having, key=lambda name: sign * means[name], default=None)
 
 
 def correlation(benchmark: str, metric: str) -> Estimate | None:
@@ -72,6 +71,6 @@ def correlation(benchmark: str, metric: str) -> Estimate | None:
     return estimates.correlation(float(text), n)
 
 
-def said(name: str) -> float:
+def paper_value(name: str) -> float:
     """Return a number of the running text."""
     return number(load()["text"][name]["value"])

@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     write_text(options.record, record.to_csv(index=False, float_format="%.6g"))
     text = options.write.read_text(encoding="utf-8")
-    write_text(options.write, frozen(text, params.arena, record))
+    write_text(options.write, write_rates(text, params.arena, record))
     return 0
 
 
@@ -63,14 +63,14 @@ def trials(measured: Measured) -> pd.DataFrame:
             for rate in arena.tuning.rates[benchmark]
         }
         entries = [measured.params.training.start, *names]
-        found = measured.contest(benchmark, entries, arena.tuning.seeds).runs
-        for _, run in found.iterrows():
+        runs = measured.contest(benchmark, entries, arena.tuning.seeds).runs
+        for _, run in runs.iterrows():
             name, rate = names.get(run.algorithm, (BASE, 0.0))
             rows.append((benchmark, name, rate, run.seed, run[METRIC]))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def smoothed(record: pd.DataFrame) -> pd.Series:
+def smooth_accuracies(record: pd.DataFrame) -> pd.Series:
     """Return for each rate the mean accuracy, averaged with those of its neighbours."""
     means = record.groupby("learning_rate").accuracy.mean()
     sums, weights = (
@@ -79,34 +79,34 @@ def smoothed(record: pd.DataFrame) -> pd.Series:
     return pd.Series(sums / weights, means.index)
 
 
-def chosen(record: pd.DataFrame, benchmark: str, name: str, borrowed: dict[int, int]) -> float:
+def select_rate(record: pd.DataFrame, benchmark: str, name: str, borrowed: dict[int, int]) -> float:
     """Return the rate of an algorithm, which may be that of the algorithm at another H."""
-    found = parse(name)
-    if found.H in borrowed:
-        name = name.replace(f"-H{found.H}", f"-H{borrowed[found.H]}")
-    own = record[(record.benchmark == benchmark) & (record.algorithm == name)]
-    if own.empty:
+    if (h := parse(name).H) in borrowed:
+        name = name.replace(f"-H{h}", f"-H{borrowed[h]}")
+    tried = record[(record.benchmark == benchmark) & (record.algorithm == name)]
+    if tried.empty:
         raise ValueError(f"{name} on {benchmark} has no trials")
-    return float(smoothed(own).idxmax())
+    return float(smooth_accuracies(tried).idxmax())
 
 
-def reach(record: pd.DataFrame, benchmark: str) -> float:
+def compute_reach(record: pd.DataFrame, benchmark: str) -> float:
     """Return the accuracy to reach."""
-    own = record[record.benchmark == benchmark]
-    rate = chosen(record, benchmark, PLAIN.name, {})
-    before = own[own.algorithm == BASE].accuracy.mean()
-    plain = own[(own.algorithm == PLAIN.name) & (own.learning_rate == rate)].accuracy.mean()
+    record = record[record.benchmark == benchmark]
+    tuned = record.learning_rate == select_rate(record, benchmark, PLAIN.name, {})
+    before = record[record.algorithm == BASE].accuracy.mean()
+    plain = record[(record.algorithm == PLAIN.name) & tuned].accuracy.mean()
     return float(before + WAY * (plain - before))
 
 
-def frozen(text: str, arena: Arena, record: pd.DataFrame) -> str:
+def write_rates(text: str, arena: Arena, record: pd.DataFrame) -> str:
     """Return an experiment's file with the rates and the accuracies that the record gives."""
     starts = [re.search(rf"^    {name}:\n", text, re.M).start() for name in arena.fields]
     parts = [text[a:b] for a, b in zip([0, *starts], [*starts, len(text)], strict=True)]
     for position, (benchmark, field) in enumerate(arena.fields.items(), start=1):
-        found = {name: chosen(record, benchmark, name, arena.borrowed) for name in field.rates}
-        lines = {"reach": f"{reach(record, benchmark):.2f}"}
-        for name, value in (lines | {name: f"{rate:.1e}" for name, rate in found.items()}).items():
+        values = {"reach": f"{compute_reach(record, benchmark):.2f}"}
+        for name in field.rates:
+            values[name] = f"{select_rate(record, benchmark, name, arena.borrowed):.1e}"
+        for name, value in values.items():
             line = re.compile(rf"^( +{re.escape(name)}: )[\d.e-]+", re.M)
             parts[position] = line.sub(rf"\g<1>{value}", parts[position], count=1)
     return "".join(parts)

@@ -45,8 +45,8 @@ from reports import experiment, plan_versus_paper
 from reports.collect import collect
 from reports.measured import Measured
 from reports.render import text as as_text
-from reports.tables import notes
 from reports.tables import results as tables
+from reports.tables.notes import origin_facts, render_notes
 from reports.tables.table import MISSING
 from tests.conftest import ROOT
 from tests.faults.conftest import COLUMNS, FAULTS
@@ -66,7 +66,7 @@ def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
     label = measured.label(benchmark)
     block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", rendered, re.MULTILINE)[0]
     trained = measured.frame[(measured.frame.no_summary == "") & (measured.frame.algorithm != BASE)]
-    made = [*notes.machines(list(trained.hardware)), *notes.commits(list(trained.commit))]
+    made = render_notes(["hardware", "code"], origin_facts(trained.hardware, trained.commit))
     problems = describe([measured.problems[benchmark]])
     return indented([*block.splitlines(), "", problems, *made])
 
@@ -238,8 +238,9 @@ def picture(text: str, root: Path, name: str, *overlays: str) -> str:
     if not figure_paths(root, name, *overlays)[0].exists():
         return MISSING
     measured = Measured.read(params(*overlays), root)
-    commits = notes.commits(list(measured.frame[measured.frame.no_summary == ""].commit))
-    lines = [describe(measured.problems.values()), *commits]
+    commits = measured.frame[measured.frame.no_summary == ""].commit
+    notes = render_notes(["code"], origin_facts([], commits))
+    lines = [describe(measured.problems.values()), *notes]
     return "\n".join([text.split("\n")[0], "", *lines]) + "\n"
 
 

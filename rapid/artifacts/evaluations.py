@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from rapid.artifacts.files import ROUNDING, Count, Record, Seconds
 
+CURVE = "curve.jsonl"  # in the folder of an evaluation
 PASSED = "passed"  # among the reasons of verdicts, that of a correct completion
 
 

@@ -5,7 +5,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore, mean_pass_at_k
+from rapid.artifacts.evaluations import (
+    CURVE,
+    CurvePoint,
+    Evaluation,
+    ProblemScore,
+    mean_pass_at_k,
+)
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
 from rapid.artifacts.manifests import begin, verified, write_manifest
 from rapid.artifacts.runs import SNAPSHOTS, StepRecord, not_trained
@@ -14,8 +20,6 @@ from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render
 from rapid.config.specs import EvaluateSpec
 from rapid.grading.grader import Grader
-
-CURVE = "curve.jsonl"
 
 
 def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evaluation:

@@ -38,10 +38,10 @@ def estimate(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
     # than the largest of them, because of chance, that one stands. Of equal ones the one with the
     # fewest degrees of freedom stands, which gives the widest interval: all three are equal where
     # a single cell differs from the others.
-    together, largest = squares[0] + squares[1] - squares[2], max(squares)
-    if together > largest * (1 + TIE):
+    combined, largest = squares[0] + squares[1] - squares[2], max(squares)
+    if combined > largest * (1 + TIE):
         parts = sum(square**2 / n for square, n in zip(squares, free, strict=True) if n)
-        variance, df = together, together**2 / parts
+        variance, df = combined, combined**2 / parts
     else:
         pairs = zip(squares, free, strict=True)
         df = min(n for square, n in pairs if square >= largest * (1 - TIE))

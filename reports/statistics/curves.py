@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from rapid.algorithms.names import parse
-from rapid.artifacts.evaluations import CurvePoint
+from rapid.artifacts.evaluations import CURVE, CurvePoint
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import read_rows
-from rapid.stages.evaluate import CURVE
 
 STEP = 0.05  # between levels of accuracy
 ROUNDING = 1e-9
@@ -67,18 +66,20 @@ def read(
         BadFile: a curve.jsonl is not what it should be.
     """
     start, k = before[metric].mean(), int(metric.removeprefix("pass@"))
-    found = {}
+    curves_by_seed = {}
     for _, run in runs.dropna(subset=[metric, "runtime"]).iterrows():
         points = read_rows(root / path_of(run), CurvePoint)
         if not points or not np.isfinite(start):
             continue
         if any(k not in point.pass_at for point in points):
             raise BadFile(f"{root / path_of(run)}: a point has no {metric}")
-        each = run.completions / max(1, run.optimizer_steps)
-        on_the_way = [(one.seconds, one.pass_at[k], one.step * each) for one in points]
+        per_step = run.completions / max(1, run.optimizer_steps)
+        on_the_way = [(point.seconds, point.pass_at[k], point.step * per_step) for point in points]
         ends = (run.runtime, run[metric], run.completions)
-        found[run.seed] = AccuracyCurve(*zip((0.0, start, 0.0), *on_the_way, ends, strict=True))
-    return found
+        curves_by_seed[run.seed] = AccuracyCurve(
+            *zip((0.0, start, 0.0), *on_the_way, ends, strict=True)
+        )
+    return curves_by_seed
 
 
 def path_of(run: pd.Series) -> str:

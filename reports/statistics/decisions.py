@@ -35,26 +35,26 @@ def equivalence(difference: Estimate, margin: float) -> float:
     return max(below, above)
 
 
-def detectable(found: Estimate, alpha: float = 1 - LEVEL) -> float:
+def detectable(estimate: Estimate, alpha: float = 1 - LEVEL) -> float:
     """Return the least true difference that a t-test with this standard error would mostly see.
 
     Args:
-        found: an estimate with a standard error; the answer is on the scale of that.
+        estimate: an estimate with a standard error; the answer is on the scale of that.
         alpha: the test's two-sided level. For a family of m claims 0.05 / m is on the safe side.
     """
-    df = min(found.df, 1e6)  # beyond it the distribution is the normal one
+    df = min(estimate.df, 1e6)  # beyond it the distribution is the normal one
     critical = stats.t.isf(alpha / 2, df)
-    return float(found.error * special.nctdtrinc(df, 1 - POWER, critical))
+    return float(estimate.error * special.nctdtrinc(df, 1 - POWER, critical))
 
 
-def provable(found: Estimate, alpha: float) -> float:
+def provable(estimate: Estimate, alpha: float) -> float:
     """Return the least margin that two one-sided tests would mostly show if the truth were 0.
 
     Args:
-        found: an estimate with a standard error, as that of the runs to come.
+        estimate: an estimate with a standard error, as that of the runs to come.
         alpha: the level of each of the tests.
     """
-    df = min(found.df, 1e6)
+    df = min(estimate.df, 1e6)
     shares = (np.arange(1000) + 0.5) / 1000
     critical = stats.t.isf(alpha, df) * np.sqrt(stats.chi2.ppf(shares, df) / df)
 
@@ -62,4 +62,4 @@ def provable(found: Estimate, alpha: float) -> float:
         inside = np.maximum(0, 2 * stats.norm.cdf(margin - critical) - 1)
         return inside.mean() - POWER
 
-    return float(found.error * optimize.brentq(short, 0, critical.max() + 10))
+    return float(estimate.error * optimize.brentq(short, 0, critical.max() + 10))

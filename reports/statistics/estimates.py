@@ -49,12 +49,12 @@ def student(
         scale: leads to the scale on which the value is Student's, and back.
         bounds: least and largest value that there can be.
     """
-    there, back = scale
+    to_scale, from_scale = scale
     half = stats.t.ppf((1 + LEVEL) / 2, df) * error
-    low, high = (back(there(value) + step) for step in (-half, half))
+    low, high = (from_scale(to_scale(value) + step) for step in (-half, half))
 
     def p_at(limit: float) -> float:
-        distance = abs(there(value) - there(limit))
+        distance = abs(to_scale(value) - to_scale(limit))
         if error < ROUNDING:  # no noise was seen
             return float(distance < ROUNDING)
         return float(2 * stats.t.sf(distance / error, df))

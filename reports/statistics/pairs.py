@@ -17,8 +17,8 @@ def scores(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
     """
     k = int(metric.removeprefix("pass@"))
     rows = {
-        seed: {name: pass_at_k(n, c, k) for name, (n, c) in found.items() if n >= k}
-        for seed, found in zip(runs.seed, runs.scores, strict=True)
+        seed: {name: pass_at_k(n, c, k) for name, (n, c) in counts.items() if n >= k}
+        for seed, counts in zip(runs.seed, runs.scores, strict=True)
     }
     rows = {seed: row for seed, row in rows.items() if row}
     return pd.DataFrame.from_dict(rows, orient="index").dropna(axis="columns")

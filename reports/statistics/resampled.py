@@ -17,25 +17,25 @@ def interquartile_mean(scores: np.ndarray) -> Estimate:
     """Return the mean of the middle half of all scores, (runs, tasks) of at least two runs."""
     drawn = np.take_along_axis(scores[None], _draw(scores.shape, 0), axis=1)
     replicates = stats.trim_mean(drawn.reshape(REPLICATES, -1), 0.25, axis=1)
-    found = stats.trim_mean(scores, 0.25, axis=None)
-    return _percentiles(found, replicates, f"n = {len(scores)} runs a task")
+    middle = stats.trim_mean(scores, 0.25, axis=None)
+    return _percentiles(middle, replicates, f"n = {len(scores)} runs a task")
 
 
-def improvement(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
-    """Return the probability that a run of ours is above one of theirs; a tie counts one half.
+def improvement(ours: np.ndarray, reference: np.ndarray) -> Estimate:
+    """Return the probability that a run of ours is above one of the reference; a tie is one half.
 
     It is the mean over tasks of Mann and Whitney's U as a share.
 
     Args:
-        ours, theirs: scores, (runs, tasks) of at least two runs; they are not paired.
+        ours, reference: scores, (runs, tasks) of at least two runs; they are not paired.
     """
     tasks = ours.shape[1]
-    first, second = ours[:, None], theirs[None]
-    wins = (first > second) + 0.5 * (first == second)  # (ours, theirs, tasks)
-    over = f"n = {len(ours)} and {len(theirs)} runs a task"
+    first, second = ours[:, None], reference[None]
+    wins = (first > second) + 0.5 * (first == second)  # (ours, reference, tasks)
+    over = f"n = {len(ours)} and {len(reference)} runs a task"
     if np.ptp(wins) < ROUNDING:
-        return unvaried(wins.mean(), (0, 1), min(len(ours), len(theirs)), over)
-    rows, columns = _draw(ours.shape, 1), _draw(theirs.shape, 2)
+        return unvaried(wins.mean(), (0, 1), min(len(ours), len(reference)), over)
+    rows, columns = _draw(ours.shape, 1), _draw(reference.shape, 2)
     by_task = [
         wins[rows[:, :, None, task], columns[:, None, :, task], task].mean(axis=(1, 2))
         for task in range(tasks)

@@ -37,15 +37,15 @@ def median(times: Sequence[float]) -> Estimate:
     return Estimate(middle, float(ordered[least - 1]), float(ordered[n - least]), over)
 
 
-def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
+def ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
     """Return how many times as long ours takes, by Wilcoxon's signed ranks of log ratios.
 
     Times are paired by position. Value, interval and p are of the same exact test: the value is the
-    median of the means of any two log ratios (Hodges and Lehmann 1963). Where only theirs never
-    gets there the ratio is 0, where only ours does not it is infinite: their ranks are above all
-    others. A seed in which neither does says nothing, and is left out.
+    median of the means of any two log ratios (Hodges and Lehmann 1963). Where only the reference
+    never gets there the ratio is 0, where only ours does not it is infinite: their ranks are above
+    all others. A seed in which neither does says nothing, and is left out.
     """
-    logs = np.array([_log_ratio(*pair) for pair in _pairs(ours, theirs)])
+    logs = np.array([_log_ratio(*pair) for pair in _pairs(ours, reference)])
     n = len(logs)
     if not n:
         return Estimate(None, reason="no seed has a time of either")
@@ -67,7 +67,7 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
     return Estimate(value, float(ordered[least - 1]), float(ordered[-least]), over, p_at=p_at)
 
 
-def detectable(ours: Sequence[float], theirs: Sequence[float], alpha: float) -> float | None:
+def detectable(ours: Sequence[float], reference: Sequence[float], alpha: float) -> float | None:
     """Return the ratio below 1 that signed ranks of so many pairs would mostly have seen.
 
     It takes logarithms of ratios for normal, with the deviation of the pairs in which both get
@@ -77,7 +77,7 @@ def detectable(ours: Sequence[float], theirs: Sequence[float], alpha: float) -> 
     Args:
         alpha: the test's two-sided level.
     """
-    pairs = _pairs(ours, theirs)
+    pairs = _pairs(ours, reference)
     logs = [math.log(a / b) for a, b in pairs if max(a, b) < math.inf and min(a, b) > 0]
     n = len(pairs)
     if len(logs) < 2 or 2 * 0.5**n > alpha:
@@ -86,23 +86,23 @@ def detectable(ours: Sequence[float], theirs: Sequence[float], alpha: float) -> 
     return math.exp(-decisions.detectable(Estimate(0.0, error=error, df=n - 1), alpha))
 
 
-def _pairs(ours: Sequence[float], theirs: Sequence[float]) -> list[tuple[float, float]]:
+def _pairs(ours: Sequence[float], reference: Sequence[float]) -> list[tuple[float, float]]:
     """Return the pairs of which one gets there."""
-    return [(a, b) for a, b in zip(ours, theirs, strict=True) if min(a, b) < math.inf]
+    return [(a, b) for a, b in zip(ours, reference, strict=True) if min(a, b) < math.inf]
 
 
-def _log_ratio(ours: float, theirs: float) -> float:
-    if ours == theirs:
+def _log_ratio(ours: float, reference: float) -> float:
+    if ours == reference:
         return 0.0
-    if math.inf in (ours, theirs) or 0 in (ours, theirs):
-        return math.copysign(NEVER, ours - theirs)
-    return math.log(ours / theirs)
+    if math.inf in (ours, reference) or 0 in (ours, reference):
+        return math.copysign(NEVER, ours - reference)
+    return math.log(ours / reference)
 
 
 @cache
 def _ranks(n: int) -> np.ndarray:
     """Return the distribution of the sum of ranks 1 to n of which coins choose each or not."""
-    found = np.ones(1)
+    distribution = np.ones(1)
     for rank in range(1, n + 1):
-        found = np.convolve(found, np.r_[0.5, np.zeros(rank - 1), 0.5])
-    return found
+        distribution = np.convolve(distribution, np.r_[0.5, np.zeros(rank - 1), 0.5])
+    return distribution

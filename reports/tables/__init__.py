@@ -3,18 +3,19 @@
     results        Tables 1 to 4, the paper's results, and Table 10
     setup          Tables 5 to 7, how the runs were made
     intervals      Tables 8 and 9, what the noise allows to say
-    versus_paper   Tables 11 and 13, beside the paper
-    claims         Table 12, the paper's claims
+    claims         Table 11, the paper's claims
     studies        the tables of the studies, a report of their own
+    arena, tuning  the tables of the arena, and of its tuning
 
-`columns` has the columns that tables are made of, `table` a table as plain data, and `notes` the
-sentences below it.
+tables.yaml has their captions and notes, claims.yaml the claims. `columns` has the columns of
+tables of runs; `layout` makes every table, of rows, columns and its description; `table` is a table
+as plain data.
 """
 
 from collections.abc import Callable
 
 from reports.measured import Measured
-from reports.tables import claims, intervals, results, setup, versus_paper
+from reports.tables import claims, intervals, results, setup
 from reports.tables.table import Table
 
 RESULTS: list[Callable[[Measured], Table | None]] = [
@@ -30,12 +31,10 @@ APPENDIX: list[Callable[[Measured], Table | None]] = [
     intervals.comparisons,
     intervals.intervals,
     results.memory,
-    versus_paper.orders,
     claims.table,
-    versus_paper.signs,
 ]
 
 
-def build(made: list[Callable[[Measured], Table | None]], measured: Measured) -> list[Table]:
+def build(functions: list[Callable[[Measured], Table | None]], measured: Measured) -> list[Table]:
     """Return the tables that the parameters ask for."""
-    return [table for make in made if (table := make(measured))]
+    return [table for function in functions if (table := function(measured))]

@@ -1,37 +1,41 @@
 """The arena as tables: the claims and whether they hold, and every algorithm of each field."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from rapid.algorithms import PLAIN, RAPID
-from rapid.algorithms.names import parse
-from rapid.config.arena import Claim
-from rapid.text import duration, listing
+from rapid.algorithms import PLAIN
+from rapid.config.arena import Claim, Measure
+from rapid.text import duration
 from reports import formats, labels
+from reports.formats import Format
 from reports.measured import Measured
-from reports.outcomes import EQUAL, FieldOutcomes, by_run, fields
+from reports.outcomes import EQUAL, FieldOutcomes, Outcome, by_run, compare, fields
 from reports.statistics import resampled, times
-from reports.statistics.decisions import equivalence, holm
+from reports.statistics.decisions import equivalence
 from reports.statistics.estimates import LEVEL, Estimate
 from reports.statistics.pairs import ratio
-from reports.tables import notes
-from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED
-from reports.tables.table import (
-    MISSING,
-    NOT_APPLICABLE,
-    Cell,
-    Group,
-    Row,
-    Table,
-    estimate_cell,
+from reports.tables.claims import (
+    FAILS,
+    HOLDS,
+    UNTESTED,
+    Tests,
+    count_verdicts,
+    decide,
+    locate,
+    p_cell,
 )
+from reports.tables.layout import build_table, single_group
+from reports.tables.notes import render_notes, run_facts
+from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, estimate_cell
 
-SHOWN = {
+FORMATS = {
     "seconds": formats.ratio, "accuracy": formats.points, "accuracy_in_time": formats.points,
 }  # fmt: skip
-SAID = {
+PHRASES = {
     ("seconds", "better"): "sooner than",
     ("accuracy", "better"): "better than",
     ("accuracy", "same"): "as good as",
@@ -41,203 +45,141 @@ SAID = {
 REFERENCE = labels.algorithm(PLAIN.name)
 
 
+# Claims -------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class Verdict:
-    """A claim with what was found, and what that means among all claims."""
+class ArenaVerdict:
+    """A claim with its estimate, and what that means among all claims."""
 
     field: FieldOutcomes
     claim: Claim
-    found: Estimate
-    p: float | None  # adjusted; of no difference, or of one beyond the margin
-    verdict: str
-    seen: float | None  # the least difference, or the ratio nearest to 1, that would be seen
+    estimate: Estimate
+    tests: Tests = ()
+    p: float | None = None  # adjusted; of no difference, or of one beyond the margin
+    verdict: str = UNTESTED
+    detectable: float | None = None  # the least difference, or the ratio nearest to 1, mostly seen
 
     @property
     def text(self) -> str:
         """The claim in words."""
-        ours, theirs = (labels.algorithm(name) for name in (self.claim.ours, self.claim.theirs))
-        theirs = theirs.replace(f"{ours}, ", "with ")
-        return f"{ours} {SAID[self.claim.by, self.claim.expect]} {theirs}"
+        ours, reference = (labels.algorithm(name) for name in (self.claim.ours, self.claim.theirs))
+        reference = reference.replace(f"{ours}, ", "with ")
+        return f"{ours} {PHRASES[self.claim.by, self.claim.expect]} {reference}"
 
 
-def judge(measured: Measured) -> list[Verdict]:
-    """Return the verdict on each claim of all fields."""
-    found = [
-        (field, claim, field.compare(claim.ours, claim.theirs, claim.by))
-        for field in fields(measured)
-        for claim in field.field.claims
-    ]
-    decided, tests = decide([pair for _, *pair in found], measured.params.arena.margin)
-    verdicts = []
-    for (field, claim, one), (p, word) in zip(found, decided, strict=True):
-        seen = None if p is None else field.seen(claim, one, (1 - LEVEL) / tests)
-        verdicts.append(Verdict(field, claim, one, p, word, seen))
-    return verdicts
-
-
-def decide(
-    claims: list[tuple[Claim, Estimate]], margin: float
-) -> tuple[list[tuple[float | None, str]], int]:
-    """Return p and verdict of each claim, and how many tests they are, adjusted by Holm's method.
-
-    A claim of more has one test: where its p is small, it holds if its sign is right, else fails. A
-    claim of the same has two: it holds if two one-sided tests say so, else fails if there is a
-    difference. What neither holds nor fails is open. The p is that of the test which decided.
-    """
-    tested = [(claim, one) for claim, one in claims if one.p_at is not None]
-    differ = [one.p_at(EQUAL[claim.by]) for claim, one in tested]
-    same = [equivalence(one, margin) for claim, one in tested if claim.expect == "same"]
-    adjusted = [float(p) for p in holm([*differ, *same])]
-    of_difference, of_margin = iter(adjusted[: len(differ)]), iter(adjusted[len(differ) :])
-    decided: list[tuple[float | None, str]] = []
-    for claim, one in claims:
-        if one.p_at is None:
-            decided.append((None, UNTESTED))
-            continue
-        p = next(of_difference)
-        is_right = (one.value > EQUAL[claim.by]) != (claim.by == "seconds")
-        word = HOLDS if is_right else FAILS
-        if claim.expect == "same":
-            beyond, word = next(of_margin), FAILS
-            if beyond <= 1 - LEVEL or p > 1 - LEVEL:
-                p, word = beyond, HOLDS
-        decided.append((p, word if p <= 1 - LEVEL else OPEN))
-    return decided, len(adjusted)
-
-
-def summary(measured: Measured, verdicts: list[Verdict]) -> str:
-    """Return in a few sentences who is first, and what came of the claims."""
-    said = []
-    for one in fields(measured):
-        first, *_ = names = order(one)
-        ours = one.field.claims[0].ours if one.field.claims else first
-        for name in dict.fromkeys([first, ours]):
-            if len(one.outcomes[name].seconds):  # else nobody has run, or not this one
-                said.append(place(one, names, name))
-    counts = Counter(one.verdict for one in verdicts)
-    words = {HOLDS: "hold", FAILS: "fail", OPEN: "are open", UNTESTED: "are not tested"}
-    counted = listing([f"{counts[word]} {text}" for word, text in words.items() if counts[word]])
-    parts = Counter(one.verdict for one in verdicts if _is_without_a_part(one.claim))
-    if parts:
-        said.append(
-            f"Comparisons with RAPID without one of its parts: {parts[HOLDS]} miss it, "
-            f"{parts[FAILS]} are better without it, {parts[OPEN]} open, {parts[UNTESTED]} untested."
-        )
-    return " ".join([*said, f"Of {len(verdicts)} claims written down beforehand {counted}."])
-
-
-def _is_without_a_part(claim: Claim) -> bool:
-    """Return whether theirs is ours with further changes, or PG, which is RAPID without weights."""
-    ours, theirs = (parse(name) for name in (claim.ours, claim.theirs))
-    if claim.by != "accuracy" or claim.expect != "better" or ours.H != theirs.H:
-        return False
-    left, right = ({*one.name.split(",")[1:]} for one in (ours, theirs))
-    without = (ours.algorithm, theirs.algorithm) == (RAPID, PLAIN) and left == right
-    return without or (ours.algorithm == theirs.algorithm and left < right)
-
-
-def place(one: FieldOutcomes, names: list[str], name: str) -> str:
-    """Return which place an algorithm has among all, in a sentence."""
-    text = (
-        f"On {one.label} {labels.algorithm(name)} is number "
-        f"{names.index(name) + 1} of {len(names)} by seconds to {100 * one.field.reach:g}%"
-    )
-    found = one.compare(name, PLAIN.name, "seconds")
-    if name == PLAIN.name or found.value is None:
-        return f"{text}."
-    return f"{text}: {formats.ratio(found.value)} of {REFERENCE}'s."
-
-
-def claims(measured: Measured, verdicts: list[Verdict]) -> list[Table]:
-    """Return a table of claims for each benchmark; the notes are below the last."""
-    by_field: dict[str, list[Row]] = {}
-    for one in verdicts:
-        seen = MISSING if one.seen is None else SHOWN[one.claim.by](one.seen).lstrip("+")
-        cells = [
-            estimate_cell(SHOWN[one.claim.by], one.found),
-            Cell(MISSING if one.p is None else formats.p_value(one.p)),
-            Cell(seen),
-            Cell(one.verdict),
-        ]
-        by_field.setdefault(one.field.benchmark, []).append(Row(one.text, [cells]))
-    margin = 100 * measured.params.arena.margin
-    tests = sum(1 + (one.claim.expect == "same") for one in verdicts if one.p is not None)
-    explained = [
-        "Sooner: the ratio of seconds until an accuracy is reached, by Wilcoxon's signed ranks. "
-        "Better: the paired difference of accuracy in points, with seeds and problems random. "
-        f"As good: two one-sided tests of a difference of {margin:g} points. Intervals "
-        "hold 95 % and are not adjusted.",
-        f"p: adjusted for all {tests} tests of all claims as one family, by Holm's method. As good "
-        "has two tests: p is of the margin, or, where the claim fails, of the difference. What "
-        "neither holds nor fails is open.",
-        "In equal time, and where DAPO's accuracy is read on the way, there is one score for each "
-        "seed: such intervals and p are for these test problems.",
-        "Seen from: the difference in points, or the ratio below 1, that such a test of this "
-        "family would have seen with a power of 80 %; of as good, the margin that such tests would "
-        "have shown if there were no difference.",
-    ]
+def judge(measured: Measured) -> list[ArenaVerdict]:
+    """Return the verdict on each claim of all fields, which are one family."""
+    claims = []
+    for field in fields(measured):
+        for claim in field.field.claims:
+            estimate = field.compare(claim.ours, claim.theirs, claim.by)
+            tests = list_tests(claim, estimate, measured.params.arena.margin)
+            claims.append(ArenaVerdict(field, claim, estimate, tests))
+    alpha = (1 - LEVEL) / max(1, sum(len(judged.tests) for judged in claims))
     return [
-        Table(
-            number=number,
-            label=f"tab:arena-claims-{benchmark}",
-            caption=f"The claims on {measured.label(benchmark)}, written down before the runs.",
-            stub="Claim",
-            groups=[Group("", ["Found", "p", "Seen from", "Verdict"])],
-            rows=rows,
-            notes=explained if number == len(by_field) else [],
-            problems=[measured.problems[benchmark]],
+        replace(
+            judged,
+            p=p,
+            verdict=verdict,
+            detectable=judged.field.seen(judged.claim, judged.estimate, alpha)
+            if judged.tests
+            else None,
         )
-        for number, (benchmark, rows) in enumerate(by_field.items(), start=1)
+        for judged, (p, verdict) in zip(claims, decide([c.tests for c in claims]), strict=True)
     ]
 
 
-def standings(outcomes: FieldOutcomes, number: int) -> Table:
-    """Return the table of a field: its algorithms, those that reach the accuracy first on top."""
-    field = outcomes.field
-    plain = outcomes.runs(field.entry(PLAIN.name))
-    group = [
-        f"Seconds to {100 * field.reach:g}%", f"over {REFERENCE}", "Accuracy",
-        f"less {REFERENCE}", f"P(above {REFERENCE})", "in equal time", f"Time over {REFERENCE}",
-        "Clipped", "Staleness",
-    ]  # fmt: skip
-    return Table(
-        number=number,
-        label=f"tab:arena-{outcomes.benchmark}",
-        caption=f"The field on {outcomes.label}, by the median of seconds to the accuracy.",
-        stub="Algorithm",
-        groups=[Group("", group)],
-        rows=[Row(labels.algorithm(name), [_standing(outcomes, name)]) for name in order(outcomes)],
-        notes=[
-            f"Runs: {_counted(outcomes)}. Seconds: median, a run that never gets there counts "
-            f"as infinite. Accuracy: interquartile mean over seeds after as many completions as "
-            f"{REFERENCE} samples. Differences in points and ratios of seconds are paired by seed. "
-            f"P: the probability that a run is more accurate than one of {REFERENCE}. In equal "
-            f"time: less {REFERENCE}, in points, after half of {REFERENCE}'s mean time. Intervals "
-            "hold 95 % and are not adjusted: they describe. Clipped: share of weights, or ratios. "
-            "Staleness: mean of the clipped log weight's absolute value, in nats.",
-            notes.evaluation(plain),
-            *notes.provenance(plain),
-        ],
-        problems=[outcomes.measured.problems[outcomes.benchmark]],
-    )
+def list_tests(claim: Claim, estimate: Estimate, margin: float) -> Tests:
+    """Return the test of a claim of more, or the two of a claim of the same: is it, is it not?"""
+    if estimate.p_at is None:
+        return []
+    limit = "below" if claim.by == "seconds" else "above"
+    p, verdict = locate(estimate, **{limit: EQUAL[claim.by]})
+    if claim.expect == "better":
+        return [(p, verdict)]
+    return [(equivalence(estimate, margin), HOLDS), (p, FAILS)]
 
 
-def places(measured: Measured) -> str:
+def claims(measured: Measured, verdicts: list[ArenaVerdict]) -> list[Table]:
+    """Return a table of claims for each benchmark; the notes are below the last."""
+    by_benchmark: dict[str, list[tuple[str, ArenaVerdict]]] = {}
+    for verdict in verdicts:
+        by_benchmark.setdefault(verdict.field.benchmark, []).append((verdict.text, verdict))
+    columns = {
+        "Found": lambda judged: estimate_cell(FORMATS[judged.claim.by], judged.estimate),
+        "p": lambda judged: p_cell(judged.p),
+        "Seen from": _detectable,
+        "Verdict": lambda judged: Cell(judged.verdict),
+    }
+    return [
+        build_table(
+            "arena-claims",
+            measured,
+            [rows],
+            single_group(columns),
+            [benchmark],
+            number,
+            last=number == len(by_benchmark),
+            margin=100 * measured.params.arena.margin,
+            tests=sum(len(judged.tests) for judged in verdicts),
+        )
+        for number, (benchmark, rows) in enumerate(by_benchmark.items(), start=1)
+    ]
+
+
+def _detectable(verdict: ArenaVerdict) -> Cell:
+    if verdict.detectable is None:
+        return Cell(MISSING)
+    return Cell(FORMATS[verdict.claim.by](verdict.detectable).lstrip("+"))
+
+
+# Places -------------------------------------------------------------------------------------------
+
+
+def summarize(measured: Measured, verdicts: list[ArenaVerdict]) -> str:
+    """Return in a few sentences who is first, and what came of the claims."""
+    sentences = []
+    for outcomes in fields(measured):
+        first = order(outcomes)[0]
+        claimed = [claim.ours for claim in outcomes.field.claims[:1]]
+        sentences += [
+            describe_place(outcomes, name)
+            for name in dict.fromkeys([first, *claimed])
+            if len(outcomes.outcomes[name].seconds)  # else nobody has run, or not this one
+        ]
+    counts = count_verdicts(judged.verdict for judged in verdicts).values()
+    facts = {
+        "claims": len(verdicts),
+        "counted": [text for text in counts if not text.startswith("0 ")],
+    }
+    return " ".join([*sentences, *render_notes(["arena-summary"], facts)])
+
+
+def describe_place(outcomes: FieldOutcomes, name: str) -> str:
+    """Return which place an algorithm has among all, in a sentence."""
+    names = order(outcomes)
+    speed = outcomes.compare(name, PLAIN.name, "seconds").value if name != PLAIN.name else None
+    facts = {
+        "benchmark": outcomes.label,
+        "algorithm": labels.algorithm(name),
+        "place": names.index(name) + 1,
+        "places": len(names),
+        "reach": 100 * outcomes.field.reach,
+        "ratio": "" if speed is None else formats.ratio(speed),
+        "baseline": REFERENCE,
+    }
+    return " ".join(render_notes(["place"], facts))
+
+
+def describe_places(measured: Measured) -> str:
     """Return which places the algorithms have that were run against those on record."""
     return " ".join(
-        f"{place(one, order(one), name)} Its learning rate was given, not tuned."
-        for one in fields(measured)
+        f"{describe_place(outcomes, name)} Its learning rate was given, not tuned."
+        for outcomes in fields(measured)
         for name in measured.params.arena.only
-        if name != PLAIN.name and name in one.field.rates
+        if name != PLAIN.name and name in outcomes.field.rates
     )
-
-
-def _counted(outcomes: FieldOutcomes) -> str:
-    """Return how many runs were found of the algorithms."""
-    counts = {name: len(one.seconds) for name, one in outcomes.outcomes.items()}
-    usual = Counter(counts.values()).most_common(1)[0][0]
-    more = [f"{n} of {labels.algorithm(name)}" for name, n in counts.items() if n != usual]
-    return f"{usual} of each" + (f", but {listing(more)}" if more else "")
 
 
 def order(outcomes: FieldOutcomes) -> list[str]:
@@ -247,38 +189,100 @@ def order(outcomes: FieldOutcomes) -> list[str]:
     """
 
     def key(name: str) -> tuple[float, float]:
-        found = outcomes.outcomes[name]
-        median = float(np.median(found.seconds)) if len(found.seconds) else np.inf
-        accuracy = by_run(found).mean() if len(found.accuracy) else -1.0
+        outcome = outcomes.outcomes[name]
+        median = float(np.median(outcome.seconds)) if len(outcome.seconds) else np.inf
+        accuracy = by_run(outcome).mean() if len(outcome.accuracy) else -1.0
         return (median, -accuracy)
 
     return sorted(outcomes.field.rates, key=key)
 
 
-def _standing(outcomes: FieldOutcomes, name: str) -> list[Cell]:
-    one, reference = outcomes.outcomes[name], outcomes.outcomes[PLAIN.name]
-    if len(one.seconds) < 2 or len(reference.seconds) < 2:
-        return [Cell(MISSING, reason="fewer than two runs have a curve")] * 9
-    first, *against = [Cell(NOT_APPLICABLE)] * 5
-    if name != PLAIN.name:
-        found = {measure: outcomes.compare(name, PLAIN.name, measure) for measure in EQUAL}
-        above = resampled.improvement(by_run(one), by_run(reference))
-        time = ratio(one.runs, reference.runs, "runtime")
-        first = estimate_cell(formats.ratio, found["seconds"])
-        against = [
-            estimate_cell(formats.points, found["accuracy"]),
-            estimate_cell(formats.percent, above),
-            estimate_cell(formats.points, found["accuracy_in_time"]),
-            estimate_cell(formats.ratio, time, "no seed has both"),
-        ]
-    weights = [
-        Cell(NOT_APPLICABLE) if np.isnan(value := one.runs[metric].mean()) else Cell(show(value))
-        for metric, show in (("clip_fraction", formats.percent), ("staleness", formats.staleness))
-    ]
-    accuracy = estimate_cell(formats.percent, resampled.interquartile_mean(by_run(one)))
-    seconds = estimate_cell(_seconds, times.median(one.seconds))
-    return [seconds, first, accuracy, *against, *weights]
+# Every algorithm of a field -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StandingColumn:
+    """A column of a field's table.
+
+    Args:
+        estimate: what it shows, of an algorithm's outcome (a) and PG's (b).
+        is_compared: whether the estimate is of both, so that PG has none.
+    """
+
+    title: str
+    show: Format
+    estimate: Callable[[Outcome, Outcome], Estimate | None]
+    is_compared: bool = True
+
+    def cell(self, outcomes: FieldOutcomes, name: str) -> Cell:
+        """Return the cell of an algorithm, if it and PG have two runs."""
+        outcome, reference = outcomes.outcomes[name], outcomes.outcomes[PLAIN.name]
+        if len(outcome.seconds) < 2 or len(reference.seconds) < 2:
+            return Cell(MISSING, reason="fewer than two runs have a curve")
+        if self.is_compared and name == PLAIN.name:
+            return Cell(NOT_APPLICABLE)
+        estimate = self.estimate(outcome, reference)
+        if estimate is None and not self.is_compared:
+            return Cell(NOT_APPLICABLE)
+        return estimate_cell(self.show, estimate, "no seed has both")
+
+
+def _compare_by(measure: Measure) -> Callable[[Outcome, Outcome], Estimate]:
+    return lambda outcome, reference: compare(outcome, reference, measure)
+
+
+def _mean_of(metric: str) -> Callable[[Outcome, Outcome], Estimate | None]:
+    def estimate(outcome: Outcome, _: Outcome) -> Estimate | None:
+        mean = outcome.runs[metric].mean()
+        return None if np.isnan(mean) else Estimate(mean)
+
+    return estimate
 
 
 def _seconds(value: float) -> str:
     return "never" if np.isinf(value) else duration(value)
+
+
+STANDINGS = [
+    StandingColumn("Seconds to {reach:g}%", _seconds, lambda a, b: times.median(a.seconds), False),
+    StandingColumn(f"over {REFERENCE}", formats.ratio, _compare_by("seconds")),
+    StandingColumn(
+        "Accuracy", formats.percent, lambda a, b: resampled.interquartile_mean(by_run(a)), False
+    ),
+    StandingColumn(f"less {REFERENCE}", formats.points, _compare_by("accuracy")),
+    StandingColumn(
+        f"P(above {REFERENCE})",
+        formats.percent,
+        lambda a, b: resampled.improvement(by_run(a), by_run(b)),
+    ),
+    StandingColumn("in equal time", formats.points, _compare_by("accuracy_in_time")),
+    StandingColumn(
+        f"Time over {REFERENCE}", formats.ratio, lambda a, b: ratio(a.runs, b.runs, "runtime")
+    ),
+    StandingColumn("Clipped", formats.percent, _mean_of("clip_fraction"), False),
+    StandingColumn("Staleness", formats.staleness, _mean_of("staleness"), False),
+]
+
+
+def standings(outcomes: FieldOutcomes, number: int) -> Table:
+    """Return the table of a field: its algorithms, those that reach the accuracy first on top."""
+    field = outcomes.field
+    columns = {
+        column.title.format(reach=100 * field.reach): partial(column.cell, outcomes)
+        for column in STANDINGS
+    }
+    counts = {name: len(outcome.seconds) for name, outcome in outcomes.outcomes.items()}
+    usual = Counter(counts.values()).most_common(1)[0][0]
+    return build_table(
+        "standings",
+        outcomes.measured,
+        [[(labels.algorithm(name), name) for name in order(outcomes)]],
+        single_group(columns),
+        [outcomes.benchmark],
+        number,
+        usual_count=usual,
+        other_counts=[
+            f"{n} of {labels.algorithm(name)}" for name, n in counts.items() if n != usual
+        ],
+        **run_facts(outcomes.runs(field.entry(PLAIN.name))),
+    )

@@ -1,18 +1,19 @@
-"""Table 12: the paper's claims, each with the rule that decides it and what the runs give.
+"""Table 11: the paper's claims, by claims.yaml, each with what the runs give.
 
 A rule asks on which side of a limit an estimate lies. Where that is certain, by p after Holm's
 adjustment, the claim holds or fails; else it is open. Without runs for an interval it is not
-tested. What is compared was
-chosen beforehand: RAPID with the H that the paper's claim is about, and PG.
+tested. What is compared was chosen beforehand: RAPID with the H that the paper's claim is about,
+and PG.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from itertools import groupby
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-import pandas as pd
+import yaml
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
@@ -26,341 +27,261 @@ from reports.statistics.decisions import holm
 from reports.statistics.estimates import LEVEL, Estimate, correlate
 from reports.tables.columns import RATIO, RUNTIME, Column, accuracy
 from reports.tables.intervals import Comparison
-from reports.tables.table import MISSING, Cell, Group, Row, Source, Table, interval, stacked
+from reports.tables.layout import build_table, single_group
+from reports.tables.notes import fill_template
+from reports.tables.table import MISSING, Cell, Source, Table, interval
 
+FILE = Path(__file__).with_name("claims.yaml")
 HOLDS, FAILS, OPEN, UNTESTED = "holds", "fails", "open", "not tested here"
+COUNTED = {HOLDS: "hold", FAILS: "fail", OPEN: "are open", UNTESTED: "are not tested"}
 TOO_FEW = "too few runs for an interval"
 TOO_NOISY = "too noisy to decide: the interval has both sides of the limit"
 TOO_MANY = "not certain after Holm's adjustment, though its own interval is on one side"
-NO_RUNS, NO_SCORES = "no runs to compare", "no scores to compare"
-MARGIN = 0.02  # a difference of accuracy that is none: chosen beforehand
 LENGTH = Column("", "completion_length", formats.plain, paired=RATIO)
+Tests = Sequence[tuple[float, str]]  # the p of each test of a claim, and the verdict if it is small
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What runs say of a claim, and the paper's figure; `unknown` is why there is no estimate."""
-
-    where: str
-    printed: float | None
-    found: Estimate | None
-    show: Format
-    unknown: str
-    sources: tuple[Source, ...] = ()
-
-    @property
-    def known(self) -> bool:
-        """Whether there is an estimate."""
-        return self.found is not None and self.found.value is not None
-
-    @property
-    def certain(self) -> bool:
-        """Whether there is an interval."""
-        return self.known and self.found.p_at is not None
+# Verdicts -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What the paper claims: that an estimate lies above and below two limits."""
+def locate(
+    estimate: Estimate, above: float = -math.inf, below: float = math.inf
+) -> tuple[float, str]:
+    """Return the two-sided p of the truth being at the limit, and on which side the estimate is."""
+    if above < estimate.value < below:
+        return max(estimate.p_at(limit) for limit in (above, below) if math.isfinite(limit)), HOLDS
+    return estimate.p_at(above if estimate.value <= above else below), FAILS
 
-    about: str
-    rule: str
-    evidence: Callable[[Measured, Contest], list[Evidence]]
-    above: float = -math.inf
-    below: float = math.inf
-    benchmark: str = ""  # the paper claims it for this one
-    models: bool = False  # and for the models of Table 2
-    family: str = ""  # of claims that are judged together; "" is the claim by itself
-    unknown: str = ""  # why the report may have no runs for it
 
-    def found(self, measured: Measured) -> list[Evidence]:
-        """Return the evidence of each benchmark and model that the claim is about."""
-        contests = [*measured.contests.values(), *(measured.families if self.models else [])]
-        asked = [one for one in contests if self.benchmark in ("", one.benchmark)]
-        found = [one for contest in asked for one in self.evidence(measured, contest)]
-        none = Evidence("", None, None, formats.plain, self.unknown)
-        return found or ([none] if self.unknown else [])
+def decide(claims: Sequence[Tests]) -> list[tuple[float | None, str]]:
+    """Return p and verdict of each claim, with all tests adjusted by Holm's method.
 
-    def judge(self, found: Estimate) -> tuple[str, float]:
-        """Return what the estimate says, and the two-sided p of the truth being at the limit."""
-        if self.above < found.value < self.below:
-            limits = filter(math.isfinite, (self.above, self.below))
-            return HOLDS, max(map(found.p_at, limits))
-        return FAILS, found.p_at(self.above if found.value <= self.above else self.below)
+    The first test of a claim whose p is small decides. Where none is small the claim is open, and
+    the p is that of its first test. A claim without tests is untested.
+    """
+    adjusted = iter(holm([p for tests in claims for p, _ in tests]))
+    decisions: list[tuple[float | None, str]] = []
+    for tests in claims:
+        ps = [(float(next(adjusted)), verdict) for _, verdict in tests]
+        small = [(p, verdict) for p, verdict in ps if p <= 1 - LEVEL]
+        first = (ps[0][0], OPEN) if ps else (None, UNTESTED)
+        decisions.append(small[0] if small else first)
+    return decisions
+
+
+def count_verdicts(verdicts: Iterable[str]) -> dict[str, str]:
+    """Return how many claims there are of each verdict, in words: 9 hold, 3 fail, ..."""
+    verdicts = list(verdicts)
+    return {verdict: f"{verdicts.count(verdict)} {word}" for verdict, word in COUNTED.items()}
+
+
+def p_cell(p: float | None) -> Cell:
+    """Return a cell of a p, which a claim without tests does not have."""
+    return Cell(MISSING if p is None else formats.p_value(p))
 
 
 # Evidence -----------------------------------------------------------------------------------------
 
 
-def rapid(contest: Contest, wanted: str | None = None) -> str:
+@dataclass(frozen=True)
+class Evidence:
+    """A row of the table: what runs say of a claim, the paper's figure, and later the verdict."""
+
+    label: str
+    estimate: Estimate
+    show: Format = formats.plain
+    printed: float | None = None
+    sources: tuple[Source, ...] = ()
+    tests: Tests = ()
+    p: float | None = None  # adjusted
+    verdict: str = UNTESTED
+
+    @property
+    def reason(self) -> str:
+        """Why there is no verdict."""
+        if not self.tests:
+            return self.estimate.reason or TOO_FEW
+        ((p, _),) = self.tests
+        return {OPEN: TOO_NOISY if p > 1 - LEVEL else TOO_MANY}.get(self.verdict, "")
+
+    def here(self) -> Cell:
+        """Return the estimate with its interval."""
+        if self.estimate.value is None:
+            return Cell(MISSING, reason=self.reason)
+        text = f"{self.show(self.estimate.value)} {interval(self.show, self.estimate)}"
+        return Cell(text.strip(), reason=self.reason, sources=self.sources)
+
+
+@dataclass(frozen=True)
+class PaperClaim:
+    """What the paper claims. claims.yaml documents the fields."""
+
+    about: str
+    rule: str
+    above: float = -math.inf
+    below: float = math.inf
+    compare: str = ""
+    prefer: str = ""
+    ours: str = ""
+    reference: str = BASELINE
+    correlate: str = ""
+    average: str = ""
+    benchmark: str = ""
+    models: bool = False
+    figure: float | None = None
+    unknown: str = ""
+
+    def collect_evidence(self, measured: Measured) -> list[Evidence]:
+        """Return the evidence of each benchmark and model that the claim is about."""
+        contests = [*measured.contests.values(), *(measured.families if self.models else [])]
+        rows = [
+            row
+            for contest in contests
+            if self.benchmark in ("", contest.benchmark)
+            for row in self._of_contest(measured, contest)
+        ]
+        if self.unknown and not rows:
+            return [Evidence(self.about, Estimate(None, reason=self.unknown))]
+        return [replace(row, tests=self._tests(row.estimate)) for row in rows]
+
+    def _tests(self, estimate: Estimate) -> Tests:
+        return [locate(estimate, self.above, self.below)] if estimate.p_at else []
+
+    def _of_contest(self, measured: Measured, contest: Contest) -> list[Evidence]:
+        if metric := self.correlate or self.average:
+            return [self._over_h(measured, contest, metric)]
+        if "{h}" in self.reference:
+            return self._at_each_h(measured, contest)
+        ours = self.ours or select_rapid(contest, self.prefer)
+        columns = self._columns(measured, contest)
+        return [self._paired(contest, column, ours, self.reference) for column in columns]
+
+    def _columns(self, measured: Measured, contest: Contest) -> list[Column]:
+        shown = accuracy(measured.params, contest.benchmark)
+        if self.compare == "accuracy":
+            return shown[:1] if contest.family else shown
+        return [column for column in (*shown, RUNTIME, LENGTH) if column.metric == self.compare]
+
+    def _paired(
+        self, contest: Contest, column: Column, ours: str, reference: str, suffix: str = ""
+    ) -> Evidence:
+        """Return one algorithm against another, paired, in one column."""
+        comparison = Comparison(contest, column, ours, reference)
+        title = f" {column.title}" if (is_accuracy := of_evaluation(column.metric)) else ""
+        model = f", {contest.model}" if contest.family else ""
+        unknown = f"no {'scores' if is_accuracy else 'runs'} to compare"
+        return Evidence(
+            f"{self.about}: {contest.label}{model}{title}{suffix}",
+            comparison.estimate or Estimate(None, reason=unknown),
+            column.paired.show,
+            comparison.printed if self.figure is None else self.figure,
+            comparison.sources,
+        )
+
+    def _at_each_h(self, measured: Measured, contest: Contest) -> list[Evidence]:
+        """Return RAPID against the other algorithm at the same H, where both were run."""
+        column, rows = accuracy(measured.params, contest.benchmark)[0], []
+        seeds = list(measured.frame.seed.unique())
+        for h in measured.frame.H.dropna().sort_values().astype(int).unique():
+            pair = [RAPID.at(h), self.reference.format(h=h)]
+            contest_of_pair = measured.contest(contest.benchmark, pair, seeds)
+            if contest_of_pair.runs.algorithm.nunique() == 2:
+                rows.append(self._paired(contest_of_pair, column, *pair, suffix=f", H={h}"))
+        return rows
+
+    def _over_h(self, measured: Measured, contest: Contest, metric: str) -> Evidence:
+        """Return the correlation of H with a metric, or its mean, over the runs of Table 3."""
+        runs = measured.sweeps[contest.benchmark]
+        if self.average:
+            no_value = Estimate(None, reason="no run has a share of weights")
+            estimate, show = estimates.mean(runs[metric]) or no_value, formats.percent
+            printed = self.figure
+        else:
+            estimate, show = correlate(runs.H, runs[metric]), formats.correlation
+            r = paper.correlation(contest.benchmark, metric)
+            printed = r and r.value
+        ordered = runs.sort_values("H", kind="stable")
+        sources = Column("", metric, formats.plain).sources(ordered, labels.run)
+        return Evidence(f"{self.about}: {contest.label}", estimate, show, printed, sources)
+
+
+def select_rapid(contest: Contest, preferred: str = "") -> str:
     """Return the RAPID that a claim is about: by default the paper's fastest on the benchmark.
 
     Where the table has no such RAPID it is the one with the least H.
     """
-    wanted = wanted or paper.first(contest.benchmark, paper.RAPIDS, "runtime")
+    preferred = preferred or paper.first(contest.benchmark, paper.RAPIDS, "runtime")
     least = min(contest.rapids, key=lambda name: parse(name).H, default=RAPID.name)
-    return wanted if wanted in contest.rapids else least
-
-
-def compared(contest: Contest, column: Column, ours: str, theirs: str = BASELINE) -> Evidence:
-    """Return one algorithm against another, paired, in one column."""
-    one, where = Comparison(contest, column, ours, theirs), contest.label
-    where += f", {contest.model}" if contest.family else ""
-    unknown = NO_RUNS
-    if of_evaluation(column.metric):
-        where, unknown = f"{where} {column.title}", NO_SCORES
-    return Evidence(where, one.printed, one.estimate, column.paired.show, unknown, one.sources)
-
-
-def faster(measured: Measured, contest: Contest) -> list[Evidence]:
-    """Return the runtime of RAPID over the baseline's."""
-    return [compared(contest, RUNTIME, rapid(contest))]
-
-
-def faster_than_naive(measured: Measured, contest: Contest) -> list[Evidence]:
-    """Return the runtime of RAPID over naive GRPO's."""
-    found = compared(contest, RUNTIME, rapid(contest), paper.NAIVE)
-    return [replace(found, printed=1 - paper.said("naive_saving"))]
-
-
-def accurate(measured: Measured, contest: Contest) -> list[Evidence]:
-    """Return the accuracy of RAPID less the baseline's; of a model of Table 2 the first pass@k."""
-    columns = accuracy(measured.params, contest.benchmark)
-    if contest.family:
-        columns = columns[:1]  # the others are a claim of their own
-    return [compared(contest, column, rapid(contest)) for column in columns]
-
-
-def better_at_8(measured: Measured, contest: Contest) -> list[Evidence]:
-    """Return Pass@8 of RAPID with H = 4 less the baseline's, where problems are asked 8 times."""
-    columns = accuracy(measured.params, contest.benchmark)
-    ours = rapid(contest, RAPID.at(4))
-    return [compared(contest, column, ours) for column in columns if column.metric == "pass@8"]
-
-
-def longer(measured: Measured, contest: Contest) -> list[Evidence]:
-    """Return the length of completions with H = 8 over that with H = 4."""
-    return [compared(contest, LENGTH, RAPID.at(8), RAPID.at(4))]
-
-
-def beside(theirs: str, measured: Measured, contest: Contest) -> list[Evidence]:
-    """Return accuracy of RAPID less that of another algorithm at the same H, where both were run.
-
-    Args:
-        theirs: the other's name, with {h} for its H.
-    """
-    column, found = accuracy(measured.params, contest.benchmark)[0], []
-    seeds = list(measured.frame.seed.unique())
-    for h in measured.frame.H.dropna().sort_values().astype(int).unique():
-        pair = [RAPID.at(h), theirs.format(h=h)]
-        both = measured.contest(contest.benchmark, pair, seeds)
-        if both.runs.algorithm.nunique() == 2:
-            one = compared(both, column, *pair)
-            found.append(replace(one, where=f"{one.where}, H={h}"))
-    return found
-
-
-def correlated(metric: str, measured: Measured, contest: Contest) -> list[Evidence]:
-    """Return the correlation of H with a metric, over the runs of Table 3."""
-    name = contest.benchmark
-    printed, runs = paper.correlation(name, metric), measured.sweeps[name]
-    found, sources = correlate(runs.H, runs[metric]), _by_h(runs, metric)
-    printed, show = printed and printed.value, formats.correlation
-    return [Evidence(contest.label, printed, found, show, found.reason, sources)]
-
-
-def clipped(measured: Measured, contest: Contest) -> list[Evidence]:
-    """Return the share of clipped weights, over the runs of Table 3."""
-    where, runs = contest.label, measured.sweeps[contest.benchmark]
-    found, sources = estimates.mean(runs.clip_fraction), _by_h(runs, "clip_fraction")
-    unknown = "no run has a share of weights"
-    return [Evidence(where, paper.said("clipped"), found, formats.percent, unknown, sources)]
-
-
-def _by_h(runs: pd.DataFrame, metric: str) -> tuple[Source, ...]:
-    shown = Column("", metric, formats.plain)
-    return shown.sources(runs.sort_values("H", kind="stable"), labels.run)
+    return preferred if preferred in contest.rapids else least
 
 
 # The claims ---------------------------------------------------------------------------------------
 
 
 @cache
-def claims() -> list[Claim]:
-    """Return the paper's claims in the order of the table."""
-    text, baseline = paper.load()["text"], labels.algorithm(BASELINE)
-    share = paper.said("clipped")
-    return [
-        Claim(
-            "RAPID faster",
-            f"RAPID takes less time than {baseline}: the ratio of runtimes is below 1.",
-            faster,
-            below=1.0,
-            models=True,
-        ),
-        *(
-            Claim(
-                f"Saves {one['value']}",
-                f"the saving that the paper claims on {labels.benchmark(one['benchmark'])}: the "
-                f"same ratio is at most {1 - paper.said(name):.2f}.",
-                faster,
-                below=_saved(name),
-                benchmark=one["benchmark"],
-                family="savings",
-            )
-            for name, one in text.items()
-            if name.startswith("saving_")
-        ),
-        Claim(
-            f"Saves {text['naive_saving']['value']} of naive",
-            "the paper's Figure 1: the ratio of RAPID's runtime to naive GRPO's is at most "
-            f"{1 - paper.said('naive_saving'):.2f}.",
-            faster_than_naive,
-            below=_saved("naive_saving"),
-        ),
-        Claim(
-            "Accuracy kept",
-            f"RAPID is less accurate than {baseline} by less than {100 * MARGIN:g} points, which "
-            "were chosen beforehand.",
-            accurate,
-            above=-MARGIN,
-            models=True,
-        ),
-        Claim(
-            "Accuracy gained",
-            f"RAPID, with H=4 as in the paper's Table 2, has a higher Pass@8 than {baseline}.",
-            better_at_8,
-            above=0,
-            models=True,
-        ),
-        Claim(
-            "Staleness grows",
-            "the correlation of H with staleness, over runs, is above 0.",
-            partial(correlated, "staleness"),
-            above=0,
-        ),
-        Claim(
-            "Runtime falls",
-            "the correlation of H with runtime, over runs, is below 0.",
-            partial(correlated, "runtime"),
-            below=0,
-        ),
-        Claim(
-            "Longer with H",
-            "the paper's Figure 2 (a): completions are longer with H=8 than with H=4, the ratio "
-            "is above 1.",
-            longer,
-            above=1.0,
-            benchmark=text["clipped"]["benchmark"],
-        ),
-        Claim(
-            f"{text['clipped']['value']} clipped",
-            "the mean share of clipped weights, over the runs of all H, is between half and twice "
-            f"the paper's: {share / 2:.1%} and {2 * share:.1%}.",
-            clipped,
-            above=share / 2,
-            below=2 * share,
-            benchmark=text["clipped"]["benchmark"],
-        ),
-        Claim(
-            "Clipping crucial",
-            "RAPID is more accurate than without clipping, at the same H.",
-            partial(beside, f"{RAPID.name}-H{{h}},clip=nowhere"),
-            above=0,
-            unknown="needs runs without clipping, which `make studies` makes and reports",
-        ),
-        Claim(
-            "Weights beat KL",
-            "off-policy, RAPID is more accurate than an algorithm with a KL term, GRPO, at the "
-            "same H.",
-            partial(beside, f"{paper.KL}-H{{h}}"),
-            above=0,
-            unknown="needs off-policy runs of GRPO, which there are not",
-        ),
-    ]
+def load_claims() -> list[list[PaperClaim]]:
+    """Return the paper's claims in the order of the table; those of a list are judged together."""
+    return [_expand(**row) for row in yaml.safe_load(FILE.read_text(encoding="utf-8"))]
 
 
-def _saved(name: str) -> float:
-    """Return the largest ratio whose saving rounds to the paper's, which is in whole percent."""
-    return 1 - paper.said(name) + 0.005
+def _expand(paper_numbers: Sequence[str] = ("",), **row: Any) -> list[PaperClaim]:
+    """Return a row of claims.yaml as a claim for each of its numbers in the paper."""
+    claims = []
+    for name in paper_numbers:
+        facts = {"baseline": labels.algorithm(BASELINE)}
+        if name:
+            number = paper.load()["text"][name]
+            facts |= {"printed": number["value"], "number": paper.paper_value(name)}
+            row["benchmark"] = number.get("benchmark", "")
+            facts["benchmark"] = row["benchmark"] and labels.benchmark(row["benchmark"])
+        fields = {k: fill_template(v, facts) if isinstance(v, str) else v for k, v in row.items()}
+        numbers = {k: float(fields[k]) for k in ("above", "below", "figure") if k in fields}
+        claims.append(PaperClaim(**fields | numbers))
+    return claims
 
 
 def table(measured: Measured) -> Table:
-    """Return Table 12."""
-    return judged(
-        measured,
-        claims(),
-        number=12,
-        label="tab:claims",
-        caption=(
-            "The paper's claims on this machine's runs: each holds, fails, is open (not certain), "
-            "or is not tested here."
-        ),
-    )
+    """Return Table 11."""
+    return claims_table("claims", measured, load_claims())
 
 
 def studied(measured: Measured, number: int) -> Table:
     """Return the table of those claims for which only the studies have runs."""
-    asked = [claim for claim in claims() if claim.unknown]
-    caption = "The paper's claims that need studies."
-    return judged(measured, asked, number=number, label="tab:studied-claims", caption=caption)
+    families = [[claim for claim in family if claim.unknown] for family in load_claims()]
+    return claims_table("studied-claims", measured, families, number=number)
 
 
-def judged(measured: Measured, asked: list[Claim], **named) -> Table:
+def claims_table(
+    name: str, measured: Measured, families: list[list[PaperClaim]], **named: Any
+) -> Table:
     """Return a table of claims; those of a family are judged together."""
-    parts, every = [], []
-    for _, family in groupby(asked, key=lambda claim: claim.family or claim.about):
-        found = [(claim, one) for claim in family for one in claim.found(measured)]
-        alone = [claim.judge(one.found) if one.certain else None for claim, one in found]
-        ps = [one[1] for one in alone if one]
-        adjusted, every = iter(holm(ps)), every + ps
-        parts.append(
-            [
-                _row(claim, one, said, float(next(adjusted)) if said else None)
-                for (claim, one), said in zip(found, alone, strict=True)
-            ]
-        )
-    decided = sum(row.cells[0][0].text in (HOLDS, FAILS) for part in parts for row in part)
-    together = (holm(every) <= 1 - LEVEL).sum()
-    return Table(
-        stub="Claim",
-        groups=[Group("", ["Verdict", "Here", "p", "Paper"])],
-        rows=stacked(parts),
-        notes=[
-            "p: of the truth being at the limit, adjusted by Holm's method for the rows between "
-            "two rules. It decides where it is at most 0.05; intervals hold 95 % each "
-            f"by itself. Of {decided} verdicts that hold or do not, {together} would stand if all "
-            f"{len(every)} comparisons were adjusted for together.",
-            f"RAPID has the H with which the paper claims it, and its baseline is "
-            f"{labels.algorithm(BASELINE)}: both were chosen before the runs. Models: "
-            f"{measured.params.tables.main.model} here, {paper.load()['main']['model']} in the "
-            "paper, whose figures are from reports/paper.yaml and on the published problems.",
-        ],
-        problems=[*measured.problems.values()],
-        listed=[(claim.about, claim.rule) for claim in asked],
+    sections = []
+    for family in families:
+        rows = [row for claim in family for row in claim.collect_evidence(measured)]
+        decisions = zip(rows, decide([row.tests for row in rows]), strict=True)
+        sections.append([replace(row, p=p, verdict=verdict) for row, (p, verdict) in decisions])
+    judged = [row for section in sections for row in section]
+    ps = [p for row in judged for p, _ in row.tests]
+    columns = {
+        "Verdict": lambda row: Cell(row.verdict),
+        "Here": Evidence.here,
+        "p": lambda row: p_cell(row.p),
+        "Paper": lambda row: Cell(MISSING if row.printed is None else row.show(row.printed)),
+    }
+    return build_table(
+        name,
+        measured,
+        [[(row.label, row) for row in section] for section in sections],
+        single_group(columns),
+        listed=[(claim.about, claim.rule) for family in families for claim in family],
+        decided=sum(row.verdict in (HOLDS, FAILS) for row in judged),
+        decided_together=(holm(ps) <= 1 - LEVEL).sum(),
+        tests=len(ps),
+        paper_model=paper.load()["main"]["model"],
         **named,
     )
 
 
-def _row(claim: Claim, one: Evidence, said: tuple[str, float] | None, p: float | None) -> Row:
-    """Return a row: verdict, figure here, p after adjustment, figure in the paper."""
-    verdict, reason = UNTESTED, TOO_FEW if one.known else one.unknown
-    if said:
-        verdict, reason = said[0], ""
-        if p > 1 - LEVEL:
-            verdict, reason = OPEN, TOO_NOISY if said[1] > 1 - LEVEL else TOO_MANY
-    here = [one.show(one.found.value), interval(one.show, one.found)] if one.known else [MISSING]
-    cells = [
-        Cell(verdict),
-        Cell(" ".join(here).strip(), reason=reason, sources=one.sources if one.known else ()),
-        Cell(MISSING if p is None else formats.p_value(p)),
-        Cell(MISSING if one.printed is None else one.show(one.printed)),
-    ]
-    return Row(": ".join(filter(None, (claim.about, one.where))), [cells])
-
-
-def verdicts(table: Table) -> str:
-    """Return how many claims of Table 12 hold: 9 hold, 3 fail, 8 are open and 2 are not tested."""
-    said = [row.cells[0][0].text for row in table.rows]
-    words = {HOLDS: "hold", FAILS: "fail", OPEN: "are open", UNTESTED: "are not tested"}
-    return listing([f"{said.count(verdict)} {word}" for verdict, word in words.items()])
+def summarize(table: Table) -> str:
+    """Return how many claims of Table 11 hold: 9 hold, 3 fail, 8 are open and 2 are not tested."""
+    return listing([*count_verdicts(row.cells[0][0].text for row in table.rows).values()])

@@ -1,4 +1,4 @@
-"""The columns of tables. To add a column, define it here and name it in a table's list.
+"""The columns of tables of runs. To add one, define it here and name it in a table's list.
 
 A column says all about itself: its title, its metric, how it is printed and ranked, and which
 algorithms have it. It also says how two algorithms are compared in it, and has a note for below the
@@ -8,24 +8,26 @@ table.
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import pandas as pd
 
-from rapid.algorithms import RAPID
+from rapid.algorithms import IMITATING, RAPID
 from rapid.artifacts.metrics import METRICS
 from rapid.config.params import Params
 from rapid.config.specs import BASE
 from rapid.text import duration
-from reports import formats
+from reports import formats, labels
 from reports.collect import file_of, of_evaluation, why_missing
 from reports.formats import Format
 from reports.measured import UNRANKED_RUNTIME, Measured
 from reports.statistics import pairs
 from reports.statistics.estimates import Estimate, correlate
 from reports.statistics.summary import marks
-from reports.tables import notes
-from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Group, Row, Source, interval
+from reports.tables.layout import build_table
+from reports.tables.notes import imitation_facts, render_notes, run_facts
+from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table, interval
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ DIFFERENCE = Pairing(pairs.difference, operator.sub, formats.points, equal=0.0)
 RATIO = Pairing(pairs.ratio, operator.truediv, formats.ratio, equal=1.0)
 
 
-def everyone(*given) -> bool:
+def applies_to_all(*_) -> bool:
     """Return True: each algorithm has the figure, and competes in it."""
     return True
 
@@ -65,9 +67,10 @@ class Column:
     best: Literal["", "highest", "lowest"] = ""  # which is printed in bold; "" ranks none
     paired: Pairing | None = None  # None marks nothing as within noise of the best
     note: str = ""  # a sentence below the table, in which {title} stands for the title
-    applies: Callable[[str], bool] = everyone  # has an algorithm such a figure? The others get N/A
+    # Has an algorithm such a figure? The others get N/A.
+    applies: Callable[[str], bool] = applies_to_all
     # Does its figure take part in the ranking of these runs?
-    competes: Callable[[str, pd.DataFrame], bool] = everyone
+    competes: Callable[[str, pd.DataFrame], bool] = applies_to_all
 
     @property
     def unranked(self) -> "Column":
@@ -81,12 +84,12 @@ class Column:
         reason, sources = gaps(runs, [self.metric]), self.sources(runs)
         if not n:
             return Cell(MISSING, reason=reason, sources=sources)
-        known = pairs.accuracy(runs, self.metric) if of_evaluation(self.metric) else None
+        accuracy = pairs.accuracy(runs, self.metric) if of_evaluation(self.metric) else None
         return Cell(
             self.show(mean),
             self.show(values.std(), like=mean) if n > 1 else "",
             reason=reason,
-            interval=interval(self.show, known),
+            interval=interval(self.show, accuracy),
             detail=f"n = {n} run{'' if n == 1 else 's'}.",
             sources=sources,
         )
@@ -108,17 +111,17 @@ class Column:
             else None
             for cell, (name, part) in zip(cells, by_name.items(), strict=True)
         ]
-        found = marks(ranked, self.best == "highest")
-        if "best" not in found:
+        ranks = marks(ranked, self.best == "highest")
+        if "best" not in ranks:
             return cells
-        best = by_name[algorithms[found.index("best")]]
+        best = by_name[algorithms[ranks.index("best")]]
         return [
             replace(
                 cell,
                 mark=mark,
                 tied=mark != "best" and pd.notna(value) and self.within_noise(part, best),
             )
-            for cell, mark, value, part in zip(cells, found, ranked, by_name.values(), strict=True)
+            for cell, mark, value, part in zip(cells, ranks, ranked, by_name.values(), strict=True)
         ]
 
     def within_noise(self, runs: pd.DataFrame, best: pd.DataFrame) -> bool:
@@ -126,21 +129,22 @@ class Column:
 
         It is False where there is no interval: nothing is said then.
         """
-        found = self.paired and self.paired.of_runs(runs, best, self.metric)
-        return bool(found and found.covers(self.paired.equal))
+        estimate = self.paired and self.paired.of_runs(runs, best, self.metric)
+        return bool(estimate and estimate.covers(self.paired.equal))
 
     def correlation(self, runs: pd.DataFrame) -> Cell:
         """Return the correlation of H with this column's metric."""
-        found, missing = correlate(runs["H"], runs[self.metric]), gaps(runs, [self.metric])
-        if found.value is None:
-            return Cell(MISSING, reason="; ".join(filter(None, (found.reason, missing))))
-        shown = replace(self, show=formats.plain)
+        r, missing = correlate(runs["H"], runs[self.metric]), gaps(runs, [self.metric])
+        if r.value is None:
+            return Cell(MISSING, reason="; ".join(filter(None, (r.reason, missing))))
         return Cell(
-            formats.correlation(found.value),
+            formats.correlation(r.value),
             reason=missing,
-            interval=interval(formats.correlation, found),
-            detail=f"{found.over}.",
-            sources=shown.sources(runs, lambda run: f"H = {run['H']:.0f}, seed {run['seed']}"),
+            interval=interval(formats.correlation, r),
+            detail=f"{r.over}.",
+            sources=replace(self, show=formats.plain).sources(
+                runs, lambda run: f"H = {run['H']:.0f}, seed {run['seed']}"
+            ),
         )
 
     def sources(
@@ -155,17 +159,6 @@ class Column:
             )
             for _, run in runs.iterrows()
         )
-
-    def notes(self, runs: pd.DataFrame, algorithms: Sequence[str]) -> list[str]:
-        """Return what stands below a table of these runs about this column."""
-        found = [self.note.format(title=self.title)] if self.note else []
-        if of_evaluation(self.metric):
-            found += [notes.evaluation(runs), notes.resolution(runs)]
-        if self.best:
-            unranked = [name for name in algorithms if not self.competes(name, runs)]
-            what = "runtimes" if self.metric == "runtime" else self.title
-            found += [notes.NOISE, *notes.unranked(unranked, what, runs)]
-        return found
 
 
 def gaps(runs: pd.DataFrame, metrics: Sequence[str]) -> str:
@@ -223,7 +216,27 @@ MEMORY = Column(
 )
 
 
-# Columns side by side -----------------------------------------------------------------------------
+def column_notes(
+    columns: Sequence[Column], runs: pd.DataFrame, algorithms: Sequence[str]
+) -> list[str]:
+    """Return what stands below a table of these runs about its columns, each sentence once."""
+    facts, sentences = run_facts(runs), []
+    for column in columns:
+        notes = [column.note.format(title=column.title)]
+        notes += ["evaluation", "resolution"] if of_evaluation(column.metric) else []
+        if column.best:
+            unranked = [name for name in algorithms if not column.competes(name, runs)]
+            facts["unranked"] = [labels.algorithm(name) for name in unranked]
+            facts["figure"] = "runtimes" if column.metric == RUNTIME.metric else column.title
+            notes += ["noise", "unranked"]
+            if IMITATING.name in unranked:
+                notes.append("imitation")
+                facts |= imitation_facts(runs)
+        sentences += render_notes(notes, facts)
+    return list(dict.fromkeys(sentences))
+
+
+# Tables of algorithms ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -245,43 +258,39 @@ def by_benchmark(measured: Measured, columns: Callable[[str], list[Column]]) -> 
     ]
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Rows of algorithms by blocks of columns, the runs that they show, and notes on columns."""
+def algorithm_table(
+    name: str,
+    measured: Measured,
+    labelled: dict[str, str],
+    blocks: list[Block],
+    seeds: list[int],
+    flat: bool = False,
+    **facts,
+) -> Table:
+    """Return a table with a row for each algorithm.
 
-    groups: list[Group]
-    rows: list[Row]
-    runs: pd.DataFrame
-    notes: list[str]
-
-
-def grid(
-    measured: Measured, labelled: dict[str, str], blocks: list[Block], seeds: list[int]
-) -> Grid:
-    """Return the grid of these algorithms, algorithm -> row label, over these seeds."""
-    algorithms, frame = list(labelled), measured.frame
-    frame = frame[frame.algorithm.isin(algorithms) & frame.seed.isin(seeds)]
-    parts = [
+    Args:
+        labelled: the label of each algorithm.
+        flat: whether each block has one column, whose heading is the title of the block.
+    """
+    frame = measured.frame
+    frame = frame[frame.algorithm.isin(labelled) & frame.seed.isin(seeds)]
+    runs_of = [
         frame[(frame.benchmark == block.benchmark) & (frame.model == block.model)]
         for block in blocks
     ]
-    shown = pd.concat(parts)
-    columns = [
-        [column.cells(part, algorithms) for column in block.columns]
-        for part, block in zip(parts, blocks, strict=True)
-    ]  # block, column, row
-    found = [
-        note
-        for block in blocks
-        for column in block.columns
-        for note in column.notes(shown, algorithms)
-    ]
-    return Grid(
-        groups=[Group(block.title, [one.title for one in block.columns]) for block in blocks],
-        rows=[
-            Row(label, [[cells[position] for cells in block] for block in columns])
-            for position, label in enumerate(labelled.values())
-        ],
-        runs=shown,
-        notes=list(dict.fromkeys(found)),
-    )
+    groups = {
+        block.title: {column.title: partial(column.cells, runs) for column in block.columns}
+        for block, runs in zip(blocks, runs_of, strict=True)
+    }
+    if flat:
+        groups = {"": {title: cells for title, of in groups.items() for cells in of.values()}}
+    shown, columns = pd.concat(runs_of), [column for block in blocks for column in block.columns]
+    rows = [(label, algorithm) for algorithm, label in labelled.items()]
+    return build_table(
+        name, measured, [rows], groups,
+        seeds=seeds,
+        column_notes=column_notes(columns, shown, list(labelled)),
+        **run_facts(shown),
+        **facts,
+    )  # fmt: skip

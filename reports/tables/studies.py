@@ -7,7 +7,7 @@
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,24 +15,17 @@ import pandas as pd
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
-from rapid.text import duration, listing
+from rapid.text import duration
 from reports import formats, labels
 from reports.measured import Contest, Measured
 from reports.statistics import curves
 from reports.statistics.curves import AccuracyCurve
-from reports.tables import claims, notes
+from reports.tables import claims
 from reports.tables import columns as standard
-from reports.tables.columns import DIFFERENCE, Block, Column, accuracy, grid
-from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Group, Row, Table, estimate_cell
-
-TITLES = {
-    "eta": "Sensitivity to eta, the bound of importance weights",
-    "weights-and-baseline": "Importance weights and group baseline, switched on and off",
-    "clip": "Where importance weights are clipped",
-    "staleness-of-all-groups": "Staleness with the groups that have no gradient, and without",
-    "group-size": "Completions a prompt",
-    "time-to-accuracy": "Accuracy on the test problems by time of training",
-}
+from reports.tables.columns import DIFFERENCE, Block, Column, accuracy, algorithm_table
+from reports.tables.layout import build_table, single_group
+from reports.tables.notes import load_descriptions, run_facts
+from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, estimate_cell
 
 
 @dataclass(frozen=True)
@@ -49,7 +42,7 @@ class StudyRuns:
     @property
     def title(self) -> str:
         """The study in words."""
-        return TITLES.get(self.name, self.name)
+        return load_descriptions()["tables"]["variants"]["titles"].get(self.name, self.name)
 
     @property
     def reference(self) -> str:
@@ -64,24 +57,20 @@ class StudyRuns:
             for name in curves.kept(self.contest.algorithms)
         }
 
+    @property
+    def shared(self) -> dict[str, str]:
+        """The parameters that all variants change alike, as the reference has them."""
+        changes = [set(_changes(name)) for name in self.contest.algorithms]
+        keys = {key for key, _ in set.intersection(*changes)}
+        return {key: value for key, value in _changes(self.reference) if key in keys}
+
     def label(self, algorithm: str) -> str:
         """Return what tells a variant apart within the study; the reference's name comes first."""
-        found, shared = parse(algorithm), self._shared()
+        plain, shared = parse(algorithm).plain, self.shared
         changes = [f"{key} = {value}" for key, value in _changes(algorithm) if key not in shared]
-        plain = parse(self.reference).plain
-        if algorithm == self.reference or found.plain != plain or not changes:
-            changes.insert(0, labels.algorithm(found.plain))
+        if algorithm == self.reference or plain != parse(self.reference).plain or not changes:
+            changes.insert(0, labels.algorithm(plain))
         return ", ".join(changes)
-
-    def shared(self) -> str:
-        """Return what all variants have alike, in words; "" where that is nothing."""
-        shared = self._shared()
-        return listing([f"{k} = {v}" for k, v in _changes(self.reference) if k in shared])
-
-    def _shared(self) -> set[str]:
-        """Return the parameters that all variants change alike."""
-        of_all = [set(_changes(name)) for name in self.contest.algorithms]
-        return {key for key, _ in set.intersection(*of_all)}
 
 
 def _changes(algorithm: str) -> list[tuple[str, str]]:
@@ -107,12 +96,12 @@ def studies(measured: Measured) -> list[StudyRuns]:
 
 def tables(measured: Measured) -> list[Table]:
     """Return a table for each study, one of times if it kept models on the way; and of claims."""
-    found = []
+    built: list[Table] = []
     for study in studies(measured):
-        found.append(variants(measured, study, len(found) + 1))
+        built.append(variants(measured, study, len(built) + 1))
         if study.curves:
-            found.append(reach(measured, study, len(found) + 1))
-    return [*found, claims.studied(measured, len(found) + 1)]
+            built.append(reach(measured, study, len(built) + 1))
+    return [*built, claims.studied(measured, len(built) + 1)]
 
 
 # Variants -----------------------------------------------------------------------------------------
@@ -122,64 +111,51 @@ class Difference(Column):
     """A column of the paired difference of accuracy from the first row."""
 
     def cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
-        reference = runs[runs.algorithm == algorithms[0]]
-        others = [self._cell(runs[runs.algorithm == name], reference) for name in algorithms[1:]]
-        return [Cell(NOT_APPLICABLE), *others]
+        reference, *variants = (runs[runs.algorithm == name] for name in algorithms)
+        return [Cell(NOT_APPLICABLE), *(self._cell(variant, reference) for variant in variants)]
 
-    def _cell(self, ours: pd.DataFrame, theirs: pd.DataFrame) -> Cell:
-        found = DIFFERENCE.of_runs(ours, theirs, self.metric)
-        if found is None:
+    def _cell(self, ours: pd.DataFrame, reference: pd.DataFrame) -> Cell:
+        estimate = DIFFERENCE.of_runs(ours, reference, self.metric)
+        if estimate is None:
             return Cell(MISSING, reason="no seed has both with scores by problem")
-        sources = self.sources(ours, labels.run) + self.sources(theirs, labels.run)
-        return estimate_cell(formats.points, found, detail=f"{found.over}.", sources=sources)
+        sources = self.sources(ours, labels.run) + self.sources(reference, labels.run)
+        return estimate_cell(formats.points, estimate, detail=f"{estimate.over}.", sources=sources)
 
 
 def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
     """Return a table with a row for each variant."""
-    params, benchmark = measured.params, study.contest.benchmark
-    model, seeds = params.tables.main.model, params.studies.seeds
-    of_accuracy = [column.unranked for column in accuracy(params, benchmark)]
-    first = of_accuracy[0]
-    columns = [
+    benchmark = study.contest.benchmark
+    of_accuracy = [column.unranked for column in accuracy(measured.params, benchmark)]
+    shown = [
         *of_accuracy,
-        Difference("Difference", first.metric, first.show),
+        Difference("Difference", study.metric, of_accuracy[0].show),
         standard.TIME.unranked,
         standard.STALENESS,
         standard.CLIPPED,
         standard.MEMORY,
     ]
-    labelled = {name: study.label(name) for name in study.contest.algorithms}
-    found = grid(measured, labelled, [Block("", benchmark, model, columns)], seeds)
-    shared = study.shared()
-    return Table(
+    return algorithm_table(
+        "variants",
+        measured,
+        {name: study.label(name) for name in study.contest.algorithms},
+        [Block("", benchmark, measured.params.tables.main.model, shown)],
+        measured.params.studies.seeds,
+        benchmarks=[benchmark],
         number=number,
-        label=f"tab:{study.name}",
-        caption=f"{study.title}: {model} on {study.contest.label}.",
-        stub="Variant",
-        groups=found.groups,
-        rows=found.rows,
-        notes=[
-            notes.seeds(seeds),
-            *([f"All with {shared}."] if shared else []),
-            f"What is not said here is as in the parameters: {_defaults(measured, benchmark)}.",
-            f"Difference: {first.title} less the first row's, in points, paired by problem and "
-            "seed, with its 95 % interval.",
-            *found.notes,
-            *notes.provenance(found.runs),
-        ],
-        problems=[study.contest.problems],
+        study=study,
+        shared=[f"{key} = {value}" for key, value in study.shared.items()],
+        defaults=_defaults(measured, benchmark),
     )
 
 
-def _defaults(measured: Measured, benchmark: str) -> str:
-    """Return RAPID's parameters and those of all, in words."""
+def _defaults(measured: Measured, benchmark: str) -> list[str]:
+    """Return RAPID's parameters and those of all."""
     params = measured.params
-    shared = {
-        name: getattr(params.training, name) for name in ("group_size", "epochs", "learning_rate")
-    }
-    n_step = {"n_step": params.benchmarks[benchmark].n_step}
-    said = (RAPID.objective(params).model_dump() | n_step | shared).items()
-    return listing([f"{name} = {str(value).lower()}" for name, value in said])
+    settings = RAPID.objective(params).model_dump()
+    settings["n_step"] = params.benchmarks[benchmark].n_step
+    for name in ("group_size", "epochs", "learning_rate"):
+        settings[name] = getattr(params.training, name)
+    return [f"{name} = {str(value).lower()}" for name, value in settings.items()]
 
 
 # Time to an accuracy ------------------------------------------------------------------------------
@@ -187,41 +163,30 @@ def _defaults(measured: Measured, benchmark: str) -> str:
 
 def reach(measured: Measured, study: StudyRuns, number: int) -> Table:
     """Return a table with a row for each algorithm, and a column for each level of accuracy."""
-    params = measured.params
-    every = [curve for of in study.curves.values() for curve in of.values()]
-    levels = curves.levels(every)
-    return Table(
-        number=number,
-        label=f"tab:{study.name}-reach",
-        caption=(
-            f"Training time until {study.metric.capitalize()} is reached: "
-            f"{params.tables.main.model} on {study.contest.label}."
-        ),
-        stub="Algorithm",
-        groups=[Group("", [f"{100 * level:.0f}%" for level in levels])],
-        rows=[
-            Row(study.label(name), [[_reached(of, level) for level in levels]])
-            for name, of in study.curves.items()
-        ],
-        notes=[
-            notes.seeds(params.studies.seeds),
-            f"Accuracy is that of {labels.model_of(study.start)}, of the models kept on the way "
-            "and of the last one, on the test problems, with straight lines between. The time is "
-            "the training loop's; keeping and evaluating models is not in it.",
-            notes.evaluation(study.contest.runs),
-            *notes.provenance(study.contest.runs),
-        ],
-        problems=[study.contest.problems],
+    all_curves = [curve for by_seed in study.curves.values() for curve in by_seed.values()]
+    columns = {
+        f"{100 * level:.0f}%": partial(_reached, level) for level in curves.levels(all_curves)
+    }
+    return build_table(
+        "reach",
+        measured,
+        [[(study.label(name), by_seed) for name, by_seed in study.curves.items()]],
+        single_group(columns),
+        [study.contest.benchmark],
+        number,
+        study=study,
+        seeds=measured.params.studies.seeds,
+        start=labels.model_of(study.start),
+        **run_facts(study.contest.runs),
     )
 
 
-def _reached(of: dict[int, AccuracyCurve], level: float) -> Cell:
+def _reached(level: float, by_seed: dict[int, AccuracyCurve]) -> Cell:
     """Return the mean time over seeds, where all reach the level."""
-    if not of:
+    if not by_seed:
         return Cell(MISSING, reason="no run has a curve")
-    times = [curve.reaches(level) for curve in of.values()]
-    late = sum(time is None for time in times)
-    if late:
+    times = [curve.reaches(level) for curve in by_seed.values()]
+    if late := times.count(None):
         return Cell(MISSING, reason=f"{late} of {len(times)} runs did not get there")
     mean, n = np.mean(times), len(times)
     deviation = duration(np.std(times, ddof=1), mean) if n > 1 else ""

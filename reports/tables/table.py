@@ -1,6 +1,6 @@
 """A table as plain data: cells of text, and no TeX or HTML. The modules of `render` print it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rapid.benchmarks.problem_source import ProblemSource, describe
@@ -99,34 +99,29 @@ class Table:
         return {reason: letters(position) for position, reason in enumerate(reasons)}
 
 
-def interval(show: Format, found: Estimate | None) -> str:
+def interval(show: Format, estimate: Estimate | None) -> str:
     """Return the interval of an estimate, [71.2%, 80.0%]; "" where it has none."""
-    if found is None or found.low is None:
+    if estimate is None or estimate.low is None:
         return ""
-    return f"[{show(found.low)}, {show(found.high)}]"
+    return f"[{show(estimate.low)}, {show(estimate.high)}]"
 
 
 def estimate_cell(
-    show: Format, found: Estimate | None, unknown: str = "", under: tuple[str, ...] = (), **fields
+    show: Format,
+    estimate: Estimate | None,
+    unknown: str = "",
+    under: tuple[str, ...] = (),
+    **fields,
 ) -> Cell:
     """Return a cell of an estimate with its interval, and more lines, below.
 
     Args:
         unknown: the reason that is given where there is no estimate.
     """
-    if found is None or found.value is None:
-        return Cell(MISSING, reason=found.reason if found else unknown)
-    lines = (interval(show, found), *under)
-    return Cell(show(found.value), under=tuple(filter(None, lines)), **fields)
-
-
-def stacked(parts: Iterable[Iterable[Row]]) -> list[Row]:
-    """Return the rows of several parts, the first row of each but the first after a rule."""
-    rows: list[Row] = []
-    for part in parts:
-        for position, row in enumerate(part):
-            rows.append(Row(row.label, row.cells, section=position == 0 and bool(rows)))
-    return rows
+    if estimate is None or estimate.value is None:
+        return Cell(MISSING, reason=estimate.reason if estimate else unknown)
+    lines = (interval(show, estimate), *under)
+    return Cell(show(estimate.value), under=tuple(filter(None, lines)), **fields)
 
 
 def letters(position: int) -> str:

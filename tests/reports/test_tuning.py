@@ -7,7 +7,7 @@ import yaml
 from rapid.config.params import load
 from rapid.config.params import read as read_params
 from rapid.config.specs import BASE
-from reports.tuning import COLUMNS, frozen, main, smoothed
+from reports.tuning import main, smooth_accuracies, write_rates
 from tests.conftest import ROOT
 from tests.reports.conftest import run_of
 
@@ -93,10 +93,14 @@ def test_parameters_without_a_tuning_are_refused(values, tmp_path, capsys):
         assert says in capsys.readouterr().err
 
 
-def test_what_is_smoothed_are_means_over_seeds():
-    rates, accuracies = [0.1, 0.1, 0.2, 0.2], [0.1, 0.3, 0.5, 0.5]
-    found = smoothed(pd.DataFrame({"learning_rate": rates, "accuracy": accuracies}))
-    assert dict(found) == pytest.approx({0.1: 0.3, 0.2: 0.4})
+@pytest.mark.parametrize(
+    ("means", "smooth"),
+    [([0.4], [0.4]), ([0.3, 0.6], [0.4, 0.5]), ([0.3, 0.6, 0.9], [0.4, 0.6, 0.8])],
+)
+def test_a_grid_of_any_size_is_smoothed(means, smooth):
+    rates = [10.0**-n for n in range(len(means), 0, -1)]
+    smoothed = smooth_accuracies(pd.DataFrame({"learning_rate": rates, "accuracy": means}))
+    assert dict(smoothed) == pytest.approx(dict(zip(rates, smooth, strict=True)))
 
 
 # The experiments' files ----------------------------------------------------------------------------
@@ -120,22 +124,6 @@ def test_the_arena_tests_on_nothing_that_rates_were_tuned_on():
         assert own.pretraining == tried.pretraining
 
 
-def test_each_rate_is_written_into_the_file():
-    tried = experiment(OWN, TUNED).arena
-    found = [(benchmark, BASE, 0.0, 101, 0.4) for benchmark in tried.fields]
-    found += [
-        (benchmark, name, rate, 101, 0.8 if rate == 2e-4 else 0.4)
-        for benchmark, field in tried.fields.items()
-        for name in field.rates
-        for rate in tried.tuning.rates[benchmark]
-    ]
-    text = frozen((ROOT / OWN).read_text(), tried, pd.DataFrame(found, columns=COLUMNS))
-    written = yaml.safe_load(text)["arena"]["fields"]
-    for benchmark, field in tried.fields.items():
-        assert written[benchmark]["rates"] == dict.fromkeys(field.rates, 2e-4)
-        assert written[benchmark]["reach"] == 0.7
-
-
 def test_the_rates_are_those_on_record():
     record, text = pd.read_csv(ROOT / "experiments/arena-tuning.csv"), (ROOT / OWN).read_text()
-    assert frozen(text, experiment(OWN, TUNED).arena, record) == text
+    assert write_rates(text, experiment(OWN, TUNED).arena, record) == text

@@ -9,7 +9,6 @@ from reports.collect import collect
 from reports.measured import Measured
 from reports.plots import learning, style
 from reports.plots.figures import phases, tokens
-from tests.conftest import ROOT
 from tests.reports.conftest import run_of
 
 RUN = run_of("rapid-H4")
@@ -103,12 +102,6 @@ def test_no_token_is_lost_and_lines_fit():
     assert all(text and column + len(text) <= tokens.COLUMNS for _, column, text in placed)
     assert placed[100][2] == "x\u21b5"
     assert placed[101][:2] == (placed[100][0] + 1, 0)
-
-
-def test_the_workflow_asks_for_the_figures_that_are_drawn(params, runs):
-    rules = (ROOT / "workflow/rules/report.smk").read_text()
-    assert "from reports.plots import FIGURES," in rules
-    assert sorted(plots.FIGURES) == sorted(build(params, runs))
 
 
 def test_a_figure_that_no_section_names_is_at_the_end_of_the_report(params, runs):

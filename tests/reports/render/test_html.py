@@ -101,7 +101,7 @@ def test_the_page_is_whole_and_says_what_is_missing(pages, kind):
     if kind == "some runs":
         assert "not trained: no Lean & <none>" in seen
         assert "not evaluated: no evaluation.json of a finished job" in seen
-    assert {f"Table {n}." for n in range(1, 14)} <= set(re.findall(r"Table \d+\.", seen))
+    assert {f"Table {n}." for n in range(1, 12)} <= set(re.findall(r"Table \d+\.", seen))
 
 
 @KINDS

@@ -84,12 +84,6 @@ def test_who_never_gets_there_has_the_highest_ranks():
     assert found.value > 1
 
 
-def test_intervals_hold_the_median():
-    drawn = np.random.default_rng(2).exponential(1, (2000, 20))
-    held = np.mean([times.median(values).covers(math.log(2)) for values in drawn])
-    assert held == pytest.approx(1 - 2 * stats.binom.cdf(5, 20, 0.5), abs=4 * (0.05 / 2000) ** 0.5)
-
-
 def test_a_ratio_that_is_detectable_is_mostly_seen():
     """Of 2,000 simulated comparisons at that ratio 80 % are significant, within three errors."""
     chance = np.random.default_rng(0)

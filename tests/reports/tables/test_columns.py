@@ -4,7 +4,7 @@ import pytest
 
 from reports import formats
 from reports.measured import Measured
-from reports.tables.columns import RATIO, Block, Column, grid
+from reports.tables.columns import RATIO, Block, Column, algorithm_table
 from tests.reports.conftest import run_of
 
 REWARD = Column(
@@ -15,36 +15,37 @@ REWARD = Column(
     paired=RATIO,
     note="{title}: of the last tenth of the steps.",
     applies=lambda name: name != "sft",
-    competes=lambda name, runs: name != "grpo",
+    competes=lambda name, runs: name not in ("grpo", "base"),
 )
-ROWS = {"sft": "SFT", "grpo": "GRPO", "pg": "PG", "dapo": "DAPO"}
+ROWS = {"sft": "SFT", "grpo": "GRPO", "pg": "PG", "dapo": "DAPO", "base": "Base"}
 
 
 @pytest.fixture
-def shown(params, runs):
-    """The grid of the column, over rewards of two seeds."""
+def table(params, runs):
+    """A table of the column, over rewards of two seeds."""
     rewards = {"grpo": (0.9, 0.9), "pg": (0.5, 0.6), "dapo": (0.2, 0.21)}
     for name, pair in rewards.items():
         for seed, value in enumerate(pair):
             runs.summary(run_of(name, seed), reward_last=value)
     block = Block("MATH", "math", "tiny_qwen", [REWARD])
-    return grid(Measured.read(params, runs.root), ROWS, [block], [0, 1])
+    return algorithm_table("main", Measured.read(params, runs.root), ROWS, [block], [0, 1])
 
 
-def test_any_number_of_a_summary_is_a_column(shown):
+def test_any_number_of_a_summary_is_a_column(table):
     """Its ranking leaves out what does not compete."""
-    cells = [row.cells[0][0] for row in shown.rows]
-    assert [row.label for row in shown.rows] == ["SFT", "GRPO", "PG", "DAPO"]
-    assert [cell.text for cell in cells] == ["N/A", "90.0%", "55.0%", "20.5%"]
-    assert [cell.mark for cell in cells] == ["", "", "best", "runner-up"]
+    cells = [row.cells[0][0] for row in table.rows]
+    assert [row.label for row in table.rows] == [*ROWS.values()]
+    assert [cell.text for cell in cells] == ["N/A", "90.0%", "55.0%", "20.5%", "—"]
+    assert [cell.mark for cell in cells] == ["", "", "best", "runner-up", ""]
     assert cells[2].deviation == "7.1%"
     assert [source.path for source in cells[2].sources] == [
         f"runs/math/tiny_qwen/pg/seed{seed}/summary.json" for seed in (0, 1)
     ]
 
 
-def test_its_notes_are_those_of_the_table(shown):
-    reward, noise, unranked = shown.notes
-    assert reward == "Reward: of the last tenth of the steps."
+def test_its_notes_are_those_of_the_table(table):
+    _, of_column, *_ = table.notes
+    reward, noise, unranked = of_column.split(". ")
+    assert reward == "Reward: of the last tenth of the steps"
     assert noise.startswith("Within noise of the best")
-    assert unranked == "GRPO takes no part in the comparison of Reward."
+    assert unranked == "GRPO and Base take no part in the comparison of Reward."

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from rapid.artifacts.evaluations import CurvePoint
-from rapid.artifacts.files import BadFile
 from rapid.config.params import load
 from rapid.config.specs import evaluated, studied
 from reports import plots
@@ -137,12 +136,6 @@ def test_missing_runs_leave_dashes_and_no_nan(params, complete, what):
         assert style.render(figure, ["png"])["png"]
 
 
-def test_a_damaged_curve_is_an_error_that_names_it(params, complete):
-    (complete.root / PG / "seed0/curve.jsonl").write_text("{}")
-    with pytest.raises(BadFile, match=r"seed0/curve\.jsonl"):
-        build(params, complete)
-
-
 def test_the_command_writes_all_that_the_workflow_declares(params, complete, tmp_path):
     out = tmp_path / "out"
     arguments = ["--studies", "--config", params.model_dump_json(), "--root", str(complete.root)]
@@ -155,10 +148,3 @@ def test_the_command_writes_all_that_the_workflow_declares(params, complete, tmp
     assert "One thing changed at a time" in html
     for name in ("eta", "time", "time-reach", "studied-claims"):
         assert f'id="tab-{name}"' in html
-
-
-def test_without_studies_the_command_says_so(values, capsys):
-    values["studies"] = None
-    arguments = ["--studies", "--config", load(values).model_dump_json(), "--text"]
-    assert main(arguments) == 2
-    assert "params name no studies" in capsys.readouterr().err

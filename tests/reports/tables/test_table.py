@@ -1,23 +1,29 @@
-"""Tables as plain data: rows in parts, and cells of estimates."""
+"""Tables as plain data: rows in sections, cells of estimates, footnotes."""
+
+import pandas as pd
+import pytest
 
 from reports import formats
+from reports.measured import Measured
 from reports.statistics.estimates import Estimate
-from reports.tables.table import Cell, Row, Table, estimate_cell, stacked
+from reports.tables.layout import build_table, single_group
+from reports.tables.table import Cell, Row, Table, estimate_cell, letters
+from tests.conftest import ROOT
 
 
-def row(label: str, *cells: Cell) -> Row:
-    return Row(label, [list(cells)])
-
-
-def test_each_part_but_the_first_starts_after_a_rule():
-    rows = stacked([[row("a"), row("b")], [row("c"), row("d")], [row("e")]])
-    found = {one.label: one.section for one in rows}
-    assert found == {"a": False, "b": False, "c": True, "d": False, "e": True}
+def test_each_section_but_the_first_starts_after_a_rule(params):
+    sections = [[("a", 1), ("b", 2)], [("c", 3), ("d", 4)], [("e", 5)]]
+    measured = Measured(params, pd.DataFrame(), ROOT)
+    columns = single_group({"Twice": lambda number: Cell(str(2 * number))})
+    table = build_table("imitation", measured, sections, columns)
+    assert [(row.label, row.cells[0][0].text, row.section) for row in table.rows] == [
+        ("a", "2", False), ("b", "4", False), ("c", "6", True), ("d", "8", False), ("e", "10", True),
+    ]  # fmt: skip
 
 
 def test_a_cell_of_an_estimate_has_its_interval_or_the_reason_why_there_is_none():
-    show, known = formats.percent, Estimate(0.5, 0.4, 0.6)
-    cell = estimate_cell(show, known, "unknown", under=("", "p = 0.1"))
+    show = formats.percent
+    cell = estimate_cell(show, Estimate(0.5, 0.4, 0.6), "unknown", under=("", "p = 0.1"))
     assert (cell.text, cell.under) == ("50.0%", ("[40.0%, 60.0%]", "p = 0.1"))
     assert estimate_cell(show, Estimate(0.5)).under == ()
     assert [Cell("1", d, under=("3",)).lines for d in ("", "2")] == [("3",), ("± 2", "3")]
@@ -25,11 +31,17 @@ def test_a_cell_of_an_estimate_has_its_interval_or_the_reason_why_there_is_none(
     assert [(cell.text, cell.reason) for cell in missing] == [("—", "unknown"), ("—", "few")]
 
 
-def test_one_marked_cell_asks_for_a_legend():
-    def table(*cells: Cell) -> Table:
-        return Table(1, "", "", "", [], [row("a", *cells), row("b", Cell("1"))], [], [])
+@pytest.mark.parametrize(
+    ("cells", "ranked", "tied"),
+    [([Cell("2", mark="best")], True, False), ([Cell("2", tied=True)], False, True), ([], 0, 0)],
+)
+def test_one_marked_cell_asks_for_a_legend(cells, ranked, tied):
+    rows = [Row("a", [cells]), Row("b", [[Cell("1")]])]
+    table = Table(1, "", "", "", [], rows, [], [])
+    assert (table.ranked, table.tied) == (ranked, tied)
 
-    ranked, tied, neither = table(Cell("2", mark="best")), table(Cell("2", tied=True)), table()
-    assert [one.ranked for one in (ranked, tied, neither)] == [True, False, False]
-    assert [one.tied for one in (ranked, tied, neither)] == [False, True, False]
-    assert not any(one.section for one in ranked.rows)
+
+def test_footnote_keys_go_on_after_z():
+    assert [letters(n) for n in (0, 25, 26, 51, 52, 701, 702)] == [
+        "a", "z", "aa", "az", "ba", "zz", "aaa",
+    ]  # fmt: skip

@@ -3,70 +3,41 @@
 import math
 
 import pandas as pd
-import pytest
 
 from rapid.config.params import load
 from rapid.config.specs import in_arena
 from reports import contents
 from reports.measured import Measured
 from reports.tables.tuning import AT_THE_END, recorded
-from reports.tuning import COLUMNS, smoothed
+from reports.tuning import COLUMNS
 
-FILE = """arena:
-  fields:
-    math:
-      reach: 0.10
-      rates:
-        pg: 1.0e-4
-        pg-H2: 1.0e-4
-        pg-H4: 1.0e-4
-"""
+FIELD = {"seeds": 2, "problems": 4, "snapshots": 1, "reach": 0.1}
+RATES = [1e-4, 1e-3, 1e-2]
 
 
-@pytest.fixture
-def tuning(values):
-    field = {"seeds": 2, "problems": 4, "snapshots": 1, "reach": 0.1}
-    field["rates"] = dict.fromkeys(["pg", "pg-H2", "pg-H4"], 1e-4)
-    tried = {"rates": {"math": [1e-4, 1e-3, 1e-2]}, "seeds": [7]}
+def test_the_report_of_a_tuning_has_its_trials(values, runs):
+    field = FIELD | {"rates": dict.fromkeys(["pg", "pg-H2", "pg-H4"], 1e-4)}
+    tried = {"rates": {"math": RATES}, "seeds": [7]}
     arena = {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tried}
-    return load(values | {"arena": arena})
-
-
-@pytest.mark.parametrize(
-    ("means", "smooth"),
-    [([0.4], [0.4]), ([0.3, 0.6], [0.4, 0.5]), ([0.3, 0.6, 0.9], [0.4, 0.6, 0.8])],
-)
-def test_a_grid_of_any_size_is_smoothed(means, smooth):
-    rates = [10.0**-n for n in range(len(means), 0, -1)]
-    found = smoothed(pd.DataFrame({"learning_rate": rates, "accuracy": means}))
-    assert dict(found) == pytest.approx(dict(zip(rates, smooth, strict=True)))
-
-
-def test_the_report_of_a_tuning_has_its_trials(tuning, runs):
-    for run in in_arena(tuning):
+    params = load(values | {"arena": arena})
+    for run in in_arena(params):
         runs.scored(run, [8] * 5 + [0] * 5)
-    content = contents.build_arena(Measured.read(tuning, runs.root, in_arena(tuning)))
-    (table,) = content.results
-    assert table.number == 1
-    assert [row.label for row in table.rows] == ["PG", "PG (H=4)"]
-    assert table.groups[0].columns == ["0.0001", "0.001", "0.01"]
-    (best,) = (cell for cell in table.rows[0].cells[0] if cell.mark)
-    assert best == table.rows[0].cells[0][0] and "end of the grid" in best.reason
-    none = Measured.read(tuning, runs.root / "none", in_arena(tuning))
-    (table,) = contents.build_arena(none).results
-    assert {cell.text for cell in table.rows[0].cells[0]} == {"—"}
+    for root, text in ((runs.root, "50.0%"), (runs.root / "none", "—")):
+        content = contents.build_arena(Measured.read(params, root, in_arena(params)))
+        (table,) = content.results
+        assert table.number == 1
+        assert [row.label for row in table.rows] == ["PG", "PG (H=4)"]
+        assert {cell.text for cell in table.cells()} == {text}
 
 
 # On record ----------------------------------------------------------------------------------------
 
-RATES = [1e-4, 1e-3, 1e-2]
 # Means over two seeds. With its neighbours the middle one, the last one and the first one is best.
 MEANS = {"pg": (0.2, 0.6, 0.1), "grpo": (0.2, 0.3, 0.6), "pg-H4": (0.6, 0.1, math.nan)}
 
 
 def test_the_record_of_a_tuning_is_shown_by_means_with_the_best_marked(values, tmp_path):
-    field = {"seeds": 2, "problems": 4, "snapshots": 1, "reach": 0.1}
-    field["rates"] = dict.fromkeys([*MEANS, "dapo"], 1e-4)  # DAPO was not tried
+    field = FIELD | {"rates": dict.fromkeys([*MEANS, "dapo"], 1e-4)}  # DAPO was not tried
     fields = {"math": field, "mbpp_plus": field}
     params = load(values | {"name": "own", "arena": {"fields": fields}})
     measured = Measured(params, pd.DataFrame(), tmp_path)
