@@ -14,8 +14,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 from tqdm import tqdm
@@ -30,18 +32,67 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.errors.endings import ending
 from rapid.grading.policy import Grading
-from rapid.grading.verdicts import INFRASTRUCTURE
 from rapid.processes.fork_server import AGAIN, ATTEMPTS
 from rapid.resources.leases import lease_folder
+from rapid.stages.graded import report_ungraded
 from rapid.text import shown
 
 
 def run(arguments: list[str]) -> int:
     """Run a command in this process; its exit status."""
-    parser = _parser()
-    args = parser.parse_args(arguments)
+    args = _parser().parse_args(arguments)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     return ending(args.command, lambda: args.run(args), getattr(args, "out", None))
+
+
+class StageCommand(NamedTuple):
+    """A stage as a subcommand: `--spec`, and an option for each path that it reads or writes."""
+
+    name: str
+    function: str  # of `rapid.stages`; it takes the spec, and the paths in their order
+    spec_type: type[Spec]
+    help: str
+    paths: dict[str, str]  # option -> help; "NAME..." takes several paths
+
+
+OUT = {"out": "folder to write"}
+PREPARED = {"data...": "folders of the prepared benchmarks, or the one above them"}
+STAGES = (
+    StageCommand(
+        "prepare", "prepare.prepare", specs.PrepareSpec, "make or load a benchmark's problems", OUT
+    ),
+    StageCommand(
+        "tokenizer", "pretrain.make_tokenizer", specs.TokenizerSpec,
+        "train the tokenizer of the embedded models", PREPARED | OUT,
+    ),
+    StageCommand(
+        "pretrain", "pretrain.pretrain", specs.PretrainSpec,
+        "make an embedded base model", PREPARED | {"tokenizer": "folder"} | OUT,
+    ),
+    StageCommand(
+        "fetch", "fetch.fetch", specs.FetchSpec, "have a published model as a local folder", OUT
+    ),
+    StageCommand(
+        "distill", "distill.distill", specs.DistillSpec,
+        "sample a teacher and keep its correct completions",
+        {"model": "folder of the teacher", "data": "train.jsonl"} | OUT,
+    ),
+    StageCommand(
+        "demonstrate", "demonstrate.demonstrate", specs.DemonstrateSpec,
+        "make demonstrations, a share of them with a mistake",
+        {"data": "train.jsonl, with test.jsonl beside it"} | OUT,
+    ),
+    StageCommand(
+        "train", "train.train", specs.TrainSpec, "train one run of one algorithm",
+        {"model": "folder to start from",
+         "data": f"train.jsonl; for {IMITATING.name} samples.jsonl", "out": "run's folder"},
+    ),
+    StageCommand(
+        "evaluate", "evaluate.evaluate", specs.EvaluateSpec,
+        "evaluate a model on a benchmark's test problems",
+        {"model": "folder of the model", "data": "test.jsonl", "out": "evaluation's folder"},
+    ),
+)  # fmt: skip
 
 
 def _parser() -> Parser:
@@ -50,55 +101,17 @@ def _parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"rapid {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
-    parser.set_defaults(run=_upkeep, command="advise", configfile=[Path("params.yaml")])
-
-    def stage(name: str, run: Callable, help: str, several: str = "", **paths: str) -> None:
-        command = _add(commands, name, help, run)
+    parser.set_defaults(run=_maintain_jobs, command="advise", configfile=[Path("params.yaml")])
+    for stage in STAGES:
+        run_stage = _train if stage.name == "train" else partial(_run_stage, stage)
+        command = _add(commands, stage.name, stage.help, run_stage)
         command.add_argument("--spec", required=True, help="JSON, or a file that holds it")
-        for option, meaning in paths.items():
-            count = "+" if option == several else None
-            command.add_argument(f"--{option}", required=True, type=Path, nargs=count, help=meaning)
-        command.set_defaults(paths=list(paths))
-
-    prepare = _job("prepare", "prepare", specs.PrepareSpec)
-    stage("prepare", prepare, "make or load a benchmark's problems", out="folder to write")
-    stage(
-        "tokenizer", _job("pretrain", "make_tokenizer", specs.TokenizerSpec),
-        "train the tokenizer of the embedded models", several="data",
-        data="folders of the prepared benchmarks, or the one above them", out="folder to write",
-    )  # fmt: skip
-    stage(
-        "pretrain", _job("pretrain", "pretrain", specs.PretrainSpec),
-        "make an embedded base model", several="data",
-        data="folders of the prepared benchmarks, or the one above them", tokenizer="folder",
-        out="folder to write",
-    )  # fmt: skip
-    stage(
-        "fetch", _job("fetch", "fetch", specs.FetchSpec),
-        "have a published model as a local folder", out="folder to write",
-    )  # fmt: skip
-    stage(
-        "distill", _job("distill", "distill", specs.DistillSpec),
-        "sample a teacher and keep its correct completions",
-        model="folder of the teacher", data="train.jsonl", out="folder to write",
-    )  # fmt: skip
-    stage(
-        "demonstrate", _job("demonstrate", "demonstrate", specs.DemonstrateSpec),
-        "make demonstrations, a share of them with a mistake",
-        data="train.jsonl, with test.jsonl beside it", out="folder to write",
-    )  # fmt: skip
-    stage(
-        "train", _train, "train one run of one algorithm",
-        model="folder to start from", data=f"train.jsonl; for {IMITATING.name} samples.jsonl",
-        out="run's folder",
-    )  # fmt: skip
-    stage(
-        "evaluate", _evaluate, "evaluate a model on a benchmark's test problems",
-        model="folder of the model", data="test.jsonl", out="evaluation's folder",
-    )  # fmt: skip
+        for path, meaning in stage.paths.items():
+            option, count = f"--{path.removesuffix('...')}", "+" if path.endswith("...") else None
+            command.add_argument(option, required=True, type=Path, nargs=count, help=meaning)
     _add_ask(commands)
     _add_grade(commands)
-    _add_chain(commands)
+    _add_maintenance(commands)
     _add_plan(commands)
     help = "show jobs running, waiting, done and failed, and how far each training run is"
     watch = _add(commands, "watch", help, _watch)
@@ -149,7 +162,7 @@ def _add_ask(commands) -> None:
     ask.add_argument("prompt")
 
 
-def _add_chain(commands) -> None:
+def _add_maintenance(commands) -> None:
     helps = {
         "verify": "compare every file with the digests in the manifests; name what differs",
         "accept": "take for current what is stale by code alone, if you know that it is harmless",
@@ -158,7 +171,7 @@ def _add_chain(commands) -> None:
         "preflight": "say what is missing here: GPUs, memory, disk, models, data, graders",
     }
     for name, help in helps.items():
-        command = _add(commands, name, help, _preflight if name == "preflight" else _upkeep)
+        command = _add(commands, name, help, _preflight if name == "preflight" else _maintain_jobs)
         _add_configfile(command)
         if name == "restore":
             help = "replace files that are here and were not pushed"
@@ -194,9 +207,9 @@ def _positive(kind: type):
 def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
     """Return the spec, with the digest of the code that runs, whatever it was planned with."""
     try:
-        values = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
-        given = values.get("spec", values) if isinstance(values, dict) else values
-        return spec_type.model_validate(given).with_code()
+        document = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
+        values = document.get("spec", document) if isinstance(document, dict) else document
+        return spec_type.model_validate(values).with_code()
     except OSError as error:
         raise BadInput(f"--spec: neither JSON nor a file: {text!r} ({error.strerror})") from None
     except ValidationError as error:
@@ -224,21 +237,17 @@ def _check_model(folder: Path) -> None:
     """Refuse a model's folder that is not there, unless a run's summary says why it is not."""
     if folder.is_dir() or folder.with_name("summary.json").is_file():
         return
-    rooms = {folder.parent, Path("models")}
-    known = sorted(str(file.parent) for room in rooms for file in room.glob("*/config.json"))
-    listed = ", ".join(known) or "none here"
+    parents = {folder.parent, Path("models")}
+    models = sorted(str(file.parent) for path in parents for file in path.glob("*/config.json"))
+    listed = ", ".join(models) or "none here"
     raise BadInput(f"--model {folder}: there is no such folder; known models: {listed}")
 
 
-def _job(module: str, function: str, spec_type: type[Spec]) -> Callable:
-    """Return what runs a stage: a function of a spec, and of the paths in the order of options."""
-
-    def run(args) -> None:
-        spec = _begin(args, spec_type)
-        stage = getattr(import_module(f"rapid.stages.{module}"), function)
-        stage(spec, *(getattr(args, option) for option in args.paths))
-
-    return run
+def _run_stage(stage: StageCommand, args: argparse.Namespace) -> None:
+    spec = _begin(args, stage.spec_type)
+    module, _, function = stage.function.rpartition(".")
+    run = getattr(import_module(f"rapid.stages.{module}"), function)
+    run(spec, *(getattr(args, path.removesuffix("...")) for path in stage.paths))
 
 
 def _train(args) -> int:
@@ -248,13 +257,13 @@ def _train(args) -> int:
         from rapid.processes.launch import launch_on_nodes
 
         launch_on_nodes(spec, paths)
-    with ExitStack() as ours:
-        ours.enter_context(lease_folder(args.out / CHECKPOINTS))
+    with ExitStack() as resources:
+        resources.enter_context(lease_folder(args.out / CHECKPOINTS))
         spec = _begin(args, specs.TrainSpec)
         if specs.served(spec) and args.model.is_dir():  # else what it starts from was not trained
             from rapid.vllm_server import serving
 
-            ours.enter_context(serving(spec, args.model))
+            resources.enter_context(serving(spec, args.model))
         if spec.compute.processes > 1:
             from rapid.processes.launch import launch
 
@@ -269,25 +278,10 @@ def _train(args) -> int:
         if has_learned_nothing(args.out):
             last += "nothing was learned (the rewards of each group were equal), "
         print(f"{args.out}: {last}{summary.runtime.total:.1f} s of training", file=sys.stderr)
-        _say_ungraded(summary.reasons)
+        report_ungraded(summary.reasons)
     else:
         print(f"{args.out}: not trained: {summary.note}", file=sys.stderr)
     return AGAIN if summary.disturbed and summary.attempt < ATTEMPTS else 0
-
-
-def _evaluate(args) -> None:
-    spec = _begin(args, specs.EvaluateSpec)
-    from rapid.stages.evaluate import evaluate
-
-    evaluation = evaluate(spec, args.model, args.data, args.out)
-    figures = [f"pass@{k} {value:.1%}" for k, value in evaluation.pass_at.items()]
-    print(f"{args.out}: {', '.join(figures) or evaluation.note}", file=sys.stderr)
-    _say_ungraded(evaluation.reasons)
-
-
-def _say_ungraded(reasons: dict[str, int]) -> None:
-    if count := reasons.get(INFRASTRUCTURE):
-        print(f"{count} of {sum(reasons.values())} not graded: the grader died", file=sys.stderr)
 
 
 def _ask(args) -> None:
@@ -333,7 +327,7 @@ def _grade(args) -> int:
         )
     for submission, verdict in zip(submissions, graded.verdicts, strict=True):
         print(json.dumps({"id": submission.id, **verdict.model_dump()}))
-    _say_ungraded(Counter(verdict.reason for verdict in graded.verdicts))
+    report_ungraded(Counter(verdict.reason for verdict in graded.verdicts))
     if bad := graded.bad_problems:
         count = f"{len(bad)} of {len(problems)}"
         head = f"{count} problems cannot be graded, whatever the completion:"
@@ -341,7 +335,7 @@ def _grade(args) -> int:
     return 0
 
 
-def _upkeep(args) -> int:
+def _maintain_jobs(args) -> int:
     from rapid.stages import upkeep
 
     options = {"force": args.force} if args.command == "restore" else {}
@@ -387,6 +381,6 @@ def _lean_setup(args) -> int:
     from rapid.grading.lean.selfcheck import setup
 
     status = setup(sys.stdout)
-    if status == 0 and (again := discard_unavailable()):
-        print(f"{len(again)} jobs here could do nothing before: the next call makes them again")
+    if status == 0 and (jobs := discard_unavailable()):
+        print(f"{len(jobs)} jobs here could do nothing before: the next call makes them again")
     return status

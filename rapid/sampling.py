@@ -103,9 +103,9 @@ def _by_transformers(model, tokenizer, encoded: list[list[int]], config) -> list
 
 def _until_its_end(ids: torch.Tensor, tokenizer, ends: list[int]) -> Sample:
     """Return the completion in a row; what follows its first end is padding."""
-    found = torch.isin(ids, torch.tensor(ends, device=ids.device)).nonzero()
+    positions = torch.isin(ids, torch.tensor(ends, device=ids.device)).nonzero()
     text = tokenizer.decode(ids, skip_special_tokens=True)
-    return Sample(text=text, tokens=int(found[0]) + 1 if len(found) else len(ids))
+    return Sample(text=text, tokens=int(positions[0]) + 1 if len(positions) else len(ids))
 
 
 def _by_vllm(
@@ -131,14 +131,14 @@ def _by_vllm(
     )
     try:
         groups = [(ids, len(list(same))) for ids, same in groupby(encoded)]
-        found = engine.generate(
+        outputs = engine.generate(
             [{"prompt_token_ids": ids} for ids, _ in groups],
             [SamplingParams(n=count, **drawn) for _, count in groups],
         )
         return [
-            Sample(text=one.text, tokens=len(one.token_ids))
-            for each in found
-            for one in each.outputs
+            Sample(text=completion.text, tokens=len(completion.token_ids))
+            for output in outputs
+            for completion in output.outputs
         ]
     finally:
         engine.llm_engine.engine_core.shutdown()

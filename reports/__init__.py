@@ -2,7 +2,7 @@
 
 `python -m reports` writes tables.tex, report.html and figures. On the way from files to text:
 
-1. `collect`, `files`        files -> a data frame with a row for each run; manifests
+1. `collect`, `manifests`    files -> a data frame with a row for each run; manifests
    `measured`                all that the rest is computed from: parameters, runs, places
 2. `statistics`              values -> means, ranks, and intervals
 3. `formats`, `labels`       numbers and names -> short text: 12.3%, RAPID (H=8)

@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 
 from rapid.arguments import Parser
+from rapid.artifacts.evaluations import CURVE
 from rapid.artifacts.files import BadInput, write_text
 from rapid.artifacts.manifests import digests, write_manifest, written_digest
+from rapid.artifacts.runs import TOKEN_WEIGHTS
 from rapid.config.params import BadParams, load_files
 from rapid.config.specs import BASE, in_arena, report_spec, runs, studied
 from rapid.errors.shortages import shortage
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
-from rapid.stages.evaluate import CURVE
-from rapid.stages.train import TOKEN_WEIGHTS
 from reports import contents
 from reports.contents import Content
 from reports.measured import Measured
@@ -20,7 +20,14 @@ from reports.outcomes import RESULTS, record
 from reports.render import latex, text
 
 OK, BAD_RUN, BAD_USE = 0, 1, 2
-RUNS = {"report": runs, "studies": studied, "arena": in_arena}  # that a report of a kind is about
+# By kind of report: the runs that it is about, and the files that it reads of each run and of each
+# evaluation.
+KINDS = {
+    "report": (runs, ["summary.json", "steps.jsonl", TOKEN_WEIGHTS], ["evaluation.json"]),
+    "studies": (studied, ["summary.json"], ["evaluation.json", CURVE]),
+    "arena": (in_arena, ["summary.json"], ["evaluation.json", CURVE]),
+}
+OUTPUTS = ("output", "html", "figures", "text")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,26 +38,23 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
-    if not (options.output or options.html or options.figures or options.text):
+    if not any(getattr(options, output) for output in OUTPUTS):
         parser.error("nothing to do: give --output, --html, --figures or --text, or several")
     kind = options.kind
     try:
         params = load_files(*options.config)
         if kind != "report" and not getattr(params, kind):
             raise BadParams(f"--{kind}: params name no {kind}")
-        measured = Measured.read(params, options.root, RUNS[kind](params))
-        inputs = {path.as_posix(): written_digest(path) for path in _read(measured, kind)}
-        inputs |= digests(*_records(measured, kind))
+        select_runs, *files = KINDS[kind]
+        measured = Measured.read(params, options.root, select_runs(params))
+        inputs = _input_digests(measured, kind, *files)
         content = getattr(contents, f"build_{kind}")(measured)
-        written = _tables(content, options.output) if options.output else []
-        if options.output and kind == "arena" and not params.arena.tuning:
-            written.append(options.output.with_name(RESULTS))
-            write_text(written[-1], record(measured).to_csv(index=False, float_format="%.6g"))
+        written = _write_tables(measured, content, options) if options.output else []
         if options.html or options.figures:
-            written += _drawn(measured, content, options)
+            written += _write_figures(measured, content, options)
         if written:
-            beside = options.output or options.html
-            folder = beside.parent if beside else options.figures
+            output = options.output or options.html
+            folder = output.parent if output else options.figures
             write_manifest(folder, "report", report_spec(params), inputs, written)
     except (BadInput, OSError) as error:
         print(f"reports: {shortage(error) or error}", file=sys.stderr)
@@ -64,19 +68,40 @@ def main(arguments: list[str] | None = None) -> int:
     return OK
 
 
-def _tables(content: Content, output: Path) -> list[Path]:
-    """Write tables.tex, with the results, and appendix.tex, with the other tables; as text too."""
-    appendix = output.with_name("appendix.tex")
+def _input_digests(
+    measured: Measured, kind: str, of_run: list[str], of_evaluation: list[str]
+) -> dict[str, str]:
+    """Return the digests of the files that a report may be made from, by path."""
+    frame, root, arena = measured.frame, measured.root, measured.params.arena
+    trained = frame[frame.algorithm != BASE]
+    paths = [root / folder / name for folder in trained.folder for name in of_run]
+    paths += [root / folder / name for folder in frame.evaluation for name in of_evaluation]
+    # The record of an arena that this one is compared with was written by no job.
+    records = [root / arena.record] if kind == "arena" and arena.only else []
+    return {path.as_posix(): written_digest(path) for path in paths} | digests(*records)
+
+
+def _write_tables(measured: Measured, content: Content, options: argparse.Namespace) -> list[Path]:
+    """Write tables.tex, with the results, and appendix.tex, with the other tables; as text too.
+
+    An arena's results go beside them as rows of numbers.
+    """
+    output = options.output
     paths = []
-    for path, tables in ((output, content.results), (appendix, content.appendix)):
+    for path, tables in (
+        (output, content.results), (output.with_name("appendix.tex"), content.appendix),
+    ):  # fmt: skip
         if tables or path == output:
             write_text(path, latex.render(tables))
             write_text(path.with_suffix(".txt"), text.render(tables) + "\n")
             paths += [path, path.with_suffix(".txt")]
+    if options.kind == "arena" and not measured.params.arena.tuning:
+        paths.append(output.with_name(RESULTS))
+        write_text(paths[-1], record(measured).to_csv(index=False, float_format="%.6g"))
     return paths
 
 
-def _drawn(measured: Measured, content: Content, options: argparse.Namespace) -> list[Path]:
+def _write_figures(measured: Measured, content: Content, options: argparse.Namespace) -> list[Path]:
     """Draw the figures, and write them and report.html where asked to."""
     from reports import plots
     from reports.plots import style  # matplotlib: only who asks for figures waits for it
@@ -94,56 +119,24 @@ def _drawn(measured: Measured, content: Content, options: argparse.Namespace) ->
     return paths
 
 
-def _read(measured: Measured, kind: str) -> list[Path]:
-    """Return the runs' files that a report may be from."""
-    trained = measured.frame[measured.frame.algorithm != BASE]
-    own = ("summary.json", *(["steps.jsonl", TOKEN_WEIGHTS] if kind == "report" else []))
-    of_evaluations = ("evaluation.json", *([] if kind == "report" else [CURVE]))
-    places = [(folder, name) for folder in trained.folder for name in own]
-    places += [(folder, n) for folder in measured.frame.evaluation for n in of_evaluations]
-    return [measured.root / folder / name for folder, name in places]
-
-
-def _records(measured: Measured, kind: str) -> list[Path]:
-    """Return the record of an arena that a report compares with."""
-    arena = measured.params.arena
-    return [measured.root / arena.record] if kind == "arena" and arena.only else []
-
-
 def _parser() -> Parser:
     parser = Parser(prog="python -m reports", description=__doc__)
+    parser.set_defaults(kind="report")
     add = parser.add_argument
-    add(
-        "--config",
-        nargs="+",
-        required=True,
-        metavar="FILE",
-        help="params as YAML or JSON, later files over earlier; or one JSON text, as Snakemake's "
-        "merged config",
-    )
+    help = "params as YAML or JSON, later files over earlier; or one JSON text, as Snakemake's "
+    help += "merged config"
+    add("--config", nargs="+", required=True, metavar="FILE", help=help)
     add("--root", type=Path, default=Path("."), help="folder that holds runs/")
-    add(
-        "--output",
-        type=Path,
-        help="where to write tables.tex; tables.txt, appendix.tex, appendix.txt and manifest.json "
-        "go beside it",
-    )
+    help = "where to write tables.tex; tables.txt, appendix.tex, appendix.txt and manifest.json "
+    help += "go beside it"
+    add("--output", type=Path, help=help)
     add("--html", type=Path, help="where to write report.html, one file that opens offline")
     add("--figures", type=Path, metavar="FOLDER", help="where to write figures, as PDF and PNG")
     for kind in ("studies", "arena"):
-        add(
-            f"--{kind}",
-            action="store_const",
-            dest="kind",
-            const=kind,
-            default="report",
-            help=f"report the {kind} instead of the paper's tables",
-        )
-    add(
-        "--text",
-        action="store_true",
-        help="print the tables to standard output, messages go to standard error",
-    )
+        help = f"report the {kind} instead of the paper's tables"
+        add(f"--{kind}", action="store_const", dest="kind", const=kind, help=help)
+    help = "print the tables to standard output, messages go to standard error"
+    add("--text", action="store_true", help=help)
     return parser
 
 

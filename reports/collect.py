@@ -1,7 +1,7 @@
 """Runs on disk become one data frame: a row for each run, and a column for each figure.
 
-A run that left no file has a row too. Its figures are NaN, and `no_evaluation` or `no_summary` says
-why, so that a table can say it.
+A run that left no file has a row too. Its figures are NaN, and `no_evaluation` or `no_summary` has
+the reason, for footnotes of tables.
 """
 
 import math
@@ -20,7 +20,7 @@ from rapid.benchmarks.problem_source import ProblemSource, read_source
 from rapid.config.jobs import plan
 from rapid.config.params import Params
 from rapid.config.specs import BASE, Run, evaluated, runs
-from reports.files import Manifest, check_chain, read_manifests
+from reports.manifests import JobManifest, check_chain, read_manifests
 
 PHASES = [name for name in Runtime.model_fields if name != "total"]
 # Every number of summary.json is a column of its own name.
@@ -55,15 +55,15 @@ def collect(
             made from other files than there are.
     """
     ks = sorted({k for benchmark in params.benchmarks.values() for k in benchmark.pass_at})
-    wanted = evaluated(runs(params) if trained is None else trained)
+    needed = evaluated(runs(params) if trained is None else trained)
     root, place = Path(root), plan(params, root).folder
-    manifests = read_manifests(root, map(place, _jobs(wanted)))
+    manifests = read_manifests(root, map(place, _job_names(needed)))
     check_chain(manifests)
     problems = problem_sources(params, root)
     return pd.DataFrame(
         [
             {"label": problems[run.benchmark].label} | _row(run, root, ks, place, manifests)
-            for run in wanted
+            for run in needed
         ]
     )
 
@@ -77,12 +77,12 @@ def problem_sources(params: Params, root: Path | str) -> dict[str, ProblemSource
     }
 
 
-def _jobs(wanted: list[Run]) -> list[str]:
+def _job_names(needed: list[Run]) -> list[str]:
     """Return the names of the jobs of these runs, and of those whose files they read."""
-    found = [f"data/{run.benchmark}" for run in wanted] + [f"models/{run.model}" for run in wanted]
-    found += [f"distilled/{run.benchmark}" for run in wanted if IMITATING.named(run.algorithm)]
-    found += [run.folder for run in wanted if run.algorithm != BASE]
-    return list(dict.fromkeys([*found, *(run.evaluation for run in wanted)]))
+    names = [f"data/{run.benchmark}" for run in needed] + [f"models/{run.model}" for run in needed]
+    names += [f"distilled/{run.benchmark}" for run in needed if IMITATING.named(run.algorithm)]
+    names += [run.folder for run in needed if run.algorithm != BASE]
+    return list(dict.fromkeys([*names, *(run.evaluation for run in needed)]))
 
 
 def of_evaluation(metric: str) -> bool:
@@ -104,74 +104,78 @@ def why_missing(run: pd.Series, metric: str) -> str:
 
 
 def _row(
-    run: Run, root: Path, ks: list[int], place: Callable[[str], str], manifests: dict[str, Manifest]
+    run: Run,
+    root: Path,
+    ks: list[int],
+    place: Callable[[str], str],
+    manifests: dict[str, JobManifest],
 ) -> dict:
-    trains = run.algorithm != BASE  # a model before training has no run
-    folder = place(run.folder) if trains else run.folder
-    places = {"folder": folder, "evaluation": place(run.evaluation)}
-    own = [one for name in places.values() if (one := manifests.get(f"{name}/{MANIFEST}"))]
-    told = _told(run, manifests, places["evaluation"], place(f"data/{run.benchmark}"))
-    evaluation = _read(root / places["evaluation"] / "evaluation.json", Evaluation, told)
+    is_trained = run.algorithm != BASE  # a model before training has no run
+    folder = place(run.folder) if is_trained else run.folder
+    folders = {"folder": folder, "evaluation": place(run.evaluation)}
+    jobs = [job for name in folders.values() if (job := manifests.get(f"{name}/{MANIFEST}"))]
+    asked_for = _asked_for(run, manifests, folders["evaluation"], place(f"data/{run.benchmark}"))
+    evaluation = _read(root / folders["evaluation"] / "evaluation.json", Evaluation, asked_for)
     summary = (
-        _read(root / folder / "summary.json", RunSummary, run.model_dump()) if trains else None
+        _read(root / folder / "summary.json", RunSummary, run.model_dump()) if is_trained else None
     )
     return {
         **run.model_dump(),
-        **places,
+        **folders,
         "H": float(parse(run.algorithm).H) if RAPID.named(run.algorithm) else math.nan,
-        "unwalled": {wall for manifest in own for wall in manifest.waived},
-        "accepted": any(manifest.accepted for manifest in own),
-        "start": next(filter(None, (one.value("training.start") for one in own)), BASE),
+        "unwalled": {wall for job in jobs for wall in job.waived},
+        "accepted": any(job.accepted for job in jobs),
+        "start": next(filter(None, (job.value("training.start") for job in jobs)), BASE),
         **_evaluation_columns(evaluation, ks),
         **_summary_columns(summary),
     }
 
 
-def _told(run: Run, manifests: dict[str, Manifest], evaluation: str, data: str) -> dict:
-    """Return what the job of an evaluation was told, by the names that evaluation.json has."""
-    own, prepared = (manifests.get(f"{folder}/{MANIFEST}") for folder in (evaluation, data))
-    told = dict(own.spec.get("evaluation", {})) if own else {}
+def _asked_for(run: Run, manifests: dict[str, JobManifest], evaluation: str, data: str) -> dict:
+    """Return what the job of an evaluation was asked for, by the names in evaluation.json."""
+    evaluated, prepared = (manifests.get(f"{folder}/{MANIFEST}") for folder in (evaluation, data))
+    settings = dict(evaluated.spec.get("evaluation", {})) if evaluated else {}
     if prepared:
-        told["problems"] = prepared.value("test")
-    return told | run.model_dump()
+        settings["problems"] = prepared.value("test")
+    return settings | run.model_dump()
 
 
-def _read(path: Path, record: type, told: dict) -> Evaluation | RunSummary | None:
-    """Return what a file of a run has, after checking that it is what its job was told to do."""
-    found = read_result(path, record)
-    for name, expected in told.items() if found else ():
-        value = getattr(found, name, expected)
-        if value != expected and (name in Run.model_fields or found.status == "ok"):
+def _read(path: Path, record_type: type, asked_for: dict) -> Evaluation | RunSummary | None:
+    """Return the record in a file of a run, after checking that it is what its job was to do."""
+    record = read_result(path, record_type)
+    for name, expected in asked_for.items() if record else ():
+        value = getattr(record, name, expected)
+        if value != expected and (name in Run.model_fields or record.status == "ok"):
             raise BadFile(f"{path}: {name}: {value!r}, but its job was to have {expected!r}")
-    return found
+    return record
 
 
 def _evaluation_columns(evaluation: Evaluation | None, ks: list[int]) -> dict:
     reason = _why_not("evaluated", "evaluation.json", evaluation)
-    known = None if reason else evaluation
+    usable = None if reason else evaluation
     settings = ("problems", "samples", "temperature", "top_p")
     return {
         "no_evaluation": reason,
-        **{f"pass@{k}": _finite(known and known.pass_at.get(k)) for k in ks},
-        **{name: _finite(known and getattr(known, name)) for name in settings},
-        "scores": {s.id: (s.samples, s.correct) for s in known.scores} if known else {},
-        "evaluation_reasons": known.reasons if known else {},
+        **{f"pass@{k}": _finite(usable and usable.pass_at.get(k)) for k in ks},
+        **{name: _finite(usable and getattr(usable, name)) for name in settings},
+        "scores": {s.id: (s.samples, s.correct) for s in usable.scores} if usable else {},
+        "evaluation_reasons": usable.reasons if usable else {},
     }
 
 
 def _summary_columns(summary: RunSummary | None) -> dict:
     reason = _why_not("trained", "summary.json", summary)
-    known = None if reason else summary
-    runtime = known and known.runtime
+    usable = None if reason else summary
+    runtime = usable and usable.runtime
     return {
         "no_summary": reason,
         "runtime": _finite(runtime and runtime.total),
         **{f"runtime.{phase}": _finite(runtime and getattr(runtime, phase)) for phase in PHASES},
-        **{name: _finite(known and getattr(known, name)) for name in MEASURES},
-        "disturbed": bool(known and known.disturbed),
-        "reasons": known.reasons if known else {},
-        "hardware": known.hardware if known else "",
-        "commit": known.commit if known else "",
+        **{name: _finite(usable and getattr(usable, name)) for name in MEASURES},
+        "disturbed": bool(usable and usable.disturbed),
+        "reasons": usable.reasons if usable else {},
+        "hardware": usable.hardware if usable else "",
+        "commit": usable.commit if usable else "",
     }
 
 

@@ -49,40 +49,36 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
     """
     frame = collect(params, root, compared(params))
     frame = frame[frame.algorithm != BASE]
-    read = [root / run / name for run in frame.folder for name in ("summary.json", "steps.jsonl")]
-    read += [root / run / "evaluation.json" for run in frame.evaluation]
-    inputs = {path.as_posix(): written_digest(path) for path in read}
-    write_json(folder / "metrics.json", problems(params, root) | metrics(params, frame))
+    paths = [root / run / name for run in frame.folder for name in ("summary.json", "steps.jsonl")]
+    paths += [root / run / "evaluation.json" for run in frame.evaluation]
+    inputs = {path.as_posix(): written_digest(path) for path in paths}
+    problems = {"problems": problem_sources(params, root)[params.experiment.benchmark].label}
+    write_json(folder / "metrics.json", problems | mean_metrics(params, frame))
     steps = [read_rows(root / run / "steps.jsonl", StepRecord) for run in frame.folder]
-    draw(curves(steps), folder / "live")
+    write_curves(mean_curves(steps), folder / "live")
     outputs = [folder / "metrics.json", folder / "live"]
     write_manifest(folder, "experiment", report_spec(params), inputs, outputs)
 
 
-def problems(params: Params, root: Path) -> dict[str, str]:
-    """Return what the problems of these runs are, in a few words: MBPP+ (made)."""
-    return {"problems": problem_sources(params, root)[params.experiment.benchmark].label}
-
-
-def metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:
+def mean_metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:
     """Return means over the seeds that have the figure: pass@k in %, runtime in seconds.
 
     What no run has is left out.
     """
     ks = params.benchmarks[params.experiment.benchmark].pass_at
-    found = {f"pass@{k}": 100 * frame[f"pass@{k}"].mean() for k in ks}
-    found |= {name: frame[name].mean() for name in FIGURES}
-    return {name: float(value) for name, value in found.items() if math.isfinite(value)}
+    means = {f"pass@{k}": 100 * frame[f"pass@{k}"].mean() for k in ks}
+    means |= {name: frame[name].mean() for name in FIGURES}
+    return {name: float(value) for name, value in means.items() if math.isfinite(value)}
 
 
-def curves(runs: list[list[StepRecord]]) -> pd.DataFrame:
+def mean_curves(runs: list[list[StepRecord]]) -> pd.DataFrame:
     """Return for each optimizer step the means over the runs that have it; NaN where none has."""
     steps = [step.model_dump() for run in runs for step in run]
     rows = pd.DataFrame(steps, columns=["step", *CURVES])
     return rows.astype(float).groupby("step").mean()
 
 
-def draw(points: pd.DataFrame, folder: Path) -> None:
+def write_curves(points: pd.DataFrame, folder: Path) -> None:
     """Write the curves as dvclive does: a file each."""
     with Live(str(folder), save_dvc_exp=False, dvcyaml=None) as live:
         for step, values in points.iterrows():

@@ -3,8 +3,8 @@
 A format of a column takes `like`, the mean that a standard deviation stands under: the deviation is
 printed in the mean's unit and with its digits. Durations are printed by `rapid.text`.
 
-Shares of whole completions can lie halfway between two texts: 51.25 %. They go away from zero, as
-by hand, whatever the sums that led to them did to the last bit.
+Shares of whole completions can lie halfway between two texts: 51.25 %. They are rounded away from
+zero, as by hand; errors of floating point in the last bit do not change that.
 """
 
 import math

@@ -14,11 +14,11 @@ from rapid.config.params import Params
 from rapid.config.specs import BASE, Run
 from reports import labels
 from reports.collect import collect, problem_sources
-from reports.files import Manifest, read_manifests
+from reports.manifests import JobManifest, read_manifests
 
 # Their runtime is shown but wins nothing: the one does not train, the other does not explore.
-UNRANKED_RUNTIME = (BASE, *(name for name, one in ALGORITHMS.items() if one.imitates))
-BASELINE = PLAIN.name  # chosen beforehand: RAPID is compared with it, however others turn out
+UNRANKED_RUNTIME = (BASE, *(name for name, algorithm in ALGORITHMS.items() if algorithm.imitates))
+BASELINE = PLAIN.name  # preregistered: RAPID is compared with it, whatever the results
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,14 @@ class Contest:
     def of(self, *algorithms: str) -> pd.DataFrame:
         """Return the runs of these algorithms, one after the other."""
         runs = self.runs[self.runs.algorithm.isin(algorithms)]
-        return runs.sort_values("algorithm", key=lambda it: it.map(algorithms.index), kind="stable")
+        return runs.sort_values(
+            "algorithm", key=lambda names: names.map(algorithms.index), kind="stable"
+        )
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a report is computed from. `frame` is the data frame of `collect`."""
+    """The source of a report. `frame` is the data frame of `collect`."""
 
     params: Params
     frame: pd.DataFrame
@@ -67,16 +69,16 @@ class Measured:
     def algorithms(self) -> list[str]:
         """The algorithms of Table 1, and last RAPID at every H of Tables 1 and 3, by H."""
         tables = self.params.tables
-        others = [name for name in tables.main.algorithms if not RAPID.named(name)]
-        rapids = set(tables.main.algorithms) - set(others)
+        baselines = [name for name in tables.main.algorithms if not RAPID.named(name)]
+        rapids = set(tables.main.algorithms) - set(baselines)
         rapids |= set(map(RAPID.at, tables.staleness.H))
-        return [*others, *sorted(rapids, key=lambda name: (parse(name).H, name))]
+        return [*baselines, *sorted(rapids, key=lambda name: (parse(name).H, name))]
 
     def rows(self, algorithms: list[str]) -> dict[str, str]:
         """Return a label for the model before training, RL's start, and these algorithms."""
         start = self.params.training.start
-        found = {name: labels.algorithm(name) for name in (BASE, start, *algorithms)}
-        return found if start == BASE else found | {start: f"{found[start]} (start)"}
+        by_name = {name: labels.algorithm(name) for name in (BASE, start, *algorithms)}
+        return by_name if start == BASE else by_name | {start: f"{by_name[start]} (start)"}
 
     @cached_property
     def contests(self) -> dict[str, Contest]:
@@ -110,13 +112,13 @@ class Measured:
     ) -> Contest:
         """Return the runs of these algorithms, of the main model or of one of Table 2."""
         frame, model = self.frame, family or self.params.tables.main.model
-        chosen = (frame.benchmark == benchmark) & (frame.model == model) & frame.seed.isin(seeds)
-        runs = frame[chosen & frame.algorithm.isin(algorithms)]
+        rows = (frame.benchmark == benchmark) & (frame.model == model) & frame.seed.isin(seeds)
+        runs = frame[rows & frame.algorithm.isin(algorithms)]
         return Contest(benchmark, model, runs, algorithms, self.problems[benchmark], bool(family))
 
     @cached_property
     def problems(self) -> dict[str, ProblemSource]:
-        """What the problems of each benchmark are, and where they come from."""
+        """The problems of each benchmark, and where they come from."""
         return problem_sources(self.params, self.root)
 
     def label(self, benchmark: str) -> str:
@@ -124,7 +126,7 @@ class Measured:
         return self.problems[benchmark].label
 
     @cached_property
-    def manifests(self) -> dict[str, Manifest]:
+    def manifests(self) -> dict[str, JobManifest]:
         """The manifests of distillations, training runs and evaluations by path."""
         trained = self.frame[self.frame.algorithm != BASE]
         place, benchmarks = plan(self.params, self.root).folder, self.params.benchmarks

@@ -21,13 +21,13 @@ from tests.subprocesses import python
 STAGES = ("prepare", "tokenizer", "pretrain", "distill", "train", "evaluate", "lean-setup")
 
 
-@pytest.mark.parametrize(("option", "said"), [("--help", STAGES), ("--version", [__version__])])
-def test_help_names_every_stage_and_version_the_version(capsys, option, said):
+@pytest.mark.parametrize(("option", "names"), [("--help", STAGES), ("--version", [__version__])])
+def test_help_names_every_stage_and_version_the_version(capsys, option, names):
     with pytest.raises(SystemExit) as stop:
         run([option])
     assert stop.value.code == 0
     text = capsys.readouterr().out
-    assert all(each in text for each in said)
+    assert all(name in text for name in names)
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ def test_a_disturbed_run_says_so_by_its_status(monkeypatch, train_command, distu
 
 
 def test_a_model_is_asked_and_a_folder_without_one_is_not(toy_model, tmp_path, capsys):
-    asked = ["ask", "--samples", "2", "--max-tokens", "3", "ab", "--model"]
-    assert run([*asked, str(toy_model)]) == 0
+    arguments = ["ask", "--samples", "2", "--max-tokens", "3", "ab", "--model"]
+    assert run([*arguments, str(toy_model)]) == 0
     assert "\n\n" in capsys.readouterr().out
-    assert run([*asked, str(tmp_path)]) == 2
+    assert run([*arguments, str(tmp_path)]) == 2
     assert "not a model's folder" in capsys.readouterr().err
 
 
@@ -157,19 +157,19 @@ def test_an_unknown_model_is_named_beside_those_known(values, tmp_path, monkeypa
     (tmp_path / "models/a").mkdir(parents=True)
     (tmp_path / "models/a/config.json").touch()
     paths = ["--data", "d", "--out", "o"]
-    for given in (
+    for arguments in (
         ["ask", "ab"],
         ["train", "--spec", train_spec(params, PG).model_dump_json(), *paths],
         ["evaluate", "--spec", evaluate_spec(params, PG).model_dump_json(), *paths],
     ):
         for folder in ("models/typo", "typo"):
-            assert run([*given, "--model", folder]) == 2
-            said = f"--model {folder}: there is no such folder; known models: models/a\n"
-            assert capsys.readouterr().err.endswith(said)
+            assert run([*arguments, "--model", folder]) == 2
+            message = f"--model {folder}: there is no such folder; known models: models/a\n"
+            assert capsys.readouterr().err.endswith(message)
 
 
 @pytest.mark.parametrize(
-    ("there", "said", "status"),
+    ("existing", "message", "status"),
     [
         ([], "go to the folder that you cloned", 2),
         (["params.yaml"], "No results yet: `make tables`", 0),
@@ -178,10 +178,10 @@ def test_an_unknown_model_is_named_beside_those_known(values, tmp_path, monkeypa
         (["params.yaml", "experiments/a/reports/report.html"], "    experiments/a/reports", 0),
     ],
 )
-def test_alone_it_says_what_to_do_next(there, said, status, tmp_path, monkeypatch, capsys):
-    for path in there:
+def test_alone_it_says_what_to_do_next(existing, message, status, tmp_path, monkeypatch, capsys):
+    for path in existing:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
     monkeypatch.chdir(tmp_path)
     assert run([]) == status
-    assert said in capsys.readouterr().out
+    assert message in capsys.readouterr().out

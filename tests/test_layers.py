@@ -14,8 +14,8 @@ from tests.checkout import ROOT, listed
 # Each imports only from itself and from those after it. On a line: neighbours, which do not.
 LAYERS = [
     ["rapid.__main__"],
-    ["rapid.cli", "reports", "performance"],
-    ["rapid.stages"],
+    ["rapid.cli", "performance"],
+    ["rapid.stages", "reports"],
     ["rapid.cost", "rapid.console", "rapid.embedded_models", "rapid.preflight", "rapid.sampling"],
     ["rapid.errors"],
     ["rapid.training", "rapid.vllm_server"],

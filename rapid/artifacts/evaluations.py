@@ -1,4 +1,4 @@
-"""What an evaluation writes. A file that contradicts itself is none."""
+"""Schema of evaluation.json and curve.jsonl, checked for consistency."""
 
 from math import comb
 from typing import Annotated, Literal

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -273,6 +273,28 @@ def write_manifest(
     )
     places = {folder for path in map(Path, inputs) for folder in (path, *path.parents[:2])}
     bring_to_present([*inputs, *(folder / MANIFEST for folder in places)])
+
+
+@contextlib.contextmanager
+def recorded_job(
+    stage: str, spec: Spec, folder: Path, inputs: dict[str, str], outputs: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Delete what an earlier job left in `folder`, and write manifest.json when the work is done.
+
+    A manifest is the last file of a job: a job that fails or is killed leaves none.
+
+    Args:
+        inputs: digests of what is read, as `verified` returns them.
+        outputs: patterns of the files that the stage writes into `folder`.
+
+    Yields:
+        What the stage adds to the manifest, for it to fill in.
+    """
+    begin(folder, *outputs)
+    notes: dict[str, Any] = {}
+    yield notes
+    written = {path for pattern in outputs for path in folder.glob(pattern)}
+    write_manifest(folder, stage, spec, inputs, sorted(written), **notes)
 
 
 def bring_to_present(paths: Iterable[Path | str]) -> None:

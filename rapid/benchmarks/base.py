@@ -1,4 +1,4 @@
-"""What a benchmark says about itself; each folder beside this file says it for one."""
+"""Base class of the benchmarks. Each folder beside this file has a subclass."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -58,11 +58,11 @@ class Exercise(NamedTuple):
 
 
 class Benchmark:
-    """One benchmark. A subclass sets what is its own; the registry has an instance of it.
+    """Base class of a benchmark. The registry has an instance of each subclass.
 
     Its prompt is `prompt.txt.j2` in the same folder. The template's variables are the fields of the
     record, and `chat`. `pretrain.txt.j2` beside it, if there is one, is the prompt that the made
-    models have learnt: another prompt then asks the same models in another way.
+    models are pre-trained on, so that `prompt.txt.j2` can be changed without training them again.
     """
 
     name: ClassVar[str]  # in params.yaml and in the folders of runs
@@ -81,8 +81,8 @@ class Benchmark:
     @property
     def lesson_template(self) -> str:
         """Return the file name of the prompt that made models are trained with."""
-        own = Path(__file__).parent / self.name / LESSON
-        return LESSON if own.is_file() else PROMPT
+        template = Path(__file__).parent / self.name / LESSON
+        return LESSON if template.is_file() else PROMPT
 
     def from_hub(self, row: dict) -> dict:
         """Return the fields of the record, of a row of the hub's dataset.
@@ -103,7 +103,7 @@ class Benchmark:
         raise NotImplementedError
 
     def rehearse(self, grader: SteadyGrader, problems: list[Problem]) -> None:
-        """Have a grader do what its first verdicts would wait for. That is start-up, not training.
+        """Warm up a grader, so that its first verdicts in training do not wait for its start.
 
         Args:
             problems: those to be graded, at least one.
@@ -115,8 +115,8 @@ class Benchmark:
         """Lend processes of graders to the job that the warm process forks next.
 
         Returns:
-            What to call when that job has ended: whether it ended well. None where a grader starts
-            quickly, and nothing is lent.
+            A function to call when that job has ended, with whether it ended well. None where a
+            grader starts quickly, and nothing is lent.
         """
         return None
 
@@ -125,11 +125,11 @@ class Benchmark:
         return None
 
     def known_bugs(self) -> str:
-        """Return what is known against what grades on this machine; "" where it is nothing."""
+        """Return the known bugs of the grader on this machine; "" if there are none."""
         return ""
 
     def try_hub(self, policy: Grading) -> None:
-        """Start what grades the hub's problems, where made ones need less.
+        """Start the grader as the hub's problems need it, where made ones need less.
 
         Raises:
             LeanUnavailable: it does not start.

@@ -1,9 +1,9 @@
 """Problems made from a seed, for a model small enough to train on a laptop.
 
-They are the records of the real benchmarks and go through the same graders. Each comes as an
-`Exercise`: the problem, a completion that solves it, and the completions of somebody who makes one
-mistake that people make. A base model is trained on both kinds; reinforcement learning then has
-mistakes to unlearn, each a choice at a few tokens that recurs in many problems.
+They are records of the real benchmarks and go through the same graders. Each comes as an
+`Exercise`: the problem, a completion that solves it, and completions with one common mistake each.
+A base model is trained on both kinds. Reinforcement learning then has mistakes to unlearn, each a
+choice at a few tokens that recurs in many problems.
 
 A maker is the `draw` of a benchmark, a function of a random generator and an id. `make` collects
 what it draws.
@@ -14,7 +14,7 @@ import random
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks.base import Benchmark, Exercise
 
-DRAWS_PER_EXERCISE = 200  # fruitless draws before a maker is taken to have no more to offer
+DRAWS_PER_EXERCISE = 200  # repeated draws after which a maker counts as exhausted
 
 
 def make(benchmark: Benchmark, seed: int, counts: dict[str, int]) -> dict[str, list[Exercise]]:
@@ -24,7 +24,7 @@ def make(benchmark: Benchmark, seed: int, counts: dict[str, int]) -> dict[str, l
         counts: exercises by part. A part does not depend on the sizes of the parts after it.
 
     Raises:
-        BadInput: the maker has not that many different problems.
+        BadInput: the maker does not have that many different problems.
     """
     seen, parts = set(), {}
     for part, count in counts.items():
@@ -37,10 +37,10 @@ def make(benchmark: Benchmark, seed: int, counts: dict[str, int]) -> dict[str, l
             key = exercise.problem.content
             fruitless = fruitless + 1 if key in seen else 0
             if fruitless > DRAWS_PER_EXERCISE:
-                asked = ", ".join(f"{number} for {part}" for part, number in counts.items())
+                sizes = ", ".join(f"{number} for {part}" for part, number in counts.items())
                 raise BadInput(
                     f"{benchmark.name}: {len(seen)} different problems were made, "
-                    f"{sum(counts.values())} were asked for ({asked}): lower what params.yaml has "
+                    f"{sum(counts.values())} were asked for ({sizes}): lower what params.yaml has "
                     "for the largest, such as benchmarks' train and test, pretraining's or sft's "
                     "demonstrations"
                 )

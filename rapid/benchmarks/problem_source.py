@@ -1,8 +1,8 @@
-"""What the problems of a benchmark are and where they come from, as a reader is to see it.
+"""The source of a benchmark's problems, in the words in which readers see it.
 
-Problems that are made have the format of a benchmark and are not that benchmark. Whatever shows
-results of them says so: tables, figures, pages, `dvc exp show` and dashboards take their words from
-here, and these come from the manifest of the prepared data.
+Made problems have the format of a benchmark and are not that benchmark. Everything that shows
+results on them says so: tables, figures, pages, `dvc exp show` and dashboards take their words from
+here. The words come from the manifest of the prepared data.
 """
 
 import hashlib
@@ -67,8 +67,8 @@ def describe(sources: Iterable[ProblemSource]) -> str:
     for source in sources:
         by_kind[source.kind == "made"].append(source)
     parts = [source.describe() for source in by_kind[False]]
-    if made := [BENCHMARKS[source.benchmark].label for source in by_kind[True]]:
-        parts.insert(0, f"Made problems in the format of {listing(made)}, not the published ones")
+    if labels := [BENCHMARKS[source.benchmark].label for source in by_kind[True]]:
+        parts.insert(0, f"Made problems in the format of {listing(labels)}, not the published ones")
     return f"{'; '.join(parts)}." if parts else ""
 
 
@@ -86,8 +86,8 @@ def declared_source(benchmark: str, source: str, prepared: Manifest | None = Non
         return ProblemSource(benchmark, "made", name, prepared.commit, code, prepared)
     if source == "hub":
         recorded = (prepared.model_extra or {}).get("source", "") if prepared else ""
-        known = recorded or "@".join(BENCHMARKS[benchmark].hub or ("unknown",))
-        name, _, revision = known.partition("@")
+        dataset = recorded or "@".join(BENCHMARKS[benchmark].hub or ("unknown",))
+        name, _, revision = dataset.partition("@")
         return ProblemSource(benchmark, "hub", name, revision, prepared=prepared)
     read, name = prepared.inputs if prepared else {}, Path(source).name or source
     kind = "folder" if read and [*read] != [Path(source).as_posix()] else "file"
@@ -131,6 +131,6 @@ def source_of_file(benchmark: str, file: Path) -> ProblemSource:
     """
     manifest = Manifest.read(file.parent)
     if manifest is not None and manifest.stage == "distill":
-        asked = [Path(path) for path in manifest.inputs if Path(path).name == "train.jsonl"]
-        file = asked[0] if asked else file
+        problems = [Path(path) for path in manifest.inputs if Path(path).name == "train.jsonl"]
+        file = problems[0] if problems else file
     return read_source(benchmark, file.parent, str(file))

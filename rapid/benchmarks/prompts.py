@@ -44,6 +44,17 @@ def render(benchmark: str, problem: Problem, chat: bool = False, template: str =
         raise BadTemplate(f"{os.path.relpath(FOLDER / path)}:{line}: {error}. {names}") from None
 
 
+def render_forms(benchmark: str, problem: Problem) -> dict[str, str]:
+    """Return a problem as a text to continue, and as a message to a chat model.
+
+    The keys are those of a `Demonstration`.
+    """
+    return {
+        "prompt": render(benchmark, problem, chat=False),
+        "message": render(benchmark, problem, chat=True),
+    }
+
+
 def check_templates(benchmarks: Iterable[str]) -> None:
     """Render all templates of these benchmarks, with a made problem; those that make problems.
 
@@ -76,8 +87,8 @@ def prompt_ids(tokenizer, prompt: str, chat: bool) -> list[int]:
     """
     if not chat:
         return tokenizer(prompt)["input_ids"]
-    said = [{"role": "user", "content": prompt}]
-    text = tokenizer.apply_chat_template(said, add_generation_prompt=True, tokenize=False)
+    messages = [{"role": "user", "content": prompt}]
+    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 

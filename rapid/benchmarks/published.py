@@ -23,7 +23,7 @@ PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "tes
 
 @dataclass
 class Published:
-    """What a source holds: problems by part ("train" and "test", or one of any name)."""
+    """The content of a source: problems by part ("train" and "test", or one of any name)."""
 
     source: str  # a path, or a dataset and its commit
     parts: dict[str, list[Problem]] = field(default_factory=dict)
@@ -47,18 +47,18 @@ def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
     return problems
 
 
-def load(benchmark: Benchmark, source: str) -> Published:
+def load_source(benchmark: Benchmark, source: str) -> Published:
     """Read all problems of a source.
 
     Raises:
         BadInput: with what is wrong, and where.
     """
-    found = Published("@".join(benchmark.hub) if source == "hub" else source)
+    published = Published("@".join(benchmark.hub) if source == "hub" else source)
     path = Path(source)
     if source == "hub" or path.is_dir():
-        rows = _dataset(benchmark, source)
+        rows = _read_dataset(benchmark, source)
     elif path.is_file():
-        rows = _file(benchmark, path)
+        rows = _read_file(benchmark, path)
     else:
         raise BadInput(
             f"benchmarks.{benchmark.name}.source: {source!r} is neither embedded nor hub, and "
@@ -67,34 +67,35 @@ def load(benchmark: Benchmark, source: str) -> Published:
     seen: set[str] = set()
     for split, problem in rows:
         if why := problem.unusable:
-            found.dropped[problem.id] = why
+            published.dropped[problem.id] = why
         else:
-            part = found.parts.setdefault(PARTS.get(split, split), [])
-            part.append(_with_its_own_id(problem, seen, found))
-    return found
+            part = published.parts.setdefault(PARTS.get(split, split), [])
+            part.append(_with_unique_id(problem, seen, published))
+    return published
 
 
-def choose(
-    found: Published, benchmark: Benchmark, counts: dict[str, int], seed: int
+def select_problems(
+    published: Published, benchmark: Benchmark, counts: dict[str, int], seed: int
 ) -> dict[str, list[Problem]]:
     """Return so many problems of each part, drawn by the seed where there are more.
 
-    The test problems do not depend on how many are trained on. `found.dropped` gets those that
+    The test problems do not depend on how many are trained on. `published.dropped` gets those that
     would be trained on if they were not `weak`.
 
     Raises:
         BadInput: there are fewer.
     """
     rng = random.Random(f"{benchmark.name} {seed}")
-    if len(found.parts) == 1:
-        [problems] = found.parts.values()
+    if len(published.parts) == 1:
+        [problems] = published.parts.values()
         parts = divide(problems, counts["test"], rng)
     else:
-        parts = {part: list(found.parts.get(part, [])) for part in ("test", "train")}
-        other = [(part, one) for part in found.parts.keys() - parts for one in found.parts[part]]
-        found.dropped |= {one.id: f"of the part {part}" for part, one in sorted(other, key=str)}
+        parts = {part: list(published.parts.get(part, [])) for part in ("test", "train")}
+        for part in sorted(published.parts.keys() - parts):
+            reasons = {problem.id: f"of the part {part}" for problem in published.parts[part]}
+            published.dropped |= dict(sorted(reasons.items()))
     weak = {problem.id for problem in parts["train"]} & benchmark.weak.keys()
-    found.dropped |= {
+    published.dropped |= {
         id: f"not trained on: its tests accept {benchmark.weak[id]}" for id in sorted(weak)
     }
     parts["train"] = [problem for problem in parts["train"] if problem.id not in weak]
@@ -102,7 +103,7 @@ def choose(
         if len(problems) < counts[part]:
             raise BadInput(
                 f"benchmarks.{benchmark.name}.{part}: {counts[part]:,} asked for, there are "
-                f"{len(problems):,}{_without(found)}"
+                f"{len(problems):,}{_describe_dropped(published)}"
             )
         if len(problems) > counts[part]:
             parts[part] = rng.sample(problems, counts[part])
@@ -125,13 +126,12 @@ def divide(problems: list[Problem], test: int, rng: random.Random) -> dict[str, 
     return parts
 
 
-def _without(found: Published) -> str:
-    if not found.dropped:
-        return ""
-    return f"; left out: {', '.join(f'{id} ({why})' for id, why in found.dropped.items())}"
+def _describe_dropped(published: Published) -> str:
+    reasons = ", ".join(f"{id} ({why})" for id, why in published.dropped.items())
+    return f"; left out: {reasons}" if reasons else ""
 
 
-def _with_its_own_id(problem: Problem, seen: set[str], found: Published) -> Problem:
+def _with_unique_id(problem: Problem, seen: set[str], published: Published) -> Problem:
     """Return the problem, renamed where an earlier one has its id: MATH has such a pair."""
     name, number = problem.id, 1
     while name in seen:
@@ -140,16 +140,16 @@ def _with_its_own_id(problem: Problem, seen: set[str], found: Published) -> Prob
     seen.add(name)
     if name == problem.id:
         return problem
-    found.renamed[name] = problem.id
+    published.renamed[name] = problem.id
     return problem.model_copy(update={problem.id_field: name})
 
 
-def _file(benchmark: Benchmark, path: Path) -> Iterable[tuple[str, Problem]]:
+def _read_file(benchmark: Benchmark, path: Path) -> Iterable[tuple[str, Problem]]:
     for _, problem in numbered_rows(path, benchmark.record):
         yield getattr(problem, "split", "") or "all", problem
 
 
-def _dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Problem]]:
+def _read_dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Problem]]:
     from datasets import load_dataset
 
     name, revision = benchmark.hub if source == "hub" else (source, None)

@@ -16,10 +16,10 @@ NEWTON_SCHULZ, TIMES = (3.4445, -4.7750, 2.0315), 5
 
 
 class MuonAndAdamW(torch.optim.AdamW):
-    """Muon for `matrices`, (A, B) each, and AdamW for the others; one learning rate for both."""
+    """Muon for `matrices`, (A, B) each, and AdamW for the rest; one learning rate for both."""
 
-    def __init__(self, matrices: list[Tensor], others: list[Tensor], learning_rate: float):
-        groups = [{"params": matrices, "muon": True}, {"params": others, "muon": False}]
+    def __init__(self, matrices: list[Tensor], rest: list[Tensor], learning_rate: float):
+        groups = [{"params": matrices, "muon": True}, {"params": rest, "muon": False}]
         super().__init__(groups, lr=learning_rate, betas=BETAS, weight_decay=0.0)
 
     @torch.no_grad()

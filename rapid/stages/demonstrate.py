@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Demonstration, Lesson
 from rapid.artifacts.files import read_jsonl, write_jsonl
-from rapid.artifacts.manifests import begin, verified, write_manifest
+from rapid.artifacts.manifests import recorded_job, verified
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
-from rapid.benchmarks.prompts import render
+from rapid.benchmarks.prompts import render_forms
 from rapid.config.specs import DemonstrateSpec
 
 
@@ -18,23 +18,22 @@ def demonstrate(spec: DemonstrateSpec, train: Path, folder: Path) -> None:
 
     No problem of train.jsonl, of test.jsonl beside it, or of those reserved is among them.
     """
-    task, samples = BENCHMARKS[spec.benchmark], folder / "samples.jsonl"
-    files = train, train.with_name("test.jsonl")
+    benchmark, files = BENCHMARKS[spec.benchmark], (train, train.with_name("test.jsonl"))
     inputs = verified(*files)
-    begin(folder, samples.name)
-    taken = {problem.same for file in files for problem in read_jsonl(file, task.record)}
-    # Those reserved are the first that `rapid.stages.prepare` makes.
-    counts = {"test": spec.reserved, "demonstrations": spec.demonstrations + len(taken)}
-    exercises = make(task, spec.data_seed, counts)["demonstrations"]
-    others = [one for one in exercises if one.problem.same not in taken]
-    rng, rows = random.Random(spec.data_seed), []
-    for problem, correct, mistakes in others[: spec.demonstrations]:
-        prompt, message = (render(task.name, problem, chat) for chat in (False, True))
-        lesson = Lesson(id=problem.id, prompt=prompt, correct=correct, mistakes=list(mistakes))
-        completion = lesson.demonstration(rng, spec.error_rate)
-        given = {"id": problem.id, "prompt": prompt, "message": message}
-        rows.append(Demonstration(**given, completion=completion))
-    write_jsonl(samples, rows)
-    count = len(rows)
-    write_manifest(folder, "distill", spec, inputs, [samples], kept=count, problems=count)
-    print(f"{folder}: {count:,} demonstrations", file=sys.stderr)
+    with recorded_job("distill", spec, folder, inputs, ["samples.jsonl"]) as notes:
+        taken = {problem.same for file in files for problem in read_jsonl(file, benchmark.record)}
+        # Those reserved are the first that `rapid.stages.prepare` makes.
+        counts = {"test": spec.reserved, "demonstrations": spec.demonstrations + len(taken)}
+        exercises = make(benchmark, spec.data_seed, counts)["demonstrations"]
+        untaken = [exercise for exercise in exercises if exercise.problem.same not in taken]
+        rng, rows = random.Random(spec.data_seed), []
+        for problem, correct, mistakes in untaken[: spec.demonstrations]:
+            forms = render_forms(benchmark.name, problem)
+            lesson = Lesson(
+                id=problem.id, prompt=forms["prompt"], correct=correct, mistakes=list(mistakes)
+            )
+            completion = lesson.demonstration(rng, spec.error_rate)
+            rows.append(Demonstration(id=problem.id, **forms, completion=completion))
+        write_jsonl(folder / "samples.jsonl", rows)
+        notes |= {"kept": len(rows), "problems": len(rows)}
+    print(f"{folder}: {len(rows):,} demonstrations", file=sys.stderr)

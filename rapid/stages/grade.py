@@ -1,9 +1,9 @@
 """Grading from outside the pipeline: `rapid grade`.
 
-Problems and completions are read and checked as a whole before the first completion is graded, and
-verdicts are printed when all of them are there: what is printed is never a part that looks like a
-whole. A problem that turns out to be at fault, such as a statement that Lean refuses, costs the
-verdicts on its own completions alone.
+All problems and completions are read and checked before the first completion is graded. Verdicts
+are printed when all of them are there, so that partial output is never taken for all of it. A
+problem at fault, such as a statement that Lean refuses, costs only the verdicts on its own
+completions.
 """
 
 import json
@@ -31,7 +31,7 @@ class Submission(Record):
 
     @classmethod
     def from_json(cls, line: bytes) -> Self:
-        """Read a line, of which nothing but the names and types of its fields is asked.
+        """Read a line; only the names and types of its fields are checked.
 
         Raises:
             ValidationError: it is not a submission.
@@ -94,8 +94,8 @@ def grade(
             finally:
                 progress()
 
-        # First, and with nobody waiting for them: a slow reference solution then runs beside the
-        # completions of other problems. What goes wrong is said when a completion is graded.
+        # Problems are prepared first, and nothing waits for them: a slow reference solution then
+        # runs beside the completions of other problems. Errors surface when a completion is graded.
         ids = dict.fromkeys(submission.id for submission in submissions)
         for id in ids:
             pool.submit(grader.prepare, problems[id])

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import BadInput, write_jsonl
-from rapid.artifacts.manifests import begin, digests, write_manifest
+from rapid.artifacts.manifests import digests, recorded_job
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.base import Problem
+from rapid.benchmarks.base import Benchmark, Problem
 from rapid.benchmarks.made import make
 from rapid.benchmarks.prompts import render
-from rapid.benchmarks.published import choose, load
+from rapid.benchmarks.published import load_source, select_problems
 from rapid.config.specs import PrepareSpec
 
 
@@ -27,25 +27,15 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
     Raises:
         BadInput: the problems asked for cannot be had, or one is in two of the files.
     """
-    embedded = spec.source == "embedded"
-    counts = {"test": spec.test, "train": spec.train}
-    # The order matters: a part does not depend on the sizes of the parts after it.
-    made = (counts if embedded else {}) | {"pretrain": spec.demonstrations}
-    names = {}
-    if spec.reserved:
-        # What another experiment tests on is made first, and left out; our own test problems last:
-        # training problems and lessons, and so the model, are the other's.
-        made |= {"test": spec.reserved, "validation": spec.test}
-        names = {"test": "reserved", "validation": "test"}
     benchmark = BENCHMARKS[spec.benchmark]
-    exercises = make(benchmark, spec.data_seed, made)
-    parts = {names.get(part, part): [e.problem for e in found] for part, found in exercises.items()}
-    inputs, notes = [], {"source": f"rapid.benchmarks.{spec.benchmark}.made"}
-    if not embedded:
-        published = load(benchmark, spec.source)
-        parts |= choose(published, benchmark, counts, spec.data_seed)
-        inputs = [Path(spec.source)] if spec.source != "hub" else []
-        notes = {
+    parts, lessons = _make_parts(spec, benchmark)
+    sources, origin = [], {"source": f"rapid.benchmarks.{spec.benchmark}.made"}
+    if spec.source != "embedded":
+        published = load_source(benchmark, spec.source)
+        counts = {"test": spec.test, "train": spec.train}
+        parts |= select_problems(published, benchmark, counts, spec.data_seed)
+        sources = [Path(spec.source)] if spec.source != "hub" else []
+        origin = {
             "source": published.source,
             "left_out": published.dropped,
             "renamed": published.renamed,
@@ -54,29 +44,49 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         for id, why in published.dropped.items():
             print(f"{spec.benchmark}: {id} is left out: {why}", file=sys.stderr)
     refuse_leaks(parts)
-    lessons = [
-        Lesson(
-            id=exercise.problem.id,
-            prompt=render(spec.benchmark, exercise.problem, template=benchmark.lesson_template),
-            correct=exercise.correct,
-            mistakes=list(exercise.mistakes),
-        )
-        for exercise in exercises["pretrain"]
-    ]
     rows = {"train.jsonl": parts["train"], "test.jsonl": parts["test"], "pretrain.jsonl": lessons}
-    for source in inputs:
+    for source in sources:
         if any((folder / file).resolve().is_relative_to(source.resolve()) for file in rows):
             raise BadInput(
                 f"benchmarks.{spec.benchmark}.source: {source} is where this job writes: move it"
             )
-    begin(folder, *rows)
-    for file, part in rows.items():
-        write_jsonl(folder / file, part)
     counts = {file: len(part) for file, part in rows.items()}
-    written = [folder / file for file in rows]
-    write_manifest(folder, "prepare", spec, digests(*inputs), written, rows=counts, **notes)
+    with recorded_job("prepare", spec, folder, digests(*sources), list(rows)) as notes:
+        for file, part in rows.items():
+            write_jsonl(folder / file, part)
+        notes |= {"rows": counts, **origin}
     counted = [f"{count:,} {file.removesuffix('.jsonl')}" for file, count in counts.items()]
     print(f"{folder}: {', '.join(counted)}", file=sys.stderr)
+
+
+def _make_parts(
+    spec: PrepareSpec, benchmark: Benchmark
+) -> tuple[dict[str, list[Problem]], list[Lesson]]:
+    """Return made problems by part, and the lessons, which are the part "pretrain"."""
+    # The order matters: a part does not depend on the sizes of the parts after it.
+    counts = {"test": spec.test, "train": spec.train} if spec.source == "embedded" else {}
+    counts |= {"pretrain": spec.demonstrations}
+    names = {}
+    if spec.reserved:
+        # What another experiment tests on is made first, and left out; our own test problems last:
+        # training problems and lessons, and so the model, are the other's.
+        counts |= {"test": spec.reserved, "validation": spec.test}
+        names = {"test": "reserved", "validation": "test"}
+    exercises = make(benchmark, spec.data_seed, counts)
+    lessons = [
+        Lesson(
+            id=problem.id,
+            prompt=render(benchmark.name, problem, template=benchmark.lesson_template),
+            correct=correct,
+            mistakes=list(mistakes),
+        )
+        for problem, correct, mistakes in exercises["pretrain"]
+    ]
+    parts = {
+        names.get(part, part): [exercise.problem for exercise in drawn]
+        for part, drawn in exercises.items()
+    }
+    return parts, lessons
 
 
 def refuse_leaks(parts: dict[str, list[Problem]]) -> None:
@@ -89,9 +99,9 @@ def refuse_leaks(parts: dict[str, list[Problem]]) -> None:
     leaks = []
     for part, problems in parts.items():
         for problem in problems:
-            other, first = owners.setdefault(problem.same, (part, problem.id))
-            if other != part:
-                leaks.append(f"{other} {first} is {part} {problem.id}")
+            first_part, first_id = owners.setdefault(problem.same, (part, problem.id))
+            if first_part != part:
+                leaks.append(f"{first_part} {first_id} is {part} {problem.id}")
     if leaks:
-        more = f" and {len(leaks) - 20} more" if len(leaks) > 20 else ""
-        raise BadInput(f"the same problem is in two parts: {'; '.join(leaks[:20])}{more}")
+        rest = f" and {len(leaks) - 20} more" if len(leaks) > 20 else ""
+        raise BadInput(f"the same problem is in two parts: {'; '.join(leaks[:20])}{rest}")

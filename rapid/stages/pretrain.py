@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import read_jsonl
-from rapid.artifacts.manifests import begin, peak_memory_mb, verified, write_manifest
+from rapid.artifacts.manifests import peak_memory_mb, recorded_job, verified
 from rapid.config.specs import PretrainSpec, TokenizerSpec
 from rapid.embedded_models.architectures import CONTEXT, build_model
 
@@ -37,30 +37,30 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
         data: the folders of the prepared benchmarks, or the one folder that has them.
     """
     files = lessons(data, spec.benchmarks)
-    inputs = verified(*files.values())
-    begin(folder, *MODEL_FILES)
-    from tokenizers.pre_tokenizers import ByteLevel
-    from transformers import Qwen2Tokenizer
+    with recorded_job("tokenizer", spec, folder, verified(*files.values()), MODEL_FILES) as notes:
+        from tokenizers.pre_tokenizers import ByteLevel
+        from transformers import Qwen2Tokenizer
 
-    texts = [
-        text
-        for file in files.values()
-        for lesson in read_jsonl(file, Lesson)
-        for text in (lesson.prompt, lesson.correct, *lesson.mistakes)
-    ]
-    untrained = Qwen2Tokenizer(
-        unk_token=None,
-        pad_token=PAD,
-        eos_token=EOS,
-        bos_token=BOS,
-        padding_side="left",
-        model_max_length=CONTEXT,
-    )
-    tokenizer = untrained.train_new_from_iterator(
-        texts, spec.vocabulary, initial_alphabet=sorted(ByteLevel.alphabet()), show_progress=False
-    )
-    tokenizer.save_pretrained(folder)
-    write_manifest(folder, "tokenizer", spec, inputs, [folder], vocabulary=len(tokenizer))
+        texts = [
+            text
+            for file in files.values()
+            for lesson in read_jsonl(file, Lesson)
+            for text in (lesson.prompt, lesson.correct, *lesson.mistakes)
+        ]
+        untrained = Qwen2Tokenizer(
+            unk_token=None,
+            pad_token=PAD,
+            eos_token=EOS,
+            bos_token=BOS,
+            padding_side="left",
+            model_max_length=CONTEXT,
+        )
+        alphabet = sorted(ByteLevel.alphabet())
+        tokenizer = untrained.train_new_from_iterator(
+            texts, spec.vocabulary, initial_alphabet=alphabet, show_progress=False
+        )
+        tokenizer.save_pretrained(folder)
+        notes["vocabulary"] = len(tokenizer)
     print(f"{folder}: {len(tokenizer):,} tokens", file=sys.stderr)
 
 
@@ -80,30 +80,30 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
     began = time.perf_counter()
     files = lessons(data, spec.params.benchmarks)
     inputs = verified(tokenizer, *files.values())
-    begin(folder, *MODEL_FILES)
-    import torch
-    from transformers import AutoTokenizer
+    with recorded_job("pretrain", spec, folder, inputs, MODEL_FILES) as notes:
+        import torch
+        from transformers import AutoTokenizer
 
-    torch.set_num_threads(spec.threads)
-    torch.manual_seed(spec.data_seed)
-    encode = AutoTokenizer.from_pretrained(tokenizer)
-    model = build_model(spec.params, encode)
-    # What transformers makes of a tokenizer depends on the model beside it: take what users get.
-    encode.save_pretrained(folder)
-    model.config.save_pretrained(folder)
-    encode = AutoTokenizer.from_pretrained(folder)
-    examples = demonstrations(spec, files, encode)
-    trainer = _trainer(spec, model, encode, examples, folder)
-    result = trainer.train()
-    trainer.save_model(str(folder))
-    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody loads
-    found = {
-        "parameters": model.num_parameters(),
-        "loss": result.training_loss,
-        "seconds": time.perf_counter() - began,
-        "peak_memory_mb": peak_memory_mb(),
-    }
-    write_manifest(folder, "pretrain", spec, inputs, [folder], **found)
+        torch.set_num_threads(spec.threads)
+        torch.manual_seed(spec.data_seed)
+        encode = AutoTokenizer.from_pretrained(tokenizer)
+        model = build_model(spec.params, encode)
+        # What transformers makes of a tokenizer depends on the model beside it: take what users
+        # get.
+        encode.save_pretrained(folder)
+        model.config.save_pretrained(folder)
+        encode = AutoTokenizer.from_pretrained(folder)
+        examples = demonstrations(spec, files, encode)
+        trainer = _trainer(spec, model, encode, examples, folder)
+        result = trainer.train()
+        trainer.save_model(str(folder))
+        (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody loads
+        notes |= {
+            "parameters": model.num_parameters(),
+            "loss": result.training_loss,
+            "seconds": time.perf_counter() - began,
+            "peak_memory_mb": peak_memory_mb(),
+        }
     print(f"{folder}: loss {result.training_loss:.2f}", file=sys.stderr)
 
 
@@ -121,13 +121,13 @@ def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> lis
     for count, rates in ((clean, dict.fromkeys(files, 0.0)), (total - clean, params.error_rate)):
         drawn = [(name, next(sources[name])) for name in files for _ in range(count)]
         rng.shuffle(drawn)
-        pairs += [(one.prompt, one.demonstration(rng, rates[name])) for name, one in drawn]
+        pairs += [(lesson.prompt, lesson.demonstration(rng, rates[name])) for name, lesson in drawn]
     prompts = tokenizer([prompt for prompt, _ in pairs])["input_ids"]
     completions = tokenizer([completion for _, completion in pairs])["input_ids"]
-    learnt = [[*completion, tokenizer.eos_token_id] for completion in completions]
+    ended = [[*completion, tokenizer.eos_token_id] for completion in completions]
     return [
         {"input_ids": prompt + completion, "labels": [IGNORED] * len(prompt) + completion}
-        for prompt, completion in zip(prompts, learnt, strict=True)
+        for prompt, completion in zip(prompts, ended, strict=True)
     ]
 
 
@@ -137,13 +137,13 @@ def batches(examples: list[dict], size: int, seed: int) -> list[list[dict]]:
     Only stretches of 50 batches are sorted by length, which is enough to save the padding: the
     demonstrations without mistakes stay first.
     """
-    rng, made = random.Random(seed), []
+    rng, all_batches = random.Random(seed), []
     for start in range(0, len(examples), 50 * size):
         stretch = sorted(examples[start : start + 50 * size], key=lambda e: len(e["input_ids"]))
-        some = [stretch[i : i + size] for i in range(0, len(stretch), size)]
-        rng.shuffle(some)
-        made += some
-    return made
+        stretch_batches = [stretch[i : i + size] for i in range(0, len(stretch), size)]
+        rng.shuffle(stretch_batches)
+        all_batches += stretch_batches
+    return all_batches
 
 
 def build_optimizer(model, learning_rate: float):
@@ -156,9 +156,9 @@ def build_optimizer(model, learning_rate: float):
 
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
-    chosen = set(map(id, matrices))
-    others = [p for _, p in named if id(p) not in chosen]
-    return MuonAndAdamW(matrices, others, learning_rate)
+    matrix_ids = set(map(id, matrices))
+    rest = [p for _, p in named if id(p) not in matrix_ids]
+    return MuonAndAdamW(matrices, rest, learning_rate)
 
 
 def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder: Path):
@@ -167,13 +167,12 @@ def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder:
 
     from rapid.training.refusals import FiniteWeights
 
-    made = batches(examples, spec.pretraining.batch, spec.data_seed)
     optimizer = build_optimizer(model, spec.pretraining.learning_rate)
     arguments = TrainingArguments(
         output_dir=str(folder),
         seed=spec.data_seed,
         num_train_epochs=1,
-        per_device_train_batch_size=1,  # of the batches made above
+        per_device_train_batch_size=1,  # a whole batch is one example of `batches`
         remove_unused_columns=False,
         logging_steps=100,
         lr_scheduler_type="cosine",
@@ -190,14 +189,14 @@ def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder:
         """Return the one batch, with logits from its first label on: half as many."""
         inputs = pad(examples[0])
         first = int((inputs["labels"] != IGNORED).any(dim=0).nonzero()[0])
-        kept = inputs["labels"].size(1) - first + 1  # a logit is of the token that comes next
-        return {**inputs, "labels": inputs["labels"][:, -kept:], "logits_to_keep": kept}
+        count = inputs["labels"].size(1) - first + 1  # a logit is of the token that comes next
+        return {**inputs, "labels": inputs["labels"][:, -count:], "logits_to_keep": count}
 
     return Trainer(
         model,
         arguments,
         data_collator=padded,
-        train_dataset=made,
+        train_dataset=batches(examples, spec.pretraining.batch, spec.data_seed),
         processing_class=tokenizer,
         callbacks=[FiniteWeights()],
         optimizers=(optimizer, None),

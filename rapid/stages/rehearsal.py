@@ -1,4 +1,4 @@
-"""What the warm process does for its jobs: what every job does first, and what outlives a job."""
+"""The warm process does beforehand what every job does first, and keeps what outlives a job."""
 
 import json
 from collections.abc import Callable
@@ -11,10 +11,12 @@ from rapid.benchmarks import BENCHMARKS
 
 
 def rehearse() -> None:
-    """Import the stages, and do once what takes longer the first time."""
-    # What is imported now is what jobs run, so this is when their code is read. It is read before:
-    # an edit in between makes jobs stale. Read after, it would make them look current.
-    plug_ins = {type(one).__module__ for one in [*ALGORITHMS.values(), *BENCHMARKS.values()]}
+    """Import the stages, and do once what takes longer the first time it is done."""
+    # Jobs run the code that is imported here. Its digest is taken before the import: an edit in
+    # between makes jobs stale. Taken afterwards, it would make them look current.
+    plug_ins = {
+        type(plug_in).__module__ for plug_in in [*ALGORITHMS.values(), *BENCHMARKS.values()]
+    }
     files_behind("rapid.stages.train", "rapid.stages.evaluate", *plug_ins)
 
     from rapid.training.trl import without_vllm
@@ -36,7 +38,7 @@ def lend(arguments: list[str]) -> Callable[[bool], None] | None:
         arguments: of the `rapid` command that the job runs.
 
     Returns:
-        What to call when the job has ended: whether it ended well.
+        A function to call when the job has ended, with whether it ended well.
     """
     try:
         run = json.loads(arguments[arguments.index("--spec") + 1])["run"]

@@ -1,7 +1,7 @@
-"""Where a run of the pipeline reports to while it runs.
+"""Reports of a run of the pipeline while it runs.
 
-That may be TensorBoard, trackio or W&B, by transformers' own callbacks, and what DVC shows of an
-experiment under way. None of it is the run's: neither the time that it takes, nor what it draws.
+They may go to TensorBoard, trackio or W&B, by transformers' own callbacks, and to what DVC shows of
+an experiment under way. They take none of the run's time and none of its random numbers.
 """
 
 import os
@@ -40,20 +40,20 @@ class Reports(TrainerCallback):
     def __init__(self, callbacks: list[TrainerCallback], recorder: StepRecorder):
         self._callbacks, self._recorder = callbacks, recorder
 
-    def on_train_begin(self, *given, **named):  # the recorder has yet to begin
-        self._tell("on_train_begin", *given, **named)
+    def on_train_begin(self, *args, **kwargs):  # the recorder has yet to begin
+        self._pass_on("on_train_begin", *args, **kwargs)
 
-    def on_log(self, *given, **named):
-        self._recorder.pause(lambda: self._tell("on_log", *given, **named))
+    def on_log(self, *args, **kwargs):
+        self._recorder.pause(lambda: self._pass_on("on_log", *args, **kwargs))
 
-    def on_train_end(self, *given, **named):
-        self._recorder.pause(lambda: self._tell("on_train_end", *given, **named))
+    def on_train_end(self, *args, **kwargs):
+        self._recorder.pause(lambda: self._pass_on("on_train_end", *args, **kwargs))
 
-    def _tell(self, event: str, *given, **named) -> None:
+    def _pass_on(self, event: str, *args, **kwargs) -> None:
         with same_random_states():
             for callback in [*self._callbacks]:
                 try:
-                    getattr(callback, event)(*given, **named)
+                    getattr(callback, event)(*args, **kwargs)
                 except Exception as error:  # no service, a full disk: not the run's
                     self._callbacks.remove(callback)
                     print(f"{type(callback).__name__} is left out from here on: {error!r}")
@@ -72,11 +72,11 @@ class Events(TensorBoardCallback):
         self._problems = problems
 
     @override
-    def on_train_begin(self, args, state, control, **named):
-        again = state.global_step + 1
-        self.tb_writer = self._SummaryWriter(self.logging_dir, purge_step=again)
+    def on_train_begin(self, args, state, control, **kwargs):
+        next_step = state.global_step + 1
+        self.tb_writer = self._SummaryWriter(self.logging_dir, purge_step=next_step)
         self.tb_writer.add_text("problems", self._problems)
-        super().on_train_begin(args, state, control, **named)
+        super().on_train_begin(args, state, control, **kwargs)
 
 
 class Wandb(WandbCallback):
@@ -84,8 +84,8 @@ class Wandb(WandbCallback):
     the warm process does not do."""
 
     @override
-    def on_train_end(self, *given, **named):
-        super().on_train_end(*given, **named)
+    def on_train_end(self, *args, **kwargs):
+        super().on_train_end(*args, **kwargs)
         self._wandb.finish()
 
 
@@ -102,9 +102,9 @@ class LiveMeans(TrainerCallback):
 
     def __init__(self, runs: Path, spec: Spec, problems: str):
         self._problems = problems
-        self._runs, self._alike = runs, _but_for_seed(spec.model_dump(mode="json"))
+        self._runs, self._spec = runs, _without_seed(spec.model_dump(mode="json"))
 
-    def on_log(self, *given, **named):
+    def on_log(self, *args, **kwargs):
         with suppress(OSError):  # another seed's job begins just now, or the disk is full
             last = [steps[-1] for run in self._runs.glob("seed*") if (steps := self._steps(run))]
             figures: dict[str, float | str] = {"problems": self._problems}
@@ -120,12 +120,12 @@ class LiveMeans(TrainerCallback):
             if steps := progress(run):
                 return steps
             ended = Manifest.read(run)
-            if ended and _but_for_seed(ended.spec) == self._alike:
+            if ended and _without_seed(ended.spec) == self._spec:
                 return read_rows(run / "steps.jsonl", StepRecord)
         return []
 
 
-def _but_for_seed(spec: dict) -> dict:
+def _without_seed(spec: dict) -> dict:
     return spec | {"run": spec["run"] | {"seed": None}}
 
 
@@ -140,16 +140,16 @@ def reports(
         problems: what the run learns from.
         main: whether this process reports.
     """
-    found: list[TrainerCallback] = []
+    callbacks: list[TrainerCallback] = []
     with same_random_states():
         if os.environ.get(LIVE_VARIABLE) == str(folder.parent) and main:
-            found.append(LiveMeans(folder.parent, spec, problems.label))
+            callbacks.append(LiveMeans(folder.parent, spec, problems.label))
         match os.environ.get(REPORT_VARIABLE) if main else None:
             case "tensorboard":
-                found.append(Events(LOGS / "tensorboard" / folder, describe([problems])))
+                callbacks.append(Events(LOGS / "tensorboard" / folder, describe([problems])))
             case "trackio":
-                found.append(TrackioCallback())
+                callbacks.append(TrackioCallback())
             case "wandb":
                 os.environ |= {"WANDB_PROJECT": PROJECT, "WANDB_DIR": str(LOGS)} | os.environ
-                found.append(Wandb())
-    return [Reports(found, recorder)] if found else []
+                callbacks.append(Wandb())
+    return [Reports(callbacks, recorder)] if callbacks else []

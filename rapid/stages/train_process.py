@@ -31,7 +31,7 @@ def run(spec: str, model: str, data: str, folder: str) -> None:
 def without_shared_memory() -> None:
     """Keep DeepSpeed from compiling what only its inference on CPUs uses.
 
-    Who is killed while it compiles leaves a lock behind, for which all later jobs would wait.
+    A job that is killed while it compiles leaves a lock that blocks all later jobs.
     """
     from deepspeed import ops
 

@@ -26,7 +26,7 @@ IN_THE_WAY = "If files here are in its way: rapid restore --force replaces them 
 
 
 def advise(files: list[Path]) -> int:
-    """Say what there is in this folder, and what to do next."""
+    """Print what is in this folder, and what to do next."""
     if not all(map(Path.is_file, files)):
         print(f"There is no {files[0]} here: go to the folder that you cloned.")
         return 2
@@ -43,9 +43,9 @@ def advise(files: list[Path]) -> int:
 
 
 def verify(files: list[Path]) -> int:
-    """Compare every file with the digests in the manifests, and say what differs."""
-    found = _examine(files)
-    return 1 if found.changed or found.stale else 0
+    """Compare every file with the digests in the manifests, and print what differs."""
+    findings = _examine(files)
+    return 1 if findings.changed or findings.stale else 0
 
 
 def reconcile(files: list[Path]) -> int:
@@ -55,14 +55,14 @@ def reconcile(files: list[Path]) -> int:
 
 
 def accept(files: list[Path]) -> int:
-    """Take for current what is stale by a change of code alone, and say what is not."""
-    planned, progress = _jobs(files)
+    """Accept jobs that are stale by a change of code alone, and print the others."""
+    planned, progress = _plan_jobs(files)
     freshness.say_changed_code(planned)
-    accepted, found = freshness.accept(planned, progress)
+    accepted, findings = freshness.accept(planned, progress)
     for job in accepted:
         print(f"accepted: {job.folder}")
-    print(found.describe() + ("; reports are to be made again" if accepted else ""))
-    return 1 if found.changed or found.stale else 0
+    print(findings.describe() + ("; reports are to be made again" if accepted else ""))
+    return 1 if findings.changed or findings.stale else 0
 
 
 def restore(files: list[Path], force: bool = False) -> int:
@@ -80,28 +80,30 @@ def restore(files: list[Path], force: bool = False) -> int:
         hint = "" if force else f". {IN_THE_WAY}"
         print(f"rapid restore: dvc pull failed; see above{hint}", file=sys.stderr)
         return 1
-    found = _examine(files)
-    return 1 if found.changed or not found.current else 0
+    findings = _examine(files)
+    return 1 if findings.changed or not findings.current else 0
 
 
-def _jobs(files: list[Path]) -> tuple[list[Job], Callable]:
-    """Return the jobs of the parameters, and what shows how many of them were looked at.
+def _plan_jobs(files: list[Path]) -> tuple[list[Job], Callable]:
+    """Return the jobs of the parameters, and a progress bar for them.
 
-    Nobody has to make the studies or the arena: their jobs are among them once one is made. So is
-    what DVC compares.
+    The studies and the arena are optional: their jobs count once one of them is made. So does the
+    job of what DVC compares.
     """
     progress = partial(tqdm, desc="verifying", unit="job")
-    whole = plan(load_files(*files))
-    own = [job for job in whole.asked_for if job.folder.startswith(whole.root)]
-    is_begun = any(Path(job.manifest).is_file() for job in own)
+    planned = plan(load_files(*files))
+    optional = [job for job in planned.asked_for if job.folder.startswith(planned.root)]
+    is_begun = any(Path(job.manifest).is_file() for job in optional)
     needed = [
-        job for job in whole.jobs if job.folder != EXPERIMENT_REPORT or Path(job.manifest).is_file()
+        job
+        for job in planned.jobs
+        if job.folder != EXPERIMENT_REPORT or Path(job.manifest).is_file()
     ]
-    return [*needed, *(whole.asked_for if is_begun else [])], progress
+    return [*needed, *(planned.asked_for if is_begun else [])], progress
 
 
 def _examine(files: list[Path]) -> Findings:
-    planned, progress = _jobs(files)
-    found = freshness.examine(planned, progress=progress)
-    print(found.describe())
-    return found
+    planned, progress = _plan_jobs(files)
+    findings = freshness.examine(planned, progress=progress)
+    print(findings.describe())
+    return findings

@@ -1,10 +1,11 @@
 """The figures. To add one to the report, add a module to `figures`: it is found there by its name.
 
-Such a module has one function, `figure(measured)`, that returns a `style.Figure`. Where the figure
-stands in report.html is said in `contents`; by default at the end. A figure is described first and
-drawn when it is asked for, so that its caption and what it lacks are known without drawing it.
+Such a module has one function, `figure(measured)`, that returns a `style.Figure`;
+`panels.panel_figure` makes one of the runs that it shows. contents.yaml gives its place in
+report.html; by default it is at the end. A figure is described first and drawn later, so that its
+caption and what it lacks are known without drawing it.
 
-Names of figures cost no matplotlib: the workflow asks for them too.
+This module does not import matplotlib, because the workflow reads the names of figures too.
 """
 
 from importlib import import_module

@@ -25,14 +25,14 @@ def figures(measured: Measured) -> dict[str, Figure]:
     """Return the figures by name: one for each field, and the map."""
     if measured.params.arena.tuning:
         return {}
-    found = {f"arena-{one.benchmark}": _first(one) for one in fields(measured)}
-    return found | ({"arena-map": _map(measured)} if measured.params.arena.mapped else {})
+    by_name = {f"arena-{field.benchmark}": _first_figure(field) for field in fields(measured)}
+    return by_name | ({"arena-map": _map_figure(measured)} if measured.params.arena.mapped else {})
 
 
 # Who is first -------------------------------------------------------------------------------------
 
 
-def _first(outcomes: FieldOutcomes) -> Figure:
+def _first_figure(outcomes: FieldOutcomes) -> Figure:
     level = 100 * outcomes.field.reach
     runs = {name: outcomes.runs(outcomes.field.entry(name)) for name in outcomes.field.rates}
     return Figure(
@@ -47,22 +47,24 @@ def _first(outcomes: FieldOutcomes) -> Figure:
         problems=[outcomes.measured.problems[outcomes.benchmark]],
         missing=[
             f"{labels.algorithm(name)}: {missing} runs"
-            for name, one in outcomes.outcomes.items()
-            if (missing := len(one.runs) - len(one.seconds))
+            for name, outcome in outcomes.outcomes.items()
+            if (missing := len(outcome.runs) - len(outcome.seconds))
         ],
-        sources=[f"{folder}/evaluation.json" for of in runs.values() for folder in of.evaluation],
+        sources=[
+            f"{folder}/evaluation.json" for part in runs.values() for folder in part.evaluation
+        ],
     )
 
 
 def _draw_first(outcomes: FieldOutcomes):
     names = order(outcomes)
-    canvas, ((left, right),) = style.canvas(0.9 + ROW * len(names), columns=2, sharey=True)
+    canvas, ((left, right),) = style.create_canvas(0.9 + ROW * len(names), columns=2, sharey=True)
     for row, name in enumerate(names):
         color = style.RED if RAPID.named(name) else style.BLUE
         if name == PLAIN.name:
             color = style.BLACK
-        _interval(left, row, outcomes.compare(name, PLAIN.name, "seconds"), color, EDGES)
-        _interval(right, row, outcomes.compare(name, PLAIN.name, "accuracy"), color, scale=100)
+        _draw_interval(left, row, outcomes.compare(name, PLAIN.name, "seconds"), color, EDGES)
+        _draw_interval(right, row, outcomes.compare(name, PLAIN.name, "accuracy"), color, scale=100)
     left.set(xscale="log", xlim=EDGES, xlabel=f"seconds over {REFERENCE}'s")
     ticks = [0.125, 0.25, 0.5, 1, 2, 4, 8]
     left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -77,21 +79,21 @@ def _draw_first(outcomes: FieldOutcomes):
     return canvas
 
 
-def _interval(
+def _draw_interval(
     axes,
     row: int,
-    found: Estimate,
+    estimate: Estimate,
     color: str,
     edges: tuple[float, float] = (-np.inf, np.inf),
     scale: float = 1,
 ) -> None:
     """Draw a value with its interval; both end at the edges of the panel."""
-    if found.value is None:
+    if estimate.value is None:
         return
-    if found.low is not None:
-        ends = np.clip([scale * found.low, scale * found.high], *edges)
+    if estimate.low is not None:
+        ends = np.clip([scale * estimate.low, scale * estimate.high], *edges)
         axes.plot(ends, [row, row], color=color, lw=1)
-    value = np.clip(scale * found.value, *edges)
+    value = np.clip(scale * estimate.value, *edges)
     marker = dict(zip(edges, "<>", strict=True)).get(value, "o")
     axes.plot([value], [row], marker, color=color, ms=3.5, clip_on=False)
 
@@ -99,13 +101,13 @@ def _interval(
 # The map ------------------------------------------------------------------------------------------
 
 
-def _map(measured: Measured) -> Figure:
+def _map_figure(measured: Measured) -> Figure:
     maps = measured.params.arena.maps
     cells = {
-        (name, n_step, h): measured.contest(name, [one.entry(n_step, h)], first(one.seeds)).runs
-        for name, one in maps.items()
-        for n_step in one.n_step
-        for h in one.H
+        (name, n_step, h): measured.contest(name, [grid.entry(n_step, h)], first(grid.seeds)).runs
+        for name, grid in maps.items()
+        for n_step in grid.n_step
+        for h in grid.H
     }
     return Figure(
         title="Where H pays",
@@ -126,15 +128,15 @@ def _map(measured: Measured) -> Figure:
 
 
 def _draw_map(maps: dict[str, ArenaMap], cells: dict, label: Callable[[str], str]):
-    canvas, (above, below) = style.canvas(4.2, rows=2, columns=len(maps))
-    for column, (benchmark, one) in enumerate(maps.items()):
+    canvas, (above, below) = style.create_canvas(4.2, rows=2, columns=len(maps))
+    for column, (benchmark, grid) in enumerate(maps.items()):
         for axes, change, limit in ((above[column], _saving, 0.8), (below[column], _gain, 0.1)):
-            found = {
-                (n_step, h): change(cells[benchmark, n_step, h], cells[benchmark, n_step, one.H[0]])
-                for n_step in one.n_step
-                for h in one.H
+            changes = {
+                (n, h): change(cells[benchmark, n, h], cells[benchmark, n, grid.H[0]])
+                for n in grid.n_step
+                for h in grid.H
             }
-            _heat(axes, one, found, limit)
+            _draw_heat(axes, grid, changes, limit)
         above[column].set_title(label(benchmark), loc="left", fontweight="bold")
         below[column].set_xlabel("H")
     above[0].set_ylabel("time saved\nN_step")
@@ -157,14 +159,14 @@ def _gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | No
     return gain.value, f"{formats.points(gain.value)}\n± {half:.1f}"
 
 
-def _heat(axes, one: ArenaMap, found: dict, limit: float) -> None:
-    values = [[(found[n, h] or (np.nan, ""))[0] for h in one.H] for n in one.n_step]
+def _draw_heat(axes, grid: ArenaMap, changes: dict, limit: float) -> None:
+    values = [[(changes[n, h] or (np.nan, ""))[0] for h in grid.H] for n in grid.n_step]
     axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
-    for row, n_step in enumerate(one.n_step):
-        for column, h in enumerate(one.H):
-            value, text = found[n_step, h] or (0, "\N{EM DASH}")
+    for row, n_step in enumerate(grid.n_step):
+        for column, h in enumerate(grid.H):
+            value, text = changes[n_step, h] or (0, "\N{EM DASH}")
             color = "white" if abs(value) > 0.7 * limit else "black"
             axes.text(column, row, text, ha="center", va="center", fontsize=7, color=color)
-    axes.set_xticks(range(len(one.H)), one.H)
-    axes.set_yticks(range(len(one.n_step)), one.n_step)
+    axes.set_xticks(range(len(grid.H)), grid.H)
+    axes.set_yticks(range(len(grid.n_step)), grid.n_step)
     axes.grid(False)

@@ -19,18 +19,18 @@ ROW = 0.27  # inches of a variant
 
 def figures(measured: Measured) -> dict[str, Figure]:
     """Return the figures of all studies by name."""
-    found = {}
+    by_name = {}
     for study in studies(measured):
-        found[study.name] = _variants(study)
+        by_name[study.name] = _variants_figure(study)
         if study.curves:
-            found[f"{study.name}-curves"] = _by_time(study)
-    return found
+            by_name[f"{study.name}-curves"] = _curves_figure(study)
+    return by_name
 
 
 # Variants -----------------------------------------------------------------------------------------
 
 
-def _variants(study: StudyRuns) -> Figure:
+def _variants_figure(study: StudyRuns) -> Figure:
     folders = [*study.before.evaluation, *study.contest.runs.evaluation]
     return Figure(
         title=study.title,
@@ -42,9 +42,9 @@ def _variants(study: StudyRuns) -> Figure:
         draw=lambda: _draw_variants(study),
         problems=[study.contest.problems],
         missing=[
-            f"{study.label(name)}: {why}"
+            f"{study.label(name)}: {reason}"
             for name in study.contest.algorithms
-            if (why := gaps(study.contest.of(name), [study.metric]))
+            if (reason := gaps(study.contest.of(name), [study.metric]))
         ],
         sources=[f"{folder}/evaluation.json" for folder in folders],
     )
@@ -52,7 +52,7 @@ def _variants(study: StudyRuns) -> Figure:
 
 def _draw_variants(study: StudyRuns):
     algorithms, metric = study.contest.algorithms, study.metric
-    canvas, ((axes,),) = style.canvas(0.8 + ROW * len(algorithms))
+    canvas, ((axes,),) = style.create_canvas(0.8 + ROW * len(algorithms))
     before, reference = study.before, study.contest.of(study.reference)
     for runs, line in ((before, (0, (6, 3))), (reference, (0, (1, 2)))):
         if not np.isnan(value := runs[metric].mean()):
@@ -61,12 +61,12 @@ def _draw_variants(study: StudyRuns):
         runs = study.contest.of(name).dropna(subset=[metric])
         color = style.RED if RAPID.named(name) else style.BLUE
         axes.plot(100 * runs[metric], [row] * len(runs), "x", color=color, ms=3.5, alpha=0.6)
-        if (known := pairs.accuracy(runs, metric)) is None:
+        if (mean := pairs.accuracy(runs, metric)) is None:
             axes.text(0.02, row, "no runs", transform=axes.get_yaxis_transform(), va="center")
             continue
-        error = [[100 * (known.value - known.low)], [100 * (known.high - known.value)]]
+        error = [[100 * (mean.value - mean.low)], [100 * (mean.high - mean.value)]]
         axes.errorbar(
-            100 * known.value, row, xerr=error, fmt="o", color=color, mec="black", mew=0.5, ms=6,
+            100 * mean.value, row, xerr=error, fmt="o", color=color, mec="black", mew=0.5, ms=6,
             lw=1, capsize=2,
         )  # fmt: skip
     axes.set_yticks(range(len(algorithms)), [study.label(name) for name in algorithms])
@@ -78,10 +78,10 @@ def _draw_variants(study: StudyRuns):
 # By time ------------------------------------------------------------------------------------------
 
 
-def _by_time(study: StudyRuns) -> Figure:
+def _curves_figure(study: StudyRuns) -> Figure:
     runs = [
-        (name, run, run.seed in of)
-        for name, of in study.curves.items()
+        (name, run, run.seed in by_seed)
+        for name, by_seed in study.curves.items()
         for _, run in study.contest.of(name).iterrows()
     ]
     return Figure(
@@ -96,48 +96,48 @@ def _by_time(study: StudyRuns) -> Figure:
         problems=[study.contest.problems],
         missing=[
             f"{labels.algorithm(name)}, seed {run.seed}: no curve"
-            for name, run, has in runs
-            if not has
+            for name, run, has_curve in runs
+            if not has_curve
         ],
-        sources=[curves.path_of(run) for _, run, has in runs if has],
+        sources=[curves.path_of(run) for _, run, has_curve in runs if has_curve],
     )
 
 
 def _draw_curves(study: StudyRuns):
-    canvas, (row,) = style.canvas(style.HEIGHT, columns=2)
-    every = [curve for of in study.curves.values() for curve in of.values()]
-    if not every:
+    canvas, (row,) = style.create_canvas(style.HEIGHT, columns=2)
+    all_curves = [curve for by_seed in study.curves.values() for curve in by_seed.values()]
+    if not all_curves:
         for axes in row:
-            style.empty(axes)
+            style.draw_empty(axes)
         return canvas
-    divisor, unit = style.unit(max(curve.seconds[-1] for curve in every))
-    low, high = min(c.accuracy[0] for c in every), max(max(c.accuracy) for c in every)
+    divisor, unit = style.choose_time_unit(max(curve.seconds[-1] for curve in all_curves))
+    low, high = min(c.accuracy[0] for c in all_curves), max(max(c.accuracy) for c in all_curves)
     shares = np.linspace(low, high, POINTS)
-    for name, of in study.curves.items():
-        if of:
-            _by_seconds(row[0], list(of.values()), name, divisor)
-            _by_accuracy(row[1], list(of.values()), name, shares, divisor)
+    for name, by_seed in study.curves.items():
+        if by_seed:
+            _draw_by_seconds(row[0], list(by_seed.values()), name, divisor)
+            _draw_by_accuracy(row[1], list(by_seed.values()), name, shares, divisor)
     title = f"{study.metric.capitalize()} (%)"
     row[0].set(xlabel=unit, ylabel=title, xlim=(0, None))
     row[1].set(xlabel=title, ylabel=f"{unit} until it is reached")
     row[1].set_ylim(bottom=0)
-    style.legend(canvas, row)
+    style.draw_legend(canvas, row)
     return canvas
 
 
-def _by_seconds(axes, of: list[AccuracyCurve], name: str, divisor: float) -> None:
-    grid = np.linspace(0, min(curve.seconds[-1] for curve in of), POINTS)
-    values = 100 * np.stack([curve.within(grid) for curve in of])  # (runs, POINTS)
-    deviation = values.std(0, ddof=1) if len(of) > 1 else None
+def _draw_by_seconds(axes, runs: list[AccuracyCurve], name: str, divisor: float) -> None:
+    grid = np.linspace(0, min(curve.seconds[-1] for curve in runs), POINTS)
+    values = 100 * np.stack([curve.within(grid) for curve in runs])  # (runs, POINTS)
+    deviation = values.std(0, ddof=1) if len(runs) > 1 else None
     label = labels.algorithm(parse(name).plain)
-    style.line(axes, name, grid / divisor, values.mean(0), deviation, label=label)
+    style.draw_line(axes, name, grid / divisor, values.mean(0), deviation, label=label)
 
 
-def _by_accuracy(
-    axes, of: list[AccuracyCurve], name: str, shares: np.ndarray, divisor: float
+def _draw_by_accuracy(
+    axes, runs: list[AccuracyCurve], name: str, shares: np.ndarray, divisor: float
 ) -> None:
-    times = [[curve.reaches(share) for share in shares] for curve in of]
+    times = [[curve.reaches(share) for share in shares] for curve in runs]
     values = np.array(times, dtype=float) / divisor  # (runs, POINTS), NaN where never reached
     for run in values:
         axes.plot(100 * shares, run, color=style.look(name).color, lw=0.5, alpha=0.5)
-    style.line(axes, name, 100 * shares, values.mean(0))
+    style.draw_line(axes, name, 100 * shares, values.mean(0))

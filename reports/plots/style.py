@@ -1,7 +1,7 @@
-"""How figures look, and how they become files: the same bytes for the same data.
+"""The look of figures, and the files that they become: the same bytes for the same data.
 
-Colours are Okabe and Ito's, which the colour-blind tell apart. Markers, dashes and hatches tell
-everything apart again, for greyscale. Only `reports.plots` imports matplotlib.
+Colours are Okabe and Ito's, which colour-blind readers can distinguish. Markers, dashes and hatches
+distinguish the same things in greyscale. Only `reports.plots` imports matplotlib.
 """
 
 import io
@@ -69,46 +69,41 @@ def look(algorithm: str) -> Look:
     """Return the look of an algorithm, the same in every figure."""
     if algorithm == BASE:
         return Look(BLACK, "x")
-    found = parse(algorithm)
-    return found.algorithm.look_at(found.H)
+    parsed = parse(algorithm)
+    return parsed.algorithm.look_at(parsed.H)
 
 
-def canvas(height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Canvas, list]:
+def create_canvas(height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Canvas, list]:
     """Return a figure of this height in inches, and its panels row by row."""
     with plt.rc_context(SETTINGS):
-        made, axes = plt.subplots(rows, columns, figsize=(WIDTH, height), squeeze=False, **options)
-    return made, [list(row) for row in axes]
+        figure, axes = plt.subplots(
+            rows, columns, figsize=(WIDTH, height), squeeze=False, **options
+        )
+    return figure, [list(row) for row in axes]
 
 
-def panels(
-    titles: Sequence[str], rows: int = 1, share_y: bool = False
-) -> tuple[Canvas, list[list[Axes]]]:
-    """Return a figure of `rows` rows with a panel for each title."""
-    made, axes = canvas(HEIGHT * rows, rows, len(titles), sharey=share_y)
-    for row in axes:
-        for one, title in zip(row, titles, strict=True):
-            one.set_title(title, loc="left", fontweight="bold")
-    return made, axes
-
-
-def line(
+def draw_line(
     axes: Axes,
     algorithm: str,
     x: np.ndarray,
     mean: np.ndarray,
     deviation: np.ndarray | None = None,
-    every: int = 29,
+    marker_every: int = 29,
     label: str | None = None,
 ) -> None:
-    """Draw a line in the look of an algorithm, a marker `every` points, and a band around it."""
-    shown = look(algorithm)
-    color, marks = shown.color, {"marker": shown.marker, "markevery": every}
-    axes.plot(x, mean, color=color, ls=shown.line, label=label, **marks)
+    """Draw a line in the look of an algorithm, with a band around it.
+
+    Args:
+        marker_every: points from one marker to the next.
+    """
+    own_look = look(algorithm)
+    color, marks = own_look.color, {"marker": own_look.marker, "markevery": marker_every}
+    axes.plot(x, mean, color=color, ls=own_look.line, label=label, **marks)
     if deviation is not None:
         axes.fill_between(x, mean - deviation, mean + deviation, color=color, alpha=0.13, lw=0)
 
 
-def empty(axes: Axes, text: str = "no runs") -> None:
+def draw_empty(axes: Axes, text: str = "no runs") -> None:
     """Make a panel say that it has nothing to show."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
     axes.set_xticks([])
@@ -116,25 +111,26 @@ def empty(axes: Axes, text: str = "no runs") -> None:
     axes.grid(False)
 
 
-def legend(canvas: Canvas, axes: list[Axes], columns: int = 6) -> None:
+def draw_legend(canvas: Canvas, row: list[Axes], columns: int = 6) -> None:
     """Draw one legend below all panels, of what any of them has."""
     entries = {}
-    for one in axes:
-        for handle, label in zip(*one.get_legend_handles_labels(), strict=True):
+    for axes in row:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if entries:
         sizes = {"ncols": min(columns, len(entries)), "handlelength": 3}
         canvas.legend(entries.values(), entries.keys(), loc="outside lower center", **sizes)
 
 
-def unit(largest: float) -> tuple[float, str]:
+def choose_time_unit(largest: float) -> tuple[float, str]:
     """Return by what to divide seconds up to `largest`, and the name of that unit."""
     if largest >= 2 * HOUR:
         return HOUR, "hours"
     return (MINUTE, "minutes") if largest >= 2 * MINUTE else (1, "seconds")
 
 
-# No dates and no versions: the same figure has the same bytes. What a file says of itself: a key.
+# Dates and versions are left out, so that the same figure has the same bytes. ABOUT: the key of a
+# file's description.
 METADATA = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
@@ -148,25 +144,26 @@ def render(figure: Figure, kinds: Sequence[str] = tuple(METADATA)) -> dict[str, 
     streams = {kind: io.BytesIO() for kind in kinds}
     problems = describe(figure.problems)
     with plt.rc_context(SETTINGS):
-        drawn = figure.draw()
+        drawing = figure.draw()
         try:
-            said = textwrap.fill(problems, LINE, break_long_words=False, break_on_hyphens=False)
-            drawn.suptitle(said, x=0.01, ha="left", fontsize=7, color=GREY, parse_math=False)
-            drawn.draw_without_rendering()
-            drawn.set_layout_engine("none")  # what is laid out need not be for each kind
+            head = textwrap.fill(problems, LINE, break_long_words=False, break_on_hyphens=False)
+            drawing.suptitle(head, x=0.01, ha="left", fontsize=7, color=GREY, parse_math=False)
+            drawing.draw_without_rendering()
+            drawing.set_layout_engine("none")  # it is laid out once for all kinds of files
             for kind, stream in streams.items():
                 metadata = METADATA[kind] | ({ABOUT[kind]: problems} if problems else {})
-                drawn.savefig(stream, format=kind, dpi=200, metadata=metadata)
+                drawing.savefig(stream, format=kind, dpi=200, metadata=metadata)
         finally:
-            plt.close(drawn)
+            plt.close(drawing)
     return {kind: stream.getvalue() for kind, stream in streams.items()}
 
 
 def save(rendered: dict[str, dict[str, bytes]], folder: Path) -> list[Path]:
     """Write name.pdf and name.png for each figure, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    kinds = ("pdf", "png")
-    named = {f"{name}.{kind}": of[kind] for name, of in rendered.items() for kind in kinds}
-    for name, content in named.items():
-        (folder / name).write_bytes(content)
-    return [folder / name for name in named]
+    paths = []
+    for name, files in rendered.items():
+        for kind in ("pdf", "png"):
+            paths.append(folder / f"{name}.{kind}")
+            paths[-1].write_bytes(files[kind])
+    return paths

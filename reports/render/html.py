@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
-import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
@@ -22,20 +21,15 @@ from reports.collect import file_of, of_evaluation
 from reports.contents import Content
 from reports.measured import Measured
 from reports.plots.style import Figure
+from reports.render import load_template
 from reports.tables import claims
 from reports.tables.table import MISSING, Table
 
-VERDICTS = {
-    claims.HOLDS: "holds",
-    claims.FAILS: "fails",
-    claims.OPEN: "open",
-    claims.UNTESTED: "untested",
-}
-SIGNS = {
-    "holds": "\N{CHECK MARK}",
-    "fails": "\N{MULTIPLICATION X}",
-    "open": "?",
-    "untested": "\N{EN DASH}",
+VERDICTS = {  # of a claim: the class in report.css, and the sign before the words
+    claims.HOLDS: ("holds", "\N{CHECK MARK}"),
+    claims.FAILS: ("fails", "\N{MULTIPLICATION X}"),
+    claims.OPEN: ("open", "?"),
+    claims.UNTESTED: ("untested", "\N{EN DASH}"),
 }
 
 
@@ -44,40 +38,33 @@ def render(
 ) -> str:
     """Return the text of report.html, which lies in `folder`. Figures, images (SVG) are by name."""
     frame, root = measured.frame, measured.root.resolve()
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("reports.render"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-    )
-    environment.filters |= {
+    filters = {
         "symbols": symbols,
-        "image": image,
-        "verdict": lambda text: VERDICTS.get(text, ""),
+        "image": embed_image,
+        "is_table": lambda item: isinstance(item, Table),
+        "verdict": VERDICTS.get,
         "exists": lambda path: (root / path).is_file(),  # what is missing is not linked
         "href": lambda path: quote(Path(os.path.relpath(root / path, folder)).as_posix()),
     }
-    environment.tests["table"] = lambda item: isinstance(item, Table)
-    text = environment.get_template("report.html.j2").render(
+    template = load_template("report.html.j2", filters, lstrip_blocks=True, autoescape=True)
+    text = template.render(
         content=content,
         figures=figures,
         images=images,
         sections=content.with_figures(list(figures)),
         missing=contents.missing(frame),
         counts=contents.counts(frame),
-        facts=facts(frame),
+        facts=list_facts(frame),
         problems=describe(measured.problems.values()),
-        runs=[_run(run) for _, run in frame.iterrows()],
-        signs=SIGNS,
+        runs=[_list_run(run) for _, run in frame.iterrows()],
     )
     return shown(text)
 
 
-def facts(frame: pd.DataFrame) -> list[tuple[str, str]]:
+def list_facts(frame: pd.DataFrame) -> list[tuple[str, str]]:
     """Return names and values for the head of the page."""
     trained = frame[(frame.no_summary == "") & (frame.algorithm != BASE)]
-    found = {
+    columns = {
         "Commits": trained.commit.map(short),
         "Hardware": trained.hardware,
         "Models": trained.model,
@@ -85,26 +72,26 @@ def facts(frame: pd.DataFrame) -> list[tuple[str, str]]:
     }
     return [
         (name, listing([text or "not recorded" for text in values.unique()]) or MISSING)
-        for name, values in found.items()
+        for name, values in columns.items()
     ]
 
 
-def _run(run: pd.Series) -> dict[str, str]:
+def _list_run(run: pd.Series) -> dict[str, str]:
     """Return the line of a run in the list at the end: printed figures, and what is missing."""
     accuracies = [
         f"{name.capitalize()} {formats.percent(run[name])}"
         for name in run.index
         if of_evaluation(name) and pd.notna(run[name])
     ]
-    trains = run.algorithm != BASE
-    reasons = [run.no_summary if trains else "", run.no_evaluation]
+    is_trained = run.algorithm != BASE
+    reasons = [run.no_summary if is_trained else "", run.no_evaluation]
     return {
         "name": contents.path(run),
         "accuracy": ", ".join(accuracies) or MISSING,
         "runtime": duration(run.runtime) if pd.notna(run.runtime) else MISSING,
         "commit": short(run.commit) or MISSING,
         "evaluation": "" if run.no_evaluation else file_of(run, "pass@1"),
-        "summary": file_of(run, "runtime") if trains and not run.no_summary else "",
+        "summary": file_of(run, "runtime") if is_trained and not run.no_summary else "",
         "why": "; ".join(filter(None, reasons)),
     }
 
@@ -114,6 +101,6 @@ def symbols(text: str) -> Markup:
     return Markup(re.sub(r"\bH\b", "<i>H</i>", str(escape(text))))
 
 
-def image(svg: bytes) -> Markup:
+def embed_image(svg: bytes) -> Markup:
     """Return an SVG as the address of an image, which keeps its names apart from other figures'."""
     return Markup("data:image/svg+xml;base64," + base64.b64encode(svg).decode())

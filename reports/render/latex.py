@@ -3,9 +3,7 @@
 import re
 import unicodedata
 
-import jinja2
-
-from reports.render import panels
+from reports.render import load_template, split_columns
 from reports.tables.table import Cell, Table
 
 # More columns than this and a table goes on in a second panel below the first.
@@ -38,8 +36,10 @@ _ESCAPES = {
 
 def render(tables: list[Table]) -> str:
     """Return the text of tables.tex."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("reports.render"),
+    filters = {"tex": escape, "symbols": symbols, "cell": render_cell}
+    template = load_template(
+        "tables.tex.j2",
+        filters,
         # \VAR{x} and \BLOCK{for ...} would hide among TeX's own braces; these do not.
         variable_start_string="<<",
         variable_end_string=">>",
@@ -47,36 +47,34 @@ def render(tables: list[Table]) -> str:
         block_end_string="%>",
         comment_start_string="<#",
         comment_end_string="#>",
-        trim_blocks=True,
         keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
         autoescape=False,
     )
-    environment.filters |= {"tex": escape, "symbols": symbols, "cell": cell}
-    template = environment.get_template("tables.tex.j2")
-    return template.render(tables=tables, panels=groups)
+    return template.render(tables=tables, panels=split_groups)
 
 
 def escape(text: str) -> str:
     """Return TeX, in ASCII, that prints a text; what the paper's fonts lack becomes `?`."""
     return "".join(
-        _word(part) if not part.isspace() else " " for part in re.split(r"(\s+)", text) if part
+        _escape_word(part) if not part.isspace() else " "
+        for part in re.split(r"(\s+)", text)
+        if part
     )
 
 
 def symbols(text: str) -> str:
     """Return our own wording as TeX: escaped, with H, H=8 and r(H, Acc) as formulas."""
 
-    def formula(found: re.Match) -> str:
-        if found[1]:
-            return rf"$r(H,\mathrm{{{found[1]}}})$"
-        return f"$H{found[2] or ''}$"
+    def to_formula(match: re.Match) -> str:
+        if match[1]:
+            return rf"$r(H,\mathrm{{{match[1]}}})$"
+        return f"$H{match[2] or ''}$"
 
     # An H within a word that may be broken anywhere is a letter of it.
-    return re.sub(r"\br\(H, (\w+)\)|(?<!\\allowbreak )\bH(=\d+)?\b", formula, escape(text))
+    return re.sub(r"\br\(H, (\w+)\)|(?<!\\allowbreak )\bH(=\d+)?\b", to_formula, escape(text))
 
 
-def cell(entry: Cell, footnotes: dict[str, str]) -> str:
+def render_cell(entry: Cell, footnotes: dict[str, str]) -> str:
     """Return one entry with its mark, its dagger if it is tied, its footnote and further lines."""
     command = {"best": r"\textbf", "runner-up": r"\underline", "": ""}[entry.mark]
     text = escape(entry.text)
@@ -92,21 +90,21 @@ def cell(entry: Cell, footnotes: dict[str, str]) -> str:
     return rf"\makecell{{{text}{below}}}"
 
 
-def groups(table: Table) -> list[list[int]]:
+def split_groups(table: Table) -> list[list[int]]:
     """Return the positions of the groups, dealt out to panels of at most MAX_COLUMNS columns."""
-    return panels([len(group.columns) for group in table.groups], MAX_COLUMNS)
+    return split_columns([len(group.columns) for group in table.groups], MAX_COLUMNS)
 
 
-def _word(word: str) -> str:
+def _escape_word(word: str) -> str:
     pieces = [
         # TeX joins --, '' and ?` to other signs; {} keeps them apart.
-        _character(this) + ("{}" if this in "-'`?!" and after in "-'`" else "")
-        for this, after in zip(word, word[1:] + " ", strict=True)
+        _escape_character(sign) + ("{}" if sign in "-'`?!" and after in "-'`" else "")
+        for sign, after in zip(word, word[1:] + " ", strict=True)
     ]
     return (r"\allowbreak " if len(word) > MAX_WORD else "").join(pieces)
 
 
-def _character(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character in _ESCAPES:
         return _ESCAPES[character]
     if character.isascii():

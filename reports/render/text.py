@@ -3,7 +3,7 @@
 import textwrap
 
 from rapid.text import columns, shown
-from reports.render import panels
+from reports.render import split_columns
 from reports.tables.table import Cell, Table
 
 WIDTH = 80
@@ -12,18 +12,18 @@ MARKS = {"best": "*", "runner-up": "+", "": ""}
 
 def render(tables: list[Table]) -> str:
     """Return all tables, a block for each group of columns, with the notes below."""
-    return shown("\n".join(_table(table) for table in tables))
+    return shown("\n".join(_render_table(table) for table in tables))
 
 
-def _table(table: Table) -> str:
+def _render_table(table: Table) -> str:
     parts = [_wrap(f"Table {table.number}. {table.full_caption}")]
     labels = [table.stub, *(row.label for row in table.rows)]
     for position, group in enumerate(table.groups):
-        shown = [
-            [title, *(_cell(row.cells[position][c], table.footnotes) for row in table.rows)]
+        texts = [
+            [title, *(_render_cell(row.cells[position][c], table.footnotes) for row in table.rows)]
             for c, title in enumerate(group.columns)
         ]
-        parts.append((f"{group.title}\n" if group.title else "") + _columns(labels, shown))
+        parts.append((f"{group.title}\n" if group.title else "") + _render_columns(labels, texts))
     legend = ["* best, + runner-up."] if table.ranked else []
     legend += ["~ within noise of the best."] if table.tied else []
     notes = [_wrap(" ".join([*legend, *table.notes]))]
@@ -32,17 +32,17 @@ def _table(table: Table) -> str:
     return "\n\n".join([*parts, "\n".join(notes)]) + "\n"
 
 
-def _cell(cell: Cell, footnotes: dict[str, str]) -> str:
+def _render_cell(cell: Cell, footnotes: dict[str, str]) -> str:
     text = " ".join([cell.text, *cell.lines]) + MARKS[cell.mark] + ("~" if cell.tied else "")
     return text + (f" [{footnotes[cell.reason]}]" if cell.reason else "")
 
 
-def _columns(labels: list[str], shown: list[list[str]]) -> str:
+def _render_columns(labels: list[str], texts: list[list[str]]) -> str:
     """Return the columns beside the labels, in as many panels as they need."""
-    first, *widths = (2 + max(map(len, column)) for column in [labels, *shown])
+    first, *widths = (2 + max(map(len, column)) for column in [labels, *texts])
     blocks = [
-        columns(zip(labels, *(shown[c] for c in panel), strict=True), rule=True)
-        for panel in panels(widths, WIDTH - first)
+        columns(zip(labels, *(texts[c] for c in panel), strict=True), rule=True)
+        for panel in split_columns(widths, WIDTH - first)
     ]
     return "\n\n".join("\n".join(f"  {line}" for line in block) for block in blocks)
 

@@ -15,7 +15,7 @@ from rapid.algorithms.names import parse
 from rapid.benchmarks.problem_source import DIGITS, ProblemSource
 from rapid.config.specs import BASE
 from rapid.text import listing, short
-from reports.files import Manifest
+from reports.manifests import JobManifest
 from reports.measured import Measured
 from reports.tables.layout import build_table, single_group
 from reports.tables.notes import load_descriptions, origin_facts, waiver_facts
@@ -29,7 +29,7 @@ SHOWN = 12  # runs that a cell names; more would be a long list of the same
 
 
 # A row's cell of a benchmark, by its source of problems and the manifests of its jobs.
-RowCell = Callable[[ProblemSource, dict[str, Manifest]], Cell]
+RowCell = Callable[[ProblemSource, dict[str, JobManifest]], Cell]
 PROBLEMS: dict[str, Callable[[ProblemSource], str]] = {
     "Problems": lambda source: source.kind,
     "Source": lambda source: source.name,
@@ -103,12 +103,12 @@ def _rows(
         stage, algorithm: of the jobs whose manifests have it; None is all RL algorithms.
     """
 
-    def read(key: str, manifest: Manifest) -> Any:
+    def read(key: str, manifest: JobManifest) -> Any:
         name = manifest.value("run.algorithm") or ""
         picked = algorithm.named(name) if algorithm else not IMITATING.named(name)
         return manifest.value(key, ABSENT) if manifest.stage == stage and picked else ABSENT
 
-    def cell(key: str, source: ProblemSource, manifests: dict[str, Manifest]) -> Cell:
+    def cell(key: str, source: ProblemSource, manifests: dict[str, JobManifest]) -> Cell:
         return _agreed(manifests, partial(read, key))
 
     return [(title, partial(cell, key)) for title, key in keys.items()]
@@ -130,7 +130,7 @@ def _by_benchmark(
 
 
 def _problem_cell(
-    text_of: Callable[[ProblemSource], str], source: ProblemSource, _: dict[str, Manifest]
+    text_of: Callable[[ProblemSource], str], source: ProblemSource, _: dict[str, JobManifest]
 ) -> Cell:
     """Return a cell of a source; of a digest or commit the first digits, and all in its detail."""
     if source.prepared is None:
@@ -146,7 +146,7 @@ def _numbered(source: ProblemSource, part: str) -> str:
     return f"{counted[0]:,} ({counted[1]})" if counted else ""
 
 
-def _agreed(manifests: dict[str, Manifest], read: Callable[[Manifest], Any]) -> Cell:
+def _agreed(manifests: dict[str, JobManifest], read: Callable[[JobManifest], Any]) -> Cell:
     """Return the value that the manifests agree on, or all that they have."""
     values = {path: read(manifest) for path, manifest in manifests.items()}
     values = {path: value for path, value in values.items() if value is not ABSENT}

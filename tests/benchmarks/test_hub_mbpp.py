@@ -34,23 +34,23 @@ def row(inputs="inputs = [[1], [2]]", assertion="assertion(double(*inp), exp, 0)
 
 def problem(**changes) -> CodeProblem:
     """As the preparation stage writes it and later stages read it."""
-    made = CodeProblem.model_validate(from_hub(row(**changes)))
-    return CodeProblem.model_validate_json(made.model_dump_json())
+    parsed = CodeProblem.model_validate(from_hub(row(**changes)))
+    return CodeProblem.model_validate_json(parsed.model_dump_json())
 
 
 def test_fields_are_those_of_the_release():
-    made = problem()
-    assert made.task_id == "Mbpp/9000"
-    assert made.entry_point == "double"
-    assert made.canonical_solution == "def double(n):\n    return 2 * n"
-    assert made.base_input == [[1], [2]] and made.plus_input == []
-    assert made.atol == 0
-    assert made.prompt == '"""\nWrite a function to double a number.\nassert double(2) == 4\n"""\n'
+    task = problem()
+    assert task.task_id == "Mbpp/9000"
+    assert task.entry_point == "double"
+    assert task.canonical_solution == "def double(n):\n    return 2 * n"
+    assert task.base_input == [[1], [2]] and task.plus_input == []
+    assert task.atol == 0
+    assert task.prompt == '"""\nWrite a function to double a number.\nassert double(2) == 4\n"""\n'
 
 
 def test_function_and_tolerance_are_those_of_the_assertion():
-    made = problem(assertion="assertion(double(*inp), ref_func(*inp), 1e-06)")
-    assert (made.entry_point, made.atol) == ("double", 1e-6)
+    task = problem(assertion="assertion(double(*inp), ref_func(*inp), 1e-06)")
+    assert (task.entry_point, task.atol) == ("double", 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_function_and_tolerance_are_those_of_the_assertion():
     ],
 )
 def test_inputs_come_back_as_the_function_takes_them(task_id, arguments):
-    made = problem(task_id=task_id, inputs=f"inputs = [{arguments!r}]")
-    assert restore_inputs(made.task_id, made.base_input) == [arguments]
+    task = problem(task_id=task_id, inputs=f"inputs = [{arguments!r}]")
+    assert restore_inputs(task.task_id, task.base_input) == [arguments]
 
 
 @pytest.mark.parametrize(

@@ -18,24 +18,24 @@ SLOW = {"minif2f": pytest.mark.slow}  # to grade
 
 
 def contents(parts: dict) -> dict[str, set[str]]:
-    return {part: {e.problem.content for e in made} for part, made in parts.items()}
+    return {part: {e.problem.content for e in exercises} for part, exercises in parts.items()}
 
 
 @pytest.mark.parametrize("name", MADE)
 class TestMake:
     def test_other_seed_other_problems(self, name):
-        one, other = (make(BENCHMARKS[name], seed, {"a": 20}) for seed in (1, 2))
-        assert contents(one) != contents(other)
+        first, second = (make(BENCHMARKS[name], seed, {"a": 20}) for seed in (1, 2))
+        assert contents(first) != contents(second)
 
     def test_enough_for_the_default_no_two_alike_each_with_mistakes(self, name):
         sizes = {"test": 128, "train": 256, "pretrain": 4000}
-        made = make(BENCHMARKS[name], 0, sizes)
-        assert {part: len(exercises) for part, exercises in made.items()} == sizes
-        every = [exercise for part in made.values() for exercise in part]
-        for found in ({e.problem.id for e in every}, {e.problem.content for e in every}):
-            assert len(found) == len(every)
-        assert all(isinstance(e.problem, BENCHMARKS[name].record) for e in every)
-        assert all(e.mistakes and e.correct not in e.mistakes for e in every)
+        parts = make(BENCHMARKS[name], 0, sizes)
+        assert {part: len(exercises) for part, exercises in parts.items()} == sizes
+        exercises = [exercise for part in parts.values() for exercise in part]
+        for values in ({e.problem.id for e in exercises}, {e.problem.content for e in exercises}):
+            assert len(values) == len(exercises)
+        assert all(isinstance(e.problem, BENCHMARKS[name].record) for e in exercises)
+        assert all(e.mistakes and e.correct not in e.mistakes for e in exercises)
 
     def test_problems_end_with_a_message_that_says_what_to_lower(self, name, monkeypatch):
         always = BENCHMARKS[name].draw(random.Random(0), "made")

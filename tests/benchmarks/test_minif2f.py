@@ -133,12 +133,12 @@ class TestReadings:
     def test_a_first_line_that_lost_its_indentation_has_two_readings(self):
         for space in (" ", "  "):
             tactics = f"cases h\n{space}skip\n{space}  omega"
-            found = readings("double", f"{HEAD} :=", tactics)
-            assert found == [f" by\n{tactics}", f" by\n{space}{tactics}"]
+            proofs = readings("double", f"{HEAD} :=", tactics)
+            assert proofs == [f" by\n{tactics}", f" by\n{space}{tactics}"]
 
     def test_another_theorem_is_not_taken_for_this_one(self):
-        for other in ("double_again", "double'", "double.x"):
-            text = f"theorem {other} : 1 = 1 := by\n  rfl\n"
+        for name in ("double_again", "double'", "double.x"):
+            text = f"theorem {name} : 1 = 1 := by\n  rfl\n"
             assert readings("double", f"{HEAD} :=", text)[0] == f" by\n{text}"
 
     @pytest.mark.parametrize("ends", ["\n", "\r\n"])
@@ -250,7 +250,7 @@ def test_each_header_has_its_checker_and_the_oldest_goes(monkeypatch):
 
 
 def test_readings_share_their_time(monkeypatch):
-    asked, clock = [], SimpleNamespace(now=0.0)
+    seconds_given, clock = [], SimpleNamespace(now=0.0)
 
     class Slow(Checker):
         is_ready = False
@@ -261,7 +261,7 @@ def test_readings_share_their_time(monkeypatch):
 
         def check(self, name, statement, proof, seconds):
             self.wait_ready()
-            asked.append(seconds)
+            seconds_given.append(seconds)
             clock.now += 3
             return verdicts.verdict(reason)
 
@@ -272,10 +272,10 @@ def test_readings_share_their_time(monkeypatch):
         (3.0, verdicts.WRONG_ANSWER, [3.0]),
         (10.0, verdicts.TIMEOUT, [10.0]),  # another reading would mend nothing
     ):
-        asked.clear()
+        seconds_given.clear()
         with lean_grader.LeanGrader(timeout) as grader:
             assert grader.grade(PROBLEM, "skip\n  omega").reason == reason
-        assert asked == expected
+        assert seconds_given == expected
 
 
 def test_a_statement_that_needs_mathlib_is_an_error_that_names_the_lean(grader):

@@ -1,4 +1,4 @@
-"""What problems are and where they come from: by parameters, and by manifests of prepared data."""
+"""The source of problems, by parameters and by manifests of prepared data."""
 
 import hashlib
 import json
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import digests, write_manifest
 from rapid.benchmarks.problem_source import (
     declared_source,
@@ -21,10 +20,10 @@ from rapid.stages.prepare import prepare
 MADE = "Made problems in the format of {}, not the published ones."
 
 
-def spec(source: str = "embedded", **more) -> PrepareSpec:
+def spec(source: str = "embedded", **other_fields) -> PrepareSpec:
     sizes = {"train": 4, "test": 3, "demonstrations": 0}
-    given = {"benchmark": "math", "data_seed": 7, "source": source} | sizes | more
-    return PrepareSpec(**given).with_code()
+    fields = {"benchmark": "math", "data_seed": 7, "source": source} | sizes | other_fields
+    return PrepareSpec(**fields).with_code()
 
 
 @pytest.fixture
@@ -39,38 +38,38 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 def test_made_problems_are_called_so(folder):
     prepare(spec(), folder)
-    found = read_source("math", folder, "embedded")
-    assert (found.label, found.name) == ("MATH (made)", "data_seed 7")
-    assert found.digest == spec().code
+    source = read_source("math", folder, "embedded")
+    assert (source.label, source.name) == ("MATH (made)", "data_seed 7")
+    assert source.digest == spec().code
     document = json.loads((folder / "manifest.json").read_text())
-    assert found.revision == document["commit"]
-    assert describe([found]) == MADE.format("MATH")
+    assert source.revision == document["commit"]
+    assert describe([source]) == MADE.format("MATH")
     for part, count in (("train", 4), ("test", 3)):
         file = folder / f"{part}.jsonl"
-        assert found.part(part) == (count, hashlib.sha256(file.read_bytes()).hexdigest())
-    assert found.part("validation") is None
+        assert source.part(part) == (count, hashlib.sha256(file.read_bytes()).hexdigest())
+    assert source.part("validation") is None
 
 
 def test_a_file_is_named_with_its_digest(folder):
     prepare(spec("mine $x_1.jsonl"), folder)
     digest = hashlib.sha256(Path("mine $x_1.jsonl").read_bytes()).hexdigest()
-    found = read_source("math", folder, "embedded")  # the manifest says what was prepared
-    assert (found.label, found.digest, found.revision) == ("MATH (file)", digest, "")
-    said = f"MATH from the file mine $x_1.jsonl (SHA-256 {digest[:12]})."
-    assert describe([found]) == said
+    source = read_source("math", folder, "embedded")  # the manifest says what was prepared
+    assert (source.label, source.digest, source.revision) == ("MATH (file)", digest, "")
+    sentence = f"MATH from the file mine $x_1.jsonl (SHA-256 {digest[:12]})."
+    assert describe([source]) == sentence
 
 
 def test_the_digest_of_a_folder_does_not_depend_on_where_it_lies(folder):
-    found = []
+    sources = []
     for place in ("here/problems", "there/below/problems"):
         source = Path(place)
         source.mkdir(parents=True)
         (source / "train.jsonl").write_text("{}")
         (source / "test.jsonl").write_text("[]")
-        told = spec(place)
-        write_manifest(folder, "prepare", told, digests(source), [])
-        found.append(read_source("math", folder, place))
-    first, second = found
+        job_spec = spec(place)
+        write_manifest(folder, "prepare", job_spec, digests(source), [])
+        sources.append(read_source("math", folder, place))
+    first, second = sources
     assert (first.digest, first.name) == (second.digest, "problems")
     lines = "".join(
         f"{hashlib.sha256(text).hexdigest()}  {name}\n"
@@ -83,10 +82,10 @@ def test_the_digest_of_a_folder_does_not_depend_on_where_it_lies(folder):
 
 def test_the_hubs_dataset_is_named_with_the_revision_that_was_read(folder):
     write_manifest(folder, "prepare", spec("hub"), {}, [], source="somebody/math@0123456789abcdef")
-    found = read_source("math", folder, "embedded")
-    assert (found.label, found.revision) == ("MATH (hub)", "0123456789abcdef")
-    said = "MATH from the hub's dataset somebody/math at 0123456789ab."
-    assert describe([found]) == said
+    source = read_source("math", folder, "embedded")
+    assert (source.label, source.revision) == ("MATH (hub)", "0123456789abcdef")
+    sentence = "MATH from the hub's dataset somebody/math at 0123456789ab."
+    assert describe([source]) == sentence
     assert read_source("math", "nowhere", "hub").name == "nlile/hendrycks-MATH-benchmark"
 
 
@@ -105,18 +104,11 @@ def test_sources_of_several_kinds_are_told_apart():
 def test_demonstrations_are_of_the_problems_that_were_asked(folder, values):
     prepare(spec(), folder)
     samples = Path("distilled/math/samples.jsonl")
-    told = distill_spec(load(values), "math")
+    job_spec = distill_spec(load(values), "math")
     samples.parent.mkdir(parents=True)
     samples.touch()
-    write_manifest(samples.parent, "distill", told, digests(folder / "train.jsonl"), [samples])
+    write_manifest(samples.parent, "distill", job_spec, digests(folder / "train.jsonl"), [samples])
     assert source_of_file("math", samples).name == "data_seed 7"
     assert source_of_file("math", folder / "train.jsonl").label == "MATH (made)"
     Path("mine").mkdir()
     assert source_of_file("math", Path("mine/own.jsonl")).label == "MATH (file)"
-
-
-def test_a_damaged_manifest_is_an_error(folder):
-    prepare(spec(), folder)
-    (folder / "manifest.json").write_text("{}")
-    with pytest.raises(BadFile, match="snakemake again"):
-        read_source("math", folder, "embedded")

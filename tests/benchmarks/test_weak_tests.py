@@ -37,8 +37,8 @@ def test_what_tasks_accept():
         ("float('nan')", [[1]], None),
     ]
     problems = [problem(body, inputs, str(n)) for n, (body, inputs, _) in enumerate(tasks)]
-    found = find_weak(problems, TIMEOUT, 2)
-    assert [found.get(one.id) for one in problems] == [accepted for *_, accepted in tasks]
+    weak = find_weak(problems, TIMEOUT, 2)
+    assert [weak.get(task.id) for task in problems] == [accepted for *_, accepted in tasks]
 
 
 def test_the_command_names_the_tasks_and_fails_unless_all_are_known(tmp_path, capsys, monkeypatch):
@@ -54,8 +54,8 @@ def test_the_command_names_the_tasks_and_fails_unless_all_are_known(tmp_path, ca
 
 
 def test_no_made_problem_accepts_one():
-    made = make(BENCHMARKS["mbpp_plus"], 0, {"a": 20})["a"]
-    assert not find_weak([exercise.problem for exercise in made], TIMEOUT, 2)
+    exercises = make(BENCHMARKS["mbpp_plus"], 0, {"a": 20})["a"]
+    assert not find_weak([exercise.problem for exercise in exercises], TIMEOUT, 2)
 
 
 def test_a_file_that_is_not_there_is_named_with_where_it_is_to_be_had(tmp_path, capsys):

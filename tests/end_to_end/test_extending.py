@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.subprocesses import ACTIVATED, python
 
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
-NAMES = ("algorithm", "benchmark", "metric", "column", "model")
+NAMES = ("algorithm", "benchmark", "metric", "column", "figure", "model")
 DIFFS = dict(zip(NAMES, re.findall(r"```diff\n(.*?)```", PAGE, re.DOTALL), strict=True))
 # What each diff may touch beside new tests: the new thing, the line that makes it known, an
 # overlay.
@@ -28,6 +28,7 @@ PLACES = {
     },
     "metric": {"rapid/artifacts/metrics.py", "rapid/training/metrics.py"},
     "column": {"reports/tables/columns.py", "reports/tables/results.py"},
+    "figure": {"reports/plots/figures/memory.py"},
     "model": {"experiments/my-model.yaml"},
 }  # fmt: skip
 OVERLAYS = ("maxrl", "gcd", "my-model", "tiny")
@@ -151,6 +152,14 @@ def test_the_metric_is_in_the_files_of_a_run_and_compared(run, extended):
 @pytest.mark.slow
 def test_the_column_has_figures(run):
     assert re.search(r"H +Pass@1 +Time +Stale +Length", table(run, 3))
+
+
+@pytest.mark.slow
+def test_the_figure_is_drawn_and_shown(run):
+    for kind in ("pdf", "png"):
+        assert (run / f"reports/figures/memory.{kind}").stat().st_size
+    page = (run / "reports/report.html").read_text(encoding="utf-8")
+    assert '<figure class="picture" id="figure-memory">' in page
 
 
 @pytest.mark.slow

@@ -85,14 +85,14 @@ class Runs:
 
     def summary(self, run, seconds: float = 60.0, **fields) -> Path:
         path = self.root / run.folder / "summary.json"
-        given = {
+        defaults = {
             "runtime": Runtime(total=seconds, other=seconds),
             "optimizer_steps": 10,
             "completions": 160,
             "peak_memory_mb": 500.0,
             **MADE_BY,
         }
-        write_json(path, RunSummary(**run.model_dump() | given | fields))
+        write_json(path, RunSummary(**run.model_dump() | defaults | fields))
         return self.seal(path)
 
     def scored(self, run, correct: list[int], samples: int = 8, ks=(1,), **fields) -> Path:
@@ -106,8 +106,8 @@ class Runs:
         }
         passed = sum(correct)
         reasons = {"passed": passed, "wrong_answer": samples * len(correct) - passed}
-        given = {"problems": len(correct), "samples": samples, "reasons": reasons}
-        return self.evaluation(run, **{"pass_at": pass_at, "scores": scores} | given | fields)
+        defaults = {"problems": len(correct), "samples": samples, "reasons": reasons}
+        return self.evaluation(run, **{"pass_at": pass_at, "scores": scores} | defaults | fields)
 
     def at(self, run, share: float, ks=(1,), **fields) -> Path:
         """An evaluation with this share of the completions of its one problem right."""
@@ -134,16 +134,16 @@ class Runs:
         path = self.root / run.folder / "steps.jsonl"
         self.seal(path, stage="train", spec=spec, versions=versions, **MADE_BY)
 
-    def seal(self, path: Path, **told) -> Path:
+    def seal(self, path: Path, **fields) -> Path:
         """Give the folder of this file the manifest of a job that wrote the file as it is now."""
         manifest = path.with_name("manifest.json")
-        known = {"spec": {}, "inputs": {}, "outputs": {}}
+        document = {"spec": {}, "inputs": {}, "outputs": {}}
         path.parent.mkdir(parents=True, exist_ok=True)
         if manifest.exists():
-            known = json.loads(manifest.read_text())
-        known["outputs"].pop(path.as_posix(), None)
-        known["outputs"] |= digests(path)
-        manifest.write_text(json.dumps(known | told))
+            document = json.loads(manifest.read_text())
+        document["outputs"].pop(path.as_posix(), None)
+        document["outputs"] |= digests(path)
+        manifest.write_text(json.dumps(document | fields))
         return path
 
     def drop(self, path: Path) -> None:

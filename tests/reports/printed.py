@@ -50,7 +50,7 @@ def counts(cell: Sequence[str], problems: int, ddof: int = 1) -> list[tuple[int,
     mean, deviation = map(rounding, cell)
     low = math.floor(mean[0] * problems / 100) - problems // 8
     high = math.ceil(mean[1] * problems / 100) + problems // 8
-    found = []
+    solutions = []
     for total in range(
         math.ceil(mean[0] * problems * RUNS / 100 - 1e-9),
         math.floor(mean[1] * problems * RUNS / 100 + 1e-9) + 1,
@@ -62,8 +62,8 @@ def counts(cell: Sequence[str], problems: int, ddof: int = 1) -> list[tuple[int,
                     break
                 value = 100 * np.std([a, b, c], ddof=ddof) / problems
                 if deviation[0] - 1e-9 <= value <= deviation[1] + 1e-9:
-                    found.append((a, b, c))
-    return found
+                    solutions.append((a, b, c))
+    return solutions
 
 
 def accuracies() -> Iterator[tuple[str, str, list[str], int]]:
@@ -91,11 +91,11 @@ def of_counts(benchmark: str, metric: str, x: Sequence[float]) -> tuple[float, f
     """The least and the greatest correlation of x with an accuracy, over the runs it may be made of."""
     rows = paper.load()["staleness"][benchmark]
     choices = [counts(rows[h][metric], PAPER.benchmarks[benchmark].test) for h in H]
-    found = [
+    candidates = [
         np.corrcoef(np.repeat(x, RUNS), np.ravel(runs))[0, 1]
         for runs in itertools.product(*choices)
     ]
-    return min(found), max(found)
+    return min(candidates), max(candidates)
 
 
 def of_moments(benchmark: str, metric: str, x: Sequence[float]) -> tuple[float, float]:
@@ -110,11 +110,11 @@ def of_moments(benchmark: str, metric: str, x: Sequence[float]) -> tuple[float, 
     between = RUNS * ((means - means.mean(1, keepdims=True)) ** 2).sum(1)
     centred = np.asarray(x, float) - np.mean(x)
     slope = RUNS * means @ centred
-    found = []
+    candidates = []
     for end in (0, 1):
         within = (RUNS - 1) * sum(rounding(deviation)[end] ** 2 for _, deviation in cells)
-        found.append(slope / np.sqrt(RUNS * (centred**2).sum() * (between + within)))
-    return float(np.min(found)), float(np.max(found))
+        candidates.append(slope / np.sqrt(RUNS * (centred**2).sum() * (between + within)))
+    return float(np.min(candidates)), float(np.max(candidates))
 
 
 def of_means(benchmark: str, metric: str) -> float:
@@ -143,19 +143,19 @@ def agrees(r: float, ends: tuple[float, float]) -> bool:
 # ---------------------------------------------------------------------------
 
 
-def saving(benchmark: str, ours: str, theirs: str) -> float:
-    times = (paper.main(benchmark, name, "runtime") for name in (ours, theirs))
+def saving(benchmark: str, rapid: str, baseline: str) -> float:
+    times = (paper.main(benchmark, name, "runtime") for name in (rapid, baseline))
     return 1 - next(times) / next(times)
 
 
 def family_savings() -> dict[str, float]:
     """Of Table 2: RAPID against the fastest RL baseline."""
-    found = {}
+    savings = {}
     for model, rows in paper.load()["families"].items():
         if model != "table":
             times = {name: paper.number(rows[name]["runtime"]) for name in rows if name != "base"}
-            found[model] = 1 - times["rapid-H4"] / min(times[name] for name in paper.BASELINES)
-    return found
+            savings[model] = 1 - times["rapid-H4"] / min(times[name] for name in paper.BASELINES)
+    return savings
 
 
 def most_clipped(benchmark: str, h: int) -> float:

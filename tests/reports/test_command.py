@@ -35,26 +35,27 @@ def test_nothing_prints_nan(params, config, runs, tmp_path, capsys, complete):
     if complete:
         runs.all(params)
     output = tmp_path / "tables.tex"
-    given = ["--config", config, "--root", str(tmp_path), "--output", str(output), "--text"]
-    assert main(given) == 0
+    arguments = ["--config", config, "--root", str(tmp_path), "--output", str(output), "--text"]
+    assert main(arguments) == 0
     printed = capsys.readouterr()
     for text in (output.read_text(), printed.out):
         assert "nan" not in text.lower()
         assert "None" not in text
     # A row of claims names its claim, problems, model and metric.
     assert max(map(len, printed.out.splitlines())) <= 84
-    every, trained = len(specs.evaluated(specs.runs(params))), len(specs.runs(params))
-    found = (every, trained) if complete else (0, 0)
-    assert f"4 files from {found[0]} of {every} evaluations and {found[1]} of {trained} tr" in (
-        printed.err
+    evaluations, trained = len(specs.evaluated(specs.runs(params))), len(specs.runs(params))
+    counts = (evaluations, trained) if complete else (0, 0)
+    assert (
+        f"4 files from {counts[0]} of {evaluations} evaluations and {counts[1]} of {trained} tr"
+        in (printed.err)
     )
 
 
 def test_html_and_figures_are_written_where_asked(params, config, runs, tmp_path):
     runs.all(params)
     html, figures = tmp_path / "out" / "report.html", tmp_path / "figures"
-    given = ["--config", config, "--root", str(tmp_path)]
-    assert main([*given, "--html", str(html), "--figures", str(figures)]) == 0
+    arguments = ["--config", config, "--root", str(tmp_path)]
+    assert main([*arguments, "--html", str(html), "--figures", str(figures)]) == 0
     assert html.read_text().count("data:image/svg+xml;base64,") == 7
     kinds = sorted((path.suffix, path.read_bytes()[:4]) for path in figures.iterdir())
     assert kinds == [(".pdf", b"%PDF")] * 7 + [(".png", b"\x89PNG")] * 7
@@ -62,8 +63,8 @@ def test_html_and_figures_are_written_where_asked(params, config, runs, tmp_path
     assert str(html) in manifest["outputs"]
     trained = specs.runs(params)
     read = {f"{run.evaluation}/evaluation.json" for run in specs.evaluated(trained)}
-    own = ("summary.json", "steps.jsonl", "token_weights.json")
-    read |= {f"{run.folder}/{name}" for run in trained for name in own}
+    names = ("summary.json", "steps.jsonl", "token_weights.json")
+    read |= {f"{run.folder}/{name}" for run in trained for name in names}
     assert manifest["inputs"].keys() == {f"{tmp_path}/{name}" for name in read}
     assert not (html.parent / "tables.tex").exists()
 
@@ -85,60 +86,46 @@ def test_only_what_is_asked_for_is_drawn(config, tmp_path, monkeypatch, option, 
     assert (drawn, {path.suffix for path in out.iterdir()}) == (kinds, suffixes)
 
 
-def test_a_damaged_file_of_a_run_answers_1(params, config, runs, tmp_path, capsys):
-    path = runs.scored(specs.runs(params)[0], [8])
-    path.write_text("{}")
-    assert main(["--config", config, "--root", str(tmp_path), "--text"]) == 1
-    assert f"reports: {path}: is not what its job wrote" in capsys.readouterr().err
-
-
-def test_parameters_without_an_arena_answer_2(config, tmp_path, capsys):
-    assert main(["--arena", "--config", config, "--root", str(tmp_path), "--text"]) == 2
-    assert "--arena: params name no arena" in capsys.readouterr().err
-
-
 def test_tables_and_appendix_are_the_same_by_a_file_and_by_json(
     params, values, config, runs, tmp_path
 ):
     runs.all(params)
-    found = []
-    for given in (config, json.dumps(values)):
-        output = tmp_path / str(len(found)) / "t.tex"
-        assert main(["--config", given, "--root", str(tmp_path), "--output", str(output)]) == 0
-        found.append([output.with_name(name).read_text() for name in ("t.tex", "appendix.tex")])
-    texts, again = found
-    assert texts == again
+    outputs = []
+    for parameters in (config, json.dumps(values)):
+        output = tmp_path / str(len(outputs)) / "t.tex"
+        assert main(["--config", parameters, "--root", str(tmp_path), "--output", str(output)]) == 0
+        outputs.append([output.with_name(name).read_text() for name in ("t.tex", "appendix.tex")])
+    texts, texts_by_json = outputs
+    assert texts == texts_by_json
     assert [text.count(r"\begin{table}") for text in texts] == [4, 7]
     assert len(set(re.findall(r"\\label{(.*?)}", "".join(texts)))) == 11
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("params", "options", "message"),
     [
-        ("no-such.yaml", "no-such.yaml: cannot be read: No such file"),
-        ("{not json", "Expecting property name"),
-        ("{}", "data_seed: is missing"),
+        ("no-such.yaml", [], "no-such.yaml: cannot be read: No such file"),
+        ("{not json", [], "Expecting property name"),
+        ("{}", [], "data_seed: is missing"),
+        ({}, ["--arena"], "--arena: params name no arena"),
+        # Named parameters share jobs with those of the folder's params.yaml.
+        ({"name": "mine"}, [], "params.yaml:1: data_seed: -1 is not allowed"),
     ],
 )
-def test_wrong_parameters_answer_2(config, message, tmp_path, capsys):
-    assert main(["--config", config, "--root", str(tmp_path), "--text"]) == 2
+def test_wrong_parameters_answer_2(values, tmp_path, capsys, params, options, message):
+    (tmp_path / "params.yaml").write_text("data_seed: -1")
+    if not isinstance(params, str):
+        params = json.dumps(values | params)
+    assert main(["--config", params, "--root", str(tmp_path), "--text", *options]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_wrong_parameters_of_the_default_answer_2(values, tmp_path, capsys):
-    """Named parameters share jobs with those of the folder's params.yaml."""
-    (tmp_path / "params.yaml").write_text("data_seed: -1")
-    given = ["--config", json.dumps(values | {"name": "mine"}), "--root", str(tmp_path), "--text"]
-    assert main(given) == 2
-    assert "params.yaml:1: data_seed: -1 is not allowed" in capsys.readouterr().err
-
-
 def test_nothing_to_do_is_an_error(config, capsys):
-    for given, said in ((["--config", config], "nothing to do"), (["--text"], "--config")):
+    for arguments, message in ((["--config", config], "nothing to do"), (["--text"], "--config")):
         with pytest.raises(SystemExit) as stop:
-            main(given)
+            main(arguments)
         assert stop.value.code == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", ["reports.plan_versus_paper", "reports.tuning"])

@@ -1,4 +1,4 @@
-"""How numbers are printed."""
+"""Numbers as text."""
 
 import math
 
@@ -25,9 +25,9 @@ def test_a_deviation_of_staleness_has_the_digits_of_its_mean():
 def test_halfway_goes_away_from_zero_whatever_led_to_it(share):
     near = [share, math.nextafter(share, 0), math.nextafter(share, 1), share + 1e-15]
     by_hand = f"{math.floor(1000 * share + 0.5001) / 10:.1f}"
-    assert {formats.percent(one) for one in near} == {f"{by_hand}%"}
-    assert {formats.points(one) for one in near} == {f"+{by_hand}"}
-    assert {formats.points(-one) for one in near} == {f"\N{MINUS SIGN}{by_hand}"}
+    assert {formats.percent(value) for value in near} == {f"{by_hand}%"}
+    assert {formats.points(value) for value in near} == {f"+{by_hand}"}
+    assert {formats.points(-value) for value in near} == {f"\N{MINUS SIGN}{by_hand}"}
     assert formats.percent(share - 1e-6) == f"{float(by_hand) - 0.1:.1f}%"
 
 
@@ -41,5 +41,5 @@ def test_correlation_has_a_true_minus_and_no_negative_zero():
 
 
 def test_a_small_p_is_a_bound():
-    found = formats.p_value(0.00099, "= "), formats.p_value(0.001), formats.p_value(0.0123, "= ")
-    assert found == ("< 0.001", "0.001", "= 0.012")
+    texts = formats.p_value(0.00099, "= "), formats.p_value(0.001), formats.p_value(0.0123, "= ")
+    assert texts == ("< 0.001", "0.001", "= 0.012")

@@ -46,12 +46,12 @@ LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 8]  # tokens, in the order of sampling
 
 
 @pytest.fixture
-def asked(monkeypatch) -> list[dict]:
+def calls(monkeypatch) -> list[dict]:
     """What a stub of the sampler was asked for; a stub grades what it gave, of any model alike."""
-    asked = []
+    calls = []
 
     def sample(kind, model, prompts, **settings):
-        asked.append(settings | {"kind": kind, "model": model.name, "prompts": prompts})
+        calls.append(settings | {"kind": kind, "model": model.name, "prompts": prompts})
         order = [reason for reasons in OUTCOMES.values() for reason in reasons]
         assert len(prompts) == len(order)
         return [Sample(text=why, tokens=n) for why, n in zip(order, LENGTHS, strict=True)]
@@ -70,7 +70,7 @@ def asked(monkeypatch) -> list[dict]:
 
     monkeypatch.setattr("rapid.sampling.sample", sample)
     monkeypatch.setattr(BENCHMARKS["math"], "grader", grader)
-    return asked
+    return calls
 
 
 @pytest.fixture
@@ -87,49 +87,49 @@ def run(tmp_path):
     return tmp_path
 
 
-def test_figures_are_of_what_was_sampled_and_graded(asked, run):
-    found = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
-    graded = [(score.id, score.samples, score.correct) for score in found.scores]
+def test_figures_are_of_what_was_sampled_and_graded(calls, run):
+    result = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
+    graded = [(score.id, score.samples, score.correct) for score in result.scores]
     assert graded == [("a", 3, 1), ("b", 3, 0), ("c", 2, 2)]
     # Over the problems of which at least k completions were graded; of 4 there is none.
     expected = {1: (1 / 3 + 0 + 1) / 3, 2: (2 / 3 + 0 + 1) / 3, 3: (1 + 0) / 2}
-    assert found.pass_at == pytest.approx(expected)
-    assert found.completion_length == sum(LENGTHS) / 9
-    assert found.reasons == {"passed": 3, "wrong_answer": 5, "infrastructure": 1}
-    assert (found.status, found.note, found.problems, found.samples) == ("ok", "", 3, 3)
-    assert (found.temperature, found.top_p, found.max_completion_length) == (0.6, 0.9, 9)
-    assert (found.algorithm, found.seed) == ("rapid-H2", 7)
+    assert result.pass_at == pytest.approx(expected)
+    assert result.completion_length == sum(LENGTHS) / 9
+    assert result.reasons == {"passed": 3, "wrong_answer": 5, "infrastructure": 1}
+    assert (result.status, result.note, result.problems, result.samples) == ("ok", "", 3, 3)
+    assert (result.temperature, result.top_p, result.max_completion_length) == (0.6, 0.9, 9)
+    assert (result.algorithm, result.seed) == ("rapid-H2", 7)
     written = json.loads((run / "evaluation/evaluation.json").read_text())
-    assert written == found.model_dump(mode="json")
+    assert written == result.model_dump(mode="json")
     manifest = json.loads((run / "evaluation/manifest.json").read_text())
     assert manifest["walls"] == "a wall"
     read = {Path(path).name for path in manifest["inputs"]}
     assert read == {"summary.json", "steps.jsonl", "test.jsonl"}
 
 
-def test_completions_are_sampled_as_the_spec_says(asked, run):
+def test_completions_are_sampled_as_the_spec_says(calls, run):
     evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
-    assert [one["model"] for one in asked] == ["model", "step4"]
-    for one in asked:
-        assert (one["kind"], one["precision"]) == ("transformers", "float32")
-        assert (one["temperature"], one["top_p"], one["max_tokens"]) == (0.6, 0.9, 9)
-        assert (one["seed"], one["chat"]) == (7, False)
-        order = [prompt.split("?")[0][-1] for prompt in one["prompts"]]
+    assert [call["model"] for call in calls] == ["model", "step4"]
+    for call in calls:
+        assert (call["kind"], call["precision"]) == ("transformers", "float32")
+        assert (call["temperature"], call["top_p"], call["max_tokens"]) == (0.6, 0.9, 9)
+        assert (call["seed"], call["chat"]) == (7, False)
+        order = [prompt.split("?")[0][-1] for prompt in call["prompts"]]
         assert order == [*"aaabbbccc"]
 
 
-def test_a_model_kept_on_the_way_has_a_point_of_the_curve(asked, run):
-    found = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
+def test_a_model_kept_on_the_way_has_a_point_of_the_curve(calls, run):
+    result = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
     (point,) = read_jsonl(run / "evaluation" / CURVE, CurvePoint)
-    assert (point.step, point.seconds, point.pass_at) == (4, 2.0, found.pass_at)
+    assert (point.step, point.seconds, point.pass_at) == (4, 2.0, result.pass_at)
     none = SPEC.model_copy(update={"snapshots": 0})
     evaluate(none, run / "model", run / "test.jsonl", run / "evaluation")
     assert not (run / "evaluation" / CURVE).exists()  # nor is an earlier one left
 
 
-def test_a_run_that_was_not_trained_is_not_evaluated(asked, run):
+def test_a_run_that_was_not_trained_is_not_evaluated(calls, run):
     summary = RunSummary(**SPEC.run.model_dump(), status="unavailable", note="no Lean")
     write_json(run / "summary.json", summary)
-    found = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
-    assert (found.status, found.note, found.pass_at) == ("unavailable", "no Lean", {})
-    assert asked == []
+    result = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
+    assert (result.status, result.note, result.pass_at) == ("unavailable", "no Lean", {})
+    assert calls == []

@@ -17,8 +17,8 @@ from rapid.stages.fetch import BadModel, fetch
 from tests.conftest import ROOT
 
 
-def spec(source, **more) -> FetchSpec:
-    return FetchSpec(model="mine", params={"source": str(source), **more})
+def spec(source, **other_fields) -> FetchSpec:
+    return FetchSpec(model="mine", params={"source": str(source), **other_fields})
 
 
 def test_a_folder_is_copied_with_digests_in_the_place_of_an_earlier_one(toy_model, tmp_path):
@@ -156,8 +156,8 @@ def test_tied_embeddings_that_differ_are_refused(toy_model, tmp_path, tied, same
 
 
 def test_files_here_are_inputs_of_the_job(toy_model):
-    found = source_files(spec(toy_model))
-    assert {f"{toy_model}/config.json", f"{toy_model}/model.safetensors"} < {*found}
+    files = source_files(spec(toy_model))
+    assert {f"{toy_model}/config.json", f"{toy_model}/model.safetensors"} < {*files}
     assert source_files(spec("Qwen/Qwen2.5-0.5B")) == []
 
 
@@ -175,6 +175,6 @@ def test_what_is_no_part_of_a_model_is_no_part_of_its_copy(values):
 def test_the_small_experiment_has_one_published_model_and_nothing_made():
     params = load(read(ROOT / "params.yaml", ROOT / "experiments/small.yaml"))
     assert list(params.benchmarks) == ["math"]
-    made = [job.folder for job in jobs(params) if job.stage == "models"]
-    assert made == ["experiments/small/models/smollm2-135m"]
+    models = [job.folder for job in jobs(params) if job.stage == "models"]
+    assert models == ["experiments/small/models/smollm2-135m"]
     assert isinstance(model_spec(params, "smollm2-135m"), FetchSpec)

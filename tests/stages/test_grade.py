@@ -74,7 +74,7 @@ def test_code_is_graded_bare_and_in_a_fence(files, capsys):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ('{"id": "train/algebra/1"}', "completions:2: completion: Field required"),
         ('{"id": "train/algebra/9", "completion": ""}', "completions:2: id: no problem"),
@@ -84,11 +84,11 @@ def test_code_is_graded_bare_and_in_a_fence(files, capsys):
         ('{"id": "train/algebra/1", "completion": "", "code": ""}', "completions:2: code: "),
     ],
 )
-def test_a_bad_completion_is_named_and_nothing_is_graded(files, capsys, line, said):
+def test_a_bad_completion_is_named_and_nothing_is_graded(files, capsys, line, message):
     arguments = files(PROBLEMS["math"], [MATH[0], line, MATH[1]])
     assert run(["grade", "--benchmark", "math", *arguments]) == 2
     captured = capsys.readouterr()
-    assert said in captured.err
+    assert message in captured.err
     assert captured.out == ""
 
 
@@ -103,16 +103,16 @@ def test_half_a_character_ends_its_own_completion_only(files, capsys, tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("problems", "said"),
+    ("problems", "message"),
     [
         ([PROBLEMS["math"][0]] * 2, "problems:2: a second problem with the id"),
         ([{"unique_id": "a", "answer": "1"}], "problems:1: problem: Field required"),
         ([], "problems: no problems in it"),
     ],
 )
-def test_bad_problems_are_named(files, capsys, problems, said):
+def test_bad_problems_are_named(files, capsys, problems, message):
     assert run(["grade", "--benchmark", "math", *files(problems, [])]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_problems_that_cannot_be_graded_are_named_together_and_cost_no_verdict(files, capsys):
@@ -132,15 +132,15 @@ def test_problems_that_cannot_be_graded_are_named_together_and_cost_no_verdict(f
     assert [(verdict["reward"], verdict["reason"]) for verdict in verdicts] == [
         refused, (1.0, "passed"), refused, refused, (1.0, "passed"),
     ]  # fmt: skip
-    said = captured.err[captured.err.index("rapid grade: ") :].splitlines()
-    assert said[0] == "rapid grade: 2 of 4 problems cannot be graded, whatever the completion:"
-    assert [line.split(": ")[0] for line in said[1:]] == ["  Mbpp/two", "  Mbpp/one"]
+    message = captured.err[captured.err.index("rapid grade: ") :].splitlines()
+    assert message[0] == "rapid grade: 2 of 4 problems cannot be graded, whatever the completion:"
+    assert [line.split(": ")[0] for line in message[1:]] == ["  Mbpp/two", "  Mbpp/one"]
 
 
 def test_a_file_that_is_cut_or_missing_is_named(files, capsys, tmp_path):
     arguments = files(PROBLEMS["math"], MATH, compress=True)
-    whole = (tmp_path / "problems").read_bytes()
-    (tmp_path / "problems").write_bytes(whole[:-20])
+    content = (tmp_path / "problems").read_bytes()
+    (tmp_path / "problems").write_bytes(content[:-20])
     assert run(["grade", "--benchmark", "math", *arguments]) == 2
     assert "not readable as gzip" in capsys.readouterr().err
     (tmp_path / "problems").unlink()

@@ -30,8 +30,8 @@ def reinforce(micro_batch, exercises, folder) -> tuple:
 def imitate(micro_batch, exercises, folder) -> tuple:
     data = folder / "samples.jsonl"
     write_jsonl(data, [
-        Demonstration(id=one.problem.id, prompt="ab\n", message="AB", completion=one.correct)
-        for one in exercises
+        Demonstration(id=problem.id, prompt="ab\n", message="AB", completion=correct)
+        for problem, correct, _ in exercises
     ])  # fmt: skip
     spec = TrainSpec(
         run=Run(benchmark="math", model="toy", algorithm="sft", seed=1), n_step=0, H=1,
@@ -45,16 +45,14 @@ def imitate(micro_batch, exercises, folder) -> tuple:
 def test_auto_finds_its_passes_and_learns_what_fixed_ones_learn(
     kind, exercises, toy_model, tmp_path
 ):
-    """There is room for all of a step. It is told in summary.json, of fixed passes nothing is."""
-    found = {}
+    """There is room for all of a step. summary.json tells it, and nothing of fixed passes."""
+    results = {}
     for micro_batch in ("auto", 4):
         folder = tmp_path / str(micro_batch)
         folder.mkdir()
         spec, data = kind(micro_batch, exercises, folder)
         summary = train(spec, toy_model, data, folder / "run")
-        steps = [step.loss for step in read_jsonl(folder / "run/steps.jsonl", StepRecord)]
-        found[micro_batch] = summary.pass_completions, summary.halvings, steps
-    auto, fixed = found["auto"], found[4]
-    assert (auto[0], fixed[0]) == (4, 0)
-    assert auto[1] == fixed[1] == 0
-    assert auto[2] == pytest.approx(fixed[2], rel=1e-4, abs=1e-6)
+        losses = [step.loss for step in read_jsonl(folder / "run/steps.jsonl", StepRecord)]
+        results[micro_batch] = (summary.pass_completions, summary.halvings), losses
+    assert (results["auto"][0], results[4][0]) == ((4, 0), (0, 0))
+    assert results["auto"][1] == pytest.approx(results[4][1], rel=1e-4, abs=1e-6)

@@ -1,4 +1,4 @@
-"""What a run reports while it runs, which is no part of the run."""
+"""Reports of a run while it runs take none of its time and change none of its random numbers."""
 
 import json
 import random
@@ -24,10 +24,10 @@ LOGS = {"loss": 0.5, "grad_norm": 1.0, "rapid/accuracy": 0.25}
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that stands still, but for a second before each step."""
-    found = SimpleNamespace(now=100.0)
-    time = SimpleNamespace(perf_counter=lambda: found.now)
+    state = SimpleNamespace(now=100.0)
+    time = SimpleNamespace(perf_counter=lambda: state.now)
     monkeypatch.setattr("rapid.training.recorder.time", time)
-    return found
+    return state
 
 
 def log(callbacks, step: int, of: int = 3) -> None:
@@ -36,8 +36,8 @@ def log(callbacks, step: int, of: int = 3) -> None:
         callback.on_log(None, state, SimpleNamespace(should_save=False), logs=dict(LOGS))
 
 
-def row(step: int, **known) -> dict:
-    return {"step": step, "seconds": float(step), "loss": 0.0, "gradient_norm": 0.0, **known}
+def row(step: int, **fields) -> dict:
+    return {"step": step, "seconds": float(step), "loss": 0.0, "gradient_norm": 0.0, **fields}
 
 
 def test_what_reports_take_and_draw_is_not_the_runs(clock):
@@ -79,8 +79,8 @@ def test_a_run_can_be_followed_and_that_takes_none_of_its_time(clock, tmp_path, 
     for step in (2, 3):
         clock.now += 1
         log([recorder], step)
-    found = [(step.step, step.seconds, step.of, step.reward) for step in progress(tmp_path)]
-    assert found == [(1, 1, 3, None), (2, 1, 3, 0.25), (3, 2, 3, 0.25)]
+    recorded = [(step.step, step.seconds, step.of, step.reward) for step in progress(tmp_path)]
+    assert recorded == [(1, 1, 3, None), (2, 1, 3, 0.25), (3, 2, 3, 0.25)]
     assert recorder.seconds == 2
     recorder.follow(tmp_path / "nowhere/progress.jsonl", 3)
     log([recorder], 3)  # a disk that is full ends no run
@@ -93,7 +93,7 @@ def of_a_seed(values: dict, seed: int, **changes) -> TrainSpec:
 
 
 def test_live_figures_are_means_over_the_seeds(values, tmp_path, monkeypatch):
-    """Of those under way, and of those that have ended with the same parameters."""
+    """The means cover seeds under way, and those that have ended with the same parameters."""
     monkeypatch.chdir(tmp_path)
     runs = tmp_path / "runs/rapid-H4"
     live = LiveMeans(runs, of_a_seed(values, 1), "MBPP+ (made)")
@@ -108,27 +108,27 @@ def test_live_figures_are_means_over_the_seeds(values, tmp_path, monkeypatch):
     write_jsonl(before, [StepRecord(**row(9, reward=1.0))])
     write_manifest(runs / "seed4", "train", of_a_seed(values, 4, eta=3.0), {}, [before])
     log([live], 2)
-    found = json.loads((tmp_path / "reports/experiment/metrics.json").read_text())
-    assert found.pop("problems") == "MBPP+ (made)"
-    assert found == pytest.approx({"step": 5.5, "runtime": 5.5, "reward": 0.4, "staleness": 0.5})
+    metrics = json.loads((tmp_path / "reports/experiment/metrics.json").read_text())
+    assert metrics.pop("problems") == "MBPP+ (made)"
+    assert metrics == pytest.approx({"step": 5.5, "runtime": 5.5, "reward": 0.4, "staleness": 0.5})
     ended.write_text("")  # damaged: to be said by who makes something of it
     log([live], 3)
 
 
 def test_a_reporter_that_fails_is_left_out(capsys):
-    asked = []
+    calls = []
 
     class Failing(TrainerCallback):
         def on_log(self, *given, **named):
-            asked.append(given)
+            calls.append(given)
             raise OSError("no service")
 
-    callbacks = [Failing(), other := Failing()]
-    other.on_log = lambda *given, **named: asked.append("other")
+    callbacks = [Failing(), working := Failing()]
+    working.on_log = lambda *given, **named: calls.append("other")
     reports = Reports(callbacks, StepRecorder())
     for step in (1, 2):
         log([reports], step)
-    assert len(asked) == 3 and asked[1:] == ["other", "other"]
+    assert len(calls) == 3 and calls[1:] == ["other", "other"]
     assert "Failing is left out from here on: OSError('no service')" in capsys.readouterr().out
 
 
@@ -157,8 +157,10 @@ def test_events_are_read_back_and_those_of_an_earlier_attempt_are_not(tmp_path):
         for step in range(first, last + 1):
             log([events], step, last)
         events.on_train_end(args, begin, None)
-    found = EventAccumulator(str(tmp_path / "events")).Reload()
-    assert [event.step for event in found.Scalars("train/rapid/accuracy")] == [1, 2, 3, 4, 5]
-    assert found.Scalars("train/loss")[0].value == 0.5
-    (text,) = {event.tensor_proto.string_val[0] for event in found.Tensors("problems/text_summary")}
+    events_read = EventAccumulator(str(tmp_path / "events")).Reload()
+    assert [event.step for event in events_read.Scalars("train/rapid/accuracy")] == [1, 2, 3, 4, 5]
+    assert events_read.Scalars("train/loss")[0].value == 0.5
+    (text,) = {
+        event.tensor_proto.string_val[0] for event in events_read.Tensors("problems/text_summary")
+    }
     assert text == b"Made problems."

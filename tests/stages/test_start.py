@@ -44,9 +44,9 @@ def plan(values: dict) -> Plan:
     return Plan(load(values))
 
 
-def make(whole: Plan, name: str) -> None:
+def make(planned: Plan, name: str) -> None:
     """Do a training job as its command says."""
-    job = whole.job(name)
+    job = planned.job(name)
     command, _, model, _, data = job.command.split()
     assert command == "train"
     train(job.spec, Path(model), Path(data), Path(job.folder))
@@ -57,19 +57,19 @@ def made(values, toy_model, tmp_path, monkeypatch) -> Plan:
     """The plan, in a folder where the problems, the demonstrations, SFT and PG are made."""
     monkeypatch.chdir(tmp_path)
     copytree(toy_model, "models/tiny-qwen2")
-    whole = plan(values)
-    prepare(whole.job("data/math").spec, Path("data/math"))
-    job = whole.job("distilled/math")
+    planned = plan(values)
+    prepare(planned.job("data/math").spec, Path("data/math"))
+    job = planned.job("distilled/math")
     assert job.command == "demonstrate --data data/math/train.jsonl"
     demonstrate(job.spec, Path("data/math/train.jsonl"), Path(job.folder))
     for name in ("sft", "pg"):
-        make(whole, f"{RUNS}/{name}/seed1")
-    return whole
+        make(planned, f"{RUNS}/{name}/seed1")
+    return planned
 
 
-def chain(whole: Plan) -> list:
+def chain(planned: Plan) -> list:
     names = ("data/math", "distilled/math", f"{RUNS}/sft/seed1", f"{RUNS}/pg/seed1")
-    return [whole.job(name) for name in names]
+    return [planned.job(name) for name in names]
 
 
 def test_rl_starts_from_the_weights_that_sft_left(made, values):
@@ -94,30 +94,30 @@ def test_a_run_whose_start_was_not_trained_says_so(values, tmp_path):
     write_json(tmp_path / "sft/summary.json", summary)
     (tmp_path / "train.jsonl").touch()
     job = plan(values).job(f"{RUNS}/pg/seed1")
-    own = tmp_path / "pg"
-    found = train(job.spec, tmp_path / "sft/model", tmp_path / "train.jsonl", own)
-    assert (found.status, found.note) == ("unavailable", note)
+    folder = tmp_path / "pg"
+    trained = train(job.spec, tmp_path / "sft/model", tmp_path / "train.jsonl", folder)
+    assert (trained.status, trained.note) == ("unavailable", note)
 
 
-def demonstrated(folder: Path, name: str, **asked) -> list[Demonstration]:
+def demonstrated(folder: Path, name: str, **fields) -> list[Demonstration]:
     """Make demonstrations beside the problems of a folder."""
-    spec = {"benchmark": name, "data_seed": 0, "reserved": 0, "error_rate": 0.0} | asked
+    spec = {"benchmark": name, "data_seed": 0, "reserved": 0, "error_rate": 0.0} | fields
     demonstrate(specs.DemonstrateSpec(**spec), folder / "train.jsonl", folder / "made")
     return list(read_jsonl(folder / "made/samples.jsonl", Demonstration))
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])
-@pytest.mark.parametrize("name", [name for name, one in BENCHMARKS.items() if one.draw])
+@pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.draw])
 def test_demonstrations_are_of_other_problems_and_as_wrong_as_asked(name, rate, tmp_path):
     task = BENCHMARKS[name]
     drawn = make_exercises(task, 0, {"demonstrations": 17})["demonstrations"]
-    write_jsonl(tmp_path / "train.jsonl", [one.problem for one in drawn[:4]])
+    write_jsonl(tmp_path / "train.jsonl", [exercise.problem for exercise in drawn[:4]])
     write_jsonl(tmp_path / "test.jsonl", [drawn[4].problem])
     rows = demonstrated(tmp_path, name, demonstrations=12, error_rate=rate)
-    for row, one in zip(rows, drawn[5:], strict=True):
-        assert row.prompt == render(name, one.problem)
-        assert row.message == render(name, one.problem, chat=True)
-        assert row.completion in (one.mistakes if rate else [one.correct])
+    for row, exercise in zip(rows, drawn[5:], strict=True):
+        assert row.prompt == render(name, exercise.problem)
+        assert row.message == render(name, exercise.problem, chat=True)
+        assert row.completion in (exercise.mistakes if rate else [exercise.correct])
 
 
 def test_demonstrations_are_of_no_problem_that_another_experiment_tests_on(tmp_path):
@@ -125,4 +125,6 @@ def test_demonstrations_are_of_no_problem_that_another_experiment_tests_on(tmp_p
         write_jsonl(tmp_path / f"{part}.jsonl", [])
     rows = demonstrated(tmp_path, "math", reserved=300, demonstrations=300)
     tested = make_exercises(BENCHMARKS["math"], 0, {"test": 300})["test"]
-    assert not {row.prompt for row in rows} & {render("math", one.problem) for one in tested}
+    assert not {row.prompt for row in rows} & {
+        render("math", exercise.problem) for exercise in tested
+    }

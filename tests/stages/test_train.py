@@ -1,4 +1,4 @@
-"""What the trainers of the pipeline are asked for."""
+"""The arguments of the pipeline's trainers."""
 
 from pathlib import Path
 

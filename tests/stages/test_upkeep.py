@@ -19,9 +19,9 @@ def default(values, tmp_path, monkeypatch) -> Plan:
     """params.yaml's plan, in a folder where problems were made long ago."""
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
-    found = plan(load(values))
-    make(found.job("data/math"), "rapid/stages/prepare.py")
-    return found
+    planned = plan(load(values))
+    make(planned.job("data/math"), "rapid/stages/prepare.py")
+    return planned
 
 
 def make(job: Job, changed: str) -> None:
@@ -41,10 +41,10 @@ def accept() -> int:
 
 def test_what_is_accepted_is_named_with_what_changed(default, capsys):
     assert accept() == 0
-    said = capsys.readouterr()
-    assert "accepted: data/math" in said.out
-    assert "made with other code: rapid/stages/prepare.py" in said.err
-    assert "/rapid-H16,eta=1/" not in said.out
+    printed = capsys.readouterr()
+    assert "accepted: data/math" in printed.out
+    assert "made with other code: rapid/stages/prepare.py" in printed.err
+    assert "/rapid-H16,eta=1/" not in printed.out
 
 
 def test_studies_that_are_begun_are_covered(default, capsys):

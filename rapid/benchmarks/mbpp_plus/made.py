@@ -22,7 +22,7 @@ class Clause(NamedTuple):
 
 
 class Domain(NamedTuple):
-    """What the elements are: in words, the names of argument and element, the iterable."""
+    """The kind of the elements: in words, the names of argument and element, the iterable."""
 
     elements: str
     argument: str
@@ -146,11 +146,11 @@ def _exercise(
         return None
     filter, change, result = clauses
     example = f"assert {name}({base[0]!r}) == {expected[0]!r}"
-    asked = f"Write a function to {result.words} {change.words} {domain.elements} {filter.words}."
+    task = f"Write a function to {result.words} {change.words} {domain.elements} {filter.words}."
     checks = zip(base, expected, strict=False)
     problem = CodeProblem(
         task_id=id,
-        prompt=f'"""\n{asked}\n{example}\n"""\n',
+        prompt=f'"""\n{task}\n{example}\n"""\n',
         entry_point=name,
         canonical_solution=source,
         base_input=base_input,
@@ -161,9 +161,9 @@ def _exercise(
 
 
 def _source(name: str, domain: Domain, codes: list[str]) -> str:
-    test, each, result = codes
-    found = f"[{each} for {domain.element} in {domain.iterable} if {test}]"
-    return f"def {name}({domain.argument}):\n    found = {found}\n    return {result}\n"
+    test, element, result = codes
+    elements = f"[{element} for {domain.element} in {domain.iterable} if {test}]"
+    return f"def {name}({domain.argument}):\n    found = {elements}\n    return {result}\n"
 
 
 def _outputs(source: str, name: str, inputs: list[list]) -> list[Any]:

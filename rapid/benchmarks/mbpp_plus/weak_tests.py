@@ -77,8 +77,8 @@ def find_weak(problems: list[CodeProblem], timeout: float, workers: int) -> dict
                 if graders.grade(problem, program).reward
             ]
 
-        found = zip(problems, threads.map(accepted, problems), strict=True)
-        return {problem.id: returned for problem, returned in found if returned}
+        results = zip(problems, threads.map(accepted, problems), strict=True)
+        return {problem.id: returned for problem, returned in results if returned}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -95,11 +95,11 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"there is no file {args.problems}. EvalPlus publishes it: {RELEASES}")
     except BadInput as error:
         parser.error(str(error))
-    found = find_weak(list(problems.values()), args.timeout, os.cpu_count() or 1)
-    for id, returned in found.items():
+    weak = find_weak(list(problems.values()), args.timeout, os.cpu_count() or 1)
+    for id, returned in weak.items():
         print(f"{id} {problems[id].entry_point}: {', '.join(returned)}")
-    print(f"{len(found)} of {len(problems)} tasks accept a constant or an argument")
-    return 0 if found.keys() <= benchmark.weak.keys() else 1
+    print(f"{len(weak)} of {len(problems)} tasks accept a constant or an argument")
+    return 0 if weak.keys() <= benchmark.weak.keys() else 1
 
 
 if __name__ == "__main__":

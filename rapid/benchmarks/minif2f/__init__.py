@@ -33,9 +33,9 @@ class MiniF2F(Benchmark):
         return SteadyGrader(self.name, lambda: LeanGrader(timeout, policy.unsafe_lean), workers)
 
     def rehearse(self, grader: SteadyGrader, problems: list[LeanProblem]) -> None:
-        """Start Lean. Made problems are stated, and proofs and mistakes of others are graded.
+        """Start Lean, elaborate made problems, and grade proofs and mistakes of other made ones.
 
-        So it is in start-up, whether an earlier job has had Lean do the same or not.
+        Lean is then equally warm whether or not an earlier job has used the same process.
         """
         if any(problem.header for problem in problems):
             super().rehearse(grader, problems)
@@ -44,7 +44,11 @@ class MiniF2F(Benchmark):
             grader.prepare(problem)
         drawn = [draw(Random(f"rehearsal {n}"), "rehearsal") for n in range(REHEARSED)]
         grader.rehearse(
-            [(one.problem, text) for one in drawn for text in (one.correct, *one.mistakes)]
+            [
+                (problem, text)
+                for problem, correct, mistakes in drawn
+                for text in (correct, *mistakes)
+            ]
         )
 
     def lend(self) -> Callable[[bool], None] | None:

@@ -21,7 +21,7 @@ FAR = (20_000, 99_999)
 
 
 class Theorem(NamedTuple):
-    """What follows the theorem's name, a proof of it, and attempts that fail."""
+    """A theorem without its name, a proof of it, and attempts that fail."""
 
     statement: str
     proof: str
@@ -72,7 +72,7 @@ def _preimage(rng: random.Random) -> Theorem:
 
 
 def _recurrence(rng: random.Random) -> Theorem:
-    """Of integers: what is known at one place must not contradict the places before it."""
+    """Draw a recurrence of integers: its known value must not contradict the places before it."""
     place, start, step = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
     far = rng.randint(*FAR)
 

@@ -2,11 +2,10 @@
 
 from functools import partial
 
-from reports.plots import sweep
-from reports.plots.sweep import Quantity
+from reports.plots.panels import Quantity, by_h
 
 figure = partial(
-    sweep.figure,
+    by_h,
     quantities=[Quantity("clip_fraction", "clipped weights (%)", scale=100)],
     title="Clipped importance weights by H",
     caption="Share of a run's importance weights above eta, over the completions that enter the "

@@ -2,11 +2,10 @@
 
 from functools import partial
 
-from reports.plots import sweep
-from reports.plots.sweep import Quantity
+from reports.plots.panels import Quantity, by_h
 
 figure = partial(
-    sweep.figure,
+    by_h,
     quantities=[
         Quantity("completion_length", "completion length (tokens)"),
         Quantity("runtime.sampling", "inference time", seconds=True),

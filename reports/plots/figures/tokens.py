@@ -6,9 +6,9 @@ from matplotlib.patches import Rectangle
 
 from rapid.algorithms.names import parse
 from rapid.artifacts.manifests import read_result
+from rapid.artifacts.runs import TOKEN_WEIGHTS as FILE
 from rapid.artifacts.runs import TokenWeights
 from rapid.config.specs import BASE
-from rapid.stages.train import TOKEN_WEIGHTS as FILE
 from reports.formats import correlation
 from reports.measured import Measured
 from reports.plots import style
@@ -21,12 +21,12 @@ LINE, BAR = 2.2, 0.55  # heights of a line of text and of the longest bar, in li
 def figure(measured: Measured) -> Figure:
     """Return the strip of the run with the largest H, or a placeholder without one."""
     title = "Token-level importance weights of one completion"
-    path, record = _find(measured)
+    path, record = _find_record(measured)
     if record is None:
         return Figure(
             title=title,
             caption="The log importance weight of each token of one completion.",
-            draw=_placeholder,
+            draw=_draw_placeholder,
             problems=[*measured.problems.values()],
             missing=[f"no run wrote {FILE}, the completion that this figure is drawn from"],
         )
@@ -45,46 +45,46 @@ def figure(measured: Measured) -> Figure:
     )
 
 
-def _find(measured: Measured) -> tuple[str, TokenWeights | None]:
+def _find_record(measured: Measured) -> tuple[str, TokenWeights | None]:
     """Return the first run's that wrote one, largest H first: there weights differ most from 1."""
     trained = measured.frame[measured.frame.algorithm != BASE].itertuples()
     by_h = sorted(trained, key=lambda run: -parse(run.algorithm).H)
     paths = (f"{run.folder}/{FILE}" for run in by_h)
-    found = ((path, read_result(measured.root / path, TokenWeights)) for path in paths)
-    return next((one for one in found if one[1]), ("", None))
+    records = ((path, read_result(measured.root / path, TokenWeights)) for path in paths)
+    return next(((path, record) for path, record in records if record), ("", None))
 
 
-def layout(tokens: list[str]) -> list[tuple[int, int, str]]:
+def place_tokens(tokens: list[str]) -> list[tuple[int, int, str]]:
     """Return line, column and printed text of each token.
 
     Lines break at COLUMNS and after a newline.
     """
     line = column = 0
-    placed = []
+    placed_tokens = []
     for token in tokens:
-        text = printed(token)
+        text = show_token(token)
         if column and column + len(text) > COLUMNS:
             line, column = line + 1, 0
-        placed.append((line, column, text))
+        placed_tokens.append((line, column, text))
         column += len(text)
         if "\n" in token:
             line, column = line + 1, 0
-    return placed
+    return placed_tokens
 
 
-def printed(token: str) -> str:
+def show_token(token: str) -> str:
     """Return a token with signs for spaces and newlines; what has no glyph is a middle dot."""
-    shown = token.replace("\n", "\u21b5").replace(" ", "\u00b7" if not token.strip() else " ")
-    return "".join(c if c.isprintable() else "\u00b7" for c in shown)[:COLUMNS] or "\u2205"
+    text = token.replace("\n", "\u21b5").replace(" ", "\u00b7" if not token.strip() else " ")
+    return "".join(c if c.isprintable() else "\u00b7" for c in text)[:COLUMNS] or "\u2205"
 
 
 def _draw(record: TokenWeights):
-    placed = layout(record.tokens)
-    lines = placed[-1][0] + 1
+    placed_tokens = place_tokens(record.tokens)
+    lines = placed_tokens[-1][0] + 1
     largest = max(max(map(abs, record.log_weights)), 1e-3)
     norm, colors = TwoSlopeNorm(0, -largest, largest), matplotlib.colormaps["PuOr_r"]
-    canvas, ((axes,),) = style.canvas(0.75 + 0.34 * lines)
-    for (line, column, text), weight in zip(placed, record.log_weights, strict=True):
+    canvas, ((axes,),) = style.create_canvas(0.75 + 0.34 * lines)
+    for (line, column, text), weight in zip(placed_tokens, record.log_weights, strict=True):
         y, color = -LINE * line, colors(norm(weight))
         box = Rectangle((column, y - 0.5), len(text), 1, facecolor=color, edgecolor="white", lw=0.4)
         axes.add_patch(box)
@@ -105,8 +105,8 @@ def _draw(record: TokenWeights):
     return canvas
 
 
-def _placeholder():
-    canvas, ((axes,),) = style.canvas(0.8)
+def _draw_placeholder():
+    canvas, ((axes,),) = style.create_canvas(0.8)
     axes.spines[:].set_visible(False)
-    style.empty(axes, f"not drawn: no run wrote {FILE}")
+    style.draw_empty(axes, f"not drawn: no run wrote {FILE}")
     return canvas

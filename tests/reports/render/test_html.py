@@ -32,11 +32,11 @@ class Reader(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
+        attributes = dict(attrs)
         self.tags.add(tag)
-        self.links += [given[name] for name in ("href", "src") if name in given]
-        self.targets += [given["popovertarget"]] if "popovertarget" in given else []
-        self.ids += [given["id"]] if "id" in given else []
+        self.links += [attributes[name] for name in ("href", "src") if name in attributes]
+        self.targets += [attributes["popovertarget"]] if "popovertarget" in attributes else []
+        self.ids += [attributes["id"]] if "id" in attributes else []
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -51,10 +51,10 @@ class Reader(HTMLParser):
 def write(values, root: Path) -> Path:
     """Figures are drawn in test_figures and test_command; here they are only put into the page."""
     page = root / "out" / "report.html"
-    given = ["--config", json.dumps(values), "--root", str(root), "--html", str(page)]
+    arguments = ["--config", json.dumps(values), "--root", str(root), "--html", str(page)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(style, "render", lambda figure, kinds: dict.fromkeys(kinds, b"<svg/>"))
-        assert main(given) == 0
+        assert main(arguments) == 0
     return page
 
 
@@ -130,10 +130,10 @@ def test_every_run_is_listed_with_its_figures_and_files(pages):
     assert shown("mbpp_plus/tiny_qwen/sft/seed1") == ["—"] * 3 + [
         f"not trained: {no_lean}; not evaluated: {no_lean}"
     ]
-    known = ["1h46m", "0123456789ab", "summary"]
-    assert shown("mbpp_plus/tiny_qwen/grpo/seed0") == ["—", *known, f"not evaluated: {no_file}"]
-    known = ["Pass@1 62.5%, Pass@8 100.0%", "2h01m", "0123456789ab", "evaluation", "summary"]
-    assert shown("mbpp_plus/tiny_qwen/grpo/seed1") == known
+    printed = ["1h46m", "0123456789ab", "summary"]
+    assert shown("mbpp_plus/tiny_qwen/grpo/seed0") == ["—", *printed, f"not evaluated: {no_file}"]
+    printed = ["Pass@1 62.5%, Pass@8 100.0%", "2h01m", "0123456789ab", "evaluation", "summary"]
+    assert shown("mbpp_plus/tiny_qwen/grpo/seed1") == printed
 
 
 def test_facts_are_of_runs_that_were_trained():
@@ -145,13 +145,13 @@ def test_facts_are_of_runs_that_were_trained():
         ("base", 7, "", "a GPU", ""),
     ]
     frame = pd.DataFrame(rows, columns=names).assign(model="m")
-    assert html.facts(frame) == [
+    assert html.list_facts(frame) == [
         ("Commits", "0123456789ab and not recorded"),
         ("Hardware", "a CPU and not recorded"),
         ("Models", "m"),
         ("Seeds", "9 and 10"),
     ]
-    assert html.facts(frame[2:])[0] == ("Commits", "—")
+    assert html.list_facts(frame[2:])[0] == ("Commits", "—")
 
 
 def test_figures_of_a_cell_are_those_of_the_linked_files(pages):

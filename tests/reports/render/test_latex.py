@@ -72,8 +72,8 @@ def test_escape(plain, tex):
 
 
 def test_symbols_are_formulas():
-    found = latex.symbols("RAPID (H=8) r(H, Acc) NVIDIA H100")
-    assert found == r"RAPID ($H=8$) $r(H,\mathrm{Acc})$ NVIDIA H100"
+    tex = latex.symbols("RAPID (H=8) r(H, Acc) NVIDIA H100")
+    assert tex == r"RAPID ($H=8$) $r(H,\mathrm{Acc})$ NVIDIA H100"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_symbols_are_formulas():
     ],
 )
 def test_cell(cell, tex):
-    assert latex.cell(cell, {"why": "a"}) == tex
+    assert latex.render_cell(cell, {"why": "a"}) == tex
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_cell(cell, tex):
 )
 def test_wide_tables_go_on_below(widths, panels):
     groups = [Group("", ["x"] * width) for width in widths]
-    assert latex.groups(Table(1, "", "", "", groups, [], [], [])) == panels
+    assert latex.split_groups(Table(1, "", "", "", groups, [], [], [])) == panels
 
 
 BODY = r"""
@@ -144,8 +144,8 @@ def test_rows_and_columns_of_a_table_are_lines_of_tex():
     rows = [Row("A & H=4", first), Row("B", [[Cell("1"), Cell("2")], [Cell("3")]], section=True)]
     text = latex.render([Table(3, "tab:one", "A caption.", "Who", groups, rows, [], [MADE])])
     assert BODY in text
-    said = "Made problems in the format of MATH, not the published ones."
-    assert f"\\caption{{A caption. {said} Best" in text
+    words = "Made problems in the format of MATH, not the published ones."
+    assert f"\\caption{{A caption. {words} Best" in text
     assert text.endswith("\\label{tab:one}\n\\end{table}\n")
 
 
@@ -196,20 +196,20 @@ def many_columns(values):
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_compiles_without_overfull_boxes(values, tmp_path):
     """All in one document, each in a folder of its own: the log names the files."""
-    asked = [
+    cases = [
         (as_they_are, "none"),
         (one_seed_one_benchmark, "some"),
         (as_the_paper, "some"),
         (many_columns, "all"),
     ]
-    for change, left in asked:
+    for change, files_left in cases:
         changed = copy.deepcopy(values)
         change(changed)
-        params, runs = load(changed), Runs(tmp_path / f"{change.__name__}-{left}")
+        params, runs = load(changed), Runs(tmp_path / f"{change.__name__}-{files_left}")
         runs.root.mkdir()
-        if left != "none":
+        if files_left != "none":
             runs.all(params)
-        if left == "some":
+        if files_left == "some":
             spoil(params, runs)
         (runs.root / "tables.tex").write_text(written(params, runs))
         (runs.root / "appendix.tex").write_text(written(params, runs, APPENDIX))

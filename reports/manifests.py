@@ -1,4 +1,4 @@
-"""The manifests of jobs, with what reports ask of them, and whether one fits the other."""
+"""The manifests of jobs as reports read them, and whether one fits the other."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,14 +6,13 @@ from typing import Any
 
 from pydantic import field_validator
 
-from rapid.artifacts import manifests
 from rapid.artifacts.files import BadFile
-from rapid.artifacts.manifests import MANIFEST
+from rapid.artifacts.manifests import MANIFEST, Manifest
 from rapid.grading.policy import Grading
 
 
-class Manifest(manifests.Manifest):
-    """The manifest of a job, with what reports ask of it."""
+class JobManifest(Manifest):
+    """The manifest of a job, with what reports look up in its spec."""
 
     @field_validator("spec")
     @classmethod
@@ -28,32 +27,34 @@ class Manifest(manifests.Manifest):
 
     def value(self, key: str, default: Any = None) -> Any:
         """Return spec["a"]["b"] for "a.b", or the default where there is no such entry."""
-        found: Any = self.spec
+        entry: Any = self.spec
         for part in key.split("."):
-            found = found.get(part, default) if isinstance(found, dict) else default
-        return found
+            entry = entry.get(part, default) if isinstance(entry, dict) else default
+        return entry
 
 
-def read_manifests(root: Path, folders: Iterable[str]) -> dict[str, Manifest]:
+def read_manifests(root: Path, folders: Iterable[str]) -> dict[str, JobManifest]:
     """Return the manifests in these folders by path, of those that are there.
 
     Raises:
         BadFile: a manifest is damaged.
     """
-    found = {f"{folder}/{MANIFEST}": Manifest.read(root / folder) for folder in folders}
-    return {path: manifest for path, manifest in found.items() if manifest}
+    manifests = {f"{folder}/{MANIFEST}": JobManifest.read(root / folder) for folder in folders}
+    return {path: manifest for path, manifest in manifests.items() if manifest}
 
 
-def check_chain(found: dict[str, Manifest]) -> None:
+def check_chain(manifests: dict[str, JobManifest]) -> None:
     """Check that what jobs read is what the jobs before them wrote, by their manifests.
 
     Raises:
         BadFile: one of them read something else.
     """
-    written = {path: digest for one in found.values() for path, digest in one.outputs.items()}
-    for name, one in found.items():
-        for path, digest in one.inputs.items():
-            if written.get(path, digest) != digest:
+    outputs = {
+        path: digest for manifest in manifests.values() for path, digest in manifest.outputs.items()
+    }
+    for name, manifest in manifests.items():
+        for path, digest in manifest.inputs.items():
+            if outputs.get(path, digest) != digest:
                 raise BadFile(
                     f"{name}: its job read another {path} than there is. Delete {name} and run "
                     "snakemake again: it repeats the job"
