@@ -378,9 +378,9 @@ def _warm(args) -> None:
 
 def _lean_setup(args) -> int:
     from rapid.freshness import discard_unavailable
-    from rapid.grading.lean.selfcheck import setup
+    from rapid.grading.lean.selfcheck import set_up_lean
 
-    status = setup(sys.stdout)
+    status = set_up_lean(sys.stdout)
     if status == 0 and (jobs := discard_unavailable()):
         print(f"{len(jobs)} jobs here could do nothing before: the next call makes them again")
     return status

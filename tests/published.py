@@ -24,10 +24,10 @@ from rapid.benchmarks.base import Problem
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.published import read_problems
-from rapid.grading.code.grader import MEMORY_MB
 from rapid.grading.code.oracle import restore_inputs
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, encode_job
+from rapid.grading.limits import CODE_MB
 from rapid.resources.leases import usable_cores
 from rapid.stages.grade import Submission, grade
 from tests.mutants import mutants
@@ -104,7 +104,7 @@ def changed_references_fail(problems: dict[str, CodeProblem], count: int, timeou
     )
     print(f"  {dict(Counter(verdict.reason for verdict in verdicts))}")
     contradicted = 0
-    with Sandbox(memory_mb=MEMORY_MB) as sandbox:
+    with Sandbox(memory_mb=CODE_MB) as sandbox:
         for (id, program), verdict in zip(pairs, verdicts, strict=True):
             problem = problems[id]
             if not verdict.reward or same(

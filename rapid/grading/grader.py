@@ -7,7 +7,7 @@ from rapid.grading.verdicts import Verdict
 
 
 class Problem(Protocol):
-    """What is asked of every problem. A grader's own protocol says what else it reads of one."""
+    """The fields that every problem has. A grader's own protocol adds those that it reads."""
 
     id: str
     digest: str  # of all that the problem says
@@ -21,15 +21,15 @@ class BadProblem(BadInput):
 
 
 class GraderDied(RuntimeError):
-    """A grader's own process died, not the completion's: nothing is known of the completion."""
+    """A grader's own process died, not the completion's: there is no verdict on the completion."""
 
 
 class GradingFailed(RuntimeError):
-    """Graders die too often for the verdicts that are left to mean anything."""
+    """Graders die too often: the remaining verdicts would be a biased sample."""
 
 
 class Grader(Protocol[AProblem]):
-    """Says whether a completion solves a problem.
+    """Decides whether a completion solves a problem.
 
     A grader owns processes: use it as a context manager, on one problem kind, for a whole run.
     """
@@ -39,14 +39,14 @@ class Grader(Protocol[AProblem]):
     def __exit__(self, *_: object) -> None: ...
 
     def walls(self) -> str:
-        """Return what stands around a completion, in words; "" where nothing has to.
+        """Return a description of the walls around a completion; "" where none are needed.
 
         The grader must have started.
         """
         ...
 
     def prepare(self, problem: AProblem) -> None:
-        """Do what a problem's first verdict would wait for; `grade` does it where nobody has."""
+        """Do in advance what a problem's first verdict would wait for. `grade` works without it."""
         ...
 
     def grade(self, problem: AProblem, completion: str) -> Verdict:

@@ -1,116 +1,56 @@
-"""Limits for a whole grader: every process that grades is started through `limited`.
+"""Every limit of grading, with its unit. A megabyte (MB) is 1e6 bytes.
 
-- Where memory runs out, Linux ends a grader and not the trainer beside it (`oom_score_adj`).
-- A grader and all that it starts share a limit on memory: a group of cgroup v2 where this user may
-  make one, a limit on the address space of each process elsewhere.
+The seconds of a verdict are `timeout` in params.yaml. Processes that stand beside hostile code
+import nothing of `rapid`: they are handed their limits when they start. What Lean's constructors
+can hold, and the pages of the WebAssembly Lean's memory, stand where they are enforced:
+`grading/lean/Export.lean`, and `replay.js` and `runtime.js` in `grading/lean/wasm`.
 """
 
-import atexit
-import contextlib
-import functools
-import itertools
-import os
-import re
-import subprocess
-from pathlib import Path
+# --- Python code ---
 
-_MOUNT, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-_MEMBERS = "cgroup.procs"  # in a group's folder: its processes
-_numbers = itertools.count()
+CODE_MB = 4295  # address space of a completion: EvalPlus's 4 GiB, which some references need
+CODE_RUNNER_MB = 256  # for the runner, beside its one job
+CODE_RESOURCES = {  # of a completion's process, by the name of the RLIMIT_ that enforces it
+    "NPROC": 0,  # further processes and threads
+    "NOFILE": 32,  # open files
+    "FSIZE": 0,  # bytes written to a file
+    "CORE": 0,  # bytes of a core dump
+}
+# A completion may take so many times as long as the reference solution, as in EvalPlus, but not
+# over so many seconds because of that.
+CODE_SLOWNESS = 4.0
+CODE_SLOW_SECONDS = 60.0
+# One output of a completion, beyond a multiple of the longest expected one:
+CODE_LINE_BYTES = 65_536
+CODE_VALUES = 10_000  # numbers, strings and containers in it
+REFERENCE_SECONDS = 300.0  # a reference solution is trusted to end, not to be fast
+REFERENCE_LINE_BYTES = 256_000_000  # of one expected output
+# For the runner to say hello: too short, and a busy machine gets weaker walls.
+CODE_START_SECONDS = 60.0
+CODE_GRACE_SECONDS = 2.0  # for the runner to end a child, beyond the time of the job
+CODE_REPLY_SECONDS = 30.0  # for the runner to report a child's end: longer, and it is stuck
 
-# A shell that limits itself and then becomes the command. Its arguments: the address space in KiB,
-# the file that takes it into a group, the command. A group that does not take it is an error; an
-# address space that is above the limit already in force is none.
-_SCRIPT = """
-{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null
-[ -z "$1" ] || ulimit -v "$1" 2>/dev/null
-[ -z "$2" ] || echo $$ > "$2" || exit 1
-shift 2
-exec "$@"
-"""
+# --- Mathematical answers ---
 
+MATH_CHARACTERS = 1000  # of an answer that is worth reading; MATH's are far shorter
+MATH_BYTES = 4_000_000_000  # address space of the process that compares; 9^{9^9} asks for more
+MATH_MB = 5000  # of that process and the worker around it
+MATH_START_SECONDS = 120.0  # for sympy to be imported, from a cold disk on a busy machine
+MATH_GRACE_SECONDS = 2.0  # for a worker to end
+MATH_REPLY_SECONDS = 30.0  # beyond its timeout, for a worker's reply: longer, and it is stuck
 
-def limited(
-    command: list[str], memory_mb: int | None = None, address_space: bool = True
-) -> list[str]:
-    """Return the command line that runs `command` as a grader, with its memory limited.
+# --- Lean ---
 
-    Args:
-        memory_mb: 1e6 bytes; None for no limit.
-        address_space: whether the limit may be one on address space. Not for programs that reserve
-            far more than they use, as V8 does for WebAssembly; these have no limit without cgroups.
-    """
-    members, kibibytes = "", ""
-    if memory_mb is not None:
-        if home := _home():
-            members = str(_make_group(home, memory_mb) / _MEMBERS)
-        elif address_space:
-            kibibytes = str(memory_mb * 1000 * 1000 // 1024)
-    return ["/bin/sh", "-c", _SCRIPT, "sh", kibibytes, members, *command]
-
-
-def remove_group(command: list[str]) -> None:
-    """Remove the group that `limited` made for a command, once its processes have ended.
-
-    Where one is still there it stays until this process ends.
-    """
-    for members in (one for one in command if one.endswith(f"/{_MEMBERS}")):
-        with contextlib.suppress(OSError):
-            Path(members).parent.rmdir()
-
-
-@functools.cache
-def _home() -> Path | None:
-    """Return the folder in which this process may make groups that limit memory, if any."""
-    try:
-        lines = _MEMBERSHIP.read_text().splitlines()
-    except OSError:
-        return None
-    own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
-    if own is None:
-        return None
-    # A user may write to the groups above that were delegated to him. Root may write to all, but
-    # has no business in those of others.
-    above = [] if os.geteuid() == 0 else [_MOUNT / parent for parent in Path(own).parents]
-    for folder in [_MOUNT / own, *above]:
-        if _limits_memory(folder):
-            _remove_groups(folder, of_the_dead=True)
-            atexit.register(_remove_groups, folder)
-            return folder
-    return None
-
-
-os.register_at_fork(after_in_child=_home.cache_clear)  # whose groups go, is found out anew
-
-
-def _limits_memory(folder: Path) -> bool:
-    """Return whether groups in this folder limit memory and take processes of this user."""
-    try:
-        controllers = (folder / "cgroup.subtree_control").read_text().split()
-        if "memory" not in controllers or not os.access(folder, os.W_OK):
-            return False
-        members = _make_group(folder, 100) / _MEMBERS
-    except OSError:
-        return False
-    enter = ["/bin/sh", "-c", 'echo $$ > "$1"', "sh", str(members)]
-    return subprocess.run(enter, stderr=subprocess.DEVNULL, check=False).returncode == 0
-
-
-def _make_group(home: Path, memory_mb: int) -> Path:
-    """Make a group in which Linux ends the largest process when all need more than this memory."""
-    group = home / f"rapid-{os.getpid()}-{next(_numbers)}"
-    group.mkdir(exist_ok=True)  # one that an earlier process of this id left
-    (group / "memory.max").write_text(str(memory_mb * 1_000_000))
-    with contextlib.suppress(OSError):  # a kernel without swap, or one before 4.19
-        (group / "memory.swap.max").write_text("0")
-    return group
-
-
-def _remove_groups(home: Path, of_the_dead: bool = False) -> None:
-    """Remove the groups of this process, or those that dead ones left. Groups in use stay."""
-    for group in home.glob("rapid-*-*"):
-        made = re.fullmatch(r"rapid-(\d+)-\d+", group.name)  # others may have a name like that
-        owner = int(made[1]) if made else None
-        if owner and (not Path(f"/proc/{owner}").exists() if of_the_dead else owner == os.getpid()):
-            with contextlib.suppress(OSError):
-                group.rmdir()
+LEAN_PROOF_BYTES = 8192  # of a proof, in UTF-8
+LEAN_EXPORT_BYTES = 1 << 26  # a proof has some ten thousand
+LEAN_LINE_BYTES = 1 << 20  # of an answer, which has some thousand
+LEAN_WORN_MB = 1500  # of memory, above which a process is replaced after its answer
+LEAN_LENT_MB = 1000  # of memory, above which a process goes to no other job; unused it has 600
+LEAN_WASM_MB = 3000  # Lean's memory has a limit of its own (runtime.js), as node's has here
+LEAN_NODE_HEAP_MEBIBYTES = 1024  # beside Lean's own memory
+LEAN_NODE_STACK_KIBIBYTES = 16_000
+LEAN_NATIVE_MB = 16_000  # Mathlib's files, which are mapped into memory, are 5000 of them
+LEAN_STACK_KIBIBYTES = 65_536  # for deep recursion; 8192 is usual
+LEAN_START_SECONDS = 300.0  # for importing the header: seconds for core Lean, a minute for Mathlib
+LEAN_STARTS = 3  # of a process that something outside keeps ending before it is ready
+LEAN_CHECKERS = 2  # pairs of Lean processes of one grader, one for each header; a gigabyte each

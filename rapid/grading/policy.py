@@ -1,4 +1,4 @@
-"""Which walls around completions may be missing."""
+"""The walls around completions that a user may give up."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from rapid.settings import Settings
 
 
 class Grading(Settings):
-    """Walls that are given up where a machine has none. What is given up is reported."""
+    """Walls that may be missing on a machine that has none. Reports name those that are missing."""
 
     unsafe_sandbox: bool = Field(False, description="run Python completions without walls")
     unsafe_lean: bool = Field(False, description="run a native Lean without walls")

@@ -1,4 +1,4 @@
-"""Graders side by side, a memory of their verdicts, and what happens when one of them dies."""
+"""Runs several graders side by side, remembers their verdicts, and asks again when one dies."""
 
 import logging
 import threading
@@ -19,8 +19,8 @@ Result = TypeVar("Result")
 MOST_UNGRADED = 0.01  # share of verdicts that may be infrastructure's, or one
 
 
-class Memory:
-    """What is remembered of a completion: its verdict, once there is one, and whose turn it is."""
+class RememberedVerdict:
+    """The verdict on a completion, once there is one, and a lock for whoever obtains it."""
 
     def __init__(self):
         self.turn = threading.Lock()
@@ -28,17 +28,17 @@ class Memory:
 
 
 class SteadyGrader:
-    """Graders side by side, which remember verdicts and are asked again when they have died.
+    """Several graders of one kind, which remember verdicts and are asked again after a death.
 
-    Each has its own processes. A call gets one that is free, or waits.
+    Each has its own processes. A call takes a free one, or waits for one.
 
-    A model that trains repeats itself, and within a run a verdict depends on nothing but problem
-    and completion. So the same one is graded once: who asks meanwhile waits. Verdicts are kept in
-    memory and never written. No run is faster for an earlier one, and none meets the verdicts of
-    another version.
+    A model in training repeats itself, and within a run a verdict depends on nothing but the
+    problem and the completion. So each completion is graded once, and concurrent calls wait for
+    that verdict. Verdicts are kept in memory and never written: no run is faster because of an
+    earlier one, or sees verdicts of another version of the code.
 
-    A second death is a verdict without reward, `infrastructure`, which is not remembered. `reasons`
-    counts all verdicts by reason. Safe to share between threads.
+    After a second death the verdict is `infrastructure`, without reward, and is not remembered.
+    `reasons` counts all verdicts by reason. Safe to share between threads.
 
     Args:
         name: of the benchmark, for messages.
@@ -55,7 +55,7 @@ class SteadyGrader:
         for grader in self._graders:
             self._free.put(grader)
         self._open = ExitStack()
-        self._memories: dict[tuple[str, str], Memory] = {}
+        self._memories: dict[tuple[str, str], RememberedVerdict] = {}
         self._last_death = ""
         self._lock = threading.Lock()
 
@@ -76,7 +76,7 @@ class SteadyGrader:
         self._ask_twice(lambda: self._lend(lambda grader: grader.prepare(problem)))
 
     def rehearse(self, exercises: list[tuple[Problem, str]]) -> None:
-        """Have each grader do once what takes longer the first time; no verdict counts."""
+        """Have each grader do what takes longer the first time. These verdicts do not count."""
         for grader in self._graders:
             self._ask_twice(lambda grader=grader: grader.rehearse(exercises))
 
@@ -109,7 +109,7 @@ class SteadyGrader:
         except UnicodeEncodeError:  # half a surrogate pair: no text at all
             return verdicts.verdict(verdicts.UNPARSABLE)
         with self._lock:
-            memory = self._memories.setdefault((problem.digest, completion), Memory())
+            memory = self._memories.setdefault((problem.digest, completion), RememberedVerdict())
         with memory.turn:
             if memory.verdict is None:
                 memory.verdict = self._lend(lambda grader: grader.grade(problem, completion))
@@ -118,7 +118,7 @@ class SteadyGrader:
             return memory.verdict
 
     def _lend(self, use: Callable[[Grader], Result]) -> Result:
-        """Return what `use` makes of a grader that is free."""
+        """Return the result of `use` on a free grader."""
         grader = self._free.get()
         try:
             return use(grader)

@@ -1,34 +1,92 @@
-"""Why a completion got its reward: the closed set of `Verdict.reason`.
+"""The reasons of verdicts: a closed set, declared once.
 
 Every grader uses these and no others, so that the counts in evaluation.json mean the same thing
-for code, mathematics and Lean.
+for code, mathematics and Lean. The processes of graders say them as text; what each may say follows
+from this list, and tests/grading/test_verdicts.py compares their sources with it.
 """
+
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from pydantic import Field
 
+from rapid.artifacts import evaluations
 from rapid.artifacts.files import Record
 
-PASSED = "passed"  # correct; the only reason with reward 1
-WRONG_ANSWER = "wrong_answer"  # ran, or was read, and is not the expected answer
-TIMEOUT = "timeout"  # did not finish in time
-MEMORY = "memory"  # asked for more memory than allowed
-CRASHED = "crashed"  # raised an exception, exited or died before it had answered
-FORBIDDEN = "forbidden"  # tried what a completion may not do: files, network, processes, `sorry`
-UNPARSABLE = "unparsable"  # is not a program, proof or expression
-NO_ANSWER = "no_answer"  # holds no answer: no such function, no \boxed{}
-INFRASTRUCTURE = "infrastructure"  # not graded: the grader itself died; without reward
-BAD_PROBLEM = "bad_problem"  # not graded: no completion of the problem could be; without reward
 
-_OF_COMPLETIONS = {PASSED, WRONG_ANSWER, TIMEOUT, MEMORY, CRASHED, FORBIDDEN, UNPARSABLE, NO_ANSWER}
-_OF_NO_COMPLETION = {INFRASTRUCTURE, BAD_PROBLEM}
-REASONS = frozenset(_OF_COMPLETIONS | _OF_NO_COMPLETION)
+class Reason(NamedTuple):
+    """A reason of a verdict.
+
+    Args:
+        meaning: for documents.
+        graders: the graders that give it.
+        is_of_completion: whether the completion is responsible. Otherwise the grader or the problem
+            is at fault, and there is no reward.
+    """
+
+    meaning: str
+    graders: frozenset[str]
+    is_of_completion: bool = True
+
+
+REASONS: dict[str, Reason] = {}  # by name, in the order of documents
+
+
+def _declare(name: str, meaning: str, graders: str, is_of_completion: bool = True) -> str:
+    REASONS[name] = Reason(meaning, frozenset(graders.split()), is_of_completion)
+    return name
+
+
+PASSED = _declare(evaluations.PASSED, "correct; the only one with reward 1", "code math lean")
+WRONG_ANSWER = _declare(
+    "wrong_answer", "ran, or was read, and is not the expected answer", "code math lean"
+)
+TIMEOUT = _declare("timeout", "did not finish in time", "code math lean")
+MEMORY = _declare("memory", "asked for more memory than allowed", "code math lean")
+CRASHED = _declare(
+    "crashed", "raised an exception, exited or died before it had answered", "code math lean"
+)
+FORBIDDEN = _declare(
+    "forbidden",
+    "tried what it may not: files, network, processes, `sorry`, lemmas outside",
+    "code lean",
+)
+UNPARSABLE = _declare("unparsable", "is not a program, proof or expression", "code math lean")
+NO_ANSWER = _declare("no_answer", "holds no answer: no such function, no `\\boxed{}`", "code math")
+INFRASTRUCTURE = _declare(
+    "infrastructure",
+    "nothing: the grader itself died twice over it; no reward",
+    "code math lean",
+    is_of_completion=False,
+)
+BAD_PROBLEM = _declare(
+    "bad_problem",
+    "nothing: its problem cannot be graded; no reward; of `rapid grade` alone",
+    "code lean",
+    is_of_completion=False,
+)
+
+
+def select_reasons(grader: str, but: Iterable[str] = ()) -> set[str]:
+    """Return the names of the reasons that a completion can bring about in a grader.
+
+    Args:
+        grader: "code", "math" or "lean".
+        but: names to leave out.
+    """
+    names = {
+        name
+        for name, reason in REASONS.items()
+        if reason.is_of_completion and grader in reason.graders
+    }
+    return names - set(but)
 
 
 class Verdict(Record):
-    """What a grader says of one completion: `reward` is 1.0 for correct, else 0.0.
+    """A grader's verdict on one completion.
 
-    It is `None` where the grader died or the problem is at fault: that says nothing of the
-    completion.
+    `reward` is 1.0 for a correct completion, 0.0 for any other, and None where the grader died or
+    the problem is at fault.
     """
 
     reward: float | None = Field(ge=0, le=1)
@@ -39,5 +97,5 @@ def verdict(reason: str) -> Verdict:
     """Return the verdict with this reason; raise ValueError if it is none of `REASONS`."""
     if reason not in REASONS:
         raise ValueError(f"{reason!r} is not a reason of rapid.grading.verdicts")
-    reward = None if reason in _OF_NO_COMPLETION else float(reason == PASSED)
+    reward = float(reason == PASSED) if REASONS[reason].is_of_completion else None
     return Verdict(reward=reward, reason=reason)

@@ -1,4 +1,4 @@
-"""A process that works for a grader and is asked over a socket."""
+"""Processes that work for graders: started, asked over a socket, and ended in one way."""
 
 import contextlib
 import os
@@ -6,39 +6,44 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+import time
 
-from rapid.grading.limits import limited, remove_group
+from rapid.grading.memory import remove_group
+
+CHUNK = 1 << 18  # bytes
 
 
 class Worker(subprocess.Popen):
-    """A process with limited memory, and the `connection` to it. It speaks only when asked.
+    """A process whose standard input is a socket; `connection` is our end of it.
 
-    It leads a session of its own: Ctrl-C is for the grader, which then ends it.
+    It leads a session of its own, so that Ctrl-C reaches the grader alone, which then ends it.
 
     Args:
-        command: makes the command line, given the file descriptor of the process's socket.
-        memory_mb: limit on its memory, 1e6 bytes.
+        command: the command line, from `memory.limit_memory`.
+        answers_on_stdout: whether its standard output is the socket, too, and not discarded.
         options: for `subprocess.Popen`.
     """
 
-    def __init__(self, command: Callable[[int], list[str]], memory_mb: int, **options):
+    def __init__(self, command: list[str], answers_on_stdout: bool = False, **options):
         self._owner = os.getpid()
-        self.connection, theirs = socket.socketpair()
-        with theirs:
+        self.connection, far_end = socket.socketpair()
+        with far_end:
             super().__init__(
-                limited(command(theirs.fileno()), memory_mb),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                command,
+                stdin=far_end,
+                stdout=far_end if answers_on_stdout else subprocess.DEVNULL,
                 start_new_session=True,
                 **options,
             )
 
-    def greeting(self, seconds: float) -> bytes:
-        """Return the first thing it says, when it is ready; b"" if that is nothing."""
+    def ask(self, message: bytes, seconds: float) -> bytes:
+        """Send a message and return the answer; b"" if none comes in time or the process has ended.
+
+        An empty message waits for what the process says by itself.
+        """
         self.connection.settimeout(seconds)
         try:
+            self.connection.sendall(message)
             return self.connection.recv(4096)
         except OSError:
             return b""
@@ -46,8 +51,8 @@ class Worker(subprocess.Popen):
     @property
     def lives(self) -> bool:
         """Return whether it runs. Before it is asked, only its end can be read."""
-        ended = not self.is_borrowed and self.poll() is not None
-        return not (ended or select.select([self.connection], [], [], 0)[0])
+        has_ended = not self.is_borrowed and self.poll() is not None
+        return not (has_ended or select.select([self.connection], [], [], 0)[0])
 
     @property
     def is_borrowed(self) -> bool:
@@ -68,3 +73,54 @@ class Worker(subprocess.Popen):
                 os.killpg(self.pid, signal.SIGKILL)
         self.wait()
         remove_group(self.args)
+
+
+class LineTooLong(ValueError):
+    """A line is longer than its reader takes."""
+
+
+class LineReader:
+    """Reads lines, and counted bytes between them, from a socket.
+
+    The other end may be hostile: no line is longer than `limit` bytes, and nothing is waited for
+    beyond a `deadline`, which is a time of `time.monotonic`. Both methods raise TimeoutError then,
+    and EOFError at the end.
+    """
+
+    def __init__(self, connection: socket.socket, limit: int):
+        self._connection = connection
+        self._limit = limit
+        self._unread = bytearray()
+
+    def read_line(self, deadline: float) -> bytes:
+        """Return the next line without its end; raise LineTooLong where it is longer."""
+        searched = 0
+        while (end := self._unread.find(b"\n", searched)) < 0 and len(self._unread) <= self._limit:
+            searched = len(self._unread)
+            self._receive(deadline)
+        if end < 0 or end > self._limit:
+            raise LineTooLong(f"a line of over {self._limit} bytes")
+        # What is there already ends, too: there may be lines without end.
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        line = bytes(self._unread[:end])
+        del self._unread[: end + 1]
+        return line
+
+    def read_bytes(self, count: int, deadline: float) -> bytes:
+        """Return so many bytes, and drop what came behind them."""
+        while len(self._unread) < count:
+            self._receive(deadline)
+        content = bytes(self._unread[:count])
+        self._unread.clear()
+        return content
+
+    def _receive(self, deadline: float) -> None:
+        self._connection.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            chunk = self._connection.recv(CHUNK)
+        except ConnectionError:
+            chunk = b""
+        if not chunk:
+            raise EOFError
+        self._unread += chunk

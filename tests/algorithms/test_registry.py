@@ -164,7 +164,7 @@ OTHERS = [name for name in ALGORITHMS if name != "rapid"]
 ATTRIBUTES = {one.key for one in ALGORITHMS.values()} - {"rapid"}
 ALLOWED = {
     "reports/paper.py": {"grpo", "pg", "dapo", "naive-grpo"},  # of the paper's tables and claims
-    "rapid/grading/limits.py": {"rapid-"},  # control groups
+    "rapid/grading/memory.py": {"rapid-"},  # control groups
     "rapid/training/trl/loss_trainer.py": {"dapo", "cispo", "vespo"},  # loss_types of TRL's
     "performance/trainers.py": {"vespo"},  # another
 }

@@ -4,7 +4,7 @@ Each tries what Lean's automation offers, or a list as long as a proof may be. T
 those of the made theorems: their variables, f, h₀ and h₁.
 """
 
-from rapid.grading.lean.checker import MAX_PROOF
+from rapid.grading.limits import LEAN_PROOF_BYTES
 
 
 def first(*tactics: str) -> str:
@@ -14,7 +14,7 @@ def first(*tactics: str) -> str:
 def longest(tactic: str) -> str:
     """The tactic with 0, 1, 2, ..., as often as a proof may have it."""
     text, number = "  first", 0
-    while len((text + tactic.format(number)).encode()) < MAX_PROOF - 5:
+    while len((text + tactic.format(number)).encode()) < LEAN_PROOF_BYTES - 5:
         text += tactic.format(number)
         number += 1
     return f"{text}\n"

@@ -139,7 +139,7 @@ def test_a_damaged_install_is_made_again(package):  # noqa: F811
         harm = rng.choice([flip_bit, truncate])
         (folder / name).write_bytes(harm((folder / name).read_bytes(), rng))
         install._digest_of.cache_clear()  # as in another process
-        assert find_lean(whole=True) is None
+        assert find_lean(compares_all=True) is None
         assert (find_lean() is None) == (name in install.PROGRAMS or harm is truncate)
-        ensure_lean(whole=True)
+        ensure_lean(compares_all=True)
         assert before == {path: path.read_bytes() for path in before}

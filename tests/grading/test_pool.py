@@ -1,24 +1,34 @@
-"""Graders side by side, of which none is shared or lost, and a memory of their verdicts."""
+"""Graders side by side, a memory of their verdicts, and what happens when one of them dies."""
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
+from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
+from rapid.cli import run
 from rapid.grading import verdicts
-from rapid.grading.grader import GraderDied
+from rapid.grading.grader import GraderDied, GradingFailed
+from rapid.grading.math.grader import MathGrader
 from rapid.grading.pool import SteadyGrader
 
 FIRST, SECOND = (MathProblem(unique_id=name, problem="", answer="1") for name in "ab")
 
 
-class Fake:
-    """A grader that fails to start on demand, may wait for others, and notices being shared."""
+class FakeGrader:
+    """A grader that passes "1" and all that has no number. It notes what it does in `log`.
 
-    def __init__(self, log, starts=True, everyone=None):
-        self.log, self.starts, self.everyone = log, starts, everyone
+    Args:
+        deaths: completion -> how often it dies over it.
+        starts: whether it can be entered.
+        wait: called before each verdict.
+    """
+
+    def __init__(self, log, deaths=None, starts=True, wait=lambda: None):
+        self.log, self.deaths, self.starts, self.wait = log, deaths or {}, starts, wait
         self.busy = threading.Lock()
 
     def __enter__(self):
@@ -34,120 +44,159 @@ class Fake:
         return "a wall"
 
     def prepare(self, problem):
-        self.log.append(f"prepared {problem.id}")
+        self.note(f"prepared {problem.id}")
 
     def rehearse(self, exercises):
-        self.log.append(f"rehearsed {exercises}")
+        self.note(f"rehearsed {exercises}")
 
     def grade(self, problem, completion):
         assert self.busy.acquire(blocking=False), "two threads in one grader"
         try:
+            self.wait()
             if completion == "broken":
                 raise ValueError("broken")
-            if self.everyone:
-                self.everyone.wait(5)
-            return verdicts.verdict("passed")
+            self.note(f"{problem.id}: {completion}")
+            is_right = completion == "1" or not completion.isdecimal()
+            return verdicts.verdict(verdicts.PASSED if is_right else verdicts.WRONG_ANSWER)
         finally:
             self.busy.release()
 
+    def note(self, entry):
+        self.log.append(entry)
+        if self.deaths.get(entry.removeprefix("a: "), 0) >= self.log.count(entry):
+            raise GraderDied(f"over {entry}")
 
-def pool(size, **settings):
+
+def pool(size=1, **settings):
     log = []
-    return SteadyGrader("math", lambda: Fake(log, **settings), size), log
+    return SteadyGrader("math", lambda: FakeGrader(log, **settings), size), log
 
 
-def grade(graders, completion):
-    return graders.grade(FIRST, str(completion)).reward
+def grade(graders, *completions):
+    return [graders.grade(FIRST, str(completion)).reason for completion in completions]
 
 
-@pytest.mark.parametrize(("size", "askers"), [(3, 3), (2, 8)])
-def test_as_many_grade_at_a_time_as_there_are_graders(size, askers):
-    """More threads wait for one."""
-    graders, _ = pool(size, everyone=threading.Barrier(size))
-    with graders, ThreadPoolExecutor(askers) as executor:
-        assert list(executor.map(partial(grade, graders), range(120))) == [1.0] * 120
+class TestSideBySide:
+    @pytest.mark.parametrize(("size", "askers"), [(3, 3), (2, 8)])
+    def test_as_many_grade_at_a_time_as_there_are_graders(self, size, askers):
+        """More threads wait for one."""
+        barrier = threading.Barrier(size)
+        graders, _ = pool(size, wait=lambda: barrier.wait(5))
+        with graders, ThreadPoolExecutor(askers) as executor:
+            texts = [f"text {n}" for n in range(120)]
+            assert [*executor.map(partial(grade, graders), texts)] == [["passed"]] * 120
 
+    def test_a_grader_that_raised_grades_again(self):
+        graders, _ = pool()
+        with graders:
+            for _ in range(3):
+                with pytest.raises(ValueError, match="broken"):
+                    grade(graders, "broken")
+            assert grade(graders, "right") == ["passed"]
 
-def test_a_grader_that_raised_grades_again():
-    graders, _ = pool(1)
-    with graders:
-        for _ in range(3):
-            with pytest.raises(ValueError, match="broken"):
-                grade(graders, "broken")
-        assert grade(graders, "right") == 1
+    def test_those_that_started_are_ended_if_one_does_not_start(self):
+        log = []
+        fakes = iter([FakeGrader(log), FakeGrader(log), FakeGrader(log, starts=False)])
+        graders = SteadyGrader("math", lambda: next(fakes), 3)
+        with pytest.raises(OSError, match="no sandbox"), graders:
+            pass
+        assert log == ["started", "started", "ended", "ended"]
 
-
-def test_those_that_started_are_ended_if_one_does_not_start():
-    log = []
-    made = iter([Fake(log), Fake(log), Fake(log, starts=False)])
-    graders = SteadyGrader("math", lambda: next(made), 3)
-    with pytest.raises(OSError, match="no sandbox"), graders:
-        pass
-    assert log == ["started", "started", "ended", "ended"]
-
-
-def test_a_problem_is_prepared_by_one_that_is_free():
-    graders, log = pool(2)
-    with graders:
-        graders.prepare(FIRST)
+    def test_a_problem_is_prepared_by_one_and_rehearsed_by_all(self):
+        graders, log = pool(2)
+        with graders:
+            graders.prepare(FIRST)
+            assert grade(graders, "x", "y", "z") == ["passed"] * 3  # and it is free again
+            graders.rehearse([])
         assert log.count("prepared a") == 1
-        assert [grade(graders, n) for n in range(3)] == [1.0] * 3  # and it is free again
-    assert log.count("started") == log.count("ended") == 2
+        assert log.count("rehearsed []") == log.count("started") == log.count("ended") == 2
+        assert graders.walls() == "a wall"
+
+    @pytest.mark.parametrize("name", BENCHMARKS)
+    def test_every_benchmark_has_such_graders(self, name):
+        assert isinstance(BENCHMARKS[name].grader(1.0), SteadyGrader)
 
 
-def test_every_one_rehearses():
-    graders, log = pool(1)
-    graders.rehearse([])
-    assert (log, graders.walls()) == (["rehearsed []"], "a wall")
-    graders, log = pool(2)
-    graders.rehearse([])
-    assert log == ["rehearsed []"] * 2
+class TestMemory:
+    def test_a_repeated_completion_of_a_problem_is_graded_once(self):
+        graders, log = pool()
+        assert grade(graders, 1, 2, 1) == ["passed", "wrong_answer", "passed"]
+        assert graders.hits == 1
+        graders.grade(SECOND, "1")
+        assert grade(graders, "\ud800") == ["unparsable"]  # half a character
+        assert log == ["a: 1", "a: 2", "b: 1"]
+
+    @pytest.mark.parametrize("deaths", [0, 1, 2])
+    def test_a_completion_that_is_being_graded_is_waited_for(self, deaths):
+        """A death is no verdict: who waited asks again."""
+        may_go = threading.Event()
+        graders, log = pool(deaths={"1": deaths}, wait=lambda: may_go.wait(30))
+        with ThreadPoolExecutor(4) as threads:
+            waiting = [threads.submit(grade, graders, 1) for _ in range(4)]
+            may_go.set()
+            reasons = [future.result()[0] for future in waiting]
+        assert reasons.count("passed") >= 3
+        assert set(reasons) <= {"passed", "infrastructure"}
+        assert len(log) == 1 + deaths
 
 
-class CountingGrader:
-    def __init__(self):
-        self.calls = []
+class TestDeaths:
+    def test_verdicts_are_counted_by_reason_and_deaths_not_remembered(self):
+        graders, log = pool(deaths={"x": 2, "y": 1})
+        assert grade(graders, "x", "y", "z", "x") == ["infrastructure", *["passed"] * 3]
+        assert graders.reasons == {"infrastructure": 1, "passed": 3}
+        assert log == [f"a: {text}" for text in "xxyyzx"]
 
-    def grade(self, problem, completion):
-        self.calls.append((problem.id, completion))
-        return verdicts.verdict(verdicts.PASSED if completion == "1" else verdicts.WRONG_ANSWER)
+    def test_a_death_while_a_problem_is_prepared_costs_nothing(self):
+        graders, log = pool(deaths={"prepared a": 1})
+        graders.prepare(FIRST)
+        assert log == ["prepared a"] * 2
 
+    @pytest.mark.parametrize(("graded", "most"), [(0, 1), (198, 2), (296, 2), (297, 3)])
+    def test_more_than_one_and_one_percent_end_the_job(self, graded, most):
+        deadly = [f"dead {n}" for n in range(most + 1)]
+        graders, _ = pool(deaths=dict.fromkeys(deadly, 2))
+        grade(graders, *["fine"] * graded)
+        assert grade(graders, *deadly[:-1]) == ["infrastructure"] * most
+        with pytest.raises(GradingFailed) as raised:
+            grade(graders, deadly[-1])
+        total = graded + most + 1
+        assert f"grader of math died twice over each of {most + 1} of {total} " in str(raised.value)
+        assert f"over a: dead {most}" in str(raised.value)
 
-def test_a_repeated_completion_of_a_problem_is_graded_once():
-    counting = CountingGrader()
-    grader = SteadyGrader("math", iter([counting]).__next__)  # one, unless more are asked for
-    assert [grade(grader, text) for text in ("1", "2", "1")] == [1.0, 0.0, 1.0]
-    assert grader.hits == 1
-    grader.grade(SECOND, "1")
-    assert grader.grade(FIRST, "\ud800").reason == verdicts.UNPARSABLE  # half a character
-    assert counting.calls == [("a", "1"), ("a", "2"), ("b", "1")]
-
-
-class SlowGrader(CountingGrader):
-    """Waits until it is let go, and dies over the first `deaths` completions."""
-
-    def __init__(self, deaths=0):
-        super().__init__()
-        self.deaths = deaths
-        self.may_go = threading.Event()
-
-    def grade(self, problem, completion):
-        assert self.may_go.wait(30)
-        verdict = super().grade(problem, completion)
-        if len(self.calls) <= self.deaths:
-            raise GraderDied("killed")
-        return verdict
+    def test_a_job_that_has_failed_fails_in_every_thread(self):
+        graders, _ = pool(deaths={"x": 2, "y": 2})
+        assert grade(graders, "x") == ["infrastructure"]
+        for completion in ("y", "fine"):
+            with pytest.raises(GradingFailed, match="over a: y"):
+                grade(graders, completion)
 
 
-@pytest.mark.parametrize("deaths", [0, 1, 2])
-def test_a_completion_that_is_being_graded_is_waited_for(deaths):
-    """A death is no verdict: who waited asks again."""
-    slow = SlowGrader(deaths)
-    grader = SteadyGrader("math", lambda: slow)
-    with ThreadPoolExecutor(4) as threads:
-        waiting = [threads.submit(grader.grade, FIRST, "1") for _ in range(4)]
-        slow.may_go.set()
-        reasons = sorted(one.result().reason for one in waiting)
-    graded = [reason for reason in reasons if reason != verdicts.INFRASTRUCTURE]
-    assert set(graded) == {verdicts.PASSED} and len(graded) >= 3
-    assert len(slow.calls) == 1 + deaths
+@pytest.fixture
+def doomed(tmp_path, monkeypatch):
+    """The command that grades so many completions over which the mathematics grader dies."""
+
+    def die(*_):
+        raise GraderDied("killed in a test")
+
+    def command(count: int) -> list[str]:
+        rows = [{"id": "1", "completion": f"\\boxed{{{n + 2}}}"} for n in range(count)]
+        (tmp_path / "c").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (tmp_path / "p").write_text('{"problem": "?", "answer": "1", "unique_id": "1"}\n')
+        files = ["--problems", str(tmp_path / "p"), "--completions", str(tmp_path / "c")]
+        return ["grade", "--benchmark", "math", "--workers", "1", *files]
+
+    monkeypatch.setattr(MathGrader, "_compare", die)
+    return command
+
+
+def test_rapid_grade_says_what_was_not_graded_until_it_is_too_much(doomed, capsys):
+    assert run(doomed(2)) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "died twice over each of 2 of 2 completions" in printed.err
+    assert "killed in a test" in printed.err
+    assert run(doomed(1)) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"id": "1", "reward": None, "reason": "infrastructure"}
+    assert "1 of 1 not graded" in printed.err

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from rapid.benchmarks.base import Benchmark
 from rapid.benchmarks.math.made import draw
 from rapid.benchmarks.math.record import MathProblem
-from rapid.grading.math.grader import KEPT, MathGrader
+from rapid.grading.math.grader import STANDBY, MathGrader
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.pool import SteadyGrader
 
@@ -25,4 +25,4 @@ class Math(Benchmark):
         return SteadyGrader(self.name, lambda: MathGrader(timeout), workers)
 
     def lend(self) -> Callable[[bool], None] | None:
-        return KEPT.lend()
+        return STANDBY.lend()

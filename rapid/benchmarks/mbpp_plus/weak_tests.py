@@ -26,9 +26,10 @@ from rapid.artifacts.files import BadInput
 from rapid.benchmarks.mbpp_plus import MbppPlus
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.published import read_problems
-from rapid.grading.code.grader import MEMORY_MB, CodeGrader
+from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.reference import Reference, References
 from rapid.grading.code.sandbox import Sandbox
+from rapid.grading.limits import CODE_MB
 from rapid.grading.pool import SteadyGrader
 
 RELEASES = "https://github.com/evalplus/mbppplus_release/releases"
@@ -62,7 +63,7 @@ def find_weak(problems: list[CodeProblem], timeout: float, workers: int) -> dict
     """Return what the tests accept, for each task that accepts one of `programs`."""
     references = References()
     with (
-        Sandbox(MEMORY_MB) as sandbox,
+        Sandbox(CODE_MB) as sandbox,
         SteadyGrader(
             MbppPlus.name, lambda: CodeGrader(timeout, references=references), workers
         ) as graders,

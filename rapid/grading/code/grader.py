@@ -9,14 +9,12 @@ import json
 from dataclasses import dataclass
 from typing import Self
 
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.code import oracle
 from rapid.grading.code.reference import Function, Reference, References
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import ENDED, FLOODED, STOPPED, TIMED_OUT, Sandbox, encode_job
 from rapid.grading.verdicts import Verdict
-
-MEMORY_MB = 4295  # EvalPlus's 4 GiB, in 1e6 bytes: some of MBPP+'s references need gigabytes
 
 
 class CodeGrader:
@@ -34,7 +32,7 @@ class CodeGrader:
     def __init__(
         self,
         timeout: float,
-        memory_mb: int = MEMORY_MB,
+        memory_mb: int = limits.CODE_MB,
         layer: str | None = None,
         references: References | None = None,
         unsafe: bool = False,
@@ -96,20 +94,21 @@ class _Comparison:
         try:
             answer = json.loads(line)
             if "output" not in answer:
-                said = answer["reason"]
-                self.failure = said if said in _CHILD_REASONS else verdicts.CRASHED
+                reason = answer["reason"]
+                self.failure = reason if reason in _CHILD_REASONS else verdicts.CRASHED
                 return False
             output = encoding.decode(answer["output"])
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             self.failure = verdicts.CRASHED  # not a line that our runner writes
             return False
-        known, index = self.reference, self.right
-        call, expected, atol = known.inputs[index], known.expected[index], known.tolerances[index]
-        if not oracle.agrees(known.entry_point, call, output, expected, atol):
+        reference, index = self.reference, self.right
+        call, expected = reference.inputs[index], reference.expected[index]
+        atol = reference.tolerances[index]
+        if not oracle.agrees(reference.entry_point, call, output, expected, atol):
             self.failure = verdicts.WRONG_ANSWER
             return False
         self.right += 1
-        return self.right < len(known.expected)
+        return self.right < len(reference.expected)
 
     def reason(self, ending: str) -> str:
         """Return the verdict's reason, given how the job ended."""
@@ -117,5 +116,5 @@ class _Comparison:
 
 
 # A child may say why it failed. That it passed, or was not graded, is not for it to say.
-_CHILD_REASONS = verdicts.REASONS - {verdicts.PASSED, verdicts.TIMEOUT, verdicts.INFRASTRUCTURE}
+_CHILD_REASONS = verdicts.select_reasons("code", but={verdicts.PASSED, verdicts.TIMEOUT})
 _ENDINGS = {ENDED: verdicts.CRASHED, TIMED_OUT: verdicts.TIMEOUT, FLOODED: verdicts.WRONG_ANSWER}

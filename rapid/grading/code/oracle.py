@@ -86,10 +86,10 @@ def _is_exact(entry_point: str, inputs: list, output: Any, expected: Any, atol: 
     if isinstance(expected, encoding.Digest):
         return output == expected
     if is_set(entry_point):
-        return set(encoding.hashable(output)) == set(expected)
+        return set(encoding.check_hashable(output)) == set(expected)
     if entry_point in special.MBPP_OUTPUT_NOT_NONE_TASKS:
-        found = output if isinstance(output, bool) else output is not None
-        return found == (expected is not None)
+        finds = output if isinstance(output, bool) else output is not None
+        return finds == (expected is not None)
     if output == expected:
         return True
     # "All divisors" are the smaller ones in these tasks' own examples, and not in the references.

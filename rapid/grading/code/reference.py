@@ -6,18 +6,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rapid.grading import limits
 from rapid.grading.code import oracle
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, encode_job
 from rapid.grading.grader import BadProblem, Problem
-
-REFERENCE_SECONDS = 300.0  # a reference solution is trusted to end, not to be fast
-REFERENCE_LINE_LIMIT = 256_000_000  # bytes of one expected output
-# One output of a completion, beyond a multiple of the longest expected one:
-LINE_ALLOWANCE = 65_536  # bytes
-VALUE_ALLOWANCE = 10_000  # numbers, strings and containers in it
-SLOWNESS = 4.0  # a completion may take so many times as long as the reference, as in EvalPlus,
-LONGEST = 60.0  # but not over so many seconds because of that, as in EvalPlus
 
 
 class Function(Problem, Protocol):
@@ -46,7 +39,8 @@ class Reference:
 
     def time_limit(self, timeout: float) -> float:
         """Return the seconds for a completion: more than `timeout` where the reference is slow."""
-        return max(timeout, min(SLOWNESS * self.seconds, LONGEST))
+        seconds = min(limits.CODE_SLOWNESS * self.seconds, limits.CODE_SLOW_SECONDS)
+        return max(timeout, seconds)
 
 
 class References:
@@ -56,15 +50,15 @@ class References:
     """
 
     def __init__(self) -> None:
-        self._found: dict[str, Reference] = {}
+        self._references: dict[str, Reference] = {}
         self._locks: dict[str, threading.Lock] = {}
 
     def find(self, problem: Function, sandbox: Sandbox) -> Reference:
         """Return the reference of a problem; raise BadProblem as `run_reference` does."""
         with self._locks.setdefault(problem.digest, threading.Lock()):
-            if problem.digest not in self._found:
-                self._found[problem.digest] = run_reference(problem, sandbox)
-            return self._found[problem.digest]
+            if problem.digest not in self._references:
+                self._references[problem.digest] = run_reference(problem, sandbox)
+            return self._references[problem.digest]
 
 
 def run_reference(problem: Function, sandbox: Sandbox) -> Reference:
@@ -90,7 +84,7 @@ def run_reference(problem: Function, sandbox: Sandbox) -> Reference:
         problem.canonical_solution, problem.entry_point, calls, oracle.is_set(problem.entry_point)
     )
     began = time.monotonic()
-    ending = sandbox.run(job, REFERENCE_SECONDS, collect, REFERENCE_LINE_LIMIT)
+    ending = sandbox.run(job, limits.REFERENCE_SECONDS, collect, limits.REFERENCE_LINE_BYTES)
     seconds = time.monotonic() - began
     answers = [json.loads(line) for line in lines]
     failed = next((answer["reason"] for answer in answers if "reason" in answer), None)
@@ -105,7 +99,7 @@ def run_reference(problem: Function, sandbox: Sandbox) -> Reference:
         tolerances=oracle.tolerances(expected, problem.atol),
         # A right output is about as long as the expected one. To read and compare takes the
         # grader's own time and memory, so an output must have bounds.
-        line_limit=LINE_ALLOWANCE + 16 * max(map(len, lines)),
-        value_limit=VALUE_ALLOWANCE + 2 * max(map(encoding.count_values, lines)),
+        line_limit=limits.CODE_LINE_BYTES + 16 * max(map(len, lines)),
+        value_limit=limits.CODE_VALUES + 2 * max(map(encoding.count_values, lines)),
         seconds=seconds,
     )

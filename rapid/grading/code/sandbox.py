@@ -32,22 +32,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from rapid.grading import limits
 from rapid.grading.code.runner import encoding, packages
 from rapid.grading.grader import GraderDied
-from rapid.grading.worker import Worker
+from rapid.grading.memory import limit_memory
+from rapid.grading.worker import LineReader, LineTooLong, Worker
 
 log = logging.getLogger(__name__)
 
 LAYERS = ("bwrap", "namespaces", "filters")  # what counts as walls, strongest first
 UNSAFE_LAYER = "limits"
-START_SECONDS = 60.0  # for the runner to say hello: too short, and a busy machine gets weaker walls
-RUNNER_MB = 256  # for the runner, beside its one job
-GRACE_SECONDS = 2.0  # for the runner to end a child, beyond the time of the job
-REPLY_SECONDS = 30.0  # for the runner to report a child's end: longer, and it is stuck
 
 # How a job ended: by its receiver, by itself, by the clock, or by a line that was too long.
 STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
 
+# The runner's socket is descriptor 3: of the first three, bubblewrap's own processes keep copies,
+# which may be within a completion's reach.
+_WITH_SOCKET = ["/bin/sh", "-c", 'exec "$@" 3<&0 </dev/null', "sh"]
 _RUNNER = Path(__file__).resolve().with_name("runner")
 _PYTHON, _PREFIX = os.path.realpath(sys._base_executable), sys.base_prefix  # of no virtual one
 
@@ -147,19 +148,19 @@ class Sandbox:
             files_open if files else f"{whose} in reach",
             "no socket, no signal" if calls else "the network in reach",
         ]
-        around = {
+        description = {
             "bwrap": f"bubblewrap: {enclosed}",
             "namespaces": f"Linux namespaces: {enclosed}",
             "filters": f"no namespaces: {files_open}, no socket, no signal",
             "limits": f"NOT WALLED OFF (unsafe_sandbox): {', '.join(open_to)}",
         }
         divided = "a process namespace each" if self._hello["divided"] else "a session each"
-        own = "the grader's user" if user == os.geteuid() else "another user"
-        rights = f"as {own}, without capabilities"
-        limits = f"{self.memory_mb} MB, no child process, no thread, no file written"
+        user_name = "the grader's user" if user == os.geteuid() else "another user"
+        rights = f"as {user_name}, without capabilities"
+        resources = f"{self.memory_mb} MB, no child process, no thread, no file written"
         stand = {"Landlock": files, "seccomp": calls, "Python guard": self.guarded}
         switches = ", ".join(f"{name} {'on' if on else 'off'}" for name, on in stand.items())
-        return "; ".join([around[self.layer], divided, rights, limits, switches])
+        return "; ".join([description[self.layer], divided, rights, resources, switches])
 
     def run(
         self, job: bytes, timeout: float, receive: Callable[[bytes], bool], line_limit: int
@@ -192,23 +193,21 @@ class Sandbox:
     def _run(
         self, job: bytes, timeout: float, receive: Callable, line_limit: int, guarded: bool
     ) -> str:
-        control = self._runner.connection
-        deadline = time.monotonic() + timeout + GRACE_SECONDS
+        deadline = time.monotonic() + timeout + limits.CODE_GRACE_SECONDS
         request = encoding.REQUEST.pack(timeout, self.memory_mb * 1_000_000, guarded, self.filtered)
-        ours, theirs = socket.socketpair()
-        ending, reply = TIMED_OUT, b""
-        with contextlib.suppress(ConnectionError, TimeoutError), ours:  # closed, the child is ended
-            with theirs:
-                socket.send_fds(control, [request], [theirs.fileno()])
-            ours.settimeout(max(0.001, deadline - time.monotonic()))
+        job_socket, child_end = socket.socketpair()
+        ending = TIMED_OUT
+        with contextlib.suppress(ConnectionError, TimeoutError), job_socket:
+            with child_end:
+                socket.send_fds(self._runner.connection, [request], [child_end.fileno()])
+            job_socket.settimeout(max(0.001, deadline - time.monotonic()))
             # A child may die before it has read all; what it answered is still to be read.
             with contextlib.suppress(ConnectionError):
-                ours.sendall(encoding.LENGTH.pack(len(job)) + job)
-            ending = _read_lines(ours, deadline, receive, line_limit)
-        with contextlib.suppress(ConnectionError, TimeoutError):
-            control.settimeout(REPLY_SECONDS)
-            reply = control.recv(encoding.REPLY.size, socket.MSG_WAITALL)
-        if len(reply) < encoding.REPLY.size:
+                job_socket.sendall(encoding.LENGTH.pack(len(job)) + job)
+            ending = _read_lines(LineReader(job_socket, line_limit), deadline, receive)
+        # With the socket closed, the child is ended.
+        reply = self._runner.ask(b"", limits.CODE_REPLY_SECONDS)
+        if len(reply) != encoding.REPLY.size:
             self._stop()
             if ending in (STOPPED, FLOODED):
                 return ending  # what the child answered decides, whatever became of the runner
@@ -219,8 +218,8 @@ class Sandbox:
     def _start(self) -> None:
         """Start a runner behind `layer`, or behind the first layer that works."""
         failures = []
-        known = (*LAYERS, UNSAFE_LAYER) if self.unsafe else LAYERS
-        for layer in (each for each in known if self.layer in (None, each)):
+        layers = (*LAYERS, UNSAFE_LAYER) if self.unsafe else LAYERS
+        for layer in layers if self.layer is None else {self.layer}.intersection(layers):
             try:
                 self._launch(layer)
                 self._try_walls(layer)
@@ -238,21 +237,20 @@ class Sandbox:
         """Start a runner behind this layer, or raise SandboxError with the last line it printed."""
         with tempfile.TemporaryFile() as errors:
             self._runner = Worker(
-                lambda fd: _command(layer, fd),
-                self.memory_mb + RUNNER_MB,
+                limit_memory(_build_command(layer), self.memory_mb + limits.CODE_RUNNER_MB),
                 # Sets print in the same order, and numpy tries no threads.
                 env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1"},
                 cwd="/",
                 stderr=errors,
             )
             try:
-                self._hello = json.loads(self._runner.greeting(START_SECONDS))
+                self._hello = json.loads(self._runner.ask(b"", limits.CODE_START_SECONDS))
             except ValueError:
                 self._stop()
                 errors.seek(0)
-                said = errors.read().decode(errors="replace").strip().splitlines()
-                why = said[-1] if said else "the runner did not start"  # of a traceback the error
-                raise SandboxError(why) from None
+                lines = errors.read().decode(errors="replace").strip().splitlines()
+                # Of a traceback the error.
+                raise SandboxError(lines[-1] if lines else "the runner did not start") from None
 
     def _try_walls(self, layer: str) -> None:
         """Raise SandboxError unless a job without the guard runs and can read nothing outside."""
@@ -263,14 +261,15 @@ class Sandbox:
         answers = []
         paths = [__file__, "/etc/passwd", f"/proc/{os.getpid()}/environ"]
         trial = encode_job(_TRIAL, "f", json.dumps([[paths]]))
-        self._run(trial, START_SECONDS, lambda line: answers.append(line) or False, 10_000, False)
-        found = json.loads(answers[0]) if answers else {}
-        if "output" not in found:
+        seconds = limits.CODE_START_SECONDS
+        self._run(trial, seconds, lambda line: answers.append(line) or False, 10_000, False)
+        answer = json.loads(answers[0]) if answers else {}
+        if "output" not in answer:
             raise SandboxError(
-                f"a trial job answered {found}; can user {self._hello['user']} read {_PREFIX}?"
+                f"a trial job answered {answer}; can user {self._hello['user']} read {_PREFIX}?"
             )
-        if found["output"] and layer != UNSAFE_LAYER:
-            raise SandboxError(f"a trial job could read {', '.join(found['output'])}")
+        if answer["output"] and layer != UNSAFE_LAYER:
+            raise SandboxError(f"a trial job could read {', '.join(answer['output'])}")
 
     def _stop(self) -> None:
         if self._runner is not None:
@@ -278,43 +277,28 @@ class Sandbox:
             self._runner = None
 
 
-def _read_lines(
-    connection: socket.socket, deadline: float, receive: Callable[[bytes], bool], line_limit: int
-) -> str:
+def _read_lines(reader: LineReader, deadline: float, receive: Callable[[bytes], bool]) -> str:
     """Hand on lines until there are enough; raise TimeoutError after `deadline` (`monotonic`)."""
-    pending = bytearray()
-    while True:
-        connection.settimeout(max(0.001, deadline - time.monotonic()))
-        try:
-            chunk = connection.recv(1 << 18)
-        except ConnectionError:
-            return ENDED
-        if not chunk:
-            return ENDED
-        pending += chunk
-        if b"\n" in chunk:
-            *lines, rest = pending.split(b"\n")
-            for line in lines:
-                if len(line) > line_limit:
-                    return FLOODED
-                if not receive(bytes(line)):
-                    return STOPPED
-                if time.monotonic() > deadline:  # the receiver's time counts too
-                    return TIMED_OUT
-            pending = rest
-        if len(pending) > line_limit:
-            return FLOODED
+    try:
+        while receive(reader.read_line(deadline)):
+            pass  # the receiver's time counts too
+    except EOFError:
+        return ENDED
+    except LineTooLong:
+        return FLOODED
+    return STOPPED
 
 
-def _command(layer: str, control_fd: int) -> list[str]:
+def _build_command(layer: str) -> list[str]:
     """Return the command line that starts a runner behind this layer, or raise SandboxError."""
     paths = _readable_paths()
-    hidden, shared = _packages(paths), _shared_packages()
+    hidden, shared = _find_packages(paths), _shared_packages()
+    settings = {"layer": layer, "paths": paths, "hidden": hidden, "shared": shared}
+    settings["resources"] = limits.CODE_RESOURCES
     # No site packages, no environment, no bytecode written.
-    runner = [_PYTHON, "-S", "-s", "-P", "-B", str(_RUNNER), str(control_fd), layer]
-    runner += [os.pathsep.join(each) for each in (paths, hidden, shared)]
+    runner = [_PYTHON, "-S", "-s", "-P", "-B", str(_RUNNER), json.dumps(settings)]
     if layer != "bwrap":
-        return runner
+        return [*_WITH_SOCKET, *runner]
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise SandboxError("bwrap is not on PATH")
@@ -327,17 +311,17 @@ def _command(layer: str, control_fd: int) -> list[str]:
             command += ["--cap-add", capability]
     else:
         command.append("--unshare-user")
-    *others, last = paths
-    command += _bound(others)
+    *library, runner_folder = paths
+    command += _bind_paths(library)
     for path in hidden:
         command += ["--perms", "0755", "--tmpfs", path]
-    command += _bound([*shared, last])  # which may lie in these
+    command += _bind_paths([*shared, runner_folder])  # which may lie in these
     for path in (*hidden, "/"):
         command += ["--remount-ro", path]
-    return [*command, "--chdir", "/", *runner]
+    return [*_WITH_SOCKET, *command, "--chdir", "/", *runner]
 
 
-def _bound(paths: list[str]) -> list[str]:
+def _bind_paths(paths: list[str]) -> list[str]:
     """Return bubblewrap's arguments that put paths into the box."""
     # It would make the folders above them unreadable to all but their owner.
     above = {str(folder) for path in paths for folder in Path(path).parents} - {"/"}
@@ -356,16 +340,16 @@ def _readable_paths() -> list[str]:
     return [path for path in dict.fromkeys(candidates) if os.path.exists(path)]
 
 
-def _packages(paths: list[str]) -> list[str]:
+def _find_packages(paths: list[str]) -> list[str]:
     """Return the folders of installed packages below these paths.
 
     Completions may use few of them, and this project with its problems may be in one.
     """
     return [
-        str(found)
+        str(folder)
         for path in paths
         if os.path.isdir(path)
-        for found in sorted(Path(path).glob("python*/*-packages"))
+        for folder in sorted(Path(path).glob("python*/*-packages"))
     ]
 
 
@@ -378,5 +362,5 @@ def _shared_packages() -> list[str]:
             file = Path(spec.origin)
             path = file.parent if spec.submodule_search_locations else file
             libraries = path.with_name(f"{name}.libs")
-            paths += [str(each) for each in (path, libraries) if each.exists()]
+            paths += [str(part) for part in (path, libraries) if part.exists()]
     return paths

@@ -153,14 +153,15 @@ def goalOf (base : Command.State) (trusted : NameSet) (name : Name) (statement :
   let header := base.env.toKernelEnv
   let prepare : Except String Goal := do
     let used := goal.type.getUsedConstants.toList
-    let (own, writer) ← (writeConstants header env used {}).run {}
+    let (statedNames, writer) ← (writeConstants header env used {}).run {}
     let read : Read Unit := do
       trust used
       readLines 1 (writer.text.splitOn "\n")
     let ((), reader) ← read.run { header, trusted }
     return {
       head := goal.toConstantVal,
-      reader := { header, trusted := reader.trusted, kernel := reader.kernel, stated := own } }
+      reader := { header, trusted := reader.trusted, kernel := reader.kernel,
+                  stated := statedNames } }
   return prepare.mapError fun why => [why]
 
 /-- Read an export and have the kernel check it. -/
@@ -199,19 +200,19 @@ structure Memory where
 /-- The judge's answer to a statement and, where there is one, an export. -/
 def answerJudge (base : Command.State) (memory : IO.Ref Memory) (name statement : String)
     (text? : Option String) : IO Answer := do
-  let known ← memory.get
+  let cache ← memory.get
   let key := (Json.str name).compress ++ statement
-  let goal ← match known.goals.get? key with
+  let goal ← match cache.goals.get? key with
     | some goal => pure goal
-    | none => match ← goalOf base known.trusted name.toName statement with
+    | none => match ← goalOf base cache.trusted name.toName statement with
       | .ok goal =>
-        memory.modify fun known => { known with goals := known.goals.insert key goal }
+        memory.modify fun cache => { cache with goals := cache.goals.insert key goal }
         pure goal
       | .error messages => return { why := "bad statement", messages }
   let some text := text? | return { why := "stated" }
-  match judge goal known.trusted text with
+  match judge goal cache.trusted text with
   | .ok trusted =>
-    memory.modify fun known => { known with trusted }
+    memory.modify fun cache => { cache with trusted }
     return { why := "passed" }
   | .error why => return { why := "forbidden", messages := [why] }
 

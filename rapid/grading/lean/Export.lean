@@ -48,7 +48,7 @@ inductive Node where
 structure Writer where
   text : String := ""
   /-- The nodes that were written, with their numbers, by their hashes. -/
-  known : Std.TreeMap UInt64 (List (Node × Nat)) := {}
+  written : Std.TreeMap UInt64 (List (Node × Nat)) := {}
   names : Nat := 1
   levels : Nat := 1
   expressions : Nat := 0
@@ -61,15 +61,15 @@ def writeLine (items : List Item) : Write Unit := modify fun writer =>
 
 /-- Return the number of `node`, which gets a line of `items` unless it has one. -/
 def numbered (node : Node) (items : Write (List Item)) : Write Nat := do
-  if let some number := ((← get).known.getD (hash node) []).lookup node then return number
+  if let some number := ((← get).written.getD (hash node) []).lookup node then return number
   writeLine (← items)
   let writer ← get
   let (number, writer) := match node with
     | .name _ => (writer.names, { writer with names := writer.names + 1 })
     | .level _ => (writer.levels, { writer with levels := writer.levels + 1 })
     | .expression _ => (writer.expressions, { writer with expressions := writer.expressions + 1 })
-  let same := writer.known.getD (hash node) []
-  set { writer with known := writer.known.insert (hash node) ((node, number) :: same) }
+  let same := writer.written.getD (hash node) []
+  set { writer with written := writer.written.insert (hash node) ((node, number) :: same) }
   return number
 
 def codePoints (text : String) : List Nat := text.toList.map (·.toNat)
@@ -132,10 +132,10 @@ def readNumber (text : List Char) : Except String (Nat × List Char) := do
 /-- Read what `read` reads, with commas between, to a closing bracket. -/
 partial def readList {α : Type} (read : List Char → Except String (α × List Char))
     (text : List Char) (before : Array α) : Except String (List α × List Char) := do
-  let (one, rest) ← read text
+  let (item, rest) ← read text
   match rest with
-  | ',' :: rest => readList read rest (before.push one)
-  | ']' :: rest => return ((before.push one).toList, rest)
+  | ',' :: rest => readList read rest (before.push item)
+  | ']' :: rest => return ((before.push item).toList, rest)
   | _ => throw "a list without an end"
 
 def readItem : List Char → Except String (Item × List Char)

@@ -37,7 +37,7 @@ class NoBox(RuntimeError):
     """There can be no box here. The message says why."""
 
 
-def boxed(program: Sequence[str], readable: Sequence[Path]) -> list[str]:
+def box_command(program: Sequence[str], readable: Sequence[Path]) -> list[str]:
     """Return the command line that runs `program` in a box, where it can read only `readable`.
 
     Raises:
@@ -57,18 +57,20 @@ def boxed(program: Sequence[str], readable: Sequence[Path]) -> list[str]:
     return [sys.executable, "-I", "-S", str(Path(__file__).resolve()), *command]
 
 
-def filter_of(machine: str) -> bytes:
+def assemble_filter(machine: str) -> bytes:
     """Return the filter of system calls in the kernel's language."""
     sys.path.append(RUNNER)
     import bpf
 
     clone, refused = CALLS[machine]
-    steps = bpf.begin(machine) + bpf.on(bpf.IF_ANY_BIT, ~HIGHEST & 0xFFFF_FFFF, bpf.refuse())
-    steps += bpf.on(bpf.IF_EQUAL, CLONE3, bpf.refuse(errno.ENOSYS))
+    steps = bpf.begin_filter(machine) + bpf.branch(
+        bpf.IF_ANY_BIT, ~HIGHEST & 0xFFFF_FFFF, bpf.refuse()
+    )
+    steps += bpf.branch(bpf.IF_EQUAL, CLONE3, bpf.refuse(errno.ENOSYS))
     for number in refused:
-        steps += bpf.on(bpf.IF_EQUAL, number, bpf.refuse())
-    threads = bpf.on_argument(0, bpf.IF_ANY_BIT, CLONE_THREAD, bpf.ALLOW) + bpf.refuse()
-    return bpf.assemble(steps + bpf.on(bpf.IF_EQUAL, clone, threads) + bpf.ALLOW)
+        steps += bpf.branch(bpf.IF_EQUAL, number, bpf.refuse())
+    threads = bpf.branch_on_argument(0, bpf.IF_ANY_BIT, CLONE_THREAD, bpf.ALLOW) + bpf.refuse()
+    return bpf.assemble(steps + bpf.branch(bpf.IF_EQUAL, clone, threads) + bpf.ALLOW)
 
 
 def main(command: list[str]) -> int:
@@ -76,7 +78,7 @@ def main(command: list[str]) -> int:
     import resource
 
     reading, writing = os.pipe()  # which holds all of it
-    os.write(writing, filter_of(os.uname().machine))
+    os.write(writing, assemble_filter(os.uname().machine))
     os.close(writing)
     os.dup2(reading, FILTER)
     # What is written in the box takes up memory.

@@ -1,16 +1,16 @@
-"""Lean proofs judged by two processes: an author that elaborates them, a judge that decides.
+"""Checks Lean proofs with two processes: an author that elaborates them, and a judge that decides.
 
-The proof is an adversary's text, and elaborating it may run code of his. The author therefore only
-exports what the proof came to, as data; nothing that it says is believed. The judge never sees the
-text. It elaborates the benchmark's statement, reads the export and has its kernel check it. Both
-have a minimal environment; their answers carry a secret number that a proof cannot guess.
+A proof is hostile text, and elaborating it may run its code. The author therefore only exports the
+elaborated proof as data, and nothing that it says is believed. The judge never sees the text: it
+elaborates the benchmark's statement, reads the export and has its kernel check it. Both have a
+minimal environment. Their answers carry a secret number that a proof cannot guess.
 """
 
 import threading
 import time
 from typing import Self
 
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.grader import BadProblem, GraderDied
 from rapid.grading.lean.install import Backend, ensure_lean
 from rapid.grading.lean.process import (
@@ -21,12 +21,8 @@ from rapid.grading.lean.process import (
     LeanProcess,
     ProcessDied,
 )
-from rapid.grading.lean.standby import borrowed
+from rapid.grading.lean.standby import borrow
 from rapid.grading.verdicts import Verdict
-
-MAX_PROOF = 8192  # bytes of UTF-8
-MAX_MEGABYTES = 1500  # of memory (1e6 bytes), above which a process is replaced
-STARTS = 3  # of a process that something outside keeps ending before it is ready
 
 
 class BadStatement(BadProblem):
@@ -36,9 +32,9 @@ class BadStatement(BadProblem):
 class LeanChecker:
     """Checks proofs one after another. Safe to share between threads.
 
-    The reasons of its verdicts are PASSED, WRONG_ANSWER (Lean reports an error), UNPARSABLE (not
-    one theorem up to the end of the text), FORBIDDEN (`sorry`, an axiom, what the kernel refuses,
-    an oversized text or one with NUL), TIMEOUT, MEMORY (an oversized proof term), and CRASHED.
+    WRONG_ANSWER: Lean reports an error. UNPARSABLE: not one theorem up to the end of the text.
+    FORBIDDEN: `sorry`, an axiom, what the kernel refuses, an oversized text or one with NUL.
+    MEMORY: an oversized proof term.
 
     Args:
         timeout: seconds of wall-clock time a proof.
@@ -107,7 +103,7 @@ class LeanChecker:
             size = len(proof.encode())
         except UnicodeEncodeError:  # half a surrogate pair: no text at all
             return verdicts.verdict(verdicts.UNPARSABLE)
-        if "\0" in proof or size > MAX_PROOF:
+        if "\0" in proof or size > limits.LEAN_PROOF_BYTES:
             return verdicts.verdict(verdicts.FORBIDDEN)
         if not (statement[-1:].isspace() or proof[:1].isspace()):
             statement += "\n"
@@ -176,7 +172,7 @@ class LeanChecker:
             raise GraderDied(died)
 
     def _ask(
-        self, role: str, request: dict, timeout: float, given: bytes | None = None
+        self, role: str, request: dict, timeout: float, export: bytes | None = None
     ) -> tuple[Answer, bytes]:
         """Return the answer of a process and its export.
 
@@ -184,7 +180,7 @@ class LeanChecker:
         """
         for is_last in (False, True):
             try:
-                answer, export = self._ready(role).ask(request, timeout, given)
+                answer, own_export = self._ready(role).request(request, timeout, export)
             except TimeoutError:
                 self._restart(role)
                 return Answer(why=verdicts.TIMEOUT), b""
@@ -200,13 +196,13 @@ class LeanChecker:
                 raise
             else:
                 break
-        if answer.megabytes > MAX_MEGABYTES:
+        if answer.megabytes > limits.LEAN_WORN_MB:
             self._restart(role)
-        return answer, export
+        return answer, own_export
 
     def _ready(self, role: str) -> LeanProcess:
         """Return a process that is ready: one that died since its last answer is replaced."""
-        for _ in range(STARTS):
+        for _ in range(limits.LEAN_STARTS):
             self._start()
             process = self._processes[role]
             try:
@@ -219,14 +215,16 @@ class LeanChecker:
             if process.lives:
                 return process
             self._stop(role)
-        raise GraderDied(f"the {role} of {self.backend} was ended {STARTS} times before a question")
+        raise GraderDied(
+            f"the {role} of {self.backend} was ended {limits.LEAN_STARTS} times before a question"
+        )
 
     def _start(self) -> None:
         self.backend = self.backend or ensure_lean()
         for role in ANSWERS:
             if role not in self._processes:
-                ready = borrowed(role, self.backend, self.header)
-                self._processes[role] = ready or LeanProcess(
+                lent = borrow(role, self.backend, self.header)
+                self._processes[role] = lent or LeanProcess(
                     self.backend, self.header, role, self.unsafe
                 )
 

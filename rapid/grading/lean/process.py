@@ -1,12 +1,10 @@
-"""One Lean process that is started, watched and ended here: JSON lines in, JSON lines out."""
+"""One Lean process: JSON lines in, JSON lines out."""
 
 import atexit
 import contextlib
 import json
 import os
 import secrets
-import select
-import selectors
 import signal
 import subprocess
 import time
@@ -15,23 +13,19 @@ from typing import TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.lean.install import Backend, LeanUnavailable, explain_failed_start
-from rapid.grading.lean.launch import Role, launch
-from rapid.grading.limits import remove_group
+from rapid.grading.lean.launch import Role, plan_launch
+from rapid.grading.worker import LineReader, LineTooLong, Worker
 
-START_SECONDS = 300.0  # for importing the header: seconds for core Lean, a minute for Mathlib
-MAX_LINE = 1 << 20  # bytes; an answer has some thousand
-MAX_EXPORT = 1 << 26  # bytes; a proof has some ten thousand
-CHUNK = 1 << 16
 KILLED = -signal.SIGKILL
 EXITED = 128 + signal.SIGKILL  # what the box makes of that; a proof in an author may say it, too
 
-# Beside the reasons of verdicts.py:
+# Beside reasons of verdicts.py:
 ELABORATED = "elaborated"  # the author has an export
 STATED, BAD_STATEMENT = "stated", "bad statement"  # the judge accepts the statement, or not
-REFUSALS = {verdicts.WRONG_ANSWER, verdicts.UNPARSABLE, verdicts.FORBIDDEN}
-REFUSALS |= {verdicts.MEMORY, verdicts.CRASHED}
+# The time is the caller's to tell.
+REFUSALS = verdicts.select_reasons("lean", but={verdicts.PASSED, verdicts.TIMEOUT})
 ANSWERS: dict[Role, set[str]] = {  # what each may say
     "author": REFUSALS | {ELABORATED},
     "judge": REFUSALS | {STATED, BAD_STATEMENT, verdicts.PASSED},
@@ -57,7 +51,7 @@ class Answer(BaseModel, strict=True):
     why: str
     messages: list[str] = []
     megabytes: float = 0.0
-    bytes: int = Field(0, ge=0, le=MAX_EXPORT)
+    bytes: int = Field(0, ge=0, le=limits.LEAN_EXPORT_BYTES)
 
 
 Line = TypeVar("Line", bound=BaseModel)
@@ -74,8 +68,8 @@ class ProcessDied(Exception):
         self.was_killed = was_killed
 
 
-class LeanProcess(subprocess.Popen):
-    """A Lean with the header in it, as author or as judge, and leader of a process group.
+class LeanProcess(Worker):
+    """A Lean with the header in it, as author or as judge.
 
     A process that is forked from its owner can borrow it (standby.py): it asks as the owner would,
     but cannot see how Lean ended.
@@ -96,45 +90,34 @@ class LeanProcess(subprocess.Popen):
     ):
         self.seconds: float | None = None  # from start to ready
         self.answered = 0  # requests before it was ready
-        self._owner = os.getpid()
         self._answers = ANSWERS[role]
         self._role, self._killed = role, {KILLED, EXITED}
         self._renewal = ""  # what the line that it is ready refers to
         self._started = time.monotonic()
-        self._unread = bytearray()
         self._backend = backend
         self._header = header
-        how = launch(backend, header, role, unsafe)
-        self._scratch = how.scratch
+        plan = plan_launch(backend, header, role, unsafe)
+        self._scratch = plan.scratch
         guarded, self._lifeline = os.pipe()  # it ends with us, whatever ends us: see launch.py
         try:
             super().__init__(
-                how.command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                plan.command,
+                answers_on_stdout=True,
                 stderr=guarded,
-                env=how.environment,
-                cwd=how.folder,
-                start_new_session=True,
+                env=plan.environment,
+                cwd=plan.folder,
             )
         finally:
             os.close(guarded)
+        self._reader = LineReader(self.connection, limits.LEAN_LINE_BYTES)
         atexit.register(self.end)
-        os.set_blocking(self.stdout.fileno(), False)
         if not waits:
             self._write({"header": header})
 
     @property
     def lives(self) -> bool:
-        """Return whether the process has not ended."""
-        if self.is_borrowed:  # nothing was asked: only the end can be read
-            return not select.select([self.stdout], [], [], 0)[0]
-        return self.poll() is None
-
-    @property
-    def is_borrowed(self) -> bool:
-        """Return whether another process started it."""
-        return os.getpid() != self._owner
+        """Return whether the process has not ended. A proof may have made it speak unasked."""
+        return super().lives if self.is_borrowed else self.poll() is None
 
     def serves(self, backend: Backend, header: str) -> bool:
         """Return whether it was started with this header."""
@@ -144,7 +127,8 @@ class LeanProcess(subprocess.Popen):
         """Have it import the header, or put its memory back; `wait_ready` waits for that."""
         self.seconds, self._started = None, time.monotonic()
         self._renewal = secrets.token_hex(16)
-        self._write({"header": self._header, "renew": self._renewal})
+        request = {"header": self._header, "renew": self._renewal}
+        self._write(request | {"megabytes": limits.LEAN_LENT_MB})
 
     def wait_ready(self) -> None:
         """Wait until the header is imported.
@@ -157,7 +141,9 @@ class LeanProcess(subprocess.Popen):
             return
         try:
             answer = self._read(
-                Ready, START_SECONDS, lambda found: found.id == self._renewal or not found.ready
+                Ready,
+                time.monotonic() + limits.LEAN_START_SECONDS,
+                lambda line: line.id == self._renewal or not line.ready,
             )
         except TimeoutError:
             answer = Ready(ready=False, why="too slow")
@@ -171,10 +157,10 @@ class LeanProcess(subprocess.Popen):
         if self._role == "author":  # from now on it reads proofs
             self._killed = {KILLED}
 
-    def ask(
-        self, request: dict, timeout: float, given: bytes | None = None
+    def request(
+        self, request: dict, timeout: float, export: bytes | None = None
     ) -> tuple[Answer, bytes]:
-        """Send one request, with the bytes `given`, and wait for its answer and the bytes of it.
+        """Send one request, with an export, and wait for its answer and the export in it.
 
         Raises:
             TimeoutError: no answer within `timeout` seconds.
@@ -182,32 +168,23 @@ class LeanProcess(subprocess.Popen):
         """
         deadline = time.monotonic() + timeout
         secret = secrets.token_hex(16)
-        counted = {} if given is None else {"bytes": len(given)}
-        self._write(request | counted | {"id": secret}, given or b"")
+        size = {} if export is None else {"bytes": len(export)}
+        self._write(request | size | {"id": secret}, export or b"", timeout)
         answer = self._read(
-            Answer, timeout, lambda found: found.id == secret and found.why in self._answers
+            Answer, deadline, lambda line: line.id == secret and line.why in self._answers
         )
-        while len(self._unread) < answer.bytes:
-            self._read_more(deadline)
-        export = bytes(self._unread[: answer.bytes])
-        self._unread.clear()  # there is one question at a time: nothing else was to be said
-        return answer, export
+        # There is one question at a time: nothing else was to be said.
+        return answer, self._read_or_die(lambda: self._reader.read_bytes(answer.bytes, deadline))
 
-    def end(self) -> None:
+    def end(self, patience: float = 0.0) -> None:
         """End the process and all that it started."""
         atexit.unregister(self.end)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self.wait()
-        remove_group(self.args)
+        super().end(patience)
         os.close(self._lifeline)
         if self._scratch:
             self._scratch.unlink(missing_ok=True)
-        self.stdout.close()
-        with contextlib.suppress(BrokenPipeError):
-            self.stdin.close()
 
-    def _death(self) -> ProcessDied:
+    def _describe_death(self) -> ProcessDied:
         """Return how the process ended; one that has closed its output may well live on."""
         if self.is_borrowed:
             return ProcessDied("its owner knows how", was_killed=True)  # asked again, on a new one
@@ -217,34 +194,25 @@ class LeanProcess(subprocess.Popen):
             return ProcessDied("no more output")
         return ProcessDied(f"exit status {status}", was_killed=status in self._killed)
 
-    def _write(self, message: dict, given: bytes = b"") -> None:
-        with contextlib.suppress(BrokenPipeError):  # reading says that it died
-            self.stdin.write(json.dumps(message).encode() + b"\n" + given)
-            self.stdin.flush()
+    def _write(
+        self, message: dict, export: bytes = b"", timeout: float = limits.LEAN_START_SECONDS
+    ) -> None:
+        self.connection.settimeout(max(0.001, timeout))
+        with contextlib.suppress(ConnectionError):  # reading says that it died
+            self.connection.sendall(json.dumps(message).encode() + b"\n" + export)
 
-    def _read(
-        self, kind: type[Line], timeout: float, is_wanted: Callable[[Line], bool] = lambda _: True
-    ) -> Line:
+    def _read(self, kind: type[Line], deadline: float, is_wanted: Callable[[Line], bool]) -> Line:
         """Return the first line that is a wanted one; what a proof prints is passed over."""
-        deadline = time.monotonic() + timeout
         while True:
-            while (end := self._unread.find(b"\n")) >= 0:
-                line = bytes(self._unread[:end])
-                del self._unread[: end + 1]
-                with contextlib.suppress(ValidationError):
-                    if is_wanted(answer := kind.model_validate_json(line)):
-                        return answer
-            if len(self._unread) > MAX_LINE:
-                raise ProcessDied("a line without an end")
-            self._read_more(deadline)
+            line = self._read_or_die(lambda: self._reader.read_line(deadline))
+            with contextlib.suppress(ValidationError):
+                if is_wanted(answer := kind.model_validate_json(line)):
+                    return answer
 
-    def _read_more(self, deadline: float) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.stdout, selectors.EVENT_READ)
-            # Asked even where there is more to read: a flood of lines must not go on for ever.
-            seconds = deadline - time.monotonic()
-            if seconds <= 0 or not selector.select(seconds):
-                raise TimeoutError
-        if not (chunk := os.read(self.stdout.fileno(), CHUNK)):
-            raise self._death()
-        self._unread += chunk
+    def _read_or_die(self, read: Callable[[], bytes]) -> bytes:
+        try:
+            return read()
+        except EOFError:
+            raise self._describe_death() from None
+        except LineTooLong:
+            raise ProcessDied("a line without an end") from None

@@ -9,10 +9,10 @@ TRUE = ("theorem t (a b : Nat) (h : a < b) : a + 1 ≤ b := by", "omega")
 FALSE = ("theorem t : (1 : Nat) = 2 := by", "set_option debug.skipKernelTC true in decide +kernel")
 
 
-def setup(stream: TextIO) -> int:
+def set_up_lean(stream: TextIO) -> int:
     """Install Lean and print how it judges a truth and a falsehood; return the exit status."""
     try:
-        backend = ensure_lean(whole=True)
+        backend = ensure_lean(compares_all=True)
         judgements, seconds = [], []
         for _ in range(2):  # the first start may leave an image of its memory to the second
             with LeanChecker(timeout=60, backend=backend) as lean:

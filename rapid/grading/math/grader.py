@@ -3,7 +3,6 @@
 A worker process, which can be killed, reads and compares them: rapid/grading/math/worker.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -13,18 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, Self
 
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.grader import GraderDied, Problem
+from rapid.grading.memory import limit_memory
 from rapid.grading.standby import Standby
 from rapid.grading.verdicts import Verdict
 from rapid.grading.worker import Worker
-
-START_SECONDS = 120.0  # for sympy to be imported, from a cold disk on a busy machine
-GRACE_SECONDS = 2.0  # for a worker to end
-REPLY_SECONDS = 30.0  # beyond its timeout, for a worker's reply: longer, and it is stuck
-MEMORY_BYTES = 4_000_000_000  # address space of the worker; 9^{9^9} asks for more
-WHOLE_MB = 5000  # of the worker and its child, 1e6 bytes
-LONGEST = 1000  # characters of an answer that is worth reading; MATH's are far shorter
 
 _PYTHON_NEEDS = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
 _WORKER = Path(__file__).resolve().with_name("worker")
@@ -82,7 +75,7 @@ class MathGrader:
     def __exit__(self, *_: object) -> None:
         if self._worker is not None and self._worker.is_borrowed:
             self._worker = None  # it goes back to its owner
-        self._end(GRACE_SECONDS)
+        self._end(limits.MATH_GRACE_SECONDS)
 
     def walls(self) -> str:
         return ""  # an answer is read and never run
@@ -101,12 +94,12 @@ class MathGrader:
         answer = last_boxed(completion)
         if not answer:
             return verdicts.verdict(verdicts.NO_ANSWER)
-        gold, answer = _plain(problem.answer), _plain(answer)
+        gold, answer = _to_plain_line(problem.answer), _to_plain_line(answer)
         if gold and answer == gold:  # whatever the grammar makes of it
             return verdicts.verdict(verdicts.PASSED)
         if not gold:
             return verdicts.verdict(verdicts.WRONG_ANSWER)
-        if len(answer) > LONGEST:
+        if len(answer) > limits.MATH_CHARACTERS:
             return verdicts.verdict(verdicts.UNPARSABLE)
         with self._lock:
             try:
@@ -121,12 +114,8 @@ class MathGrader:
             self._end()
             self._start()
         request = {"gold": gold, "answer": answer, "question": question, "timeout": self.timeout}
-        connection = self._worker.connection
-        connection.settimeout(self.timeout + REPLY_SECONDS)
-        reply = ""
-        with contextlib.suppress(TimeoutError, ConnectionError):
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            reply = connection.recv(4096).decode()
+        message = json.dumps(request).encode() + b"\n"
+        reply = self._worker.ask(message, self.timeout + limits.MATH_REPLY_SECONDS).decode()
         if not reply:
             raise GraderDied("the math worker died, or does not respond")
         if reply == verdicts.INFRASTRUCTURE:
@@ -137,13 +126,14 @@ class MathGrader:
         for package in ("lark", "sympy"):  # said here: the worker is asked for a verdict only
             if find_spec(package) is None:
                 raise ModuleNotFoundError(f"No module named '{package}'", name=package)
-        for get in (lambda: KEPT.borrowed("worker"), _worker):  # a borrowed one may have died
-            self._worker = get()
+        for get_worker in (
+            lambda: STANDBY.borrow("worker"),
+            _start_worker,
+        ):  # a lent one may have died
+            self._worker = get_worker()
             if self._worker is None:
                 continue
-            with contextlib.suppress(ConnectionError):  # it has ended, which reading finds out
-                self._worker.connection.sendall(b"\n")
-            if self._worker.greeting(START_SECONDS):
+            if self._worker.ask(b"\n", limits.MATH_START_SECONDS):
                 return
             self._end()
         raise GraderDied("the math worker did not start; its message is above")
@@ -155,18 +145,18 @@ class MathGrader:
             self._worker = None
 
 
-def _worker() -> Worker:
-    command = [sys.executable, "-P", str(_WORKER), str(MEMORY_BYTES)]
+def _start_worker() -> Worker:
+    command = [sys.executable, "-P", str(_WORKER), str(limits.MATH_BYTES)]
     # No secrets. sympy's order of terms follows the seed of hashes.
     environment = {name: os.environ[name] for name in _PYTHON_NEEDS if name in os.environ}
     environment["PYTHONHASHSEED"] = "0"
-    return Worker(lambda fd: [*command, str(fd)], WHOLE_MB, env=environment)
+    return Worker(limit_memory(command, limits.MATH_MB), env=environment)
 
 
-KEPT = Standby(lambda _: _worker(), ["worker"])  # what the warm process lends to its jobs
+STANDBY = Standby(lambda _: _start_worker(), ["worker"])  # what the warm process lends to its jobs
 
 
-def _plain(answer: str) -> str:
+def _to_plain_line(answer: str) -> str:
     """Return an answer on one line, without dollar signs and the end of its sentence."""
     line = " ".join(re.sub(r"(?<!\\)\$|\\displaystyle(?![a-zA-Z])", "", answer).split())
     return re.sub(r"(?<!\\)[.,;]$", "", line)

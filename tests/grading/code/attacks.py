@@ -141,6 +141,7 @@ FORGERIES = {
     "a verdict": (forge(b'{"reason": "passed"}\n'), {CRASHED}),
     "a reward": (forge(b'{"reward": 1.0, "reason": "passed"}\n'), {CRASHED}),
     "an excuse": (forge(b'{"reason": "infrastructure"}\n'), {CRASHED}),
+    "another excuse": (forge(b'{"reason": "bad_problem"}\n'), {CRASHED}),
     "an unknown reason": (forge(b'{"reason": ["passed"]}\n'), {CRASHED}),
     "an output": (forge(b'{"output": 0}\n'), {WRONG_ANSWER}),
     "outputs of all calls": (forge(b'{"output": 2}\n' * 100), {WRONG_ANSWER}),
@@ -192,11 +193,11 @@ FORGERIES = {
         {WRONG_ANSWER},
     ),
     "patched runner": (
-        "import sys\nsys.modules['__main__'].write = lambda job, answer: None\n" + RIGHT,
+        "import sys\nsys.modules['__main__'].send_line = lambda job, answer: None\n" + RIGHT,
         {CRASHED},
     ),
     "patched isolation": (
-        "import sys\nsys.modules['isolation'].Forbidden = sys.modules['isolation'].guard = int\n"
+        "import sys\nsys.modules['isolation'].Forbidden = sys.modules['isolation'].install_guard = int\n"
         "def f(x): return open('/etc/passwd').read()",
         {CRASHED, FORBIDDEN},
     ),

@@ -51,18 +51,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """
     names = metafunc.fixturenames
     if "walls" in names:
-        first, *others = [walls for walls in SETTINGS if works(walls.layer)]
-        others = [pytest.param(walls, marks=pytest.mark.slow) for walls in others]
-        metafunc.parametrize("walls", [first, *others], scope="session", ids=str)
+        first, *weaker = [walls for walls in SETTINGS if works(walls.layer)]
+        weaker = [pytest.param(walls, marks=pytest.mark.slow) for walls in weaker]
+        metafunc.parametrize("walls", [first, *weaker], scope="session", ids=str)
     elif "layer" in names:
         layers = LAYERS
         if "unfiltered" in names:  # the filters are all that one layer has; without, it is unsafe
             last = [] if "enclosed" in names else [UNSAFE_LAYER]
             layers = [*(layer for layer in LAYERS if layer != "filters"), *last]
-        first, *others = filter(works, layers)
+        first, *weaker = filter(works, layers)
         marks = [pytest.mark.slow] if "grader" in names else []
-        others = [pytest.param(layer, marks=marks) for layer in others]
-        metafunc.parametrize("layer", [first, *others], scope="session")
+        weaker = [pytest.param(layer, marks=marks) for layer in weaker]
+        metafunc.parametrize("layer", [first, *weaker], scope="session")
 
 
 @pytest.fixture

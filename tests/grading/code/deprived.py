@@ -16,7 +16,7 @@ import rapid.grading
 
 sys.path.insert(0, str(Path(rapid.grading.__file__).parent / "code" / "runner"))
 import bpf
-from filters import PR_SET_SECCOMP, install
+from filters import PR_SET_SECCOMP, install_filter
 from isolation import CLONE_NEWUSER, NAMESPACES
 
 # Numbers on x86_64 and aarch64, the error, and what the first argument has to be, if anything.
@@ -44,8 +44,8 @@ def program(denied: list[str]) -> bytes:
         for numbers, error, condition in CALLS[name]:
             failure = bpf.refuse(error)
             if condition:
-                failure = bpf.on_argument(0, *condition, failure)
-            steps += bpf.LOAD_NUMBER + bpf.on(bpf.IF_EQUAL, numbers[column], failure)
+                failure = bpf.branch_on_argument(0, *condition, failure)
+            steps += bpf.LOAD_NUMBER + bpf.branch(bpf.IF_EQUAL, numbers[column], failure)
     return bpf.assemble(steps + bpf.ALLOW)
 
 
@@ -56,7 +56,7 @@ def main() -> None:
         os.setgid(int(user))
         os.setuid(int(user))
     if denied:
-        install(program(denied.split(",")))
+        install_filter(program(denied.split(",")))
     os.execvp(command[0], command)
 
 

@@ -135,8 +135,8 @@ def prey(folder: Path, package: str) -> Iterator[Prey]:
     path.write_bytes(SECRET)
     path.chmod(0o600)
     (folder / "secret_module.py").write_text("A = 1\n")
-    kept = ctypes.create_string_buffer(SECRET)
-    abstract = f"rapid-{os.getpid()}-{id(kept)}"
+    buffer = ctypes.create_string_buffer(SECRET)
+    abstract = f"rapid-{os.getpid()}-{id(buffer)}"
     with ExitStack() as servers:
         tcp = servers.enter_context(socket.create_server(("127.0.0.1", 0)))
         for server in (tcp, _local(f"\0{abstract}"), _local(str(folder / "socket"))):
@@ -148,7 +148,7 @@ def prey(folder: Path, package: str) -> Iterator[Prey]:
             grader=os.getpid(),
             port=tcp.getsockname()[1],
             abstract=abstract,
-            address=ctypes.addressof(kept),
+            address=ctypes.addressof(buffer),
             package=package,
         )
 

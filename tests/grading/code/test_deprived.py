@@ -90,8 +90,8 @@ def test_without_walls_nothing_is_graded(grade, denied):
     done = grade(denied)
     assert done.returncode == 1
     assert done.stdout == ""
-    for said in ("bubblewrap", "user namespaces", "Landlock", "--unsafe-sandbox"):
-        assert said in done.stderr
+    for word in ("bubblewrap", "user namespaces", "Landlock", "--unsafe-sandbox"):
+        assert word in done.stderr
     assert "Traceback" not in done.stderr
 
 

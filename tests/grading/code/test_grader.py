@@ -80,8 +80,8 @@ def test_the_standard_library_can_be_imported(grader, enclosed):
     ],
 )
 def test_values_are_compared_as_evalplus_does(grader, expected, returned, reason):
-    asked = problem(f"def f(): return {expected}", [])
-    assert grader.grade(asked, f"def f(): return {returned}").reason == reason
+    function = problem(f"def f(): return {expected}", [])
+    assert grader.grade(function, f"def f(): return {returned}").reason == reason
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_values_are_compared_as_evalplus_does(grader, expected, returned, reason
     ],
 )
 def test_some_tasks_of_evalplus_take_any_iterable_for_a_set(grader, returned, reason):
-    asked = problem("def Diff(): return [1, 2]", [], entry_point="Diff")
-    assert grader.grade(asked, f"def Diff(): return {returned}").reason == reason
+    function = problem("def Diff(): return [1, 2]", [], entry_point="Diff")
+    assert grader.grade(function, f"def Diff(): return {returned}").reason == reason
 
 
 def test_a_problem_without_inputs_is_an_error(grader):

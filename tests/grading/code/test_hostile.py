@@ -77,8 +77,8 @@ def test_a_hostile_batch_is_graded_and_leaves_nothing(start, orphans, tmp_path, 
     assert process.returncode == 0, errors
     assert orphans() == []
     assert list((tmp_path / "tmp").iterdir()) == []
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == ["completions", "home", "problems", "tmp"]
+    names_left = sorted(path.name for path in tmp_path.iterdir())
+    assert names_left == ["completions", "home", "problems", "tmp"]
     assert [place for place in PLACES if (place / LEFT).exists()] == []
     assert shared_memory() == before
     reasons = [json.loads(line)["reason"] for line in out.splitlines()]

@@ -18,14 +18,14 @@ from rapid.grading.pool import SteadyGrader
 @pytest.fixture
 def runs(monkeypatch):
     """The ids of problems whose reference was run."""
-    found = []
+    ids = []
 
     def run(problem, sandbox):
-        found.append(problem.id)
+        ids.append(problem.id)
         return run_reference(problem, sandbox)
 
     monkeypatch.setattr(reference, "run_reference", run)
-    return found
+    return ids
 
 
 def test_graders_of_a_pool_share_references_and_what_is_prepared_is_not_run_again(double, runs):
@@ -44,12 +44,12 @@ def test_graders_of_a_pool_share_references_and_what_is_prepared_is_not_run_agai
 
 def test_different_problems_are_found_side_by_side(double, monkeypatch):
     """Neither waits for the other: each run ends only when both have begun."""
-    both = threading.Barrier(2, timeout=10.0)
-    monkeypatch.setattr(reference, "run_reference", lambda *_: both.wait())
+    barrier = threading.Barrier(2, timeout=10.0)
+    monkeypatch.setattr(reference, "run_reference", lambda *_: barrier.wait())
     shared = References()
-    other = double.model_copy(update={"task_id": "other"})
+    second = double.model_copy(update={"task_id": "other"})
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(shared.find, [double, other], [None, None]))
+        list(threads.map(shared.find, [double, second], [None, None]))
 
 
 def test_base_and_plus_inputs_are_as_the_function_takes_them(grader, double):
@@ -63,9 +63,9 @@ def test_base_and_plus_inputs_are_as_the_function_takes_them(grader, double):
             "plus_input": [[[3], [4]]],
         }
     )
-    found = grader._references.find(stored, grader._sandbox)
-    assert found.inputs == [[(1,), (2,)], [(3,), (4,)]]
-    assert found.expected == [("tuple", "tuple")] * 2
+    reference = grader._references.find(stored, grader._sandbox)
+    assert reference.inputs == [[(1,), (2,)], [(3,), (4,)]]
+    assert reference.expected == [("tuple", "tuple")] * 2
 
 
 def test_a_completion_that_changes_its_inputs_changes_no_other_s(grader, double):
@@ -103,16 +103,16 @@ def test_a_problem_s_own_tolerance_holds_for_its_completions(grader, double):
 def test_a_completion_gets_four_times_as_long_as_a_slow_reference(
     grader, double, took, timeout, limit
 ):
-    found = grader._references.find(double, grader._sandbox)
-    assert replace(found, seconds=took).time_limit(timeout) == pytest.approx(limit)
+    reference = grader._references.find(double, grader._sandbox)
+    assert replace(reference, seconds=took).time_limit(timeout) == pytest.approx(limit)
 
 
 def test_a_completion_as_slow_as_a_slow_reference_passes(grader, double):
     slow, began = "import time\ndef f(x):\n    time.sleep(0.3)\n    return 2 * x", time.monotonic()
     problem = double.model_copy(update={"canonical_solution": slow})
     assert grader.grade(problem, slow).reason == verdicts.PASSED  # 1.2 s, with a timeout of 1 s
-    found = grader._references.find(problem, grader._sandbox)
-    assert 1.2 <= found.seconds <= time.monotonic() - began
+    reference = grader._references.find(problem, grader._sandbox)
+    assert 1.2 <= reference.seconds <= time.monotonic() - began
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_long_expected_output_is_held_as_a_digest(grader, double):
     many = double.model_copy(
         update={"canonical_solution": "def f(x): return [(x, i) for i in range(60_000)]"}
     )
-    again = "def f(x):\n    for i in range(1): return list(zip([x] * 60_000, range(60_000)))"
-    assert grader.grade(many, again).reason == verdicts.PASSED
+    right = "def f(x):\n    for i in range(1): return list(zip([x] * 60_000, range(60_000)))"
+    assert grader.grade(many, right).reason == verdicts.PASSED
     wrong = "def f(x): return [(x, i) for i in range(59_999)] + [(x, 0)]"
     assert grader.grade(many, wrong).reason == verdicts.WRONG_ANSWER

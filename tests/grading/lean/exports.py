@@ -17,9 +17,10 @@ class Lines:
 
     def name(self, *components: str | int) -> int:
         reference = 0
-        for one in components:
-            item = [ord(letter) for letter in one] if isinstance(one, str) else one
-            reference = self.add("name", "str" if isinstance(one, str) else "num", reference, item)
+        for part in components:
+            is_text = isinstance(part, str)
+            item = [ord(letter) for letter in part] if is_text else part
+            reference = self.add("name", "str" if is_text else "num", reference, item)
         return reference
 
     def const(self, *components: str | int, levels=()) -> int:
@@ -98,10 +99,10 @@ def redefined(operation: str, result: str) -> bytes:
     """
     lines = Lines()
     nat, name = lines.const("Nat"), lines.name("Nat", operation)
-    wrong, right, *given = (lines.term("nat", digits) for digits in ("77", result, "4", "6"))
-    one = lines.add("level", "succ", 0)
+    wrong, right, *arguments = (lines.term("nat", digits) for digits in ("77", result, "4", "6"))
+    level_one = lines.add("level", "succ", 0)
     equal, same, flip, chain = (
-        lines.const("Eq", *last, levels=[one]) for last in ([], ["refl"], ["symm"], ["trans"])
+        lines.const("Eq", *last, levels=[level_one]) for last in ([], ["refl"], ["symm"], ["trans"])
     )
 
     def for_two(op: str, body: int) -> int:
@@ -110,15 +111,15 @@ def redefined(operation: str, result: str) -> bytes:
     lines.declare("def", name, for_two("forall", nat), for_two("lambda", wrong), "abbrev")
     function = lines.term("const", name, [])
     unknown = lines.app(function, lines.term("bvar", 1), lines.term("bvar", 0))
-    value = lines.app(function, *given)
+    value = lines.app(function, *arguments)
     by_definition, computed = lines.name("by_definition"), lines.name("computed")
     always = for_two("forall", lines.app(equal, nat, unknown, wrong))
     reflexive = for_two("lambda", lines.app(same, nat, wrong))
     lines.declare("theorem", by_definition, always, reflexive)
-    found = lines.app(equal, nat, value, right)
-    lines.declare("theorem", computed, found, lines.app(same, nat, right))
+    computed_type = lines.app(equal, nat, value, right)
+    lines.declare("theorem", computed, computed_type, lines.app(same, nat, right))
     back = lines.app(flip, nat, value, right, lines.term("const", computed, []))
-    forth = lines.app(lines.term("const", by_definition, []), *given)
+    forth = lines.app(lines.term("const", by_definition, []), *arguments)
     return lines.proof(lines.app(chain, nat, right, value, wrong, back, forth))
 
 
@@ -217,9 +218,9 @@ def with_field(structure: str, *constructor: str, levels: bool = False) -> bytes
     A kernel that took it for one could be made to prove `False`: lean4#14576.
     """
     lines = Lines()
-    one = lines.add("level", "succ", 0)
+    level_one = lines.add("level", "succ", 0)
     bool_type = lines.const("Bool")
-    built = lines.const(*constructor, levels=[one] if levels else [])
+    built = lines.const(*constructor, levels=[level_one] if levels else [])
     if levels:
         built = lines.app(built, bool_type, lines.const("Bool", "true"))
     field = lines.term("proj", lines.name(structure), 0, built)
@@ -236,9 +237,9 @@ FIELDS = {
 def match_redefined() -> bytes:
     """A proof of `(match 5 with | 0 => 1 | _ => 2) = 1`, if a match takes its first alternative."""
     lines = Lines()
-    one = lines.add("level", "succ", 0)
+    level_one = lines.add("level", "succ", 0)
     nat, unit = lines.const("Nat"), lines.const("Unit")
-    motive = lines.term("forall", nat, lines.term("sort", one))
+    motive = lines.term("forall", nat, lines.term("sort", level_one))
     first, second = lines.term("forall", unit, nat), lines.term("forall", nat, nat)
     type = nat
     value = lines.app(lines.term("bvar", 1), lines.const("Unit", "unit"))
@@ -247,7 +248,9 @@ def match_redefined() -> bytes:
         value = lines.term("lambda", argument, value)
     name, level = lines.name("p1", "match_1"), lines.name("u")
     lines.declare("def", name, type, value, "abbrev", params=[level])
-    reflexive = lines.app(lines.const("Eq", "refl", levels=[one]), nat, lines.term("nat", "1"))
+    reflexive = lines.app(
+        lines.const("Eq", "refl", levels=[level_one]), nat, lines.term("nat", "1")
+    )
     return lines.proof(reflexive)
 
 

@@ -20,8 +20,8 @@ def change_script(name: str, changes: list[Change], folder: Path, patch: pytest.
         text, count = re.subn(pattern, replacement, text)
         assert count == places, pattern
     (folder / name).write_text(text, encoding="utf-8")
-    own = launch.image_path(ensure_lean(), "")
-    if own.exists():  # what is changed takes no part in making it
-        shutil.copy(own, folder / "image")
+    own_image = launch.image_path(ensure_lean(), "")
+    if own_image.exists():  # what is changed takes no part in making it
+        shutil.copy(own_image, folder / "image")
     patch.setattr(launch, "SCRIPTS", folder)
     patch.setattr(launch, "image_path", lambda *_: folder / "image")

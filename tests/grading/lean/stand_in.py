@@ -88,6 +88,7 @@ for line in sys.stdin:
         while True:
             print("x" * 100000, end="", flush=True)
     if proof == "close output":
+        os.close(0)
         os.close(1)
         time.sleep(3600)
     if proof == "stop reading":
@@ -115,8 +116,8 @@ def stand_in(folder: Path) -> Backend:
     """The stand-in as a native Lean, with `folder` in the command lines of its processes."""
     program = folder / "bin" / "lean"
     program.parent.mkdir(parents=True)
-    known = {"program": PROGRAM, "verdicts": VERDICTS, "statement": STATEMENT, "endless": ENDLESS}
+    values = {"program": PROGRAM, "verdicts": VERDICTS, "statement": STATEMENT, "endless": ENDLESS}
     python = os.path.realpath(sys.executable)
-    program.write_text(STAND_IN.format(python=python, prefix=str(folder), **known), "utf-8")
+    program.write_text(STAND_IN.format(python=python, prefix=str(folder), **values), "utf-8")
     program.chmod(0o755)
     return Backend("native", "4.99.0", program.parent)

@@ -5,16 +5,18 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
+from rapid.grading import limits
 from rapid.grading.lean import LeanUnavailable, box, install
 from rapid.grading.lean.install import Backend
-from rapid.grading.lean.launch import Launch, launch, native
+from rapid.grading.lean.launch import Role, plan_launch
+from rapid.grading.lean.process import LeanProcess
 from tests.grading.lean.stand_in import PROGRAM, stand_in
 from tests.subprocesses import naming, wait_for
 
@@ -39,33 +41,25 @@ def backend(tmp_path, monkeypatch) -> Backend:
     return Backend("native", "4.99.0", home / "bin")
 
 
-def started(how: Launch, code: str) -> tuple[subprocess.Popen, int]:
-    """The process and the lifeline by which it notices its owner's end, as in process.py."""
-    guarded, lifeline = os.pipe()
-    process = subprocess.Popen(
-        how.command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=guarded,
-        env=how.environment,
-        cwd=how.folder,
-        start_new_session=True,
-    )
-    os.close(guarded)
-    process.stdin.write(json.dumps({"header": f"{PROGRAM}\n{code}"}).encode() + b"\n")
-    process.stdin.flush()
-    return process, lifeline
+def start(backend: Backend, code: str, role: Role = "author", unsafe: bool = False) -> LeanProcess:
+    """Start the stand-in, which runs `code` in the place of Lean."""
+    return LeanProcess(backend, f"{PROGRAM}\n{code}", role, unsafe)
 
 
-def said(how: Launch, code: str) -> str:
-    """What `code` prints in the place of Lean."""
-    process, lifeline = started(how, code)
+def read_line(process: LeanProcess) -> str:
+    return process._reader.read_line(time.monotonic() + 30).decode()
+
+
+def run(backend: Backend, code: str, role: Role = "author", unsafe: bool = False) -> list[str]:
+    """The lines that `code` prints in the place of Lean, up to its end."""
+    process, lines = start(backend, code, role, unsafe), []
     try:
-        output, _ = process.communicate(timeout=30)
+        with suppress(EOFError):
+            while True:
+                lines.append(read_line(process))
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        os.close(lifeline)
-    return output.decode()
+        process.end()
+    return lines
 
 
 def attempt(code: str) -> str:
@@ -74,110 +68,110 @@ def attempt(code: str) -> str:
     return f"try:\n{body}\n    print('done')\nexcept OSError as error:\n    print('refused')"
 
 
+ESCAPES = [
+    "open(os.path.join(HOME, 'secret')).read()",
+    "os.listdir(HOME + '/bin')",
+    "open('/etc/passwd').read()",
+    "os.write(os.open('/tmp/made', os.O_CREAT | os.O_WRONLY), b'x')",
+    "open(sys.argv[2], 'a')",
+    "import socket; socket.create_connection(('127.0.0.1', PORT))",
+    "os.fork()",
+    "os.posix_spawn(sys.executable, ['python'], {})",
+    "os.kill(OUTSIDE, 0)",
+]
+
+
 @needs_bubblewrap
 class TestBox:
     @pytest.mark.parametrize("role", ["author", "judge"])
     def test_both_roles_run_in_it(self, backend, role):
-        how = launch(backend, "", role, unsafe=False)
-        assert said(how, "print(role)") == f"{role}\n"
-        assert "bubblewrap" in how.walls
+        assert run(backend, "print(role)", role) == [role]
+        assert "bubblewrap" in plan_launch(backend, "", role).walls
 
-    @pytest.mark.parametrize(
-        "code",
-        [
-            "open(os.path.join(HOME, 'secret')).read()",
-            "os.listdir(HOME + '/bin')",
-            "open('/etc/passwd').read()",
-            "os.write(os.open('/tmp/made', os.O_CREAT | os.O_WRONLY), b'x')",
-            "open(sys.argv[2], 'a')",
-            "import socket; socket.create_connection(('127.0.0.1', PORT))",
-            "os.fork()",
-            "os.posix_spawn(sys.executable, ['python'], {})",
-            "os.kill(OUTSIDE, 0)",
-        ],
-    )
+    @pytest.mark.parametrize("code", ESCAPES)
     def test_it_refuses(self, backend, code):
-        known = {"HOME": os.environ["HOME"], "OUTSIDE": os.getpid()}
+        values = {"HOME": os.environ["HOME"], "OUTSIDE": os.getpid()}
         with socket.create_server(("127.0.0.1", 0)) as server:
-            known["PORT"] = server.getsockname()[1]
-            names = "".join(f"{name} = {value!r}\n" for name, value in known.items())
+            values["PORT"] = server.getsockname()[1]
+            names = "".join(f"{name} = {value!r}\n" for name, value in values.items())
             # A file's size is limited by a signal, unless that is ignored.
             names += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
             attack = names + attempt(code)
-            assert said(launch(backend, "", "author", unsafe=False), attack) == "refused\n"
+            assert run(backend, attack) == ["refused"]
             # The attack is one that works without the box.
             if "kill" in code or "passwd" in code:
-                assert said(launch(backend, "", "author", unsafe=True), attack) == "done\n"
+                assert run(backend, attack, unsafe=True) == ["done"]
 
     def test_it_has_threads(self, backend):
         code = "import threading; t = threading.Thread(target=print, args=('x',)); t.start()"
-        assert said(launch(backend, "", "author"), code) == "x\n"
+        assert run(backend, code) == ["x"]
 
     def test_it_has_no_environment_but_leans(self, backend):
         allowed = {"PATH", "LEAN_SYSROOT", "LEAN_PATH", "LEAN_NUM_THREADS", "PWD", "LC_CTYPE"}
-        names = json.loads(said(launch(backend, "", "author"), "print(json.dumps([*os.environ]))"))
+        (names,) = map(json.loads, run(backend, "print(json.dumps([*os.environ]))"))
         assert set(names) - {"OLDPWD", "SHLVL", "_"} <= allowed
         assert "HF_TOKEN" not in names
 
-    def test_its_memory_is_limited(self, backend):
-        how = native(backend, "author", unsafe=False, memory_mb=1000)
+    def test_its_memory_is_limited(self, backend, monkeypatch):
+        monkeypatch.setattr(limits, "LEAN_NATIVE_MB", 1000)
         code = "print('start', flush=True); x = bytearray(2 * 10**9); print('end')"
-        assert said(how, code) == "start\n"
+        assert run(backend, code) == ["start"]
 
     @pytest.mark.parametrize("end", ["owner", "process", "group"])
     def test_nothing_outlives_its_owner(self, backend, end, tmp_path):
-        code = "print('ready', flush=True)\nimport time\ntime.sleep(3600)"
-        process, lifeline = started(launch(backend, "", "author"), code)
-        assert process.stdout.readline() == b"ready\n"
+        process = start(backend, "print('ready', flush=True)\nimport time\ntime.sleep(3600)")
+        assert read_line(process) == "ready"
         assert naming(tmp_path)
         if end == "process":
             process.kill()
         elif end == "group":
             os.killpg(process.pid, signal.SIGKILL)
-        os.close(lifeline)
+        os.close(process._lifeline)
         process.wait(timeout=30)
         wait_for(lambda: not naming(tmp_path))
+        process._lifeline = os.open(os.devnull, os.O_RDONLY)
+        process.end()
 
     def test_it_outlives_the_thread_that_started_it(self, backend):
-        code = "print('ready', flush=True); print(sys.stdin.readline().strip())"
-
-        def start():
-            process, lifeline = started(launch(backend, "", "author"), code)
-            assert process.stdout.readline() == b"ready\n"  # before the thread ends
-            return process, lifeline
+        def start_and_wait():
+            code = "print('ready', flush=True); print(sys.stdin.readline().strip())"
+            process = start(backend, code)
+            assert read_line(process) == "ready"  # before the thread ends
+            return process
 
         with ThreadPoolExecutor(1) as thread:
-            process, lifeline = thread.submit(start).result()
+            process = thread.submit(start_and_wait).result()
         time.sleep(0.5)  # for a signal that should not come
-        output, _ = process.communicate(b"hello\n", timeout=30)
-        os.close(lifeline)
-        assert output == b"hello\n"
+        process.connection.sendall(b"hello\n")
+        assert read_line(process) == "hello"
+        process.end()
 
 
 class TestWithout:
     @pytest.mark.parametrize(
-        ("found", "said"),
+        ("program", "message"),
         [(None, r"bwrap.*Install bubblewrap.*--unsafe-lean"), ("/bin/false", "makes none here")],
     )
-    def test_without_a_bubblewrap_that_works_it_refuses(self, backend, monkeypatch, found, said):
-        monkeypatch.setattr(box.shutil, "which", lambda _: found)
-        with pytest.raises(LeanUnavailable, match=said):
-            launch(backend, "", "judge", unsafe=False)
+    def test_without_a_bubblewrap_that_works_it_refuses(
+        self, backend, monkeypatch, program, message
+    ):
+        monkeypatch.setattr(box.shutil, "which", lambda _: program)
+        with pytest.raises(LeanUnavailable, match=message):
+            plan_launch(backend, "", "judge", unsafe=False)
 
     def test_unsafe_runs_without_and_says_so(self, backend, monkeypatch):
         monkeypatch.setattr(box.shutil, "which", lambda _: None)
-        how = launch(backend, "", "judge", unsafe=True)
-        assert how.walls.startswith("none")
-        assert said(how, "print(role)") == "judge\n"
+        assert plan_launch(backend, "", "judge", unsafe=True).walls.startswith("none")
+        assert run(backend, "print(role)", "judge", unsafe=True) == ["judge"]
 
 
 def test_the_toolchain_is_found_behind_elans_stand_in(backend, tmp_path):
-    assert install.toolchain(backend) == (tmp_path / "home" / "toolchain").resolve()
+    assert install.find_toolchain(backend) == (tmp_path / "home" / "toolchain").resolve()
 
 
 def test_relative_folders_of_the_library_are_made_absolute(backend, monkeypatch, tmp_path):
     (tmp_path / "proofs").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LEAN_PATH", "proofs")
-    how = launch(backend, "", "author", unsafe=True)
-    assert how.environment["LEAN_PATH"] == str((tmp_path / "proofs").resolve())
+    plan = plan_launch(backend, "", "author", unsafe=True)
+    assert plan.environment["LEAN_PATH"] == str((tmp_path / "proofs").resolve())

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import BadStatement, LeanChecker, LeanUnavailable, ensure_lean
-from rapid.grading.lean import process as process_module
 from tests.grading.lean.stand_in import ENDLESS, RIGHT, STATEMENT, VERDICTS, WRONG, stand_in
 from tests.subprocesses import assert_gone, interruptible, living, naming, python, wait_for
 
@@ -35,10 +34,10 @@ def backend(request, tmp_path_factory):
         if shutil.which("bwrap") is None:
             pytest.skip("bubblewrap is not installed")
         return stand_in(tmp_path_factory.mktemp("bin"))
-    found = ensure_lean()
-    if found.kind == "native":
+    installed = ensure_lean()
+    if installed.kind == "native":
         pytest.skip("a native Lean comes first on this machine")
-    return found
+    return installed
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +125,8 @@ class TestBoth:
 
     def test_threads_share_a_checker(self, lean):
         with ThreadPoolExecutor(8) as threads:
-            found = list(threads.map(partial(lean.check, "p1", STATEMENT), [RIGHT, WRONG] * 4))
-        assert [verdict.reward for verdict in found] == [1.0, 0.0] * 4
+            graded = list(threads.map(partial(lean.check, "p1", STATEMENT), [RIGHT, WRONG] * 4))
+        assert [verdict.reward for verdict in graded] == [1.0, 0.0] * 4
 
     def test_an_exception_in_the_caller_ends_the_process(self, backend):
         with pytest.raises(KeyError), LeanChecker(timeout=3, backend=backend) as checker:
@@ -157,8 +156,20 @@ print(*(process.pid for process in checker._processes.values()), flush=True)
         assert_gone(author, judge)
 
 
-def recorded(write, sent):
-    return lambda message, *given: sent.append(message) or write(message, *given)
+@pytest.fixture
+def sent(fake, monkeypatch):
+    """The requests to author and judge, once both have elaborated the statement."""
+    fake.timeout = 60
+    fake.state("p1", STATEMENT)
+    sent = {"author": [], "judge": []}
+    for role, process in fake._processes.items():
+
+        def write(message, *export, requests=sent[role], write=process._write):
+            requests.append(message)
+            write(message, *export)
+
+        monkeypatch.setattr(process, "_write", write)
+    return sent
 
 
 class TestForgery:
@@ -173,15 +184,12 @@ class TestForgery:
         assert fake.check("p1", STATEMENT, "lie").reason == verdicts.FORBIDDEN
         assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
-    def test_ids_do_not_repeat_and_are_long(self, fake, monkeypatch):
-        fake.wait_ready()
-        sent = []
-        for process in fake._processes.values():
-            monkeypatch.setattr(process, "_write", recorded(process._write, sent))
+    def test_ids_do_not_repeat_and_are_long(self, fake, sent):
         for _ in range(20):
             fake.check("p1", STATEMENT, RIGHT)
-        assert len(sent) == len({request["id"] for request in sent}) >= 40
-        assert min(len(request["id"]) for request in sent) >= 32
+        ids = [request["id"] for requests in sent.values() for request in requests]
+        assert len(ids) == len(set(ids)) == 40
+        assert min(map(len, ids)) >= 32
 
     @pytest.mark.parametrize(
         ("proof", "reason"),
@@ -195,50 +203,41 @@ class TestForgery:
         ],
     )
     def test_a_lean_that_breaks_the_protocol_is_replaced(self, fake, monkeypatch, proof, reason):
-        monkeypatch.setattr(process_module, "MAX_LINE", 1 << 18)
+        monkeypatch.setattr(limits, "LEAN_LINE_BYTES", 1 << 18)
         fake.timeout = 1 if proof == "flood" else 60
         assert fake.check("p1", STATEMENT, proof).reason == reason
         assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
 
-def test_a_statement_is_elaborated_once(fake, monkeypatch):
-    fake.state("p1", STATEMENT)
-    sent = []
-    judge = fake._processes["judge"]
-    monkeypatch.setattr(judge, "_write", recorded(judge._write, sent))
+def test_a_statement_is_elaborated_once(fake, sent):
     for _ in range(3):
         assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
-    assert ["bytes" in request for request in sent] == [True] * 3
+    assert ["bytes" in request for request in sent["judge"]] == [True] * 3
 
 
 def test_author_and_judge_share_the_time_of_a_proof(fake, monkeypatch):
-    fake.timeout, given = 60, []
+    fake.timeout, timeouts = 60, []
     fake.state("p1", STATEMENT)
-
-    def noted(ask):
-        return lambda request, timeout, *export: (
-            given.append(timeout) or ask(request, timeout, *export)
-        )
-
     for process in fake._processes.values():
-        monkeypatch.setattr(process, "ask", noted(process.ask))
+
+        def request(content, timeout, *export, request=process.request):
+            timeouts.append(timeout)
+            return request(content, timeout, *export)
+
+        monkeypatch.setattr(process, "request", request)
     for timeout in (None, 30):
         assert fake.check("p1", STATEMENT, RIGHT, timeout).reason == verdicts.PASSED
-        author, judge = given
+        author, judge = timeouts
         assert (timeout or 60) >= author > judge > 0
-        given.clear()
+        timeouts.clear()
 
 
-def test_statement_and_proof_are_joined_with_space_between(fake, monkeypatch):
-    fake.timeout, sent = 60, []
-    fake.state("p1", STATEMENT)
-    author = fake._processes["author"]
-    monkeypatch.setattr(author, "_write", recorded(author._write, sent))
+def test_statement_and_proof_are_joined_with_space_between(fake, sent):
     longest = "x" + " " * 8191
     assert fake.check("p1", STATEMENT, longest).reason == verdicts.WRONG_ANSWER
     for statement, proof in ((STATEMENT, " x"), (f"{STATEMENT} ", "x"), (f"{STATEMENT} ", " x")):
         fake.check("p1", statement, proof)
-    proofs = [request for request in sent if request["proof"] != " sorry"]
+    proofs = [request for request in sent["author"] if request["proof"] != " sorry"]
     ends = [request["statement"].removeprefix(STATEMENT) for request in proofs]
     assert ends == ["\n", "", " ", " "]
 
@@ -248,19 +247,14 @@ def test_a_proof_has_some_time():
         LeanChecker(timeout=0)
 
 
-def test_a_refusal_of_the_judge_is_asked_about_again_and_no_other(fake, monkeypatch):
+def test_a_refusal_of_the_judge_is_asked_about_again_and_no_other(fake, sent):
     """An author may leave the kernel to the judge once, no more."""
-    fake.timeout = 10
-    fake.state("p1", STATEMENT)
     fake.state("p1", f"{STATEMENT}\n")  # which a proof that begins without a space follows
-    sent = []
-    author = fake._processes["author"]
-    monkeypatch.setattr(author, "_write", recorded(author._write, sent))
     checked = {}
     for proof in (RIGHT, WRONG, "lie"):
+        sent["author"].clear()
         fake.check("p1", STATEMENT, proof)
-        checked[proof] = [request["checked"] for request in sent]
-        sent.clear()
+        checked[proof] = [request["checked"] for request in sent["author"]]
     assert checked == {RIGHT: [False], WRONG: [False], "lie": [False, True]}
 
 
@@ -271,7 +265,7 @@ class TestStart:
             checker.wait_ready()
 
     def test_a_lean_that_never_gets_ready_is_unavailable(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(process_module, "START_SECONDS", 0.0)
+        monkeypatch.setattr(limits, "LEAN_START_SECONDS", 0.0)
         with LeanChecker(timeout=3, backend=stand_in(tmp_path), unsafe=True) as checker:
             with pytest.raises(LeanUnavailable, match="too slow"):
                 checker.wait_ready()

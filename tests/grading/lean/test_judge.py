@@ -9,19 +9,12 @@ from tests.grading.lean.scripts import change_script
 
 
 @pytest.fixture(scope="module")
-def checker():
-    with LeanChecker(timeout=60) as checker:
-        checker.wait_ready()
-        yield checker
-
-
-@pytest.fixture(scope="module")
-def judge(checker):
+def judge(lean):
     """`judge(proposition, export)`: why an export is refused, or that it passed."""
 
     def ask(proposition: str, export: bytes) -> str:
         goal = {"name": "p1", "statement": f"theorem p1 : {proposition} := by"}
-        return checker._processes["judge"].ask(goal, 60, export)[0].why
+        return lean._processes["judge"].request(goal, 60, export)[0].why
 
     return ask
 
@@ -54,10 +47,10 @@ def test_a_statement_means_what_its_own_constants_mean(judge):
 
 
 @pytest.mark.parametrize("claim", ["= 2", "= 1"])
-def test_a_statement_may_have_constants_of_its_own(checker, claim):
+def test_a_statement_may_have_constants_of_its_own(lean, claim):
     statement = f"theorem p1 (n : Nat) : (match n + 1 with | 0 => 1 | _ => 2) {claim} := by\n  "
-    assert checker.check("p1", statement, "rfl").reward == float(claim == "= 2")
-    assert checker.check("p1", statement, "exact Eq.refl _").reward == float(claim == "= 2")
+    assert lean.check("p1", statement, "rfl").reward == float(claim == "= 2")
+    assert lean.check("p1", statement, "exact Eq.refl _").reward == float(claim == "= 2")
 
 
 def test_a_constant_of_a_strange_name_is_that_constant(judge):
@@ -82,7 +75,7 @@ def test_a_check_leaves_its_effort_to_no_other(monkeypatch, tmp_path):
     with LeanChecker(timeout=60) as checker:
         checker.wait_ready()
         judge = checker._processes["judge"]
-        answers = [judge.ask(goal, 60, export)[0].why for _ in range(10)]
+        answers = [judge.request(goal, 60, export)[0].why for _ in range(10)]
     assert answers == [verdicts.PASSED] * 10
 
 
@@ -94,7 +87,7 @@ def test_what_the_kernel_computes_by_itself_has_no_other_definition(monkeypatch,
         for operation, result in exports.COMPUTED.items():
             goal = {"name": "p1", "statement": f"theorem p1 : @Eq Nat {result} 77 :="}
             export = exports.redefined(operation, str(result))
-            answer, _ = small._processes["judge"].ask(goal, 60, export)
+            answer, _ = small._processes["judge"].request(goal, 60, export)
             reasons_given[operation] = answer.why
     assert reasons_given == dict.fromkeys(exports.COMPUTED, verdicts.FORBIDDEN)
 
@@ -108,14 +101,14 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("proof", OPTIONS)
-def test_options_with_literals_are_let_through(checker, proof):
-    assert checker.check("p1", "theorem p1 : 1 + 1 = 2 := by\n  ", proof).reason == verdicts.PASSED
+def test_options_with_literals_are_let_through(lean, proof):
+    assert lean.check("p1", "theorem p1 : 1 + 1 = 2 := by\n  ", proof).reason == verdicts.PASSED
 
 
 @pytest.mark.parametrize("program", attacks.PROGRAMS)
 @pytest.mark.parametrize("place", ["simp", "simp's structure", "a last resort"])
-def test_the_value_of_an_option_is_not_evaluated(checker, program, place):
+def test_the_value_of_an_option_is_not_evaluated(lean, program, place):
     """The statement is true: but for the option it would be proved."""
     proof = attacks.PLACES[place].format(attacks.PROGRAMS[program])
-    verdict = checker.check("p1", "theorem p1 : 1 + 1 = 2 := by\n  ", f"{proof} <;> rfl")
+    verdict = lean.check("p1", "theorem p1 : 1 + 1 = 2 := by\n  ", f"{proof} <;> rfl")
     assert verdict.reason in (verdicts.FORBIDDEN, verdicts.UNPARSABLE)

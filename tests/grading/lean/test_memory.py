@@ -38,15 +38,15 @@ def checker(tmp_path_factory):
 def told(checker: LeanChecker, proof: str, checked: bool) -> tuple[str, list[str]]:
     """Why the author refuses a proof, and what else it says."""
     request = {"name": "p1", "statement": STATEMENT, "proof": proof, "checked": checked}
-    answer, export = checker._processes["author"].ask(request, 60)
+    answer, export = checker._processes["author"].request(request, 60)
     assert not export
     return answer.why, answer.messages
 
 
 def refused(checker: LeanChecker, proof: str) -> tuple[str, int, str]:
     """Why the author refuses a proof, how often it entered the interpreter, and its first error."""
-    why, [count, *others] = told(checker, proof, checked=True)
-    return why, int(count) if count.isdigit() else -1, "".join(others[1:2])
+    why, [count, *messages] = told(checker, proof, checked=True)
+    return why, int(count) if count.isdigit() else -1, "".join(messages[1:2])
 
 
 EVALUATED = [
@@ -96,9 +96,9 @@ HEADER = (
     1,
 )
 WHERE = (
-    r"(?m)^    if \(!statements\.has.*\n    return found;",
-    """    statements.set(statement, this.stated(found.snapshot));
-    const { Refusal } = require('./verdicts.js');
+    r"(?m)^    if \(!statements\.has.*\n    return result;",
+    """    statements.set(statement, this.stated(result.snapshot));
+    const { Refusal } = require('./refusal.js');
     throw new Refusal('wrong_answer', [this.seen]);""",
     1,
 )
@@ -112,12 +112,12 @@ def test_a_statement_is_elaborated_once_for_its_proofs(monkeypatch, tmp_path):
 
         def address(statement: str, proof: str) -> str:
             request = {"name": "p1", "statement": statement, "proof": proof, "checked": False}
-            return checker._processes["author"].ask(request, 60)[0].messages[0]
+            return checker._processes["author"].request(request, 60)[0].messages[0]
 
         first = [address(STATEMENT, proof) for proof in ("rfl", "decide", "exact 1")]
-        other = address(TRUE[1], "rfl")
+        second = address(TRUE[1], "rfl")
     assert len(set(first)) == 1
-    assert other not in first
+    assert second not in first
 
 
 def test_a_proof_inherits_no_lemma_from_an_earlier_one(checker):

@@ -9,6 +9,7 @@ judge is tried on exports that mention no definition.
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -144,12 +145,12 @@ def answers(cases: dict[str, tuple[str, ...]], folder: Path) -> dict[str, str]:
         patch.setattr(launch, "image_path", lambda *_: folder / "image")
         process = LeanProcess(ensure_lean(), header, "author")
         try:
-            why = process._read(Ready, 300).why
+            why = process._read(Ready, time.monotonic() + 300, lambda _: True).why
         finally:
             process.end()
-    found = re.search(r"\[0,.*\]", why, re.DOTALL)
-    assert found, why[:1000]
-    return dict(zip(cases, json.loads(found[0])[1:], strict=True))
+    match = re.search(r"\[0,.*\]", why, re.DOTALL)
+    assert match, why[:1000]
+    return dict(zip(cases, json.loads(match[0])[1:], strict=True))
 
 
 def judged(proposition: str, exports: dict[str, bytes]) -> dict[str, tuple[str, ...]]:
@@ -168,20 +169,20 @@ def test_the_whole_of_it_elaborates(monkeypatch, tmp_path):
 
 
 def test_an_honest_export_passes(tmp_path):
-    found = answers(judged("True", {"honest": exports.HONEST}), tmp_path)
-    assert found == {"honest": verdicts.PASSED}
+    reasons = answers(judged("True", {"honest": exports.HONEST}), tmp_path)
+    assert reasons == {"honest": verdicts.PASSED}
 
 
 def test_no_export_proves_false(tmp_path):
-    found = answers(judged("False", exports.EXPORTS_OF_FALSE), tmp_path)
-    assert found == dict.fromkeys(found, verdicts.FORBIDDEN)
+    reasons = answers(judged("False", exports.EXPORTS_OF_FALSE), tmp_path)
+    assert reasons == dict.fromkeys(reasons, verdicts.FORBIDDEN)
 
 
 @pytest.mark.parametrize("start", range(6))
 def test_an_export_of_another_form_is_refused(start, tmp_path):
     cases = judged("True", exports.BAD_FORMS)
-    found = answers({label: cases[label] for label in list(cases)[start::6]}, tmp_path)
-    assert found == dict.fromkeys(found, verdicts.FORBIDDEN)
+    reasons = answers({label: cases[label] for label in list(cases)[start::6]}, tmp_path)
+    assert reasons == dict.fromkeys(reasons, verdicts.FORBIDDEN)
 
 
 @pytest.mark.parametrize("label", PROOFS)
@@ -190,7 +191,7 @@ def test_the_other_judge_reads_what_the_author_writes(label, tmp_path):
     with LeanChecker(timeout=60) as checker:
         checker.wait_ready()
         goal = {"name": "p1", "statement": STATEMENT}
-        answer, _ = checker._processes["judge"].ask(goal, 60, export.encode())
+        answer, _ = checker._processes["judge"].request(goal, 60, export.encode())
     assert answer.why == verdicts.PASSED
 
 
@@ -200,6 +201,6 @@ def test_the_author_refuses_with_the_reasons_of_the_other(tmp_path):
 
 
 def test_literal_options_are_let_through_and_computed_ones_refused(tmp_path):
-    found = answers({text: ("option", text) for text in LET_THROUGH + COMPUTED}, tmp_path)
+    reasons = answers({text: ("option", text) for text in LET_THROUGH + COMPUTED}, tmp_path)
     refused = dict.fromkeys(COMPUTED, "an option's value is computed\n")
-    assert found == dict.fromkeys(LET_THROUGH, "let through") | refused
+    assert reasons == dict.fromkeys(LET_THROUGH, "let through") | refused

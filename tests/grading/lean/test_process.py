@@ -4,9 +4,8 @@ import subprocess
 
 import pytest
 
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.lean import LeanChecker, ensure_lean, launch
-from rapid.grading.lean import checker as checker_module
 from rapid.grading.lean.install import find_node
 from tests.subprocesses import python, wait_for
 
@@ -16,13 +15,6 @@ OMEGA = ("p1", "theorem p1 (a b : Nat) (h : a < b) : a + 1 ≤ b := by\n  ", "om
 KERNEL = (*FALSE[:2], "set_option debug.skipKernelTC true in decide +kernel")  # turned off
 
 
-@pytest.fixture(scope="module")
-def lean():
-    with LeanChecker(timeout=20) as checker:
-        checker.wait_ready()
-        yield checker
-
-
 def pid(checker: LeanChecker) -> int:
     return checker._processes["author"].pid
 
@@ -30,7 +22,7 @@ def pid(checker: LeanChecker) -> int:
 def test_a_process_that_grew_too_large_is_replaced_after_its_answer(lean, monkeypatch):
     lean.check(*TRUE)
     before = pid(lean)
-    monkeypatch.setattr(checker_module, "MAX_MEGABYTES", 1)
+    monkeypatch.setattr(limits, "LEAN_WORN_MB", 1)
     assert lean.check(*TRUE).reason == verdicts.PASSED
     assert pid(lean) != before
 
@@ -68,7 +60,7 @@ def test_an_author_may_write_no_image(monkeypatch, tmp_path):
     """A judge starts from the image: what is in it is believed."""
     monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
     writes = {
-        role: f"--allow-fs-write={tmp_path}" in launch.wasm(ensure_lean(), "", role).program
+        role: f"--allow-fs-write={tmp_path}" in launch.plan_wasm(ensure_lean(), "", role).program
         for role in ("author", "judge")
     }
     assert writes == {"author": False, "judge": True}

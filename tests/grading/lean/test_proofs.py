@@ -3,18 +3,11 @@
 import pytest
 
 from rapid.grading import verdicts
-from rapid.grading.lean import BadStatement, LeanChecker
+from rapid.grading.lean import BadStatement
 
 TRUE = "theorem p1 : (1 : Nat) = 1 := by\n  "
 FALSE = "theorem p1 : (1 : Nat) = 2 := by\n  "
 MATCH = "theorem p1 (x : Option Nat) : (match x with | none => 1 | some y => y + 1) > 0 := by\n  "
-
-
-@pytest.fixture(scope="module")
-def lean():
-    """One Lean for all tests here, from a LeanUnavailable on a failure of each of them."""
-    with LeanChecker(timeout=30) as checker:
-        yield checker
 
 
 PROOFS = {

@@ -41,37 +41,39 @@ def lean(monkeypatch):
 
     Lean.started = []
     monkeypatch.setattr(selfcheck, "LeanChecker", Lean)
-    monkeypatch.setattr(selfcheck, "ensure_lean", lambda whole: BACKEND if whole else None)
+    monkeypatch.setattr(
+        selfcheck, "ensure_lean", lambda compares_all: BACKEND if compares_all else None
+    )
     return Lean
 
 
 def setup() -> tuple[int, str]:
-    said = io.StringIO()
-    return selfcheck.setup(said), said.getvalue()
+    stream = io.StringIO()
+    return selfcheck.set_up_lean(stream), stream.getvalue()
 
 
 def test_a_lean_is_started_twice_and_with_mathlib(lean):
-    status, said = setup()
+    status, printed = setup()
     assert status == 0 and lean.started == [("", False)] * 2 + [("import Mathlib\n", False)]
-    assert "1.0 s, then 2.0 s\nMathlib     found\nself-check  passed\n" in said
+    assert "1.0 s, then 2.0 s\nMathlib     found\nself-check  passed\n" in printed
     for why, says in (
         ("unknown module prefix 'Mathlib'", "not found. To grade problems of Mathlib"),
         ("too slow", "cannot be used: too slow"),
     ):
         lean.mathlib = why
-        status, said = setup()
-        assert status == 0 and f"Mathlib     {says}" in said
+        status, printed = setup()
+        assert status == 0 and f"Mathlib     {says}" in printed
 
 
 @pytest.mark.parametrize("passes", [(), (selfcheck.TRUE, selfcheck.FALSE), (selfcheck.FALSE,)])
 def test_a_lean_that_judges_wrongly_fails(lean, passes):
     lean.passes = passes
-    status, said = setup()
-    assert status == 1 and "self-check  FAILED" in said
+    status, printed = setup()
+    assert status == 1 and "self-check  FAILED" in printed
 
 
 def test_without_a_lean_it_says_why(monkeypatch):
-    def none(whole):
+    def none(compares_all):
         raise LeanUnavailable("no npm")
 
     monkeypatch.setattr(selfcheck, "ensure_lean", none)

@@ -133,11 +133,11 @@ def transcriptions(question: str) -> Iterator[str]:
     """Yield the numbers of a question with every operation between them, and nothing worked out."""
     numbers = list(dict.fromkeys(re.findall(r"\d+", question)))
     for a, b in permutations(numbers, 2):
-        yield from (each.format(a=a, b=b) for each in answers(OF_TWO))
-        for o, each in product(OPERATORS, answers(OPERATIONS)):
-            yield each.format(a=a, b=b, o=o)
+        yield from (template.format(a=a, b=b) for template in answers(OF_TWO))
+        for o, template in product(OPERATORS, answers(OPERATIONS)):
+            yield template.format(a=a, b=b, o=o)
     for a, b, c in permutations(numbers, 3):
         yield rf"\frac{{{a}-{b}}}{{{c}}}"
-        for one, other in product("+-*/", repeat=2):
-            yield from (f"{a}{one}{b}{other}{c}", f"({a}{one}{b}){other}{c}")
+        for first, second in product("+-*/", repeat=2):
+            yield from (f"{a}{first}{b}{second}{c}", f"({a}{first}{b}){second}{c}")
     yield from re.findall(r"\$(.*?)\$", question)

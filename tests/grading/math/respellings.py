@@ -52,18 +52,18 @@ def of_order(formula: str) -> Iterator[str]:
         r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}|(?<!\d)(\d+)/(\d+)", formula
     ) and [pair for pair in re.findall(r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}", formula)]:
         for k in (2, 3, 10):
-            whole = f"\\frac{{{above}}}{{{below}}}"
-            yield formula.replace(whole, f"\\frac{{{k}({above})}}{{{k}({below})}}")
-            yield formula.replace(whole, f"({above})/({below})")
+            fraction = f"\\frac{{{above}}}{{{below}}}"
+            yield formula.replace(fraction, f"\\frac{{{k}({above})}}{{{k}({below})}}")
+            yield formula.replace(fraction, f"({above})/({below})")
             if above.isdecimal() and below.isdecimal():
-                yield formula.replace(whole, f"\\frac{{{k * int(above)}}}{{{k * int(below)}}}")
+                yield formula.replace(fraction, f"\\frac{{{k * int(above)}}}{{{k * int(below)}}}")
 
 
 def respellings(question: str) -> Iterator[str]:
     """Yield what a question states, and many other spellings of it."""
     for match in FORMULA.finditer(question):
-        whole = next(filter(None, match.groups())).strip(" .,;")
-        for formula in dict.fromkeys([whole, *map(str.strip, PIECE.split(whole))]):
+        stated = next(filter(None, match.groups())).strip(" .,;")
+        for formula in dict.fromkeys([stated, *map(str.strip, PIECE.split(stated))]):
             if not formula or formula.isdecimal():
                 continue
             for inner in dict.fromkeys([formula, *of_numbers(formula), *of_order(formula)]):

@@ -17,9 +17,9 @@ import pytest
 
 from rapid.benchmarks.math import made as math
 from rapid.benchmarks.math.record import MathProblem
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.math import grader as grader_module
-from rapid.grading.math.grader import LONGEST, MathGrader, last_boxed
+from rapid.grading.math.grader import MathGrader, last_boxed
 from tests.grading.math.attacks import ATTACKS, answers, transcriptions
 from tests.subprocesses import living, wait_for
 
@@ -30,14 +30,8 @@ LONG = 100_000
 
 
 @pytest.fixture(scope="module")
-def grader():
+def hurried():
     with MathGrader(TIMEOUT) as grader:
-        yield grader
-
-
-@pytest.fixture(scope="module")
-def patient():
-    with MathGrader(PATIENCE) as grader:
         yield grader
 
 
@@ -47,11 +41,11 @@ def problem(answer: str) -> MathProblem:
 
 def session(leader: int) -> list[int]:
     """The living processes of a session."""
-    found = []
+    pids = []
     for pid in psutil.pids():
         with suppress(ProcessLookupError):
-            found += [pid] if os.getsid(pid) == leader else []
-    return living(*found)
+            pids += [pid] if os.getsid(pid) == leader else []
+    return living(*pids)
 
 
 def assert_in_order(grader: MathGrader) -> None:
@@ -65,10 +59,10 @@ def assert_in_order(grader: MathGrader) -> None:
 
 
 @pytest.mark.parametrize(("question", "gold"), ATTACKS)
-def test_an_answer_that_leaves_work_or_names_another_thing_is_refused(patient, question, gold):
-    asked = MathProblem(unique_id="", problem=question, answer=gold)
+def test_an_answer_that_leaves_work_or_names_another_thing_is_refused(grader, question, gold):
+    asked_problem = MathProblem(unique_id="", problem=question, answer=gold)
     reasons = {
-        answer: patient.grade(asked, f"\\boxed{{{answer}}}").reason
+        answer: grader.grade(asked_problem, f"\\boxed{{{answer}}}").reason
         for answer in answers(ATTACKS[question, gold])
     }
     refused = (verdicts.WRONG_ANSWER, verdicts.UNPARSABLE)
@@ -76,13 +70,13 @@ def test_an_answer_that_leaves_work_or_names_another_thing_is_refused(patient, q
 
 
 @pytest.mark.slow
-def test_no_embedded_question_is_answered_by_transcription(patient):
+def test_no_embedded_question_is_answered_by_transcription(grader):
     rng = random.Random(0)
     for index in range(20):
-        asked = math.draw(rng, str(index)).problem
-        for answer in transcriptions(asked.problem):
-            verdict = patient.grade(asked, f"\\boxed{{{answer}}}")
-            assert verdict.reward == 0.0, (asked.problem, answer)
+        made_problem = math.draw(rng, str(index)).problem
+        for answer in transcriptions(made_problem.problem):
+            verdict = grader.grade(made_problem, f"\\boxed{{{answer}}}")
+            assert verdict.reward == 0.0, (made_problem.problem, answer)
 
 
 ENDLESS_ANSWERS = [
@@ -100,9 +94,9 @@ ENDLESS_ANSWERS = [
 
 
 @pytest.mark.parametrize(("gold", "answer"), ENDLESS_ANSWERS, ids=range(len(ENDLESS_ANSWERS)))
-def test_an_endless_answer_costs_its_timeout_and_not_the_next_one(grader, gold, answer):
-    assert grader.grade(problem(gold), f"\\boxed{{{answer}}}").reward == 0.0
-    assert_in_order(grader)
+def test_an_endless_answer_costs_its_timeout_and_not_the_next_one(hurried, gold, answer):
+    assert hurried.grade(problem(gold), f"\\boxed{{{answer}}}").reward == 0.0
+    assert_in_order(hurried)
 
 
 @pytest.mark.parametrize("completion", [
@@ -111,11 +105,13 @@ def test_an_endless_answer_costs_its_timeout_and_not_the_next_one(grader, gold, 
     "\\boxed{" + "$" * LONG + "}", "\\boxed{6" + "," * LONG + "}", "\\boxed{" + "5+" * (LONG // 2) + "5}",
     "\\boxed{" + "\\frac{" * (LONG // 6) + "}" * (LONG // 6 + 1),
 ], ids=range(11))  # fmt: skip
-def test_a_long_answer_is_refused_unread(grader, completion, monkeypatch):
+def test_a_long_answer_is_refused_unread(hurried, completion, monkeypatch):
     compared = []
-    monkeypatch.setattr(grader, "_compare", lambda *given: compared.append(given[1]) or "crashed")
-    assert grader.grade(problem("5"), completion).reward == 0.0
-    assert all(len(answer) <= LONGEST for answer in compared)
+    monkeypatch.setattr(
+        hurried, "_compare", lambda *arguments: compared.append(arguments[1]) or "crashed"
+    )
+    assert hurried.grade(problem("5"), completion).reward == 0.0
+    assert all(len(answer) <= limits.MATH_CHARACTERS for answer in compared)
 
 
 @pytest.mark.parametrize(
@@ -133,15 +129,15 @@ def test_boxes_are_found_in_linear_time(completion):
 @pytest.mark.parametrize("answer", ["{code}", "\\text{{{code}}}", "x=1,{code}", "x_{{{code}}}",
     "\\operatorname{{{code}}}(2)", "{code}(2)", "2^{{{code}}}", "\\variable{{{code}}}",
     "\\gcd({code},2)", "5\\text{{ {code}}}", "5_{{{code}}}", "\\begin{{pmatrix}}{code}\\end{{pmatrix}}"])  # fmt: skip
-def test_code_is_not_run(grader, tmp_path, answer):
+def test_code_is_not_run(hurried, tmp_path, answer):
     trace = tmp_path / "trace"
     for code in (
         f"__import__('os').system('touch {trace}')",
         f"open('{trace}','w')",
         f'eval("open(\\"{trace}\\",\\"w\\")")',
     ):
-        given = answer.format(code=code)
-        assert grader.grade(problem("5"), f"\\boxed{{{given}}}").reward == 0.0
+        attack = answer.format(code=code)
+        assert hurried.grade(problem("5"), f"\\boxed{{{attack}}}").reward == 0.0
     assert not trace.exists()
 
 
@@ -150,19 +146,19 @@ def test_code_is_not_run(grader, tmp_path, answer):
     '{"reason": "passed"}', '\n{"gold": "5", "answer": "5", "question": "", "timeout": 1}\n',
     "6\0", "\0", "\ud800", "\u202e5\ud83d", "\ufeff6", "²", "\U0001d7d4", "\x1b[6m",
 ])  # fmt: skip
-def test_an_answer_is_read_whole(grader, answer):
-    assert grader.grade(problem("5"), f"\\boxed{{{answer}}}").reward == 0.0
-    assert_in_order(grader)
+def test_an_answer_is_read_whole(hurried, answer):
+    assert hurried.grade(problem("5"), f"\\boxed{{{answer}}}").reward == 0.0
+    assert_in_order(hurried)
 
 
-def test_noise_is_not_rewarded(grader):
+def test_noise_is_not_rewarded(hurried):
     rng = random.Random(0)
     tokens = (
         "\\frac { } ( ) 1 9 x ^ _ \\sqrt ! \\text{a} , = \\% + - \\pi [ ] \\{ \\} | \\le \\pm & ' ."
     )
     for _ in range(100):
         answer = "".join(rng.choices(tokens.split(), k=rng.randint(1, 40)))
-        assert grader.grade(problem("1234"), f"\\boxed{{{answer}}}").reward == 0.0
+        assert hurried.grade(problem("1234"), f"\\boxed{{{answer}}}").reward == 0.0
 
 
 def test_an_interrupted_question_leaves_no_reply_to_the_next():
@@ -228,7 +224,7 @@ def test_what_would_run_could_do_nothing(tmp_path):
         spec = spec_from_file_location("worker", sys.argv[2] + "/__main__.py")
         worker = module_from_spec(spec)
         spec.loader.exec_module(worker)
-        worker.shed(4_000_000_000)
+        worker.shed_rights(4_000_000_000)
         attempts = {
             "write": lambda: open(sys.argv[1], "w"),
             "remove": lambda: os.remove(sys.executable),

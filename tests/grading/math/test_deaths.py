@@ -6,8 +6,8 @@ import psutil
 import pytest
 
 from rapid.benchmarks.math.record import MathProblem
+from rapid.grading import limits
 from rapid.grading.grader import GraderDied
-from rapid.grading.math import grader as grader_module
 from rapid.grading.math.grader import MathGrader
 from tests.subprocesses import assert_gone, wait_for
 
@@ -59,14 +59,14 @@ class TestMath:
         assert grader.grade(PROBLEM, self.ANSWER).reward == 1
 
     def test_a_worker_that_does_not_start_is_ended(self, monkeypatch):
-        monkeypatch.setattr(grader_module, "START_SECONDS", 0.0)
+        monkeypatch.setattr(limits, "MATH_START_SECONDS", 0.0)
         grader = MathGrader(5.0)
         with pytest.raises(GraderDied, match="did not start"):
             grader.__enter__()
         assert grader._worker is None
 
     def test_a_worker_that_does_not_respond_is_replaced(self, grader, monkeypatch):
-        monkeypatch.setattr(grader_module, "REPLY_SECONDS", 0.1)
+        monkeypatch.setattr(limits, "MATH_REPLY_SECONDS", 0.1)
         grader.timeout = 0.1
         psutil.Process(grader._worker.pid).suspend()
         with pytest.raises(GraderDied, match="does not respond"):

@@ -9,7 +9,6 @@ import pytest
 
 from rapid.benchmarks.math import made
 from rapid.grading.math import grader as grader_module
-from rapid.grading.math.grader import MathGrader
 from tests.grading.math.forms import JudgedForm, judged_forms
 from tests.grading.math.respellings import respellings
 
@@ -20,12 +19,6 @@ NAMES = sorted({form.problem.unique_id.partition("/")[0] for form in FORMS})
 def expected_reward(form: JudgedForm) -> bool:
     """Return whether a form is rewarded: mistakes that are known are written beside their forms."""
     return form.is_right != form.is_mistake
-
-
-@pytest.fixture(scope="module")
-def grader():
-    with MathGrader(timeout=60.0) as grader:
-        yield grader
 
 
 @pytest.mark.parametrize("name", NAMES)

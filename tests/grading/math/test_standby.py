@@ -10,7 +10,7 @@ import pytest
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
 from rapid.grading import verdicts
-from rapid.grading.math.grader import KEPT, MathGrader
+from rapid.grading.math.grader import STANDBY, MathGrader
 from tests.subprocesses import Borrower, assert_gone, wait_for
 
 PROBLEM = MathProblem(unique_id="half", problem="", answer="\\frac{1}{2}")
@@ -21,11 +21,11 @@ Job = partial(Borrower, BENCHMARKS["math"].lend)
 @pytest.fixture(autouse=True)
 def idle():
     """Begin and end with nothing kept."""
-    assert KEPT._idle == []
-    yield KEPT._idle
-    for kept in KEPT._idle:
-        kept["worker"].end()
-    KEPT._idle.clear()
+    assert STANDBY._idle == []
+    yield STANDBY._idle
+    for workers in STANDBY._idle:
+        workers["worker"].end()
+    STANDBY._idle.clear()
 
 
 def compared(*answers: str, cores: list[int] | None = None, ends_by: int = 0):
@@ -46,16 +46,16 @@ def compared(*answers: str, cores: list[int] | None = None, ends_by: int = 0):
 def test_a_worker_goes_from_job_to_job_and_forgets(idle):
     core = [min(os.sched_getaffinity(0))]
     first = eval(Job(compared(RIGHT, WRONG)).end())
-    again = eval(Job(compared(WRONG, RIGHT, cores=core)).end())
-    assert first[0] == again[0] == idle[0]["worker"].pid
-    assert first[1] != again[1]  # another child compares
-    assert again[2] == core
-    assert first[3] == [verdicts.PASSED, verdicts.WRONG_ANSWER] == again[3][::-1]
+    second = eval(Job(compared(WRONG, RIGHT, cores=core)).end())
+    assert first[0] == second[0] == idle[0]["worker"].pid
+    assert first[1] != second[1]  # another child compares
+    assert second[2] == core
+    assert first[3] == [verdicts.PASSED, verdicts.WRONG_ANSWER] == second[3][::-1]
 
 
 def test_two_jobs_at_a_time_have_a_worker_each(idle):
-    one, other = Job(compared(RIGHT)), Job(compared(RIGHT))
-    assert eval(one.end())[0] != eval(other.end())[0]
+    first, second = Job(compared(RIGHT)), Job(compared(RIGHT))
+    assert eval(first.end())[0] != eval(second.end())[0]
     assert len(idle) == 2
 
 

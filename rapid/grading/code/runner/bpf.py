@@ -25,20 +25,20 @@ def refuse(error: int = errno.EPERM) -> list[Step]:
     return [(_RETURN, 0, 0, 0x0005_0000 | error)]
 
 
-def on(condition: int, operand: int, then: list[Step]) -> list[Step]:
+def branch(condition: int, operand: int, then: list[Step]) -> list[Step]:
     """Return steps that follow `then` if the loaded word meets the condition."""
     return [(condition, 0, len(then), operand), *then]
 
 
-def on_argument(index: int, condition: int, operand: int, then: list[Step]) -> list[Step]:
+def branch_on_argument(index: int, condition: int, operand: int, then: list[Step]) -> list[Step]:
     """Return steps that load an argument and follow `then` if it meets the condition."""
-    return [(_LOAD, 0, 0, _ARGUMENTS + 8 * index), *on(condition, operand, then)]
+    return [(_LOAD, 0, 0, _ARGUMENTS + 8 * index), *branch(condition, operand, then)]
 
 
-def begin(machine: str) -> list[Step]:
+def begin_filter(machine: str) -> list[Step]:
     """Return the first steps: refuse calls of other interfaces, and load the number of the call."""
-    own = (IF_EQUAL, 1, 0, MACHINES[machine][0])  # a 32-bit call has other numbers
-    return [(_LOAD, 0, 0, _ARCHITECTURE), own, *refuse(), *LOAD_NUMBER]
+    is_native = (IF_EQUAL, 1, 0, MACHINES[machine][0])  # a 32-bit call has other numbers
+    return [(_LOAD, 0, 0, _ARCHITECTURE), is_native, *refuse(), *LOAD_NUMBER]
 
 
 def assemble(steps: list[Step]) -> bytes:

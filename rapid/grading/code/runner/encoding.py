@@ -27,7 +27,7 @@ LENGTH = struct.Struct("!Q")  # bytes of the job that follows
 
 MANY = 100_000
 _CHUNK = 10_000  # items hashed at a time
-_ALIKE = 16  # different items with one hash in a set: chance makes none
+_COLLISIONS = 16  # different items with one hash in a set: chance makes none
 
 _CONTAINERS = {"tuple": tuple, "set": set, "frozenset": frozenset}
 
@@ -49,7 +49,7 @@ _NESTED = {list, tuple, set, frozenset}
 _DEEPEST = 20
 
 
-def digest(items: list | tuple) -> Digest | None:
+def compute_digest(items: list | tuple) -> Digest | None:
     """Return the digest of a list or tuple of plain data; None where it holds something else."""
     level: Iterable = items
     for _ in range(_DEEPEST):  # a list that contains itself would be deeper
@@ -58,19 +58,19 @@ def digest(items: list | tuple) -> Digest | None:
         level = [part for item in level if type(item) in _NESTED for part in item]
     if level:
         return None
-    found = hashlib.blake2b(type(items).__name__.encode())
+    blake2 = hashlib.blake2b(type(items).__name__.encode())
     try:
         for start in range(0, len(items), _CHUNK):
             # In version 0 bytes follow from values alone, not from which objects are shared.
-            found.update(marshal.dumps(items[start : start + _CHUNK], 0))
+            blake2.update(marshal.dumps(items[start : start + _CHUNK], 0))
     except ValueError:
         return None
-    return Digest(found.hexdigest())
+    return Digest(blake2.hexdigest())
 
 
 def encode_output(value: Any) -> Any:
     """Return `encode` of the value, with a digest in place of a long list or tuple."""
-    if type(value) in (list, tuple) and _size(value) > MANY and (short := digest(value)):
+    if type(value) in (list, tuple) and _size(value) > MANY and (short := compute_digest(value)):
         return {"digest": short.blake2}
     return encode(value)
 
@@ -132,9 +132,9 @@ def decode(data: Any) -> Any:
     if kind == "tuple":
         return tuple(map(decode, content))
     if kind in _CONTAINERS:
-        return _CONTAINERS[kind](hashable(map(decode, content)))
+        return _CONTAINERS[kind](check_hashable(map(decode, content)))
     if kind == "dict":
-        keys = hashable(decode(key) for key, _ in content)
+        keys = check_hashable(decode(key) for key, _ in content)
         return dict(zip(keys, (decode(item) for _, item in content), strict=True))
     if kind == "int":
         return int(content, 16)
@@ -147,22 +147,22 @@ def decode(data: Any) -> Any:
     raise ValueError(f"not an encoded value: {kind!r}")
 
 
-def hashable(items: Iterable) -> list:
+def check_hashable(items: Iterable) -> list:
     """Return the items, which may go into a set or be the keys of a dict.
 
     Python's integers and tuples hash alike in every process, and a thousand with one hash take as
     long as a million others.
 
     Raises:
-        ValueError: over `_ALIKE` different items share a hash.
+        ValueError: over `_COLLISIONS` different items share a hash.
         TypeError: an item has no hash.
     """
-    items, different = list(items), {}
+    items, items_by_hash = list(items), {}
     for item in items:
-        alike = different.setdefault(hash(item), [])
-        if item not in alike:
-            alike.append(item)
-            if len(alike) > _ALIKE:
+        colliding = items_by_hash.setdefault(hash(item), [])
+        if item not in colliding:
+            colliding.append(item)
+            if len(colliding) > _COLLISIONS:
                 raise ValueError("made to collide")
     return items
 

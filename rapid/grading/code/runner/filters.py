@@ -15,7 +15,7 @@ import struct
 from typing import Self
 
 import bpf
-from libc import call, succeeds
+from libc import call_libc, is_permitted
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -47,31 +47,31 @@ class SystemCalls:
 
     def __init__(self) -> None:
         machine = os.uname().machine
-        self._program = program(machine) if machine in bpf.MACHINES else b""
-        self.works = bool(self._program) and succeeds(self.restrict)
+        self._program = assemble_filter(machine) if machine in bpf.MACHINES else b""
+        self.works = bool(self._program) and is_permitted(self.restrict)
 
     def restrict(self) -> None:
         """Put the filter on this process for good; raise OSError where that is not permitted."""
-        install(self._program)
+        install_filter(self._program)
 
 
-def install(program: bytes) -> None:
+def install_filter(program: bytes) -> None:
     """Put a filter on this process and all that it starts, or raise OSError."""
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HP", len(program) // 8, ctypes.addressof(code))
-    call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    call("prctl", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, header, 0, 0)
+    call_libc("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    call_libc("prctl", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, header, 0, 0)
 
 
-def program(machine: str) -> bytes:
+def assemble_filter(machine: str) -> bytes:
     """Return the filter of what a completion may call on this kind of machine."""
     column = bpf.MACHINES[machine][1]
-    steps = bpf.begin(machine)
+    steps = bpf.begin_filter(machine)
     for _, *numbers in ALLOWED:
         if numbers[column] != "-":
-            steps += bpf.on(bpf.IF_EQUAL, int(numbers[column]), bpf.ALLOW)
-    reading = bpf.on_argument(2, bpf.IF_ANY_BIT, WRITES, bpf.refuse()) + bpf.ALLOW
-    return bpf.assemble(steps + bpf.on(bpf.IF_EQUAL, OPENAT[column], reading) + bpf.refuse())
+            steps += bpf.branch(bpf.IF_EQUAL, int(numbers[column]), bpf.ALLOW)
+    reading = bpf.branch_on_argument(2, bpf.IF_ANY_BIT, WRITES, bpf.refuse()) + bpf.ALLOW
+    return bpf.assemble(steps + bpf.branch(bpf.IF_EQUAL, OPENAT[column], reading) + bpf.refuse())
 
 
 # From linux/landlock.h. The numbers of its calls are the same on every architecture.
@@ -85,14 +85,14 @@ class Files:
 
     def __init__(self, paths: list[str], hidden: list[str]) -> None:
         self._ruleset = -1
-        self.works = succeeds(lambda: self._prepare(paths, hidden).restrict())
+        self.works = is_permitted(lambda: self._prepare(paths, hidden).restrict())
         if self.works:
             self._prepare(paths, hidden)
 
     def _prepare(self, paths: list[str], hidden: list[str]) -> Self:
-        version = call("syscall", SYS_CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
+        version = call_libc("syscall", SYS_CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
         handled = struct.pack("Q", (1 << RIGHTS.get(version, 16)) - 1)
-        self._ruleset = call("syscall", SYS_CREATE_RULESET, handled, len(handled), 0)
+        self._ruleset = call_libc("syscall", SYS_CREATE_RULESET, handled, len(handled), 0)
         for path in paths:
             self._allow(path, hidden)
         return self
@@ -101,21 +101,21 @@ class Files:
         """Allow to read what is at or below `path`; of what is hidden, names can be listed."""
         if path in hidden:
             return
-        whole = not any(each.startswith(path + os.sep) for each in hidden)
+        is_open = not any(hidden_path.startswith(path + os.sep) for hidden_path in hidden)
         if not os.path.isdir(path):
             rights = READ_FILE
         else:
-            rights = READ_FILE | READ_DIR if whole else READ_DIR
+            rights = READ_FILE | READ_DIR if is_open else READ_DIR
         beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
         rule = struct.pack("=Qi", rights, beneath)
-        call("syscall", SYS_ADD_RULE, self._ruleset, RULE_PATH_BENEATH, rule, 0)
+        call_libc("syscall", SYS_ADD_RULE, self._ruleset, RULE_PATH_BENEATH, rule, 0)
         os.close(beneath)
-        if not whole:
+        if not is_open:
             for entry in os.scandir(path):
                 if not entry.is_symlink():  # what it leads to has a rule, or should have none
                     self._allow(entry.path, hidden)
 
     def restrict(self) -> None:
         """Put the ruleset on this process for good; raise OSError where that is not permitted."""
-        call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        call("syscall", SYS_RESTRICT_SELF, self._ruleset, 0)
+        call_libc("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        call_libc("syscall", SYS_RESTRICT_SELF, self._ruleset, 0)

@@ -1,12 +1,12 @@
 """The walls between a completion and everything else, as seen from inside.
 
-Two rings. The runner puts the outer one around itself at its start (`enclose`, unless bubblewrap
-has done so already): namespaces without a network, without the host's processes, and with no file
-but Python's own, read-only. Every completion gets an inner ring: a process and IPC namespace of
-its own where the kernel grants them (`Divider`), a user without rights (`drop_rights`), limits
-(`limit`), the kernel's filters (`filters`), and last the guard in Python (`guard`), which a
-determined attacker can get around and which is no wall: it names what was tried, and protects from
-accidents where no wall stands.
+Two rings. The runner puts the outer one around itself at its start (`enclose_process`, unless
+bubblewrap has done so already): namespaces without a network, without the host's processes, and
+with no file but Python's own, read-only. Every completion gets an inner ring: a process and IPC
+namespace of its own where the kernel grants them (`Divider`), a user without rights
+(`drop_rights`), limits (`limit_resources`), the kernel's filters (`filters`), and last the guard in
+Python (`install_guard`), which a determined attacker can get around and which is no wall: it names
+what was tried, and protects from accidents where no wall stands.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ import resource
 import signal
 import sys
 
-from libc import call, succeeds
+from libc import call_libc, is_permitted
 
 # From linux/sched.h, sys/mount.h, linux/mount.h, linux/prctl.h and linux/capability.h.
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
@@ -30,7 +30,7 @@ SYS_PIDFD_OPEN, SYS_MOUNT_SETATTR = 434, 442  # the same numbers on every archit
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 
-def enclose(paths: list[str], hidden: list[str], shared: list[str]) -> None:
+def enclose_process(paths: list[str], hidden: list[str], shared: list[str]) -> None:
     """Put the calling process into new namespaces in which only these paths exist, read-only.
 
     Folders of `hidden` are empty there, but for `shared` and the last of `paths` where they lie in
@@ -43,10 +43,10 @@ def enclose(paths: list[str], hidden: list[str], shared: list[str]) -> None:
         OSError: the kernel does not grant it. The process is then in no state to go on.
     """
     if os.geteuid() == 0:
-        call("unshare", NAMESPACES)
+        call_libc("unshare", NAMESPACES)
     else:
         user, group = os.geteuid(), os.getegid()
-        call("unshare", NAMESPACES | CLONE_NEWUSER)
+        call_libc("unshare", NAMESPACES | CLONE_NEWUSER)
         maps = {"uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
         for name, text in ({"setgroups": "deny"} | maps).items():
             with open(f"/proc/self/{name}", "w") as stream:
@@ -58,26 +58,26 @@ def enclose(paths: list[str], hidden: list[str], shared: list[str]) -> None:
 def _replace_root(paths: list[str], hidden: list[str], shared: list[str]) -> None:
     """Make a file system of nothing but these paths the root, read-only, with `hidden` covered."""
     stage = "/proc"  # a folder that is always there and in which no path of ours lies
-    call("mount", None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
+    call_libc("mount", None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
     _mount_empty(stage)
-    *others, runner = paths
-    for path in others:
-        _bind(path, stage)
+    *library, runner = paths
+    for path in library:
+        _bind_path(path, stage)
     for path in hidden:
         _mount_empty(stage + path)
     for path in (*shared, runner):
-        _bind(path, stage)
+        _bind_path(path, stage)
     os.chdir(stage)
     # pivot_root(2): with the same folder twice the old root lies on top of the new one, to be shed.
-    call("syscall", SYS_PIVOT_ROOT[os.uname().machine], b".", b".")
-    call("umount2", b".", MNT_DETACH)
+    call_libc("syscall", SYS_PIVOT_ROOT[os.uname().machine], b".", b".")
+    call_libc("umount2", b".", MNT_DETACH)
     os.chdir("/")
     attributes = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
     size = ctypes.sizeof(attributes)
-    call("syscall", SYS_MOUNT_SETATTR, -1, b"/", AT_RECURSIVE, ctypes.byref(attributes), size)
+    call_libc("syscall", SYS_MOUNT_SETATTR, -1, b"/", AT_RECURSIVE, ctypes.byref(attributes), size)
 
 
-def _bind(path: str, stage: str) -> None:
+def _bind_path(path: str, stage: str) -> None:
     """Have a path in the new root too, which is being made at `stage`."""
     source, target = os.path.realpath(path), stage + path
     if os.path.isdir(source):
@@ -86,19 +86,19 @@ def _bind(path: str, stage: str) -> None:
         os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY))
     flags = ctypes.c_ulong(MS_BIND | MS_REC)
-    call("mount", source.encode(), target.encode(), None, flags, None)
+    call_libc("mount", source.encode(), target.encode(), None, flags, None)
 
 
 def _mount_empty(folder: str) -> None:
     options = b"size=1m,mode=755"
-    call("mount", b"tmpfs", folder.encode(), b"tmpfs", ctypes.c_ulong(0), options)
+    call_libc("mount", b"tmpfs", folder.encode(), b"tmpfs", ctypes.c_ulong(0), options)
 
 
 def _enter_process_namespace() -> None:
     """Go on as the first process of the namespace that `unshare` prepared."""
     inner = os.fork()
     if inner == 0:
-        call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+        call_libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
         return
     os.closerange(3, 256)  # the control socket must close when the inner process ends
     _, status = os.waitpid(inner, 0)
@@ -111,28 +111,28 @@ class Divider:
     FLAGS = CLONE_NEWPID | CLONE_NEWIPC
 
     def __init__(self) -> None:
-        self.works = succeeds(self._there_and_back)
+        self.works = is_permitted(self._there_and_back)
         self._home = _open_self() if self.works else -1
 
     def fork(self) -> int:
         """Fork as `os.fork` does. The child is its namespace's first: all in it end with it."""
         if not self.works:
             return os.fork()
-        call("unshare", self.FLAGS)
+        call_libc("unshare", self.FLAGS)
         child = os.fork()
         if child:
-            call("setns", self._home, self.FLAGS)
+            call_libc("setns", self._home, self.FLAGS)
         return child
 
     def _there_and_back(self) -> None:
         home = _open_self()
-        call("unshare", self.FLAGS)
-        call("setns", home, self.FLAGS)
+        call_libc("unshare", self.FLAGS)
+        call_libc("setns", home, self.FLAGS)
 
 
 def _open_self() -> int:
     """Return a descriptor of this process, also where Python was built without `os.pidfd_open`."""
-    return call("syscall", SYS_PIDFD_OPEN, os.getpid(), 0)
+    return call_libc("syscall", SYS_PIDFD_OPEN, os.getpid(), 0)
 
 
 def spare_user() -> int | None:
@@ -143,14 +143,14 @@ def spare_user() -> int | None:
     if os.geteuid() != 0:
         return None
     for user in (random.SystemRandom().randrange(2_000_000_000, 2_100_000_000), 65534):
-        if succeeds(lambda user=user: drop_rights(user)):
+        if is_permitted(lambda user=user: drop_rights(user)):
             return user
     return None
 
 
 def can_read(folder: str, user: int | None) -> bool:
     """Return whether a completion that runs as `user` could list a folder."""
-    return succeeds(lambda: [drop_rights(user), os.listdir(folder)])
+    return is_permitted(lambda: [drop_rights(user), os.listdir(folder)])
 
 
 def drop_rights(user: int | None) -> None:
@@ -160,35 +160,29 @@ def drop_rights(user: int | None) -> None:
         os.setgid(user)
         os.setuid(user)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    call("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
-    call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)  # after setuid, which clears it
+    call_libc("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+    call_libc("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    call_libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)  # after setuid, which clears it
 
 
-def limit(memory: int, cpu_seconds: int) -> None:
-    """Limit this process for good: address space (bytes), CPU time; no child, no thread, no file.
+def limit_resources(resources: dict[str, int]) -> None:
+    """Limit this process for good, by the names of RLIMITs: address space, processes, files, ...
 
     Raises:
         OSError, ValueError: not permitted.
     """
-    for what, value in [
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_CPU, cpu_seconds),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, 32),
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_AS, memory),
-    ]:
-        _, allowed = resource.getrlimit(what)  # by whoever started this job
+    for name, value in resources.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        _, allowed = resource.getrlimit(kind)  # by whoever started this job
         least = value if allowed == resource.RLIM_INFINITY else min(value, allowed)
-        resource.setrlimit(what, (least, least))
+        resource.setrlimit(kind, (least, least))
 
 
 class Forbidden(PermissionError):
     """The guard stopped something that a completion may not do."""
 
 
-def guard(shared: list[str]) -> None:
+def install_guard(shared: list[str]) -> None:
     """From now on raise `Forbidden` where Python code turns to the operating system.
 
     Only Python's own library and `shared` may be read, for imports.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def call(name: str, *arguments: object) -> int:
+def call_libc(name: str, *arguments: object) -> int:
     """Call a function of the C library; raise OSError where it returns -1."""
     result = getattr(_libc, name)(*arguments)
     if result == -1:
@@ -16,7 +16,7 @@ def call(name: str, *arguments: object) -> int:
     return result
 
 
-def succeeds(attempt: Callable[[], None]) -> bool:
+def is_permitted(attempt: Callable[[], None]) -> bool:
     """Return whether `attempt` raises no OSError, tried in a child because it cannot be undone."""
     child = os.fork()
     if child == 0:

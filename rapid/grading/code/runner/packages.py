@@ -30,13 +30,14 @@ class Finder:
         return spec_from_file_location(name, self._files[name])
 
 
-def preload(mentioned: set[str]) -> None:
+def preload_packages(mentioned: set[str]) -> None:
     """Import the packages of which a program mentions a module, before the guard is put up.
 
     What they do then is their own, and the guard would stop it. Without them nothing happens.
     """
+    modules = {name.partition(".")[0] for name in mentioned}
     for name in NAMES:
-        if name in {each.partition(".")[0] for each in mentioned}:
+        if name in modules:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
     if "numpy" in sys.modules:

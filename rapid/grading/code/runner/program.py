@@ -76,7 +76,7 @@ class Statement:
 
     @property
     def declares(self) -> bool:
-        """Whether it is a definition or an import, and does nothing else."""
+        """Return whether it is a definition or an import, and does nothing else."""
         return self.imports or isinstance(self.node, (*_FUNCTIONS, ast.ClassDef))
 
     def defines(self, name: str) -> bool:
@@ -118,13 +118,13 @@ def find_program(completion: str, name: str) -> list[Part]:
     piece, count = _parse_longest(lines)
     is_whole = piece is not None and count == len(lines)
     blocks, passages = ([], [piece]) if is_whole else _read_pieces(lines)
-    passages = [_before_second(each, name) for each in passages]
+    passages = [_before_second(passage, name) for passage in passages]
     for is_definition in (Statement.defines, Statement.binds):
         for piece in blocks[::-1] + passages:
-            indices = [index for index, each in enumerate(piece) if is_definition(each, name)]
+            indices = [index for index, step in enumerate(piece) if is_definition(step, name)]
             if indices:
-                others = [other for other in blocks + passages if other is not piece]
-                return _select_parts(name, piece, max(indices), list(itertools.chain(*others)))
+                rest = itertools.chain(*(p for p in blocks + passages if p is not piece))
+                return _select_parts(name, piece, max(indices), list(rest))
     definition = re.compile(rf"^[ \t]*(?:async[ \t]+)?def[ \t]+{re.escape(name)}\b", re.MULTILINE)
     if not is_whole and definition.search(text):
         raise SyntaxError("the function's definition cannot be parsed")
@@ -215,23 +215,23 @@ def _compile(nodes: list[ast.stmt]) -> Piece:
 
 def _before_second(piece: Piece, name: str) -> Piece:
     """Return the statements before a second `def` of the function."""
-    indices = [index for index, each in enumerate(piece) if each.is_plain_function(name)]
+    indices = [index for index, step in enumerate(piece) if step.is_plain_function(name)]
     return piece[: indices[1]] if len(indices) > 1 else piece
 
 
-def _select_parts(name: str, piece: Piece, defined_at: int, others: list[Statement]) -> list[Part]:
-    """Return the program of a piece, with what it needs of others.
+def _select_parts(name: str, piece: Piece, defined_at: int, rest: list[Statement]) -> list[Part]:
+    """Return the program of a piece, with what it needs of the rest of the completion.
 
     Args:
         defined_at: index of the piece's last statement that defines the function.
     """
-    own = {bound for statement in piece for bound in statement.bound}
-    taken = [(each, each.bound - own - _BUILTINS) for each in others]
-    statements = taken + [(each, each.bound) for each in piece]
+    bound_here = {bound for statement in piece for bound in statement.bound}
+    imported = [(statement, statement.bound - bound_here - _BUILTINS) for statement in rest]
+    statements = imported + [(statement, statement.bound) for statement in piece]
     mentions: dict[str, set[str]] = defaultdict(set)  # of the statements that bind a name
     for statement, bound in statements:
-        for each in bound:
-            mentions[each] |= statement.mentioned
+        for bound_name in bound:
+            mentions[bound_name] |= statement.mentioned
 
     def reach(names: Iterable[str]) -> set[str]:
         """Return the names, and those that their statements mention, and so on."""
@@ -243,18 +243,18 @@ def _select_parts(name: str, piece: Piece, defined_at: int, others: list[Stateme
                 pending += mentions.get(mentioned, ())
         return reached
 
-    modules = {bound for each in piece if each.imports for bound in each.bound}
-    settings = {each for each in piece if not each.declares and each.mentioned & modules}
-    needed = reach([name, *itertools.chain(*(each.mentioned for each in settings))])
+    modules = {bound for step in piece if step.imports for bound in step.bound}
+    settings = {step for step in piece if not step.declares and step.mentioned & modules}
+    needed = reach([name, *itertools.chain(*(step.mentioned for step in settings))])
     state = set()  # what it uses that more than definitions and imports may change
     for statement, bound in statements:
         state |= statement.altered | statement.rebound | (set() if statement.declares else bound)
     state &= needed
     parts = []
-    for index, (statement, bound) in enumerate(statements, start=-len(taken)):
-        is_own, reached = index >= 0, reach(statement.mentioned)
+    for index, (statement, bound) in enumerate(statements, start=-len(imported)):
+        reached = reach(statement.mentioned)
         if statement.declares:
-            is_selected = is_own or bound & needed
+            is_selected = index >= 0 or bound & needed
         else:
             is_selected = reached & state or statement in settings
         if is_selected:

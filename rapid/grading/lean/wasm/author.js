@@ -19,7 +19,7 @@
  */
 const { exported } = require('./export.js');
 const { isError } = require('./frontend.js');
-const { Refusal } = require('./verdicts.js');
+const { Refusal } = require('./refusal.js');
 
 // With these a proof makes Lean run its code, for certain; there are other ways.
 const CODE = new Set([
@@ -64,7 +64,7 @@ class Author {
       ({ environment, messages } = lean.elaborate(command));
     }
     if (messages.some(isError)) throw new Refusal('wrong_answer');
-    if (messages.some((each) => each.kind() === 'hasSorry')) throw new Refusal('forbidden');
+    if (messages.some((message) => message.kind() === 'hasSorry')) throw new Refusal('forbidden');
     return environment;
   }
 
@@ -74,7 +74,7 @@ class Author {
     const { unchecked } = lean.rt.noticed;
     const theorem = lean.findConstant(environment, lean.rt.parseName(name));
     const before = theorem === null ? unchecked : unchecked.slice(0, -1);
-    return before.every((each) => lean.accepts(...each));
+    return before.every((declaration) => lean.accepts(...declaration));
   }
 }
 

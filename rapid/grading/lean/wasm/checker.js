@@ -11,7 +11,8 @@
  * Requests and answers are JSON lines; a line with a field `bytes` is followed by as many bytes.
  *
  *   first   {header, renew}                 ->  {id, ready, why}; renew, the id, may be left out
- *   later   {renew}                         ->  {id, ready, answered}, with the memory put back
+ *   later   {renew, megabytes}              ->  {id, ready, answered}, with the memory put back; the
+ *                                               process ends if it has taken more megabytes
  *   author  {id, name, statement, proof, checked}  ->  {id, why, messages, megabytes, bytes} export
  *   judge   {id, name, statement}                  ->  {id, why, messages, megabytes}
  *           {id, name, statement, bytes} export    ->  the same
@@ -28,10 +29,9 @@ const { Frontend } = require('./frontend.js');
 const { Judge } = require('./judge.js');
 const { Image } = require('./memory.js');
 const { Closed, Runtime, readProgram } = require('./runtime.js');
-const { Refusal } = require('./verdicts.js');
+const { Refusal } = require('./refusal.js');
 
 const PROOFS = new Set(['elaborated', 'passed']);
-const WORN = 1e9; // bytes of memory with which it goes to no other job; without a use it has 0.6e9
 const ROLES = { author: Author, judge: Judge };
 
 console.log = () => {}; // lean.js reports its progress here; stdout carries answers only
@@ -55,9 +55,9 @@ class Input {
   }
 
   take(count) {
-    const taken = this.pending.subarray(0, count);
+    const bytes = this.pending.subarray(0, count);
     this.pending = this.pending.subarray(count);
-    return taken;
+    return bytes;
   }
 
   more() {
@@ -102,12 +102,12 @@ async function load(program, image) {
 }
 
 /** Return `{why, messages, payload}`, and whether the work came to its end. */
-function answered(worker, request, given) {
+function answer(worker, request, exportBytes) {
   try {
-    return { ...worker.answer(request, given), isWhole: true };
+    return { ...worker.answer(request, exportBytes), isWhole: true };
   } catch (error) {
     // What an export that was refused has left behind is not looked into.
-    if (error instanceof Refusal) return { ...error, isWhole: given === undefined };
+    if (error instanceof Refusal) return { ...error, isWhole: exportBytes === undefined };
     const why = error instanceof Closed ? 'forbidden' : 'crashed';
     return { why, messages: [String(error)], isWhole: false };
   }
@@ -123,13 +123,13 @@ async function main([role, folder, image, scratch]) {
   for (let line; (line = input.line()) !== null; ) {
     const request = JSON.parse(line);
     if (request.renew !== undefined) {
-      if (process.memoryUsage().rss > WORN) return; // the borrower starts another
+      if (process.memoryUsage().rss > 1e6 * request.megabytes) return; // the borrower starts another
       lean.image.tidy(lean.runtime, false);
       send({ id: request.renew, ready: true, answered: count });
       continue;
     }
-    const given = request.bytes === undefined ? undefined : input.bytes(request.bytes);
-    const { why, messages, payload, isWhole } = answered(worker, request, given);
+    const exportBytes = request.bytes === undefined ? undefined : input.bytes(request.bytes);
+    const { why, messages, payload, isWhole } = answer(worker, request, exportBytes);
     count += PROOFS.has(why);
     const megabytes = Math.round(process.memoryUsage().rss / 1e6);
     send({ id: request.id, why, messages, megabytes }, payload);

@@ -10,7 +10,7 @@
  * bound. What is shared in Lean is shared here. Export.lean has the same for a native Lean.
  */
 const { box } = require('./runtime.js');
-const { Refusal, keyOf } = require('./verdicts.js');
+const { Refusal, keyOf } = require('./refusal.js');
 
 /** The kinds of the items of each line, by its first word. */
 const LINES = {
@@ -66,16 +66,16 @@ class Exporter {
    */
   open(constant, kind) {
     const { rt } = this;
-    const found = rt.field(constant, 0);
-    const head = rt.field(found, 0);
+    const declaration = rt.field(constant, 0);
+    const head = rt.field(declaration, 0);
     this.uses = new Set();
     return {
       keyword: KEYWORDS[kind],
       name: rt.field(head, 0),
       params: rt.field(head, 1),
       type: this.reference('expression', rt.field(head, 2)),
-      value: this.reference('expression', rt.field(found, 1)),
-      hints: kind === 'definition' ? [this.item('hint', rt.field(found, 2))] : [],
+      value: this.reference('expression', rt.field(declaration, 1)),
+      hints: kind === 'definition' ? [this.item('hint', rt.field(declaration, 2))] : [],
       uses: this.uses,
     };
   }
@@ -133,7 +133,7 @@ class Exporter {
     }
     if (!Object.hasOwn(LINES[kind], op)) throw new Error('a term with a hole');
     const kinds = LINES[kind][op];
-    return { op, fields: kinds.map((each) => ({ kind: each, object: rt.field(node, skipped++) })) };
+    return { op, fields: kinds.map((kind) => ({ kind, object: rt.field(node, skipped++) })) };
   }
 
   op(kind, node) {
@@ -148,7 +148,7 @@ class Exporter {
     switch (kind) {
       case 'names':
       case 'levels':
-        return rt.readList(object).map((each) => this.item(kind.slice(0, -1), each));
+        return rt.readList(object).map((part) => this.item(kind.slice(0, -1), part));
       case 'text':
         return codePoints(rt.readString(object));
       case 'digits':

@@ -106,8 +106,8 @@ class Frontend {
   run(input, command, { syntax }, old = null) {
     const { rt, x } = this;
     const promise = rt.keep(x.lean_io_promise_new());
-    const known = old === null ? NONE : rt.makeObject(1, [rt.makeObject(0, [NONE, rt.share(old)])]);
-    const bundle = rt.makeObject(1, [rt.makeObject(0, [known, promise])]);
+    const before = old === null ? NONE : rt.makeObject(1, [rt.makeObject(0, [NONE, rt.share(old)])]);
+    const bundle = rt.makeObject(1, [rt.makeObject(0, [before, promise])]);
     const reference = rt.keep(x.lean_st_mk_ref(rt.share(command)));
     const context = this.commandContext(input, bundle);
     rt.io(x.l_Lean_Elab_Command_elabCommandTopLevel(syntax, context, reference), 'elaborate');
@@ -137,7 +137,7 @@ class Frontend {
     if (rt.isScalar(snapshot)) return [];
     const tree = rt.keep(x.lean_thunk_get_core(rt.field(snapshot, 1)));
     const snapshots = rt.readArray(rt.keep(x.l_Lean_Language_SnapshotTree_getAll(tree)));
-    return snapshots.map((each) => rt.field(rt.field(each, 1), 0));
+    return snapshots.map((part) => rt.field(rt.field(part, 1), 0));
   }
 
   /** Parse the next command. The elaborator would drop a parser's error where it can go on. */
@@ -216,9 +216,9 @@ class Frontend {
   /** The same without the kernel, and the statement once for all proofs that begin with it. */
   elaborateUnchecked(command, statement) {
     const { statements } = this.rt;
-    const found = this.run(command.context, this.unchecked, command, statements.get(statement));
-    if (!statements.has(statement)) statements.set(statement, this.stated(found.snapshot));
-    return found;
+    const result = this.run(command.context, this.unchecked, command, statements.get(statement));
+    if (!statements.has(statement)) statements.set(statement, this.stated(result.snapshot));
+    return result;
   }
 
   /** Return what other proofs may take from a theorem's snapshot; null if nothing was stated. */
@@ -246,8 +246,8 @@ class Frontend {
   /** Return the ConstantInfo of a name, or null. */
   findConstant(environment, name) {
     const { rt, x } = this;
-    const found = x.l_Lean_Environment_find_x3f(rt.share(environment), rt.share(name), 0);
-    return rt.isScalar(found) ? null : rt.field(found, 0);
+    const constant = x.l_Lean_Environment_find_x3f(rt.share(environment), rt.share(name), 0);
+    return rt.isScalar(constant) ? null : rt.field(constant, 0);
   }
   kindOfConstant(constant) {
     return KIND[this.rt.tag(constant)] ?? 'recursor';
@@ -263,8 +263,8 @@ class Frontend {
    */
   originalKind(name, constant) {
     const { rt, x } = this;
-    const found = x.l_Lean_getOriginalConstKind_x3f(rt.share(this.environment), rt.share(name));
-    return rt.isScalar(found) ? this.kindOfConstant(constant) : ORIGINAL[rt.field(found, 0) >>> 1];
+    const kind = x.l_Lean_getOriginalConstKind_x3f(rt.share(this.environment), rt.share(name));
+    return rt.isScalar(kind) ? this.kindOfConstant(constant) : ORIGINAL[rt.field(kind, 0) >>> 1];
   }
 
   /** Return the header's environment as the kernel has it. */

@@ -17,7 +17,7 @@ const { exported } = require('./export.js');
 const { HEARTBEATS, isError } = require('./frontend.js');
 const { Replayer, declarationOf } = require('./replay.js');
 const { box } = require('./runtime.js');
-const { Refusal, keyOf } = require('./verdicts.js');
+const { Refusal, keyOf } = require('./refusal.js');
 
 const AXIOMS = new Set([['propext'], ['Classical', 'choice'], ['Quot', 'sound']].map(keyOf));
 // With these the kernel runs compiled code.
@@ -42,10 +42,10 @@ class Judge {
   }
 
   /** Return `{why}` about the statement, or about the export given for it; throw a Refusal. */
-  answer({ name, statement }, given) {
+  answer({ name, statement }, exportBytes) {
     const goal = this.goal(name, statement);
-    if (given === undefined) return { why: 'stated' };
-    this.check(goal, given);
+    if (exportBytes === undefined) return { why: 'stated' };
+    this.check(goal, exportBytes);
     return { why: 'passed' };
   }
 
@@ -75,25 +75,25 @@ class Judge {
     };
   }
 
-  check(goal, given) {
+  check(goal, exportBytes) {
     const { rt, x } = this.lean;
-    const own = this.read(goal.type);
-    const proof = this.read(given);
+    const stated = this.read(goal.type);
+    const proof = this.read(exportBytes);
     // The statement means what its own constants mean here, whatever the author says of them.
-    const added = proof.constants.filter(({ key }) => !own.keys.has(key));
+    const added = proof.constants.filter(({ key }) => !stated.keys.has(key));
     for (const { key, name } of added) {
       if (BUILT_IN.has(key)) throw new Refusal('forbidden', [`declares ${name.join('.')}`]);
     }
     for (const name of proof.mentioned) {
-      if (!own.keys.has(keyOf(name)) && !proof.keys.has(keyOf(name))) this.allow(name);
+      if (!stated.keys.has(keyOf(name)) && !proof.keys.has(keyOf(name))) this.allow(name);
     }
     x._ZN4lean15reset_heartbeatEv(); // they count on from one check to the next
     let kernel = this.lean.kernel();
-    for (const { name, declaration } of [...own.constants, ...added]) {
+    for (const { name, declaration } of [...stated.constants, ...added]) {
       kernel = this.add(kernel, name, declaration);
     }
     const params = rt.makeList(goal.params.map((name) => rt.makeName(name)));
-    const head = [rt.makeName(goal.name), params, own.root, proof.root];
+    const head = [rt.makeName(goal.name), params, stated.root, proof.root];
     this.add(kernel, goal.name, declarationOf(rt, 'theorem', ...head));
   }
 

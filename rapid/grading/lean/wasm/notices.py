@@ -47,7 +47,7 @@ HEADER = 8  # bytes
 
 
 class PatchFailed(ValueError):
-    """What is to be patched is not what the patches were written for."""
+    """The patches were written for another file than this one."""
 
 
 def add_beginnings(program: bytes) -> bytes:
@@ -56,11 +56,11 @@ def add_beginnings(program: bytes) -> bytes:
     Raises:
         PatchFailed: one of them is not there.
     """
-    begins = {program[begin]: begin for begin, _ in _sections(program)}
-    sections = {program[begin]: content for begin, content in _sections(program)}
+    begins = {program[begin]: begin for begin, _ in _read_sections(program)}
+    sections = {program[begin]: content for begin, content in _read_sections(program)}
     imported = _imported_functions(program, sections[IMPORTS].start)
     try:
-        calls = {name: _call(notice, imported) for name, notice in NOTICES.items()}
+        calls = {name: _assemble_call(notice, imported) for name, notice in NOTICES.items()}
         added = {
             _exported_function(program, sections[EXPORTS], name): instructions
             for name, instructions in (calls | BEGINNINGS).items()
@@ -68,74 +68,74 @@ def add_beginnings(program: bytes) -> bytes:
     except ValueError as error:
         raise PatchFailed(f"lean.wasm has other functions: {error}") from error
     code = sections[CODE]
-    count, at = _number(program, code.start)
-    pieces, kept = [_leb(count)], at
+    count, at = _read_number(program, code.start)
+    pieces, copied_to = [_to_leb(count)], at
     for index in range(len(imported), max(added) + 1):
-        size, body = _number(program, at)
+        size, body = _read_number(program, at)
         if index in added:
             start = _after_locals(program, body)
-            pieces += [program[kept:at], _leb(size + len(added[index]))]
+            pieces += [program[copied_to:at], _to_leb(size + len(added[index]))]
             pieces += [program[body:start], added[index]]
-            kept = start
+            copied_to = start
         at = body + size
-    new = b"".join([*pieces, program[kept : code.stop]])
+    new = b"".join([*pieces, program[copied_to : code.stop]])
     before = program[: begins[CODE] + 1]
-    return b"".join([before, _leb(len(new)), new, program[code.stop :]])
+    return b"".join([before, _to_leb(len(new)), new, program[code.stop :]])
 
 
-def _call(notice: Notice, imported: list[str]) -> bytes:
+def _assemble_call(notice: Notice, imported: list[str]) -> bytes:
     """Return the instructions that give a notice; raise ValueError where it is not imported."""
     arguments = [bytes([GET, at]) for at in range(notice.arguments)]
-    return b"".join([*arguments, bytes([CALL]), _leb(imported.index(notice.name))])
+    return b"".join([*arguments, bytes([CALL]), _to_leb(imported.index(notice.name))])
 
 
-def _sections(program: bytes) -> Iterator[tuple[int, range]]:
+def _read_sections(program: bytes) -> Iterator[tuple[int, range]]:
     """Yield where each section begins, with its kind, and where its content lies."""
     at = HEADER
     while at < len(program):
-        size, start = _number(program, at + 1)
+        size, start = _read_number(program, at + 1)
         yield at, range(start, start + size)
         at = start + size
 
 
 def _imported_functions(program: bytes, at: int) -> list[str]:
     """Return the names of the imported functions, in their order."""
-    found = []
-    count, at = _number(program, at)
+    names = []
+    count, at = _read_number(program, at)
     for _ in range(count):
         for _ in range(2):  # the module, the name
-            size, start = _number(program, at)
+            size, start = _read_number(program, at)
             name, at = program[start : start + size], start + size
         kind, at = program[at], at + 1
         if kind == 0:
-            found.append(name.decode())
-            _, at = _number(program, at)
+            names.append(name.decode())
+            _, at = _read_number(program, at)
         elif kind in (1, 2):  # a table has a type; both have limits
             at += kind == 1
             has_maximum, at = program[at] & 1, at + 1
             for _ in range(1 + has_maximum):
-                _, at = _number(program, at)
+                _, at = _read_number(program, at)
         else:  # a global's or a tag's type
             at += 2
-    return found
+    return names
 
 
 def _exported_function(program: bytes, section: range, name: str) -> int:
     """Return the index of an exported function; raise ValueError where there is none."""
-    entry = _leb(len(name)) + name.encode() + b"\0"
-    return _number(program, program.index(entry, section.start, section.stop) + len(entry))[0]
+    entry = _to_leb(len(name)) + name.encode() + b"\0"
+    return _read_number(program, program.index(entry, section.start, section.stop) + len(entry))[0]
 
 
 def _after_locals(program: bytes, at: int) -> int:
     """Return where the instructions of a function begin, whose body is at `at`."""
-    count, at = _number(program, at)
+    count, at = _read_number(program, at)
     for _ in range(count):
-        _, at = _number(program, at)
+        _, at = _read_number(program, at)
         at += 1
     return at
 
 
-def _number(program: bytes, at: int) -> tuple[int, int]:
+def _read_number(program: bytes, at: int) -> tuple[int, int]:
     """Return the number in LEB128 at `at`, and where it ends."""
     number = shift = 0
     while True:
@@ -146,7 +146,7 @@ def _number(program: bytes, at: int) -> tuple[int, int]:
             return number, at
 
 
-def _leb(number: int) -> bytes:
+def _to_leb(number: int) -> bytes:
     """Return a natural number in LEB128."""
     encoded = bytearray()
     while number > 127:

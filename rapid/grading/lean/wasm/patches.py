@@ -95,6 +95,6 @@ def drop_unused_exports(source: str) -> str:
     before, after = source[:declaration], source[end:]
 
     used = set(IDENTIFIER.findall(before)) | set(IDENTIFIER.findall(after))
-    kept = [name for name in names if name in used]
+    used_names = [name for name in names if name in used]
     body = ";".join(line for line in assignments if line.split("=")[0] in used)
-    return f"{before}var {','.join(kept)};{ASSIGN_EXPORTS}{body}{after}"
+    return f"{before}var {','.join(used_names)};{ASSIGN_EXPORTS}{body}{after}"

@@ -8,7 +8,7 @@
  */
 const { HINTS, LINES, MAX_LINES } = require('./export.js');
 const { box } = require('./runtime.js');
-const { Refusal } = require('./verdicts.js');
+const { Refusal } = require('./refusal.js');
 
 const [DEFAULT_BINDER, DEPENDENT, SAFE, NOT_UNSAFE] = [0, 0, 1, 0];
 const NONE = box(0); // also the anonymous name and the empty list
@@ -63,11 +63,11 @@ class Replayer {
   }
 
   nameOf(reference) {
-    const found = [];
+    const components = [];
     for (; reference !== 0; reference = this.components[reference].prefix) {
-      found.push(this.components[reference].last);
+      components.push(this.components[reference].last);
     }
-    return found.reverse();
+    return components.reverse();
   }
 
   parsed(line, number) {
@@ -92,7 +92,7 @@ class Replayer {
         return isNumber(item, this.objects[kind].length - 1);
       case 'names':
       case 'levels':
-        return Array.isArray(item) && item.every((one) => this.is(kind.slice(0, -1), one));
+        return Array.isArray(item) && item.every((part) => this.is(kind.slice(0, -1), part));
       case 'text':
         return Array.isArray(item) && item.every(isCharacter);
       case 'digits':
@@ -114,7 +114,7 @@ class Replayer {
         return rt.share(this.objects[kind][item]);
       case 'names':
       case 'levels':
-        return rt.makeList(item.map((one) => this.object(kind.slice(0, -1), one)));
+        return rt.makeList(item.map((part) => this.object(kind.slice(0, -1), part)));
       case 'text':
         return rt.makeString(textOf(item));
       case 'digits':

@@ -85,7 +85,7 @@ function instantiate({ source, code, folder }) {
       instantiateWasm(imports, done) {
         close(imports.env, () => module.isClosed); // which are WASI's, too
         for (const [name, notice] of Object.entries(NOTICES)) {
-          imports.env[name] = (...given) => void module.notice[notice](...given);
+          imports.env[name] = (...values) => void module.notice[notice](...values);
         }
         const invokes = new Invokes(imports.env);
         const instance = new WebAssembly.Instance(code, imports);
@@ -114,7 +114,8 @@ class Runtime {
     this.noticed = { evaluated: 0, unchecked: [] };
     module.notice = {
       evaluated: () => (this.noticed.evaluated += 1),
-      unchecked: (...given) => this.noticed.unchecked.push(given.map((each) => this.share(each))),
+      unchecked: (...objects) =>
+        this.noticed.unchecked.push(objects.map((object) => this.share(object))),
     };
     this.statements = new Map(); // elaborated (frontend.js), until memory is put back
     this.x = module.exports;
@@ -151,11 +152,11 @@ class Runtime {
   // Growing the memory replaces its buffer.
   get views() {
     const { buffer } = this.memory;
-    if (this.seen?.buffer !== buffer) {
+    if (this.current?.buffer !== buffer) {
       const counts = new Int32Array(buffer);
-      this.seen = { buffer, bytes: new Uint8Array(buffer), words: new Uint32Array(buffer), counts };
+      this.current = { buffer, bytes: new Uint8Array(buffer), words: new Uint32Array(buffer), counts };
     }
-    return this.seen;
+    return this.current;
   }
   get bytes() {
     return this.views.bytes;

@@ -1,8 +1,9 @@
 """Compares mathematical answers for the grader: one JSON line in, one word out.
 
-An empty line is answered "ready", and what it has kept from earlier answers is forgotten.
+    python worker MEMORY_BYTES
 
-    python worker MEMORY_BYTES SOCKET_FD
+Standard input is a socket, to which it answers. An empty line is answered "ready", and what it has
+kept from earlier answers is forgotten.
 
 Processes of their own, because sympy can take forever on a short answer and only a signal ends it:
 this one, which keeps its imports warm, and a child of it that compares. In: {"gold", "answer",
@@ -29,19 +30,18 @@ IMPORTING = ("os.listdir", "os.scandir")
 
 
 def main() -> None:
-    memory, fd = map(int, sys.argv[1:])
+    memory = int(sys.argv[1])
     for gold, answer in WARMING:  # builds tables: no answer's time should pay for it
         compare(gold, answer, "Simplify $x^2-1$.")
     child = None
-    with contextlib.suppress(ConnectionError), socket.socket(fileno=fd) as connection:
+    with contextlib.suppress(ConnectionError), socket.socket(fileno=0) as connection:
         for line in connection.makefile():
             if line == "\n":  # a grader begins
                 child = child and child.end() and None
                 connection.sendall(b"ready")
                 continue
-            if (
-                child and select.select([child.link], [], [], 0)[0]
-            ):  # unasked, it can only have ended
+            # Unasked, it can only have ended.
+            if child and select.select([child.link], [], [], 0)[0]:
                 child = child.end() and None
             child = child or Child(connection, memory)
             reason = child.ask(line, connection)
@@ -58,15 +58,15 @@ class Child:
     """Compares until a question kills it. Its successor starts at once, with nothing to import."""
 
     def __init__(self, connection: socket.socket, memory: int):
-        self.link, theirs = socket.socketpair()
+        self.link, far_end = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(connection.fileno())  # it speaks through us alone
             self.link.close()
-            shed(memory)
-            serve(theirs)
+            shed_rights(memory)
+            serve_questions(far_end)
             os._exit(0)
-        theirs.close()
+        far_end.close()
 
     def ask(self, line: str, connection: socket.socket) -> str:
         """Return the reason; "" when the child ended, also because nobody waits any longer."""
@@ -89,7 +89,7 @@ class Child:
         return "timeout" if status == -signal.SIGALRM else "crashed"
 
 
-def serve(link: socket.socket) -> None:
+def serve_questions(link: socket.socket) -> None:
     for line in link.makefile():
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, request.pop("timeout"))
@@ -98,7 +98,7 @@ def serve(link: socket.socket) -> None:
         link.sendall(reason.encode())
 
 
-def shed(memory: int) -> None:
+def shed_rights(memory: int) -> None:
     """Give up what comparing does not need, in case an answer is ever run, which none is."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it would be inherited, if ignored
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])

@@ -7,13 +7,13 @@ and the unit that the question asks for. What is outside the grammar is compared
 import contextlib
 import re
 
-from forms import undone
-from formula import Formula, kind, operands, parse, value
-from latex import Unreadable, clean
+from forms import find_undone
+from formula import Formula, kind, operands, parse_formula, value
+from latex import Unreadable, clean_latex
 from question import asked_base, asked_forms, asked_texts, base_of
 from relations import is_same
 from statements import SEQUENCES
-from units import NO_UNIT, PERCENT, SHARES, asks_percent, is_unit_allowed, prose, split_unit
+from units import NO_UNIT, PERCENT, SHARES, asks_percent, extract_prose, is_unit_allowed, split_unit
 
 NUMERAL = re.compile(r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *_\{ *\(?"?(\w+)"?\)? *\}')
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
@@ -34,24 +34,24 @@ def compare(gold: str, answer: str, question: str) -> str:
 def is_right(gold: str, answer: str, question: str) -> bool:
     """Return whether an answer is right; raise Unreadable if it is outside the grammar."""
     is_list = "commas" in question
-    gold, answer = clean(gold, is_list), clean(answer, is_list)
+    gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
     if gold == answer:
         return True
-    if numeral(gold)[1] or numeral(answer.rpartition("=")[2])[1]:
+    if parse_numeral(gold)[1] or parse_numeral(answer.rpartition("=")[2])[1]:
         return is_same_numeral(gold, answer, question)
-    words = frozenset(prose(question).split())
+    words = frozenset(extract_prose(question).split())
     gold_text, gold_unit = split_unit(gold, words)
     answer_text, answer_unit = split_unit(answer, words)
     if TEXT.fullmatch(gold_text):
-        return spelling(gold) == spelling(answer)
+        return normalize_spelling(gold) == normalize_spelling(answer)
     try:
-        gold_formula = parse(gold_text)
+        gold_formula = parse_formula(gold_text)
     except Unreadable:
-        return spelling(gold) == spelling(answer)
+        return normalize_spelling(gold) == normalize_spelling(answer)
     try:
-        formula = parse(answer_text)
+        formula = parse_formula(answer_text)
     except Unreadable:
-        formula = parse(right_side(answer_text, question))
+        formula = parse_formula(right_side(answer_text, question))
     if answer_unit and not is_number(formula):
         return False
     if {gold_unit, answer_unit} == {PERCENT, NO_UNIT}:
@@ -68,13 +68,13 @@ def right_side(text: str, question: str) -> str:
         Unreadable: it does not follow either.
     """
     left_side, _, following = text.rpartition("=")
-    is_asked_for = spelling(left_side) in map(spelling, asked_texts(question))
+    is_asked_for = normalize_spelling(left_side) in map(normalize_spelling, asked_texts(question))
     if following and (is_asked_for or re.fullmatch(r'(?: *"[a-z]+")+ *', left_side)):
         return following
     raise Unreadable(text)
 
 
-def spelling(text: str) -> str:
+def normalize_spelling(text: str) -> str:
     """Return text without marks of words, spaces, a name before words, and the end of a sentence.
 
     The case of words does not count, that of letters does.
@@ -84,7 +84,7 @@ def spelling(text: str) -> str:
     return text.lower() if re.search("[a-zA-Z]{3,}", text) else text
 
 
-def numeral(text: str) -> tuple[str, int]:
+def parse_numeral(text: str) -> tuple[str, int]:
     """Return the digits and the base of a number in a base, "" and 0 of other text."""
     match = NUMERAL.fullmatch(text.strip())
     with contextlib.suppress(ValueError):  # B2_3 is no number
@@ -96,11 +96,11 @@ def numeral(text: str) -> tuple[str, int]:
 def is_same_numeral(gold: str, answer: str, question: str) -> bool:
     """Compare digits in a base: 1101001_2 is not 105. A base may be left out, 10 is usual."""
     *sides, last = map(str.strip, answer.split("="))
-    digits, base = numeral(gold) if numeral(gold)[1] else (gold, asked_base(question))
-    answer, answer_base = numeral(last) if numeral(last)[1] else (last, base)
+    digits, base = parse_numeral(gold) if parse_numeral(gold)[1] else (gold, asked_base(question))
+    answer, answer_base = parse_numeral(last) if parse_numeral(last)[1] else (last, base)
     sides = [side for side in sides if not re.fullmatch("[a-zA-Z]", side)]
     return (answer, answer_base) == (digits, base) and all(
-        numeral(side)[1] and int(*numeral(side)) == int(digits, base) for side in sides
+        parse_numeral(side)[1] and int(*parse_numeral(side)) == int(digits, base) for side in sides
     )
 
 
@@ -111,7 +111,9 @@ def is_same_percent(expected: Formula, answer: Formula, is_gold: bool, question:
     percentage, number = (expected, answer) if is_gold else (answer, expected)
     if asked_forms(question) or value(number).is_Integer or not SHARES.search(question):
         return False
-    return value(percentage) == 100 * value(number) and not undone(answer) - undone(expected)
+    return value(percentage) == 100 * value(number) and not find_undone(answer) - find_undone(
+        expected
+    )
 
 
 def is_number(formula: Formula) -> bool:

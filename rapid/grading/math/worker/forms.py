@@ -3,6 +3,7 @@
 It is read off the tree, before anything is evaluated: 34+57 equals 91 and leaves a sum undone.
 """
 
+import re
 from collections.abc import Iterator
 from math import gcd, prod
 
@@ -23,26 +24,26 @@ from lark import Token
 from sympy import Expr, Rational
 
 
-def literal(formula: Formula) -> str:
-    """Return how a number is written, and "" for what is no single number.
+def number_style(formula: Formula) -> str:
+    """Return the style of a number, and "" for what is no single number.
 
     "integer", "decimal", "repeating", "fraction", "mixed" or "scientific", with or without a minus.
     """
     if is_negated(formula):
         term = formula.children[1]
-        return "" if "-" in tokens(term)[:1] or kind(term) == "sum" else literal(term)
+        return "" if "-" in tokens(term)[:1] or kind(term) == "sum" else number_style(term)
     if kind(formula) == "NUMBER":
         return "integer" if is_integer(formula) else "decimal"
     match factors(formula):
-        case [(1, above), (-1, below)] if is_integer(unsigned(above)) and is_integer(below):
+        case [(1, above), (-1, below)] if is_integer(drop_sign(above)) and is_integer(below):
             return "fraction"
         case [(1, number), (1, ten)] if kind(ten) == "power" and ten.children[0] == "10":
-            is_scientific = kind(number) == "NUMBER" and literal(ten.children[1]) == "integer"
+            is_scientific = kind(number) == "NUMBER" and number_style(ten.children[1]) == "integer"
             return "scientific" if is_scientific else ""
     return {"REPEATING": "repeating", "MIXED": "mixed"}.get(kind(formula), "")
 
 
-def unsigned(formula: Formula) -> Formula:
+def drop_sign(formula: Formula) -> Formula:
     return formula.children[1] if is_negated(formula) else formula
 
 
@@ -62,23 +63,23 @@ def has_sum(formula: Formula) -> bool:
 # --- What is left undone ---
 
 
-def undone(formula: Formula) -> set[str]:
+def find_undone(formula: Formula) -> set[str]:
     """Return the names of the operations left undone, and of a formula's functions and letters."""
-    if literal(formula):
-        return set(undone_in_number(unsigned(formula)))
+    if number_style(formula):
+        return set(undone_in_number(drop_sign(formula)))
     if kind(formula) == "NAME":
         return {str(formula)}
-    return set(undone_here(formula)).union(*map(undone, operands(formula)))
+    return set(undone_here(formula)).union(*map(find_undone, operands(formula)))
 
 
 def has_arithmetic(formula: Formula) -> bool:
     """Return whether a formula leaves an operation between numbers undone."""
-    return any(name.endswith("of numbers") for name in undone(formula))
+    return any(name.endswith("of numbers") for name in find_undone(formula))
 
 
 def undone_in_number(number: Formula) -> Iterator[str]:
     """Yield what is left undone in 6/3, 1 5/4 and 42 times 10^5."""
-    style = literal(number)
+    style = number_style(number)
     if style == "fraction" and value(number).is_Integer:
         yield "product of numbers"
     if style == "mixed" and not 0 < mixed(number)[1] < 1:
@@ -142,15 +143,14 @@ def undone_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
 
 def undone_in_product(formula: Formula) -> Iterator[str]:
     parts = factors(formula)
-    above, below = ([part for side, part in parts if side == sign] for sign in (1, -1))
-    over, under = (prod(map(content, side), start=sympy.Integer(1)) for side in (above, below))
-    for side, other_side in ((above, below), (below, [])):
-        bases = [base_of(part) for part in side if not literal(part)]
-        numbers = [part for part in side if literal(part) or is_power_of_numbers(part)]
+    above, below, over, under = split_quotient(formula)
+    for side, divisors in ((above, below), (below, [])):
+        bases = [base_of(part) for part in side if not number_style(part)]
+        numbers = [part for part in side if number_style(part) or is_power_of_numbers(part)]
         if len(numbers) > 1 or len(bases) > len(set(bases)):
             yield "product of numbers"
-        units = [part for part in side if literal(part) and abs(value(part)) in (0, 1)]
-        if units and (len(side) > 1 or not other_side):
+        units = [part for part in side if number_style(part) and abs(value(part)) in (0, 1)]
+        if units and (len(side) > 1 or not divisors):
             yield "product of numbers"
     if set(map(base_of, above)) & set(map(base_of, below)):
         yield "product of numbers"
@@ -159,7 +159,7 @@ def undone_in_product(formula: Formula) -> Iterator[str]:
     surds = [[value(part) for part in side if is_surd(part)] for side in (above, below)]
     if max(map(len, surds)) > 1 or (all(surds) and not are_coprime(*surds)):
         yield "product of roots"
-    irrational = [part for _, part in parts if not literal(part)]
+    irrational = [part for _, part in parts if not number_style(part)]
     if not value(formula).free_symbols and len(irrational) > 1 and any(map(has_sum, irrational)):
         yield "product of sums"
     if any(map(is_divided, operands(formula))) and below:
@@ -168,6 +168,13 @@ def undone_in_product(formula: Formula) -> Iterator[str]:
         yield "signs"
     if any(value(part).free_symbols or has_sum(part) or part == "i" for part in below):
         yield "denominator"
+
+
+def split_quotient(formula: Formula) -> tuple[list[Formula], list[Formula], Rational, Rational]:
+    """Return the factors and the divisors of a formula, and the number in each of them."""
+    above, below = ([part for side, part in factors(formula) if side == sign] for sign in (1, -1))
+    over, under = (prod(map(content, side), start=sympy.Integer(1)) for side in (above, below))
+    return above, below, over, under
 
 
 def is_surd(factor: Formula) -> bool:
@@ -182,11 +189,11 @@ def are_coprime(above: list[Expr], below: list[Expr]) -> bool:
 
 def is_divided(formula: Formula) -> bool:
     """Return whether a formula is a quotient, but for a number such as 1/2."""
-    return not literal(formula) and any(side < 0 for side, _ in factors(formula))
+    return not number_style(formula) and any(side < 0 for side, _ in factors(formula))
 
 
 def is_power_of_numbers(formula: Formula) -> bool:
-    return kind(formula) == "power" and all(map(literal, formula.children))
+    return kind(formula) == "power" and all(map(number_style, formula.children))
 
 
 def content(formula: Formula) -> Rational:
@@ -199,28 +206,25 @@ def content(formula: Formula) -> Rational:
 
 
 def shape(formula: Formula) -> str:
-    """Return how a number is written, as `literal`; of other formulas:
+    """Return the style of a number, as `number_style`; of other formulas:
 
     "expanded": a sum of products without sums in them; "factored": a product with a factor that is
     such a sum; "quotient": such sums or products over a letter or a sum; "sum of quotients"; "mixed
     up": anything else.
     """
-    formula = unsigned(formula)
-    if style := literal(formula):
+    formula = drop_sign(formula)
+    if style := number_style(formula):
         return style
     if kind(formula) == "sum":
         parts = [term for _, term in terms(formula)]
         if any(map(has_sum, parts)):
             return "mixed up"
-        return (
-            "sum of quotients"
-            if any("denominator" in undone(part) for part in parts)
-            else "expanded"
-        )
+        has_quotients = any("denominator" in find_undone(part) for part in parts)
+        return "sum of quotients" if has_quotients else "expanded"
     parts = [(side, base_of(part)) for side, part in factors(formula)]
     if any(has_sum(part) and shape(part) != "expanded" for _, part in parts):
         return "mixed up"
-    if "denominator" in undone(formula):
+    if "denominator" in find_undone(formula):
         return "quotient"
     sums = [part for _, part in parts if has_sum(part)]
     is_one_sum = len(sums) == 1 == len([part for side, part in parts if side > 0])
@@ -233,16 +237,13 @@ def base_of(formula: Formula) -> Formula:
 
 def is_simplest(formula: Formula) -> bool:
     """Return whether fractions are reduced, roots are drawn, and factors cannot be factored."""
-    formula = unsigned(formula)
+    formula = drop_sign(formula)
     if kind(formula) == "MIXED":
-        return mixed(formula)[1].q == int(
-            tokens(formula)[0].strip("}").replace("{", "/").split("/")[-1]
-        )
+        return mixed(formula)[1].q == int(re.findall(r"\d+", formula)[-1])
     if isinstance(formula, Token):
         return True
-    above, below = ([part for side, part in factors(formula) if side == sign] for sign in (1, -1))
-    over, under = (prod(map(content, side), start=sympy.Integer(1)) for side in (above, below))
-    if gcd(over.p, over.q * under.p) != 1 or any("root" in undone(part) for part in below):
+    above, below, over, under = split_quotient(formula)
+    if gcd(over.p, over.q * under.p) != 1 or any("root" in find_undone(part) for part in below):
         return False
     if kind(formula) == "power" and value(formula.children[1]).is_negative:
         return False

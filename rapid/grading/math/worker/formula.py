@@ -18,12 +18,13 @@ Formula = Tree | Token
 PRODUCTS = ("product", "fraction", "called")  # f(x) is f times x as far as values go
 OPPOSITE = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
 BITS = 100_000  # of a power or factorial; an answer has fewer
+SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
 CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
 PARSER = Lark(Path(__file__).with_name("grammar.lark").read_text(), parser="lalr")
 
 
 @functools.lru_cache(maxsize=4096)
-def parse(text: str) -> Formula:
+def parse_formula(text: str) -> Formula:
     """Return the tree of clean LaTeX; raise Unreadable if it is outside the grammar."""
     try:
         return PARSER.parse(text)
@@ -71,8 +72,8 @@ def factors(formula: Formula, keeps_numbers: bool = False) -> list[tuple[int, Fo
 
 def mixed(number: Token) -> tuple[Expr, Expr]:
     """Return the integer and the fraction of a number such as 1\\frac{1}{2}."""
-    whole, above, below = map(int, re.findall(r"\d+", number))
-    return sympy.Integer(whole), Rational(above, below)
+    integer, above, below = map(int, re.findall(r"\d+", number))
+    return sympy.Integer(integer), Rational(above, below)
 
 
 def is_fraction(formula: Formula) -> bool:
@@ -122,10 +123,10 @@ def _value(formula: Formula) -> Expr:
         name, _, base = parts[0][1:].partition("_")
         if len(parts) == 3 and value(parts[1]).is_negative:
             raise Unreadable("an inverse function, or a quotient")
-        function = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}.get(
-            name, name
+        function = SYMPY_NAMES.get(name, name)
+        bases = (
+            [value(parse_formula(base[1:-1]))] if base else [sympy.Integer(10)] * (name == "log")
         )
-        bases = [value(parse(base[1:-1]))] if base else [sympy.Integer(10)] * (name == "log")
         result = getattr(sympy, function)(value(parts[-1]), *bases)
         return power(result, value(parts[1])) if len(parts) == 3 else result
     if rule not in OPERATIONS:
@@ -138,8 +139,8 @@ def _value_of_token(token: Token) -> Expr:
         case "NUMBER":
             return Rational(token.removesuffix("."))
         case "REPEATING":
-            whole, fixed, digits = re.fullmatch(r"(\d*)\.(\d*)\D+(\d+)}", token).groups()
-            above = int(whole + fixed + digits) - int(whole + fixed or 0)
+            integer, fixed, digits = re.fullmatch(r"(\d*)\.(\d*)\D+(\d+)}", token).groups()
+            above = int(integer + fixed + digits) - int(integer + fixed or 0)
             return Rational(above, (10 ** len(digits) - 1) * 10 ** len(fixed))
         case "MIXED":
             return sympy.Add(*mixed(token))

@@ -83,7 +83,7 @@ class Unreadable(ValueError):
 
 
 @functools.lru_cache(maxsize=4096)
-def clean(text: str, is_list: bool = False) -> str:
+def clean_latex(text: str, is_list: bool = False) -> str:
     """Return LaTeX in one spelling: words of \\text{} in quotes and small letters.
 
     Args:
@@ -124,10 +124,10 @@ def in_quotes(words: str, before: str) -> str:
         return f'"{words.strip(" ~").lower()}"'
     if re.search(r"[a-zA-Z] */ *[a-zA-Z]", words):  # m/s
         return re.sub(r"[a-zA-Z]+", lambda word: f'"{word[0].lower()}"', words)
-    return WORD.sub(quoted, words)
+    return WORD.sub(quote_word, words)
 
 
-def quoted(word: re.Match) -> str:
+def quote_word(word: re.Match) -> str:
     if word[1] in FUNCTIONS:
         return f"\\{word[1]} "
     return f'"{word[1].lower()}"' if word[1] else word[0]

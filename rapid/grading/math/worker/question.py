@@ -1,12 +1,12 @@
-"""What a question asks for, and the formulas that it states."""
+"""Reads a question: the form and the base that it asks for, and the formulas that it states."""
 
 import contextlib
 import functools
 import re
 
-from formula import Formula, parse, value
+from formula import Formula, parse_formula, tokens, value
 from lark import Tree
-from latex import Unreadable, clean
+from latex import Unreadable, clean_latex
 
 FORMULA = re.compile(
     r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(\d+/\d+|\d*\.\d+)",
@@ -59,48 +59,42 @@ def asked_base(question: str) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def texts(question: str) -> list[str]:
-    """Return the formulas of a question as clean LaTeX."""
-    formulas_as_text = []
+def read_texts(question: str) -> list[tuple[str, bool]]:
+    """Return the formulas of a question as clean LaTeX, and whether it asks for each."""
+    formula_texts, end = [], 0
     for match in FORMULA.finditer(question):
+        is_asked_for = bool(ASKING.search(question[end : match.start()]))
         with contextlib.suppress(Unreadable):
-            formulas_as_text.append(clean(next(filter(None, match.groups()))))
-    return formulas_as_text
+            formula_texts.append((clean_latex(next(filter(None, match.groups()))), is_asked_for))
+        end = match.end()
+    return formula_texts
 
 
-@functools.lru_cache(maxsize=256)
 def asked_texts(question: str) -> list[str]:
     """Return the formulas that a question asks for: those behind find, compute, what is."""
-    asked, end = [], 0
-    for match in FORMULA.finditer(question):
-        if ASKING.search(question[end : match.start()]):
-            with contextlib.suppress(Unreadable):
-                asked.append(clean(next(filter(None, match.groups()))))
-        end = match.end()
-    return asked
+    return [text for text, is_asked_for in read_texts(question) if is_asked_for]
 
 
 @functools.lru_cache(maxsize=256)
-def formulas(question: str) -> list[Formula]:
+def read_formulas(question: str) -> list[Formula]:
     """Return the formulas of a question, of those outside the grammar the pieces within it."""
     trees = []
-    for text in texts(question):
+    for text, _ in read_texts(question):
         for piece in (text, *PIECES.split(text)):
             with contextlib.suppress(Unreadable):
-                trees.append(parse(piece.strip(" .,;")))
+                trees.append(parse_formula(piece.strip(" .,;")))
                 if piece is text:
                     break
     return trees
 
 
 @functools.lru_cache(maxsize=256)
-def stated(question: str) -> list[Formula]:
+def stated_expressions(question: str) -> list[Formula]:
     """Return all expressions within the formulas of a question."""
     expressions = []
-    for formula in formulas(question):
-        inner = formula.iter_subtrees() if isinstance(formula, Tree) else [formula]
-        leaves = formula.scan_values(lambda _: True) if isinstance(formula, Tree) else []
-        expressions += [part for part in (*inner, *leaves) if has_value(part)]
+    for formula in read_formulas(question):
+        inner = formula.iter_subtrees() if isinstance(formula, Tree) else []
+        expressions += [part for part in (*inner, *tokens(formula)) if has_value(part)]
     return list(dict.fromkeys(expressions))
 
 

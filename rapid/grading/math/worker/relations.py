@@ -1,4 +1,4 @@
-"""Which formulas are the same answer: numbers, lists, intervals and equations.
+"""Compares answers of all kinds: numbers, lists, intervals and equations.
 
 The rules are docs/benchmarks.md's.
 """
@@ -9,25 +9,34 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise, repeat
 
-from forms import has_arithmetic, is_power_of_numbers, is_simplest, literal, shape, undone
-from formula import Formula, is_equal, kind, operands, parse, tokens, value
+from forms import find_undone, has_arithmetic, is_power_of_numbers, is_simplest, number_style, shape
+from formula import Formula, is_equal, kind, operands, parse_formula, tokens, value
 from lark import Token, Tree
 from latex import Unreadable
-from question import ORDERED, ROUNDED, asked_forms, asked_texts, formulas, has_value, stated
+from question import (
+    ORDERED,
+    ROUNDED,
+    asked_forms,
+    asked_texts,
+    has_value,
+    read_formulas,
+    stated_expressions,
+)
 from statements import (
     INTERVALS,
     SEQUENCES,
     SORTED,
+    find_names,
     has_known_names,
     has_word,
-    infinity,
     is_name,
     is_proportional,
     is_rounded,
     named_values,
-    normal,
+    normalize,
+    sign_of_infinity,
     states_equation,
-    variables,
+    subtract_sides,
 )
 
 INTERVAL = re.compile("interval|domain|range|inequality")
@@ -45,22 +54,28 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
         *gold.children[1::2],
         *answer.children[1::2],
     ):
-        if variables(gold) != variables(answer):
+        if find_names(gold) != find_names(answer):
             return False  # x < 3 is not y < 3
     elif not has_known_names(answer, question):
         return False
-    gold, answer = normal(gold), normal(answer)
+    gold, answer = normalize(gold), normalize(answer)
     names = [named_values(formula) for formula in (gold, answer)]
     if any(names):
         return is_same_named(gold, answer, names, question)
     if kind(gold) == "chain":
         return is_same_chain(gold, answer, question)
     if kind(answer) == "chain":
-        return any(is_same(gold, side, question) for side in solved(answer, gold, question))
+        return any(is_same(gold, side, question) for side in read_solutions(answer, gold, question))
     if kind(gold) in SEQUENCES or kind(answer) in SEQUENCES:
         return is_same_sequence(gold, answer, question)
-    if infinity(gold) or infinity(answer) or "CONSTANT" in (kind(gold), kind(answer)):
-        return infinity(gold) == infinity(answer) and (bool(infinity(gold)) or gold == answer)
+    if (
+        sign_of_infinity(gold)
+        or sign_of_infinity(answer)
+        or "CONSTANT" in (kind(gold), kind(answer))
+    ):
+        return sign_of_infinity(gold) == sign_of_infinity(answer) and (
+            bool(sign_of_infinity(gold)) or gold == answer
+        )
     return is_same_number(gold, answer, question)
 
 
@@ -69,19 +84,19 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
         return False
     open_to_all = {"root"} if value(gold).free_symbols else set()
-    undone_names = undone(answer)
-    if not undone_names <= undone(gold) | open_to_all or not is_form_allowed(
+    undone_names = find_undone(answer)
+    if not undone_names <= find_undone(gold) | open_to_all or not is_form_allowed(
         gold, answer, question
     ):
         return False
-    return not undone_names & ARITHMETIC or numbers(gold) == numbers(answer)
+    return not undone_names & ARITHMETIC or count_numbers(gold) == count_numbers(answer)
 
 
-def numbers(formula: Formula) -> Counter:
+def count_numbers(formula: Formula) -> Counter:
     """Return the numbers, and powers of numbers, that a formula is written with, but for 1."""
     if kind(formula) == "NUMBER" or is_power_of_numbers(formula):
         return Counter({value(formula): 1} if value(formula) != 1 else {})
-    return sum(map(numbers, operands(formula)), Counter())
+    return sum(map(count_numbers, operands(formula)), Counter())
 
 
 def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
@@ -91,7 +106,7 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     no answer, and a sum of products of sums only where the known answer is one.
     """
     expected, form = ((shape(formula), is_simplest(formula)) for formula in (gold, answer))
-    if form == expected and letters(gold) == letters(answer):
+    if form == expected and count_letters(gold) == count_letters(answer):
         return True
     asked_for = asked_forms(question)
     if form[0] == "mixed up" and (expected[0] != "mixed up" or "shape" in asked_for):
@@ -102,16 +117,18 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
         return False
     if form[0] == "integer":
         return True
-    undone_names = undone(answer)
+    undone_names = find_undone(answer)
     copies = [
-        part for part in stated(question) if undone(part) <= undone_names and is_equal(part, answer)
+        part
+        for part in stated_expressions(question)
+        if find_undone(part) <= undone_names and is_equal(part, answer)
     ]
-    if form == expected and any(letters(part) == letters(gold) for part in copies):
+    if form == expected and any(count_letters(part) == count_letters(gold) for part in copies):
         return True  # the question states the known answer itself
     return not any((shape(part), is_simplest(part)) == form for part in copies)
 
 
-def letters(formula: Formula) -> Counter:
+def count_letters(formula: Formula) -> Counter:
     """Return the letters and numbers that a formula is written with, in no order."""
     return Counter(token for token in tokens(formula) if kind(token) not in SIGNS)
 
@@ -140,7 +157,7 @@ def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
     is_list_of_tuple = rules == {"items", "tuple"} and not (
         has_names
         or (len(gold_elements) == 2 and INTERVAL.search(question))
-        or any(map(infinity, gold_elements))
+        or any(map(sign_of_infinity, gold_elements))
     )
     is_list_in_order = rules <= {"items", "set"} and ORDERED.search(question)
     if (
@@ -184,7 +201,7 @@ def is_same_named(gold: Formula, answer: Formula, names: list[dict], question: s
     order = next(
         (
             operands(part)
-            for part in formulas(question)
+            for part in read_formulas(question)
             if kind(part) == "tuple" and set(operands(part)) == set(answers)
         ),
         None,
@@ -207,19 +224,18 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
             return True
     if relations != ["="] or (kind(answer) == "chain" and answer.children[1::2] != ["="]):
         return False
-    left, right = sides
+    name, expected = sides
     if kind(answer) != "chain":
-        return is_name(left) and is_same(right, answer, question)
-    chains = [formula for formula in formulas(question) if kind(formula) == "chain"]
+        return is_name(name) and is_same(expected, answer, question)
+    chains = [formula for formula in read_formulas(question) if kind(formula) == "chain"]
     if any(states_equation(chain, answer) for chain in chains):
         return False
-    is_solved = is_name(left) and not value(right).free_symbols
+    is_solved = is_name(name) and not value(expected).free_symbols
     is_worked_out = undone_sides(answer) <= undone_sides(gold) | {"root"}
-    has_same_name = is_name(left) and (left in operands(answer) or kind(left) == "called")
+    has_same_name = is_name(name) and (name in operands(answer) or kind(name) == "called")
     if is_solved or has_same_name or asked_forms(question) or not is_worked_out:
         return False
-    other_left, other_right = operands(answer)
-    return is_proportional(value(left) - value(right), value(other_left) - value(other_right))
+    return is_proportional(subtract_sides(gold), subtract_sides(answer))
 
 
 def is_same_side(gold: Formula, answer: Formula, question: str) -> bool:
@@ -229,10 +245,10 @@ def is_same_side(gold: Formula, answer: Formula, question: str) -> bool:
 
 
 def undone_sides(chain: Tree) -> set[str]:
-    return set().union(*map(undone, operands(chain)))
+    return set().union(*map(find_undone, operands(chain)))
 
 
-def solved(chain: Tree, gold: Formula, question: str) -> list[Formula]:
+def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
     """Return what an equation such as x = 5 says: nothing if its other sides say another thing.
 
     They are names, what the question asks for, or equal. What comes after \\approx is what stands
@@ -243,20 +259,19 @@ def solved(chain: Tree, gold: Formula, question: str) -> list[Formula]:
     if relations[-1] == "\\approx" and all(map(is_name, sides[:-1])):
         return sides[-1:]
     if relations[-1] == "\\approx" and is_rounded(*sides[-2:]):
-        is_asked_for = literal(gold) == "decimal" or ROUNDED.search(question)
+        is_asked_for = number_style(gold) == "decimal" or ROUNDED.search(question)
         rounded = sides[-1:] if is_asked_for else []
         sides, relations = sides[:-1], relations[:-1]
-    equations = [
-        Tree("chain", [left, Token("RELATION", "="), right]) for left, right in pairwise(sides)
-    ]
-    if any(relation != "=" for relation in relations) or {*equations} & {*formulas(question)}:
+    equal = Token("RELATION", "=")
+    equations = [Tree("chain", [first, equal, second]) for first, second in pairwise(sides)]
+    if any(relation != "=" for relation in relations) or {*equations} & {*read_formulas(question)}:
         return []
-    *others, last = sides[::-1] if is_name(sides[-1]) else sides
+    *named_sides, last = sides[::-1] if is_name(sides[-1]) else sides
     fits = all(
         (is_name(side) and side not in tokens(last))
         or is_asked(side, question)
         or (has_value(last) and is_equal(side, last))
-        for side in others
+        for side in named_sides
     )
     return [last, *rounded] if fits else []
 
@@ -267,6 +282,6 @@ def is_asked(side: Formula, question: str) -> bool:
         return False
     for text in asked_texts(question):
         with contextlib.suppress(Unreadable):
-            if is_equal(side, parse(text)):
+            if is_equal(side, parse_formula(text)):
                 return True
     return False

@@ -1,11 +1,11 @@
-"""What lists, inequalities and equations say: intervals, names with values, both signs of \\pm."""
+"""Reads lists, inequalities and equations: intervals, values by name, both signs of \\pm."""
 
 import sympy
-from forms import has_arithmetic, literal
+from forms import has_arithmetic, number_style
 from formula import Formula, kind, operands, tokens, value
 from lark import Token, Tree
 from latex import Unreadable
-from question import formulas, has_value
+from question import has_value, read_formulas
 from sympy import Expr
 
 INFINITY = Token("CONSTANT", "\\infty")
@@ -17,12 +17,12 @@ SORTED = {"tuple", "matrix", "row", *INTERVALS}
 SEQUENCES = UNORDERED | SORTED
 
 
-def normal(formula: Formula) -> Formula:
+def normalize(formula: Formula) -> Formula:
     """Return an inequality as an interval, and what has \\pm as the list of both."""
     if formula == "\\reals":
         return Tree("open", [MINUS_INFINITY, INFINITY])
     if kind(formula) in ("items", "set"):
-        parts = [normal(part) for part in operands(formula)]
+        parts = [normalize(part) for part in operands(formula)]
         parts = [p for part in parts for p in (operands(part) if kind(part) == "items" else [part])]
         words = [part for part in formula.children if kind(part) == "SEPARATOR"]
         return Tree(formula.data, [*parts, *words])
@@ -30,8 +30,8 @@ def normal(formula: Formula) -> Formula:
     if kind(formula) not in SEQUENCES and signs:
         if signs.count("\\pm") > 1:
             raise Unreadable("more than one choice of signs")
-        return Tree("items", [normal(with_signs(formula, *signs)) for signs in ("+-", "-+")])
-    return interval(formula) if kind(formula) == "chain" else formula
+        return Tree("items", [normalize(with_signs(formula, *signs)) for signs in ("+-", "-+")])
+    return to_interval(formula) if kind(formula) == "chain" else formula
 
 
 def with_signs(formula: Formula, plus: str, minus: str) -> Formula:
@@ -45,12 +45,12 @@ def with_signs(formula: Formula, plus: str, minus: str) -> Formula:
     return Tree(formula.data, parts)
 
 
-def interval(chain: Tree) -> Formula:
+def to_interval(chain: Tree) -> Formula:
     """Return the interval of 2 <= x < 5 or x > 2; other relations as they are."""
     sides, relations = operands(chain), [str(part) for part in chain.children[1::2]]
     if relations == ["\\in"]:
         is_set = kind(sides[1]) in SEQUENCES or sides[1] == "\\reals"
-        right = normal(sides[1])
+        right = normalize(sides[1])
         right = Tree("open", right.children) if kind(right) == "tuple" else right
         return right if is_set and is_name(sides[0]) else chain
     if relations == ["\\neq"] and is_name(sides[0]):
@@ -62,29 +62,29 @@ def interval(chain: Tree) -> Formula:
         sides, relations = sides[::-1], relations[::-1]
     closed = [relation in ("\\leq", "\\geq") for relation in relations]
     if len(sides) == 2:
-        left = is_name(sides[0])
-        sides = [MINUS_INFINITY, *sides] if left else [*sides, INFINITY]
-        closed = [False, *closed] if left else [*closed, False]
+        is_name_first = is_name(sides[0])
+        sides = [MINUS_INFINITY, *sides] if is_name_first else [*sides, INFINITY]
+        closed = [False, *closed] if is_name_first else [*closed, False]
     if len(sides) != 3 or not is_name(sides[1]) or any(map(has_letters, (sides[0], sides[2]))):
         return chain
     return Tree(INTERVALS[2 * closed[0] + closed[1]], [sides[0], sides[2]])
 
 
 def has_letters(bound: Formula) -> bool:
-    return not infinity(bound) and bool(value(bound).free_symbols)
+    return not sign_of_infinity(bound) and bool(value(bound).free_symbols)
 
 
 def named_values(formula: Formula) -> dict[Formula, Formula]:
     """Return the values of x = 1, y = 2 and of (x, y) = (1, 2) by their names; none of others."""
     if kind(formula) == "chain" and formula.children[1::2] == ["="]:
-        left, right = operands(formula)
-        if any(kind(part) != "NAME" for part in operands(left)):
+        names, values = operands(formula)
+        if any(kind(part) != "NAME" for part in operands(names)):
             return {}
-        if kind(left) == kind(right) == "tuple" and len(operands(left)) == len(operands(right)):
-            return dict(zip(operands(left), operands(right), strict=True))
+        if kind(names) == kind(values) == "tuple" and len(operands(names)) == len(operands(values)):
+            return dict(zip(operands(names), operands(values), strict=True))
     parts = operands(formula) if kind(formula) == "items" else []
-    names = {operands(part)[0]: operands(part)[-1] for part in parts if is_named(part)}
-    return names if len(names) == len(parts) > 1 else {}
+    by_name = {operands(part)[0]: operands(part)[-1] for part in parts if is_named(part)}
+    return by_name if len(by_name) == len(parts) > 1 else {}
 
 
 def is_named(formula: Formula) -> bool:
@@ -98,7 +98,7 @@ def is_named(formula: Formula) -> bool:
 def is_rounded(exact: Formula, decimal: Formula) -> bool:
     """Return whether a decimal is a number rounded to its places."""
     if (
-        literal(decimal) not in ("integer", "decimal")
+        number_style(decimal) not in ("integer", "decimal")
         or has_arithmetic(exact)
         or not value(exact).is_number
     ):
@@ -131,17 +131,17 @@ def is_name(formula: Formula) -> bool:
         return kind(formula.children[0]) == "product" and is_name(formula.children[0])
     if kind(formula) == "called":
         return len(operands(formula)) == 2 and all(
-            kind(part) == "NAME" or literal(part) == "integer" for part in operands(formula)
+            kind(part) == "NAME" or number_style(part) == "integer" for part in operands(formula)
         )
     if kind(formula) != "product" or len(formula.children) != len(operands(formula)):
         return False
-    first, *others = operands(formula)
+    first, *arguments = operands(formula)
     if kind(first) == "power" and first.children[1] == MINUS_ONE:  # f^{-1}(2)
-        return kind(first.children[0]) == "NAME" and len(others) == 1
-    return all(kind(part) == "NAME" and part.isupper() for part in (first, *others))
+        return kind(first.children[0]) == "NAME" and len(arguments) == 1
+    return all(kind(part) == "NAME" and part.isupper() for part in (first, *arguments))
 
 
-def infinity(formula: Formula) -> str:
+def sign_of_infinity(formula: Formula) -> str:
     """Return the sign of an infinite number, "" of others."""
     if formula == "\\infty":
         return "+"
@@ -149,7 +149,7 @@ def infinity(formula: Formula) -> str:
     return str(formula.children[0]) if is_signed else ""
 
 
-def variables(formula: Formula) -> set[str]:
+def find_names(formula: Formula) -> set[str]:
     return {str(token) for token in tokens(formula) if kind(token) == "NAME"}
 
 
@@ -158,13 +158,12 @@ def has_known_names(answer: Formula, question: str) -> bool:
     chains = [part for part in (answer, *operands(answer)) if kind(part) == "chain"]
     chains = [chain for chain in chains if "=" not in chain.children[1::2]]
     names = {side for chain in chains for side in operands(chain) if is_name(side)}
-    stated_letters = set().union(*map(variables, formulas(question)))
-    known = (
-        "range" in question
-        or not stated_letters
-        or all(variables(name) & stated_letters for name in names)
-    )
-    return len(names) <= 1 and known
+    stated_letters = set().union(*map(find_names, read_formulas(question)))
+    if len(names) > 1:
+        return False
+    if "range" in question or not stated_letters:
+        return True
+    return all(find_names(name) & stated_letters for name in names)
 
 
 def has_word(sequence: Tree, word: str) -> bool:
@@ -176,7 +175,12 @@ def states_equation(stated_chain: Tree, answer: Tree) -> bool:
     """Return whether an equation of the question is that of the answer, up to a number."""
     if any(chain.children[1::2] != ["="] for chain in (stated_chain, answer)):
         return False
-    sides = operands(stated_chain), operands(answer)
-    if not all(has_value(side) for pair in sides for side in pair):
+    if not all(map(has_value, (*operands(stated_chain), *operands(answer)))):
         return False
-    return is_proportional(*(value(left) - value(right) for left, right in sides))
+    return is_proportional(subtract_sides(stated_chain), subtract_sides(answer))
+
+
+def subtract_sides(equation: Tree) -> Expr:
+    """Return the difference of the sides of an equation."""
+    first, second = map(value, operands(equation))
+    return first - second

@@ -26,12 +26,14 @@ NO_UNIT: Unit = frozenset()
 PERCENT: Unit = frozenset({("percent", 1)})
 
 
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """Return the same for box and boxes, for foot and feet."""
     return re.sub(r"(?<=..)(?:es|s|e)$", "", word)
 
 
-NAMES = {stem(name): unit for unit, names in MEASURES.items() for name in (unit, *names.split())}
+NAMES = {
+    stem_word(name): unit for unit, names in MEASURES.items() for name in (unit, *names.split())
+}
 SHORT = "|".join(
     sorted((name for name in NAMES if name.isalpha() and len(name) > 1), key=len)[::-1]
 )
@@ -40,7 +42,7 @@ NO_UNITS = (
     "half halves third fourth fifth sixth eighth tenth hundredth negative factorial squared cubed "
     "many different"
 )
-NO_UNITS = frozenset(map(stem, NO_UNITS.split(" ")))
+NO_UNITS = frozenset(map(stem_word, NO_UNITS.split(" ")))
 WORD = rf'"[a-z]+"|\\?%|\\degree|(?<=[\d\s}}])(?:{SHORT})(?:e?s)?(?![a-zA-Z])|(?<=\s)[a-z]{{3,}}'
 UNIT = re.compile(rf"(?:\s*(?:(?:{WORD})(?:\s*\^\{{[23]\}})?|(?<=[a-z\"])\s*/(?=\s*[a-z\"])))+\s*$")
 PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
@@ -65,7 +67,7 @@ def split_unit(text: str, words: frozenset[str]) -> tuple[str, Unit]:
 
 def split_number(text: str, words: frozenset[str]) -> tuple[str, Unit]:
     bare = re.findall(r'(?<![\\"a-z])[a-z]{3,}(?!["a-z])', text)
-    if any(word not in words and stem(word) not in NAMES for word in bare):
+    if any(word not in words and stem_word(word) not in NAMES for word in bare):
         return text, NO_UNIT
     dollar = re.match(r"( *-?)\s*\\\$", text)
     if dollar:
@@ -93,10 +95,10 @@ def read_unit(words: str) -> Unit | None:
                 powers[last] *= factor
             else:
                 power = factor
-        elif stem(part) in NO_UNITS or NAMES.get(stem(part), stem(part)) in powers:
+        elif stem_word(part) in NO_UNITS or NAMES.get(stem_word(part), stem_word(part)) in powers:
             return None
         else:
-            last = NAMES.get(stem(part), stem(part))
+            last = NAMES.get(stem_word(part), stem_word(part))
             powers[last] += sign * power
             power = 1
     return frozenset(powers.items()) or None
@@ -105,7 +107,7 @@ def read_unit(words: str) -> Unit | None:
 # --- What a question asks for ---
 
 COUNTED = re.compile(r"\b(?:how many|number of) (?=((?:[a-z]+ ?){1,6}))")
-ASKED = re.compile(r"\b(?:what|nearest|as a|in|per) (?=((?:[a-z]+ ?){1,4}))")
+NAMED_UNITS = re.compile(r"\b(?:what|nearest|as a|in|per) (?=((?:[a-z]+ ?){1,4}))")
 VERBS = (
     "is are was were do does did can will would has have had must should there in with that who "
     "which to from express"
@@ -126,7 +128,7 @@ PERCENT_ASKED = re.compile(
 SHARES = re.compile("probability|chance|percent|fraction|portion|proportion|likel")
 
 
-class Asked(NamedTuple):
+class AskedUnits(NamedTuple):
     """Units that a question asks for: measures, and what it counts with the words before it."""
 
     measures: frozenset[Unit]
@@ -135,9 +137,9 @@ class Asked(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def asked_units(question: str) -> Asked:
+def asked_units(question: str) -> AskedUnits:
     """Return what a question asks for: how many inches, in dollars, how many boxes of apples."""
-    text = prose(question)
+    text = extract_prose(question)
     measures, counted, words = set(), set(), set()
     for phrase in COUNTED.findall(text):
         phrase = list(itertools.takewhile(lambda word: word not in VERBS, phrase.split()))
@@ -145,34 +147,38 @@ def asked_units(question: str) -> Asked:
             measures.add(unit)
         else:
             groups = [group.split() for group in " ".join(phrase).split(" of ")]
-            counted |= {stem(group[-1]) for group in groups if group}
-            if phrase and stem(phrase[0]) in NUMBER_WORDS:
+            counted |= {stem_word(group[-1]) for group in groups if group}
+            if phrase and stem_word(phrase[0]) in NUMBER_WORDS:
                 counted = {"#"}  # thousand dollars are no dollars
-            words |= {stem(word) for word in phrase}
+            words |= {stem_word(word) for word in phrase}
     if not (measures or counted):
-        for phrase in ASKED.findall(text):
+        for phrase in NAMED_UNITS.findall(text):
             if unit := read_unit(" ".join(itertools.takewhile(is_of_measure, phrase.split()))):
                 measures.add(unit)
-    return Asked(frozenset(measures), frozenset(counted - NO_UNITS), frozenset(words - NO_UNITS))
+    return AskedUnits(
+        frozenset(measures), frozenset(counted - NO_UNITS), frozenset(words - NO_UNITS)
+    )
 
 
 def is_of_measure(word: str) -> bool:
-    return word in POWERS or word == "per" or (len(word) > 2 and stem(word) in NAMES)
+    return word in POWERS or word == "per" or (len(word) > 2 and stem_word(word) in NAMES)
 
 
 @functools.lru_cache(maxsize=1024)
 def mentioned_measures(question: str) -> frozenset[str]:
     """Return the measures that a question has, in its words or behind a number."""
     in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
-    words = set(prose(question).split()) | set(re.findall("[a-z]+", in_text))
+    words = set(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
     words -= NO_MEASURES
     behind_numbers = re.findall(r"\d[ ~$]*(?:\\(?:text|mathrm)\{ *)?([a-z]+)\b", question.lower())
-    measures = {NAMES[stem(word)] for word in {*words, *behind_numbers} if stem(word) in NAMES}
+    measures = {
+        NAMES[stem_word(word)] for word in {*words, *behind_numbers} if stem_word(word) in NAMES
+    }
     marked = {name for name, mark in MARKS.items() if re.search(mark, question)}
     return frozenset(measures | marked | {"unit"})
 
 
-def prose(question: str) -> str:
+def extract_prose(question: str) -> str:
     """Return the words of a question, with a number sign in place of numbers and formulas."""
     text = re.sub(r"(?<!\\)\$[^$]*(?<!\\)\$|\d[\d.,]*|[.,;:?!]", " # ", question).lower()
     return " ".join(re.findall(r"[a-z]+|#", text))
@@ -180,7 +186,7 @@ def prose(question: str) -> str:
 
 def asks_percent(question: str) -> bool:
     """Return whether an answer is a number of percent."""
-    return bool(PERCENT_ASKED.search(prose(question)))
+    return bool(PERCENT_ASKED.search(extract_prose(question)))
 
 
 def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
@@ -191,19 +197,19 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     """
     if not answer or answer == gold:
         return True
-    asked, names = asked_units(question), {name for name, _ in answer}
-    is_counted = names <= asked.words | asked.counted and bool(names & asked.counted)
+    units, names = asked_units(question), {name for name, _ in answer}
+    is_counted = names <= units.words | units.counted and bool(names & units.counted)
     powers = sorted(power for _, power in answer)
     if gold:
         if {name for name, _ in gold} <= MEASURES.keys():
             is_length = {name for name, _ in gold} <= LENGTHS
             return names == {"unit"} and is_length and powers == sorted(power for _, power in gold)
         return is_counted
-    if asked.measures or asked.counted:
-        return answer in asked.measures or is_counted
+    if units.measures or units.counted:
+        return answer in units.measures or is_counted
     sentences = re.split(r"(?<=[a-z)$])[.?]\s", question.strip())
     sentence = next(filter(ASKS.search, reversed(sentences)), sentences[-1])
-    clause = prose(sentence).split()
+    clause = extract_prose(sentence).split()
     size = next((word for word in clause if word in ("area", "volume")), "")
     power = {"area": 2, "volume": 3}.get(size, 1)
     is_no_angle = NO_ANGLE & set(clause) or re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", sentence)

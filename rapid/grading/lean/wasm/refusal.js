@@ -1,9 +1,9 @@
 'use strict';
-/** What author and judge share: refusals, their messages, and names as keys. */
+/** Refusals of author and judge, with their messages; and names as keys. */
 
 const MESSAGES = { count: 5, characters: 500 };
 
-/** The end of a check without a proof: `why` is a reason of verdicts.py, or 'bad statement'. */
+/** Ends a check without a proof. `why` is a reason of verdicts.py, or 'bad statement'. */
 class Refusal extends Error {
   constructor(why, messages = []) {
     super(why);

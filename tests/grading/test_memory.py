@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rapid.grading import limits
+from rapid.grading import memory
 
 
 @pytest.fixture
@@ -17,23 +17,23 @@ def fake_cgroups(tmp_path, monkeypatch):
     (home / "cgroup.subtree_control").write_text("cpu memory\n")
     membership = tmp_path / "membership"
     membership.write_text("4:memory:/v1\n0::/a.slice\n")
-    monkeypatch.setattr(limits, "_MOUNT", tmp_path)
-    monkeypatch.setattr(limits, "_MEMBERSHIP", membership)
-    limits._home.cache_clear()
+    monkeypatch.setattr(memory, "_MOUNT", tmp_path)
+    monkeypatch.setattr(memory, "_MEMBERSHIP", membership)
+    memory._find_groups_folder.cache_clear()
     yield home
-    limits._home.cache_clear()
+    memory._find_groups_folder.cache_clear()
 
 
 @pytest.fixture
 def no_cgroups(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "_MEMBERSHIP", tmp_path / "none")
-    limits._home.cache_clear()
+    monkeypatch.setattr(memory, "_MEMBERSHIP", tmp_path / "none")
+    memory._find_groups_folder.cache_clear()
     yield
-    limits._home.cache_clear()
+    memory._find_groups_folder.cache_clear()
 
 
 def run(*arguments, **options) -> str:
-    command = limits.limited([*arguments], **options)
+    command = memory.limit_memory([*arguments], **options)
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -69,15 +69,15 @@ def test_a_group_of_its_own_limits_a_grader_where_cgroups_are_delegated(fake_cgr
 
 
 def test_a_group_goes_with_its_command(fake_cgroups):
-    command, other = (limits.limited(["true"], memory_mb=size) for size in (1000, 2000))
+    command, second = (memory.limit_memory(["true"], memory_mb=size) for size in (1000, 2000))
     for group in fake_cgroups.glob("rapid-*"):
         for file in group.iterdir():  # a kernel's are no obstacle
             file.unlink()
     before = {*fake_cgroups.glob("rapid-*")}
-    limits.remove_group(command)
-    limits.remove_group(["sh", "-c", "exec", *command])  # twice, and within another command
+    memory.remove_group(command)
+    memory.remove_group(["sh", "-c", "exec", *command])  # twice, and within another command
     assert len(before - {*fake_cgroups.glob("rapid-*")}) == 1
-    limits.remove_group(other)
+    memory.remove_group(second)
     assert len(before - {*fake_cgroups.glob("rapid-*")}) == 2
 
 
@@ -86,7 +86,7 @@ def read(group: Path, name: str) -> str:
 
 
 def test_a_group_that_takes_no_process_is_an_error(fake_cgroups):
-    command = limits.limited(["true"], memory_mb=1000)
+    command = memory.limit_memory(["true"], memory_mb=1000)
     [group] = [g for g in fake_cgroups.glob("rapid-*") if read(g, "memory.max") == "1000000000"]
     (group / "cgroup.procs").unlink(missing_ok=True)
     (group / "cgroup.procs").mkdir()
@@ -100,9 +100,9 @@ def test_groups_that_are_not_ours_are_not_used(fake_cgroups):
 
 
 def test_a_dead_process_leaves_no_group(fake_cgroups):
-    left = fake_cgroups / f"rapid-{2**22 + 1}-0"  # above the largest process number
-    others = [fake_cgroups / name for name in ("rapid-h16-run.scope", f"rapid-{2**22 + 1}-x")]
-    for group in (left, *others):
+    stale = fake_cgroups / f"rapid-{2**22 + 1}-0"  # above the largest process number
+    foreign = [fake_cgroups / name for name in ("rapid-h16-run.scope", f"rapid-{2**22 + 1}-x")]
+    for group in (stale, *foreign):
         group.mkdir()
     run("true", memory_mb=10_000)
-    assert not left.exists() and all(group.exists() for group in others)
+    assert not stale.exists() and all(group.exists() for group in foreign)
