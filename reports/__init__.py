@@ -12,6 +12,5 @@
 7. `contents`                all of it in the order of reading, by contents.yaml
 8. `render`                  plain data -> LaTeX, the terminal, report.html
 
-`experiment` writes what `dvc exp show` compares, and `plan_versus_paper` holds the cost estimate
-against the paper's runtimes.
+`experiment` writes what `dvc exp show` compares.
 """

@@ -41,7 +41,7 @@ from rapid.config.params import Params, load, read
 from rapid.config.specs import BASE, compared
 from rapid.cost.roofline import gpu as rates
 from rapid.text import columns, markdown, short
-from reports import experiment, plan_versus_paper
+from reports import experiment
 from reports.collect import collect
 from reports.measured import Measured
 from reports.render import text as as_text
@@ -87,21 +87,14 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
     return indented(columns([["Experiment", *problems, *metrics, "rapid.H"], *rows]))
 
 
-def plan_check(text: str, root: Path, *place: str) -> str:
-    """Return what `rapid plan --check` says of a benchmark and a model, and of all runs."""
+def plan_rates(text: str, root: Path) -> str:
+    """Return what `rapid plan` says of the rates of runs."""
     runs, config = root / "runs", str(ROOT / "params.yaml")
     if not runs.is_dir():
         return MISSING
-    arguments = ["plan", "--configfile", config, "--calibrate", str(runs), "--check"]
-    _, head, *rows, total = printed(cli.run, arguments)
-    return indented([head, *(row for row in rows if row.split()[: len(place)] == [*place]), total])
-
-
-def plan_paper(text: str, root: Path, length: str) -> str:
-    """Return planned runtimes beside the paper's, at a mean length as a share of the limit."""
-    files = [str(ROOT / name) for name in ("params.yaml", "experiments/paper.yaml")]
-    arguments = ["--configfile", *files, "--completion-length", length]
-    return indented(printed(plan_versus_paper.main, arguments))
+    lines = printed(cli.run, ["plan", "--configfile", config, "--calibrate", str(runs)])
+    notes = lines[lines.index("Rates:") + 1 :]
+    return indented([part for note in notes for part in textwrap.wrap(note.strip(), 96)])
 
 
 def jobs_of(text: str, root: Path, overlay: str) -> str:
@@ -255,8 +248,8 @@ def figure_paths(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
 MAKERS = {
     maker.__name__: maker
     for maker in (
-        table1, sweep, plan_check, plan_paper, plan_memory, jobs_of, speed, times, faults, bench,
-        math_graders, held, passes, metrics, within, picture,
+        table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, bench, math_graders,
+        held, passes, metrics, within, picture,
     )
 }  # fmt: skip
 

@@ -34,7 +34,7 @@ def test_help_names_every_stage_and_version_the_version(capsys, option, names):
     ("arguments", "meant"),
     [
         (["trian"], "train"),
-        (["plan", "--calibrat", "runs", "--chek"], "--check"),
+        (["plan", "--calibrat", "runs", "--memry", "8"], "--memory"),
         (["grade", "--benchmark", "mbpp"], "mbpp_plus"),
     ],
 )

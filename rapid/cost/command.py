@@ -1,31 +1,28 @@
-"""`rapid plan`: what its options ask for, put together and printed."""
+"""Renders the plan that the options of `rapid plan` ask for."""
 
 import argparse
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from math import inf
 
-import pandas as pd
-
-from rapid.algorithms import ALGORITHMS
-from rapid.algorithms.names import parse
 from rapid.artifacts.files import BadInput
 from rapid.config.params import load_files
 from rapid.config.specs import runs
 from rapid.cost.estimates import (
-    Advice,
-    Estimate,
     Estimator,
+    JobCost,
     advise,
-    estimates,
+    estimate_jobs,
+    find_problems,
     longest_chain,
     wall_clock,
-    warnings,
 )
-from rapid.cost.expected import Expected, usual
-from rapid.cost.measured import FITTED, check, fit, read_runs
-from rapid.cost.roofline import Roofline, gpu
-from rapid.cost.shapes import shapes
-from rapid.text import columns, duration, listing, size
+from rapid.cost.expected import Expected
+from rapid.cost.measured import fit, read_runs
+from rapid.cost.roofline import named_gpu
+from rapid.cost.shapes import load_shapes
+from rapid.text import columns, duration, size
 
 
 def plan(args: argparse.Namespace) -> str:
@@ -35,9 +32,9 @@ def plan(args: argparse.Namespace) -> str:
         BadInput: params.yaml, options, runs or models cannot be used.
     """
     params = load_files(*args.configfile)
-    known, verdicts = shapes(params, dict(args.config)), dict(args.verdict_seconds)
-    options = {name: getattr(args, name, None) for name in Expected.__dataclass_fields__}
-    given = {name: value for name, value in options.items() if value is not None}
+    shapes, verdicts = load_shapes(params, dict(args.config)), dict(args.verdict_seconds)
+    options = {field.name: getattr(args, field.name, None) for field in fields(Expected)}
+    user = {name: value for name, value in options.items() if value is not None}
     if unknown := [name for name in verdicts if name not in params.benchmarks]:
         raise BadInput(
             f"--verdict-seconds {unknown[0]}=...: no such benchmark; benchmarks: "
@@ -45,122 +42,84 @@ def plan(args: argparse.Namespace) -> str:
         )
     if args.report and getattr(params, args.report) is None:
         raise BadInput(f"--report {args.report}: the parameters have no section {args.report}")
-    if args.check and args.gpu:
-        raise BadInput("--check compares with runs on disk: give --calibrate, not --gpu")
-    memory = args.memory and args.memory * 1e9
+    memory = args.memory * 1e9 if args.memory else inf
     if args.gpu:
-        machine = Roofline(gpu(args.gpu), known)
-        memory = memory or machine.gpu.memory
+        machine = named_gpu(args.gpu, shapes)
+        memory = machine.rates.memory if memory == inf else memory
         compute = params.compute.model_copy(update={"device": "gpu"})
         params = params.model_copy(update={"compute": compute})
     else:
-        limit = max(one.max_completion_length for one in params.benchmarks.values())
-        observed, unseen = read_runs(args.calibrate, params), usual(limit).changed(given)
-        if args.check:
-            return check_text(check(observed, known, unseen))
-        machine = fit(observed, known, unseen)
-    machine = replace(machine, verdict=machine.verdict | verdicts)
-    estimator = Estimator(params, machine, given, memory, args.report)
-    return plan_text(estimator, args.gpus if estimator.on_gpus else args.cores)
+        machine = fit(read_runs(args.calibrate, params), shapes, user)
+    machine = replace(machine, verdict={**machine.verdict, **verdicts})
+    estimator = Estimator(params, machine, user, memory, args.report)
+    return render_plan(estimator, args.gpus if estimator.on_gpus else args.cores)
 
 
-def plan_text(estimator: Estimator, capacity: int) -> str:
+def render_plan(estimator: Estimator, capacity: int) -> str:
     """Return the plan for so many GPUs or cores as text: jobs, totals, and what it rests on."""
-    found = estimates(estimator)
+    costs, machine = estimate_jobs(estimator), estimator.machine
     unit = "GPU" if estimator.on_gpus else "core"
-    work, disk = sum(one.unit_seconds for one in found), size(sum(one.disk for one in found))
-    most = max((one.memory for one in found if one.memory), default=0.0)
+    work, disk = sum(cost.unit_seconds for cost in costs), size(sum(cost.disk for cost in costs))
     stages = Counter()
-    for one in found:
-        stages[one.job.stage] += one.unit_seconds
-    shares = [f"{name} {seconds / work:.0%}" for name, seconds in stages.items()]
+    for cost in costs:
+        stages[cost.job.stage] += cost.unit_seconds
+    shares = ", ".join(f"{name} {seconds / work:.0%}" for name, seconds in stages.items())
     heads = ["benchmark", "model", "job", "jobs", "time each", f"{unit}-hours", "memory", "disk"]
+    verdicts = ", ".join(f"{name} {value:.3g}" for name, value in machine.verdict.items())
     return "\n".join(
         [
-            *columns([heads, *rows(found)], left=3),
+            *columns([heads, *_rows(costs)], left=3),
             "",
-            f"{len(found)} jobs: {work / 3600:.2f} {unit}-hours, {disk} on disk "
-            f"(DVC's cache holds a copy), at most {size(most)} of memory a process",
-            f"on {capacity} {unit}(s): {duration(wall_clock(found, capacity))} of wall-clock time; "
-            f"the longest chain of jobs takes {duration(longest_chain(found))}",
-            f"of the work: {', '.join(shares)}",
-            *_part("Will not work as planned", warnings(estimator, found, capacity)),
-            *_part("RAPID's H and passes", [_advice(one) for one in advise(estimator)]),
-            *_part("Taken for true", _assumed(estimator)),
-            *_part("Rates", estimator.machine.notes()),
+            f"{len(costs)} jobs: {work / 3600:.2f} {unit}-hours, {disk} of models on disk "
+            "(DVC's cache holds a copy), at most "
+            f"{size(max(cost.memory for cost in costs))} of memory a process",
+            f"on {capacity} {unit}(s): {duration(wall_clock(costs, capacity))} of wall-clock time; "
+            f"the longest chain of jobs takes {duration(longest_chain(costs))}",
+            f"of the work: {shares}",
+            *_section("Will not work as planned", find_problems(estimator, costs, capacity)),
+            *_section("RAPID's H and micro-batches", advise(estimator)),
+            *_section("Assumptions", _assumptions(estimator)),
+            *_section("Rates", [*machine.notes, f"seconds of a verdict: {verdicts}"]),
         ]
     )
 
 
-def rows(found: list[Estimate]) -> list[list[str]]:
-    """Return a row for each benchmark, model and algorithm; times are means over its jobs."""
-    grouped: dict[tuple, list[Estimate]] = {}
-    for one in found:
-        grouped.setdefault(one.key, []).append(one)
-    return [
-        [
+def _rows(costs: list[JobCost]) -> Iterable[list[str]]:
+    """Yield a row for each benchmark, model and algorithm; times are means over its jobs."""
+    groups: dict[tuple, list[JobCost]] = {}
+    for cost in costs:
+        groups.setdefault(cost.key, []).append(cost)
+    for key, group in groups.items():
+        memory, disk = max(cost.memory for cost in group), sum(cost.disk for cost in group)
+        yield [
             *key,
-            str(len(some)),
-            duration(sum(one.seconds.total for one in some) / len(some)),
-            f"{sum(one.unit_seconds for one in some) / 3600:.3f}",
-            size(max(one.memory or 0 for one in some)) if some[0].memory else "-",
-            size(sum(one.disk for one in some)),
+            str(len(group)),
+            duration(sum(cost.seconds for cost in group) / len(group)),
+            f"{sum(cost.unit_seconds for cost in group) / 3600:.3f}",
+            size(memory) if memory else "-",
+            size(disk) if disk else "-",
         ]
-        for key, some in grouped.items()
-    ]
 
 
-def check_text(found: pd.DataFrame) -> str:
-    """Return predicted and measured seconds by benchmark, model and algorithm, and over all."""
-    heads = ["benchmark", "model", "algorithm", "runs", "predicted", "measured", "ratio", "range"]
-    grouped = sorted(found.groupby(heads[:3]), key=lambda item: _order(*item[0]))
-    table = [[*key, *_compared(some)] for key, some in grouped]
-    first = f"Fitted to {listing(FITTED)} of the first seed; seconds of the training loops of all"
-    lines = columns([heads, *table, ["all", "", "", *_compared(found)]], left=3)
-    return "\n".join([f"{first} other runs:", *lines])
-
-
-def _compared(some: pd.DataFrame) -> list[str]:
-    predicted, measured = some.predicted.sum(), some.measured.sum()
-    ratio, ratios = predicted / measured, some.predicted / some.measured
-    span = f"{ratios.min():.2f}-{ratios.max():.2f}"
-    return [str(len(some)), f"{predicted:.1f}", f"{measured:.1f}", f"{ratio:.2f}", span]
-
-
-def _order(benchmark: str, model: str, algorithm: str) -> tuple:
-    parsed = parse(algorithm)
-    return benchmark, model, list(ALGORITHMS).index(parsed.algorithm.name), parsed.H, algorithm
-
-
-def _advice(one: Advice) -> str:
-    runtimes = ", ".join(f"H={h} {duration(seconds)}" for h, seconds in one.runtimes.items())
-    text = f"{one.benchmark}, {one.model}: H={one.H} ({runtimes})"
-    if one.micro_batch is None:
-        return f"{text}; the memory is not known (--memory), so neither is the largest micro-batch"
-    if not one.micro_batch:
-        return f"{text}; not one completion of full length fits in a pass"
-    return f"{text}; micro_batch up to {one.micro_batch}, a token_budget of {one.token_budget}"
-
-
-def _assumed(estimator: Estimator) -> list[str]:
-    """Return what is expected, a line for each benchmark and model that is trained."""
-    benchmarks = estimator.params.benchmarks
-    pairs = dict.fromkeys((run.benchmark, run.model) for run in runs(estimator.params))
-    lines = []
-    for name, model in sorted(pairs, key=lambda pair: list(benchmarks).index(pair[0])):
-        one = estimator.expect(name, model)
-        lines.append(
-            f"{name}, {model}: completions of {one.length:.0f} tokens (limit "
-            f"{benchmarks[name].max_completion_length}; spread {one.spread:.2f}) after prompts of "
-            f"{one.prompt:.0f}; {one.signal:.0%} of groups with a signal, {one.rewarded:.0%} with "
-            "a reward"
+def _assumptions(estimator: Estimator) -> Iterable[str]:
+    """Yield what is expected, a line for each benchmark and model that is trained."""
+    params = estimator.params
+    pairs = dict.fromkeys((run.benchmark, run.model) for run in runs(params))
+    for benchmark, model in sorted(pairs, key=lambda pair: list(params.benchmarks).index(pair[0])):
+        expected = estimator.expect(benchmark, model)
+        yield (
+            f"{benchmark}, {model}: completions of {expected.length:.0f} tokens (limit "
+            f"{expected.limit}; spread {expected.spread:.2f}) after prompts of "
+            f"{expected.prompt:.0f}; {expected.signal:.0%} of groups with a signal, "
+            f"{expected.rewarded:.0%} with a reward"
         )
-    kept = sorted({estimator.expect(name, estimator.params.teacher).kept for name in benchmarks})
-    return [
-        *lines,
-        f"the teacher's completions are correct: {', '.join(f'{share:.0%}' for share in kept)}",
-    ]
+    kept_shares = {
+        estimator.expect(benchmark, params.teacher).kept for benchmark in params.benchmarks
+    }
+    shares = ", ".join(f"{share:.0%}" for share in sorted(kept_shares))
+    yield f"the teacher's completions are correct: {shares}"
 
 
-def _part(title: str, lines: list[str]) -> list[str]:
-    return ["", f"{title}:", *(f"  {line}" for line in lines)] if lines else []
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    indented = [f"  {line}" for line in lines]
+    return ["", f"{title}:", *indented] if indented else []

@@ -1,9 +1,9 @@
 """Bytes of a GPU or of a process while a job runs.
 
 Training holds the weights, their gradients and Adam's state (ZeRO-2 shares out gradients and
-state), the reference's weights where there is a KL term, the activations of one pass, and with vLLM
-the engine's weights. Sampling holds weights, keys and values. The larger of the two phases counts,
-as nothing of one is needed in the other but the weights and the state.
+state), the reference's weights where there is a KL term, the activations of one micro-batch, and
+with vLLM the engine's weights. Sampling holds weights, keys and values. The larger of the two
+phases counts, as nothing of one is needed in the other but the weights and the state.
 
 `python -m performance.held` measures steps of training beside this.
 """
@@ -26,13 +26,13 @@ USABLE = 0.92  # share of a GPU's memory: fragments and other users take the res
 
 
 @dataclass(frozen=True)
-class Memory:
+class ProcessMemory:
     """Bytes of one process of a job, without its libraries."""
 
     state: float  # what stays: weights, gradients, Adam's state
     head: float = 0.0  # a chunk of logits in training, and the gradient of the head's weights
-    completion: float = 0.0  # activations of one completion of a pass, at full length
-    completions: int = 0  # of the largest pass
+    completion: float = 0.0  # activations of one completion of a micro-batch, at full length
+    completions: int = 0  # of the largest micro-batch
     sampling: float = 0.0  # keys and values of what is sampled at a time, and logits
 
     @property
@@ -42,22 +42,21 @@ class Memory:
         return self.state + max(training, self.sampling)
 
     def most_completions(self, room: float) -> int:
-        """Return how many completions of full length fit in a pass."""
+        """Return how many completions of full length fit in a micro-batch."""
         room -= self.state
         return max(0, int((room - self.head) / self.completion)) if room >= self.sampling else 0
 
 
-def job_memory(spec: BaseModel, shape: Shape, expected: Expected) -> Memory:
+def job_memory(spec: BaseModel, shape: Shape, expected: Expected) -> ProcessMemory:
     """Return the memory of one process of a job that computes with a model."""
     size = BYTES[precision(spec)]
     if isinstance(spec, PretrainSpec):
-        return Memory(shape.parameters * (2 * size + ADAM_STATE), HEAD_CHUNK)
+        return ProcessMemory(shape.parameters * (2 * size + ADAM_STATE), HEAD_CHUNK)
     if isinstance(spec, TrainSpec):
-        return _training(spec, shape, expected)
-    together = IN_FLIGHT if spec.compute.sampler == "vllm" else AT_A_TIME
-    sampling = _sampling(spec, shape, expected, together)
-    split = processes(spec)
-    return Memory(shape.parameters * size / split, sampling=sampling / split)
+        return _train_job_memory(spec, shape, expected)
+    batch = IN_FLIGHT if spec.compute.sampler == "vllm" else AT_A_TIME
+    sampling, split = _sampling_bytes(spec, shape, expected, batch), processes(spec)
+    return ProcessMemory(shape.parameters * size / split, sampling=sampling / split)
 
 
 def training_memory(
@@ -72,7 +71,7 @@ def training_memory(
     engine: bool = False,
     processes: int = 1,
     sampling: float = 0.0,
-) -> Memory:
+) -> ProcessMemory:
     """Return the memory of a process that trains a model.
 
     In bfloat16 one process keeps float32 weights and casts them for each pass; several, by
@@ -80,23 +79,23 @@ def training_memory(
 
     Args:
         tokens: of a completion with its prompt.
-        completions: of the largest pass.
+        completions: of the largest micro-batch.
         reference: whether it holds the weights of a reference too.
         engine: whether it holds those of vLLM's engine too.
         processes: that share out gradients and Adam's state.
     """
     size = BYTES[precision]
     shared = size + ADAM_STATE + (MASTER if size < MASTER else 0)
-    own = size
+    held = size
     copied = 0.0 if processes == 1 else size * min(BUCKET, shape.parameters)
     if processes == 1 and size < MASTER:
-        own, shared = MASTER, MASTER + ADAM_STATE
+        held, shared = MASTER, MASTER + ADAM_STATE
         copied = size * shape.multiplied
-    weights = own * (1 + reference) + size * engine + shared / processes
+    weights = held * (1 + reference) + size * engine + shared / processes
     layers = 1 if checkpointing else shape.layers
     # PyTorch's attention keeps the weights of all pairs of tokens where it has no faster kernel.
     pairs = layers * shape.heads * size * tokens**2 if on_gpu and size == MASTER else 0.0
-    return Memory(
+    return ProcessMemory(
         state=shape.parameters * weights,
         head=HEAD_CHUNK + copied + MASTER * shape.vocabulary * shape.hidden,
         completion=tokens * _activations(shape, size, checkpointing) + pairs,
@@ -106,13 +105,13 @@ def training_memory(
 
 
 def with_passes(spec: TrainSpec, completions: int) -> TrainSpec:
-    """Return a run's spec with passes of at most so many completions."""
+    """Return a run's spec with micro-batches of at most so many completions."""
     section = "training" if spec.training else "objective"
-    changed = spec.passes.model_copy(update={"micro_batch": completions})
-    return spec.model_copy(update={section: changed})
+    passes = spec.passes.model_copy(update={"micro_batch": completions})
+    return spec.model_copy(update={section: passes})
 
 
-def most_of_a_process(spec: TrainSpec) -> int:
+def largest_micro_batch(spec: TrainSpec) -> int:
     """Return how many completions, or demonstrations, of a step a process has at most."""
     count = processes(spec)
     if spec.training is None:
@@ -122,18 +121,19 @@ def most_of_a_process(spec: TrainSpec) -> int:
     return ceil(groups / count) * group if groups >= count else ceil(spec.n_step / count)
 
 
-def _training(spec: TrainSpec, shape: Shape, expected: Expected) -> Memory:
+def _train_job_memory(spec: TrainSpec, shape: Shape, expected: Expected) -> ProcessMemory:
     count, passes = processes(spec), spec.passes
     sampling = 0.0
     if spec.training is not None:
-        together = spec.H * spec.n_step / count
-        sampling = _sampling(spec, shape, expected, min(together, spec.sampling_batch or together))
-    least = 1 if passes.micro_batch == "auto" else passes.micro_batch
+        share = spec.H * spec.n_step / count
+        batch = min(share, spec.sampling_batch or share)
+        sampling = _sampling_bytes(spec, shape, expected, batch)
+    micro_batch = 1 if passes.micro_batch == "auto" else passes.micro_batch
     return training_memory(
         shape,
         precision=precision(spec),
         tokens=expected.prompt + expected.limit,
-        completions=min(least, most_of_a_process(spec)),
+        completions=min(micro_batch, largest_micro_batch(spec)),
         on_gpu=spec.compute.device == "gpu",
         checkpointing=passes.checkpointing,
         reference=bool(getattr(spec.objective, "beta", 0)),
@@ -160,12 +160,12 @@ def _activations(shape: Shape, size: int, checkpointing: bool = False) -> float:
     return shape.layers * layer
 
 
-def _sampling(spec: BaseModel, shape: Shape, expected: Expected, completions: float) -> float:
+def _sampling_bytes(spec: BaseModel, shape: Shape, expected: Expected, completions: float) -> float:
     """Return bytes of keys and values of completions sampled at a time, and of float32 logits.
 
     vLLM keeps what there is and no logits; transformers pads all to the longest.
     """
     vllm = spec.compute.sampler == "vllm"
-    tokens = expected.prompt + (expected.mean if vllm else expected.longest(completions))
+    tokens = expected.prompt + (expected.length if vllm else expected.longest(completions))
     cached = completions * tokens * shape.key_value_bytes(BYTES[precision(spec)])
     return cached if vllm else cached + 3 * 4 * completions * shape.vocabulary

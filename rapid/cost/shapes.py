@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from rapid.artifacts.files import BadInput
 from rapid.config.params import Params
-from rapid.config.sections import AnyModel, EmbeddedModel
+from rapid.config.sections import EmbeddedModel
 
 FILE = Path(__file__).with_name("models.yaml")
 HEAD_DIM, WIDENING = 64, 3  # of models that the pipeline makes: heads, feed-forward layers
@@ -60,37 +60,8 @@ class Shape:
 @cache
 def published() -> dict[str, Shape]:
     """Return the shapes of known published models, by name without owner."""
-    rows = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    return {name: Shape(*row) for name, row in rows.items()}
-
-
-def shapes(params: Params, configs: Mapping[str, Path]) -> dict[str, Shape]:
-    """Return the shape of each model in params.yaml.
-
-    Args:
-        configs: config.json of models whose sources do not tell their shape.
-
-    Raises:
-        BadInput: a model's shape cannot be told; the message says how to give it.
-    """
-    if unknown := [name for name in configs if name not in params.models]:
-        raise BadInput(
-            f"--config {unknown[0]}=...: no such model; models: {', '.join(params.models)}"
-        )
-    vocabulary = params.pretraining.vocabulary
-    return {
-        name: from_config(configs[name]) if name in configs else _shape(name, model, vocabulary)
-        for name, model in params.models.items()
-    }
-
-
-def known_shapes(params: Params) -> dict[str, Shape]:
-    """Return the shape of each model in params.yaml whose size can be told."""
-    known = {}
-    for name, model in params.models.items():
-        with suppress(BadInput):
-            known[name] = _shape(name, model, params.pretraining.vocabulary)
-    return known
+    models = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return {name: from_values(config, FILE) for name, config in models.items()}
 
 
 def from_config(path: Path) -> Shape:
@@ -106,7 +77,7 @@ def from_config(path: Path) -> Shape:
     return from_values(values, path)
 
 
-def from_values(values: dict, source: Path | str) -> Shape:
+def from_values(values: dict[str, Any], source: Path | str) -> Shape:
     """Return the shape in the values of a configuration, which are from `source`.
 
     Raises:
@@ -131,8 +102,32 @@ def from_values(values: dict, source: Path | str) -> Shape:
         ) from None
 
 
-def _shape(name: str, model: AnyModel, vocabulary: int) -> Shape:
-    """Return the shape of a model that the pipeline makes, or that its source tells."""
+def load_shapes(params: Params, configs: Mapping[str, Path]) -> dict[str, Shape]:
+    """Return the shape of each model in params.yaml.
+
+    Args:
+        configs: config.json of models whose sources do not tell their shape.
+
+    Raises:
+        BadInput: the shape of one is not known.
+    """
+    if unknown := [name for name in configs if name not in params.models]:
+        raise BadInput(
+            f"--config {unknown[0]}=...: no such model; models: {', '.join(params.models)}"
+        )
+    return {
+        name: from_config(configs[name]) if name in configs else find_shape(name, params)
+        for name in params.models
+    }
+
+
+def find_shape(name: str, params: Params) -> Shape:
+    """Return the shape of a model that the pipeline makes, or that its source tells.
+
+    Raises:
+        BadInput: its source does not; the message says how to give it.
+    """
+    model, vocabulary = params.models[name], params.pretraining.vocabulary
     if isinstance(model, EmbeddedModel):
         hidden, heads = model.hidden, model.hidden // HEAD_DIM
         sizes = (model.layers, hidden, WIDENING * hidden, heads, heads, HEAD_DIM, vocabulary)
@@ -140,9 +135,9 @@ def _shape(name: str, model: AnyModel, vocabulary: int) -> Shape:
     config = Path(model.source) / "config.json"
     if config.is_file():
         return from_config(config)
-    last = model.source.rstrip("/").split("/")[-1].lower()
-    for known, shape in published().items():
-        if known.lower() in last:
+    repository = model.source.rstrip("/").split("/")[-1].lower()
+    for published_name, shape in published().items():
+        if published_name.lower() in repository:
             return shape
     raise BadInput(
         f"models.{name}: the size of {model.source!r} is not known; known: "

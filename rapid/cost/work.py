@@ -1,14 +1,11 @@
-"""What each job does, counted: the same for every machine that does it.
+"""Counts the work of each job: the same for every machine that does it.
 
 Counts are of the busiest process. Where completions or groups are random, they are means.
 """
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from math import ceil, sqrt
-from statistics import fmean
-from typing import NamedTuple
+from dataclasses import dataclass
+from math import ceil
 
 from pydantic import BaseModel
 
@@ -22,47 +19,22 @@ AT_A_TIME = 256  # completions that rapid.sampling samples at a time with transf
 IN_FLIGHT = 256  # sequences that vLLM works on at a time
 FORWARD = 1 / 3  # of the seconds of a forward and backward pass
 
-Expect = Callable[[str, str], Expected]  # of a benchmark and a model
-
-
-class Seconds(NamedTuple):
-    """Wall-clock seconds of a job by phase; `startup` comes before what a runtime is made of."""
-
-    sampling: float = 0.0
-    grading: float = 0.0
-    backpropagation: float = 0.0
-    sync: float = 0.0
-    other: float = 0.0
-    startup: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """Seconds of all phases."""
-        return sum(self)
-
-    @property
-    def runtime(self) -> float:
-        """Seconds without start-up, as in summary.json."""
-        return self.total - self.startup
-
 
 @dataclass(frozen=True)
 class Work:
-    """What one job does."""
+    """The work of one job."""
 
     spec: BaseModel
     expected: Expected
-    # Sampling.
     loads: int = 1  # of a model
-    group: int = 1  # completions of one prompt that are sampled together
-    calls: float = 0.0  # of the sampler, one after another
+    # Sampling.
     completions: float = 0.0  # each is graded
-    decoding_steps: float = 0.0  # of all calls
+    decoding_steps: float = 0.0  # of all calls of the sampler
     rows: float = 0.0  # sequences computed, summed over decoding steps
     batches: float = 0.0  # inference batches
     # Training. A forward pass without backward counts `FORWARD`.
     steps: float = 0.0  # of the optimizer
-    passes: float = 0.0  # forward and backward
+    passes: float = 0.0  # forward and backward, of a micro-batch each
     tokens: float = 0.0  # of these, prompts and padding included
 
     @property
@@ -71,21 +43,11 @@ class Work:
         return self.steps > 0 and not self.completions
 
     @property
-    def context(self) -> float:
-        """Tokens that a token of a training pass attends to, about."""
-        return self.expected.prompt + self.expected.mean / 2
-
-    def grading(self, verdict: float, sampling: float) -> float:
-        """Return the seconds that verdicts of so many seconds add to those of sampling."""
-        seconds = verdict * self.completions
-        return max(0.0, seconds - sampling) if self.streams else seconds
-
-    @property
     def streams(self) -> bool:
         """Return whether it grades while it samples: RL with transformers, on several cores."""
-        if not (self.steps and self.completions) or self.spec.compute.threads == 1:
+        if not (self.steps and self.completions):
             return False
-        return self.spec.compute.sampler == "transformers"
+        return self.spec.compute.threads > 1 and self.spec.compute.sampler == "transformers"
 
 
 def subject(spec: BaseModel) -> tuple[str, str]:
@@ -95,20 +57,14 @@ def subject(spec: BaseModel) -> tuple[str, str]:
             return spec.benchmark, spec.teacher
         case PretrainSpec():
             return spec.params.benchmarks[0], spec.model
-    named = getattr(spec, "run", spec)
-    return getattr(named, "benchmark", ""), getattr(named, "model", "")
+    run = getattr(spec, "run", spec)
+    return getattr(run, "benchmark", ""), getattr(run, "model", "")
 
 
 def precision(spec: BaseModel) -> str:
     """Return the precision of a job's model."""
-    match spec:
-        case TrainSpec():
-            return spec.passes.precision
-        case EvaluateSpec():
-            return spec.evaluation.precision
-        case DistillSpec():
-            return spec.precision
-    return "float32"
+    section = getattr(spec, "passes", getattr(spec, "evaluation", spec))
+    return getattr(section, "precision", "float32")
 
 
 def processes(spec: BaseModel) -> int:
@@ -118,13 +74,20 @@ def processes(spec: BaseModel) -> int:
     return getattr(spec, "tensor_parallel", 1)
 
 
-def job_work(spec: BaseModel, params: Params, expect: Expect) -> Work:
-    """Return the work of a job that computes with a model."""
-    if isinstance(spec, PretrainSpec):
-        return _pretraining(spec, expect)
+def job_work(spec: BaseModel, params: Params, expect: Callable[[str, str], Expected]) -> Work:
+    """Return the work of a job that computes with a model.
+
+    Args:
+        expect: returns what is expected of a benchmark and a model.
+    """
     benchmark, model = subject(spec)
     expected, sizes = expect(benchmark, model), params.benchmarks[benchmark]
     match spec:
+        case PretrainSpec():  # on demonstrations of like lengths, without padding
+            learned = [expect(name, model) for name in spec.params.benchmarks]
+            batch, steps = spec.pretraining.batch, spec.params.steps * len(learned)
+            tokens = spec.params.steps * batch * sum(e.prompt + e.length for e in learned)
+            return Work(spec, expected, steps=steps, passes=steps, tokens=tokens)
         case TrainSpec(training=None):
             sampled = sizes.train * spec.objective.samples * expected.kept
             demonstrations = spec.objective.demonstrations or sampled
@@ -135,9 +98,12 @@ def job_work(spec: BaseModel, params: Params, expect: Expect) -> Work:
             batches = problems * spec.training.group_size // (spec.H * spec.n_step)  # whole ones
             return train_work(spec, spec.training.epochs * batches * spec.H, expected)
         case EvaluateSpec():
-            completions = sizes.test * spec.evaluation.samples
-            return _sampled_once(spec, completions, expected, models=1 + spec.snapshots)
-    return _sampled_once(spec, sizes.train * spec.samples, expected)
+            models, completions = 1 + spec.snapshots, sizes.test * spec.evaluation.samples
+        case _:
+            models, completions = 1, sizes.train * spec.samples
+    calls = 1 if spec.compute.sampler == "vllm" else ceil(completions / AT_A_TIME)
+    counts = _sampling(spec, models * completions, completions / calls, expected)
+    return Work(spec, expected, loads=models, **counts)
 
 
 def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | None = None) -> Work:
@@ -146,119 +112,79 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     Args:
         run: share of groups that ran, where it is known.
     """
-    count = processes(spec)
+    count, micro_batch = processes(spec), spec.passes.micro_batch
     if spec.training is None:
-        each, micro_batch = spec.objective.batch / count, spec.objective.micro_batch
-        passes = steps * max(1.0, each / micro_batch)
-        tokens = steps * each * (expected.prompt + expected.longest(micro_batch))
+        share = spec.objective.batch / count
+        passes = steps * max(1.0, share / micro_batch)
+        tokens = steps * share * (expected.prompt + expected.longest(micro_batch))
         return Work(spec, expected, steps=steps, passes=passes, tokens=tokens)
     group = spec.training.group_size
     run = run_share(spec, expected) if run is None else run
-    groups = spec.n_step / group
-    alive = 1 - (1 - run) ** groups  # the probability that a step has anything to run
-    # Processes divide a step's groups; where they are more than the groups, its completions.
-    busiest = max(groups * run / count, alive if groups >= count else 0.0)
-    micro_batch = spec.training.micro_batch
-    passes = max(busiest * group / micro_batch, alive)
-    together = min(group, micro_batch)  # as wide as the longest of these, with one prompt
-    tokens = max(busiest, alive) * expected.prompt * group / together
-    tokens += busiest * group * expected.longest(together)
-    # Later steps of an inference batch compute log mu, unless the sampler's is the policy's. A KL
-    # term needs the reference's log-probabilities in all of them.
-    exact, referred = spec.training.precision == "float32", getattr(spec.objective, "beta", 0) > 0
-    # So does the weight of a completion in a group that is run in several passes.
-    compared = parse(spec.run.algorithm).algorithm.compares_weights(spec.objective)
-    later = (not exact) + (compared and micro_batch < min(group, spec.n_step / count))
-    again = 1 + FORWARD * (referred + later * (spec.H - 1) / spec.H)
+    share = run * spec.n_step / count  # of a step's completions, for a process to train on
+    padded = min(group, micro_batch)  # completions that are as wide as the longest of them
+    prompts = share / min(padded, spec.n_step / count)  # one for those of a group in a micro-batch
+    tokens = prompts * expected.prompt + share * expected.longest(padded)
+    rounds, drawn = sampling_rounds(spec, expected)
+    batches, completions = steps / spec.H * rounds, steps / spec.H * drawn * group / count
+    batch = min(spec.sampling_batch or completions / batches, completions / batches)
+    scale = steps * (1 + FORWARD * _further_forwards(spec))
     return Work(
         spec,
         expected,
-        **_rl_sampling(spec, steps, expected),
-        group=group,
+        **_sampling(spec, completions, batch, expected, count),
+        batches=batches,
         steps=steps,
-        passes=steps * passes * again,
-        tokens=steps * tokens * again,
+        passes=share / min(micro_batch, spec.n_step / count) * scale,
+        tokens=tokens * scale,
     )
 
 
-def rounds(spec: TrainSpec, expected: Expected) -> list[tuple[float, float]]:
-    """Return how likely each round of an inference batch's sampling is, and of how many groups.
+def _further_forwards(spec: TrainSpec) -> float:
+    """Return the forward passes without backward of an RL step: how often all tokens are in one.
+
+    A KL term needs the reference's log-probs in all steps. Later steps of an inference batch
+    compute log mu, unless the sampler's is the policy's, and the importance weights of a group that
+    is run in several passes where each completion needs them all.
+    """
+    training, objective = spec.training, spec.objective
+    compares_weights = parse(spec.run.algorithm).algorithm.compares_weights(objective)
+    is_split = training.micro_batch < min(training.group_size, spec.n_step / processes(spec))
+    later = (training.precision != "float32") + (compares_weights and is_split)
+    return (getattr(objective, "beta", 0) > 0) + later * (spec.H - 1) / spec.H
+
+
+def sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float, float]:
+    """Return the mean rounds of sampling for an inference batch, and the groups that they draw.
 
     Only dynamic sampling has more than one round. Each draws the groups that are still without
     signal, until none is or the rounds are over.
     """
-    groups, found = spec.H * spec.n_step / spec.training.group_size, []
-    for number in range(parse(spec.run.algorithm).algorithm.rounds(spec.objective)):
-        dead = (1 - expected.signal) ** number  # the probability that a group has none yet
-        probability = 1 - (1 - dead) ** groups
-        if probability > 0:
-            found.append((probability, groups * dead / probability))
-    return found
+    rounds = range(parse(spec.run.algorithm).algorithm.rounds(spec.objective))
+    groups = spec.H * spec.n_step / spec.training.group_size
+    dead = [(1 - expected.signal) ** number for number in rounds]  # share of groups, before each
+    return sum(1 - (1 - share) ** groups for share in dead), groups * sum(dead)
 
 
 def run_share(spec: TrainSpec, expected: Expected) -> float:
     """Return the mean share of groups that may have a gradient. The others are not run."""
     algorithm, objective = parse(spec.run.algorithm).algorithm, spec.objective
-    shares = {"unequal": expected.signal, "rewarded": expected.rewarded, "all": 1.0}
-    if (count := algorithm.rounds(objective)) > 1:
-        shares["unequal"] = 1 - (1 - expected.signal) ** count
-    first, later = (shares[algorithm.gradient_groups(objective, known)] for known in (True, False))
-    return first if first == later else (first + (spec.H - 1) * later) / spec.H
-
-
-def _rl_sampling(spec: TrainSpec, steps: float, expected: Expected) -> dict[str, float]:
-    """Return counts of a run's sampling. All processes wait for the one that samples longest."""
-    group, count = spec.training.group_size, processes(spec)
-    counts: Counter[str] = Counter()
-    for number, (probability, groups) in enumerate(rounds(spec, expected)):
-        batches = steps / spec.H * probability
-        each = groups * group / count
-        each = max(group, each) if number else each  # a process draws whole groups anew
-        size = min(spec.sampling_batch or each, each)
-        chunks = each / size
-        # The sum over a process's chunks varies less, the more there are.
-        longest = expected.longest(size)
-        wait = (expected.longest(size * count) - longest) / sqrt(chunks)
-        counts.update(_sampling(spec, batches * chunks, size, longest + wait, expected))
-        counts["batches"] += batches
-    return counts
+    unequal = 1 - (1 - expected.signal) ** algorithm.rounds(objective)
+    shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
+    first, later = (shares[algorithm.gradient_groups(objective, fresh)] for fresh in (True, False))
+    return (first + (spec.H - 1) * later) / spec.H
 
 
 def _sampling(
-    spec: BaseModel, calls: float, completions: float, steps: float, expected: Expected
+    spec: BaseModel, completions: float, batch: float, expected: Expected, waiting: int = 1
 ) -> dict[str, float]:
-    """Return counts of calls of the sampler, each with so many completions and decoding steps.
+    """Return counts of sampling completions, a batch in a call of the sampler.
 
-    vLLM drops what has ended from its batch; transformers computes every row to the last.
+    vLLM fills the places of completions that have ended; transformers computes every row to the
+    last. `waiting` processes wait for each other's calls.
     """
     vllm = spec.compute.sampler == "vllm"
-    return {
-        "calls": calls,
-        "completions": calls * completions,
-        "decoding_steps": calls * steps,
-        "rows": calls * completions * (expected.mean if vllm else expected.longest(completions)),
-    }
-
-
-def _sampled_once(
-    spec: EvaluateSpec | DistillSpec, completions: float, expected: Expected, models: int = 1
-) -> Work:
-    """Return the work of a process that samples all completions and does nothing meanwhile."""
-    if spec.compute.sampler == "vllm":
-        calls, together = 1, min(completions, IN_FLIGHT)
-        steps = (completions - together) * expected.mean / together + expected.longest(together)
-    else:
-        calls = ceil(completions / AT_A_TIME)
-        steps = expected.longest(completions / calls)
-    counts = _sampling(spec, calls * models, completions / calls, steps, expected)
-    return Work(spec, expected, loads=models, **counts)
-
-
-def _pretraining(spec: PretrainSpec, expect: Expect) -> Work:
-    """Return the work of pre-training: demonstrations of like lengths, without padding."""
-    expected = [expect(name, spec.model) for name in spec.params.benchmarks]
-    prompt, length = fmean(one.prompt for one in expected), fmean(one.length for one in expected)
-    mean = replace(expected[0], prompt=prompt, length=length)
-    steps = spec.params.steps * len(expected)
-    tokens = steps * spec.pretraining.batch * (prompt + length)
-    return Work(spec, mean, steps=steps, passes=steps, tokens=tokens)
+    in_flight = min(batch, IN_FLIGHT) if vllm else batch
+    refilled = (batch - in_flight) / in_flight * expected.length
+    steps = completions / batch * (refilled + expected.longest(in_flight * waiting))
+    rows = completions * expected.length if vllm else batch * steps
+    return {"completions": completions, "decoding_steps": steps, "rows": rows}

@@ -16,8 +16,9 @@ from rapid.cost.work import job_work, processes, run_share
 from tests.conftest import ROOT
 
 EXPECTED = Expected(
-    limit=2048, length=30, spread=0.0, prompt=40, signal=0.6, rewarded=0.9, kept=1.0
+    limit=2048, length=30, spread=0.0, prompt=40, signal=0.6, rewarded=0.8, kept=1.0
 )
+USER = {"spread": EXPECTED.spread, "prompt": EXPECTED.prompt}  # what runs do not show of it
 
 
 @pytest.fixture
@@ -44,14 +45,14 @@ def spec_of(
     return train_spec(params, Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed))
 
 
-def computing(what: Params | TrainSpec, **settings) -> Params | TrainSpec:
+def computing(section: Params | TrainSpec, **settings) -> Params | TrainSpec:
     """Return parameters or a run's spec with other settings of where it computes."""
-    return what.model_copy(update={"compute": what.compute.model_copy(update=settings)})
+    return section.model_copy(update={"compute": section.compute.model_copy(update=settings)})
 
 
 @dataclass(frozen=True)
 class Law:
-    """Seconds of the parts of a run: what the fit has to find."""
+    """Seconds of the parts of a run. No roofline is behind them."""
 
     decoding: float = 2e-3
     row: float = 5e-5
@@ -67,11 +68,12 @@ def write_run(
     root: Path,
     params: Params,
     spec: TrainSpec,
-    law: Law,
+    law: Law | None = None,
     noise: np.random.Generator | None = None,
     **changes,
 ) -> RunSummary:
-    """Write a run's folder with times by the law; `noise` makes this run up to 10 % faster or slower."""
+    """Write a run's folder with times by the law; `noise` makes it up to 10 % faster or slower."""
+    law = law or Law()
     run, work = spec.run, job_work(spec, params, lambda *pair: EXPECTED)
     factor = 1 if noise is None else noise.uniform(0.9, 1.1)
     seen = {}
@@ -97,7 +99,8 @@ def write_run(
     ).model_copy(update=changes)
     folder = root / run.folder
     write_json(folder / "summary.json", summary)
-    seen |= {"signal": EXPECTED.signal} if seen else {}
+    if seen:  # dynamic sampling replaces groups without signal
+        seen["signal"] = 1.0 if run.algorithm == "dapo" else EXPECTED.signal
     rows = [StepRecord(step=n, seconds=n, loss=0, gradient_norm=1, **seen) for n in (1, 2, 3)]
     write_jsonl(folder / "steps.jsonl", rows)
     manifest = {"spec": spec.model_dump(mode="json"), "inputs": {}, "outputs": digests(folder)}

@@ -1,169 +1,169 @@
-"""Costs of all jobs together."""
+"""Costs of all jobs together, and advice."""
 
 from dataclasses import replace
 
 import pytest
 
-from rapid.artifacts.files import BadInput
 from rapid.config.jobs import jobs
 from rapid.config.params import load
-from rapid.cost.estimates import Estimator, advise, estimates, longest_chain, wall_clock, warnings
-from rapid.cost.expected import Expected
-from rapid.cost.roofline import Roofline
-from rapid.cost.roofline import gpu as rates
-from rapid.cost.shapes import published, shapes
-from rapid.cost.work import Seconds
+from rapid.cost.estimates import (
+    Estimator,
+    advise,
+    best_ratio,
+    estimate_jobs,
+    find_problems,
+    longest_chain,
+    rapid_runtimes,
+    wall_clock,
+)
+from rapid.cost.roofline import named_gpu, unmeasured
+from rapid.cost.shapes import load_shapes, published
+from tests.cost.conftest import computing
 
 
-def plan_of(params, memory=48e9, verdict=None, **given):
-    machine = Roofline(rates("a6000"), shapes(params, {}))
-    if verdict:
-        machine = replace(machine, verdict=verdict)
-    return Estimator(params, machine, given, memory)
+def estimator_of(params, memory=48e9, gpu="a6000", **user):
+    return Estimator(params, named_gpu(gpu, load_shapes(params, {})), user, memory)
 
 
 @pytest.fixture
-def found(paper):
-    return estimates(plan_of(paper))
+def costs(paper):
+    return estimate_jobs(estimator_of(paper))
 
 
-@pytest.mark.parametrize("which", ["params", "paper"])
-def test_every_job_has_a_cost(which, request):
-    params = request.getfixturevalue(which)
-    found = estimates(plan_of(params))
-    assert [one.job.folder for one in found] == [job.folder for job in jobs(params)]
-    assert all(one.seconds.total > 0 and one.disk >= 0 for one in found)
-    assert all(one.memory for one in found if one.job.stage in ("distill", "train", "evaluate"))
+@pytest.mark.parametrize("experiment", ["params", "paper"])
+def test_every_job_has_a_cost(experiment, request):
+    params = request.getfixturevalue(experiment)
+    costs = estimate_jobs(estimator_of(params))
+    assert [cost.job.folder for cost in costs] == [job.folder for job in jobs(params)]
+    assert all(cost.seconds > 0 for cost in costs)
+    assert all(cost.memory for cost in costs if cost.job.stage in ("distill", "train", "evaluate"))
 
 
-def test_rl_takes_all_gpus_and_the_teacher_its_own_number(found):
-    units = {(one.job.stage, getattr(one.job.spec, "H", None)): one.units for one in found}
+def test_rl_takes_all_gpus_and_the_teacher_its_own_number(costs):
+    units = {(cost.job.stage, getattr(cost.job.spec, "H", None)): cost.units for cost in costs}
     assert units["train", 8] == 4
     assert units["distill", None] == 4
     assert units["evaluate", None] == 1
     assert units["data", None] == 0
 
 
+def test_a_job_without_gpus_takes_its_threads(params):
+    params = computing(params, threads=2)
+    costs = estimate_jobs(Estimator(params, unmeasured("cpu", load_shapes(params, {}))))
+    assert {cost.units for cost in costs if cost.job.stage == "train"} == {2}
+
+
 @pytest.mark.parametrize(
-    ("chosen", "length"),
+    ("seconds", "length"),
     [
         ({"runs/math/Qwen2.5-0.5B/pg/seed1": 5, "runs/math/Qwen2.5-0.5B/pg/seed2": 5}, 5),
         ({"models/Qwen2.5-0.5B": 3, "runs/math/Qwen2.5-0.5B/pg/seed1": 5}, 8),
         ({"distilled/math": 7, "runs/math/Qwen2.5-0.5B/pg/seed1": 5}, 7),
         ({"distilled/math": 7, "runs/math/Qwen2.5-0.5B/sft/seed1": 5, "reports": 1}, 13),
-        ({"models/Qwen2.5-32B-Instruct": 9, "evaluations/math/Qwen2.5-0.5B/sft/seed1": 1}, 10),
         ({"data/math": 2, "evaluations/math/Qwen2.5-0.5B/base/seed1": 4}, 6),
     ],
 )
-def test_the_longest_chain_follows_what_jobs_read(found, chosen, length):
-    seconds = [Seconds(other=chosen.get(one.job.folder, 0.0)) for one in found]
-    timed = [replace(one, seconds=each) for one, each in zip(found, seconds, strict=True)]
+def test_the_longest_chain_follows_what_jobs_read(costs, seconds, length):
+    timed = [replace(cost, seconds=seconds.get(cost.job.folder, 0.0)) for cost in costs]
     assert longest_chain(timed) == length
 
 
-def test_wall_clock_is_bound_by_work_and_by_the_longest_chain(found):
-    work, chain = sum(one.unit_seconds for one in found), longest_chain(found)
-    assert chain < wall_clock(found, 4) == pytest.approx(work / 4)
-    assert wall_clock(found, 10**6) == chain
+def test_wall_clock_is_bound_by_work_and_by_the_longest_chain(costs):
+    work, chain = sum(cost.unit_seconds for cost in costs), longest_chain(costs)
+    assert chain < wall_clock(costs, 4) == pytest.approx(work / 4)
+    assert wall_clock(costs, 10**6) == chain
 
 
-def test_snapshots_take_disk_and_time(paper_values):
+def test_snapshots_take_disk_and_evaluations(paper_values):
     def costs(name):
         paper_values["tables"]["main"]["algorithms"] = [name]
-        params = load(paper_values)
         return {
-            one.job.stage: one
-            for one in estimates(plan_of(params))
-            if one.job.folder.endswith(f"/math/Qwen2.5-0.5B/{name}/seed1")
+            cost.job.stage: cost
+            for cost in estimate_jobs(estimator_of(load(paper_values)))
+            if cost.job.folder.endswith(f"/math/Qwen2.5-0.5B/{name}/seed1")
         }
 
-    plain, kept = costs("pg"), costs("pg,snapshots=7")
-    assert kept["train"].disk > 7 * plain["train"].disk
-    for phase in ("sampling", "grading"):
-        one, many = (getattr(of["evaluate"].seconds, phase) for of in (plain, kept))
-        assert many == pytest.approx(8 * one) and one > 0
+    plain, with_snapshots = costs("pg"), costs("pg,snapshots=7")
+    assert with_snapshots["train"].disk == pytest.approx(8 * plain["train"].disk)
+    assert with_snapshots["evaluate"].seconds == pytest.approx(8 * plain["evaluate"].seconds)
 
 
-def test_what_does_not_fit_is_named_with_what_to_change(paper):
-    def said(key: str, memory: float, **settings) -> str:
-        """What is said of grpo on MATH."""
-        section = paper.training.model_copy(update=settings)
-        plan = plan_of(paper.model_copy(update={"training": section}), memory=memory)
-        (line,) = (one for one in warnings(plan, estimates(plan), 4) if key in one)
-        return line
-
-    key = "math, Qwen2.5-0.5B: grpo"
-    assert "training.micro_batch smaller, or auto" in said(key, 24e9, micro_batch=8)
-    assert "set training.checkpointing to true" in said(key, 6e9, micro_batch=1)
-    assert "set training.checkpointing to true" in said(key, 6e9, micro_batch="auto")
-    assert "larger GPUs" in said(key, 3e9, micro_batch=1, checkpointing=True)
-    assert "set sft.checkpointing to true" in said("math, Qwen2.5-0.5B: sft", 6e9)
-
-
-@pytest.mark.parametrize("gpu", ["a6000", "h100"])
-def test_the_papers_grid_fits_the_papers_gpus(paper, gpu):
-    """Four of them, and four with 80 GB."""
-    machine = Roofline(rates(gpu), shapes(paper, {}))
-    plan = Estimator(paper, machine, {}, machine.gpu.memory)
-    assert warnings(plan, estimates(plan), 4) == []
+@pytest.mark.parametrize(
+    ("job", "memory", "settings", "remedy"),
+    [
+        ("grpo", 24e9, {"micro_batch": 8}, "training.micro_batch smaller, or auto"),
+        ("grpo", 6e9, {"micro_batch": 1}, "set training.checkpointing to true"),
+        ("grpo", 6e9, {"micro_batch": "auto"}, "set training.checkpointing to true"),
+        ("grpo", 3e9, {"micro_batch": 1, "checkpointing": True}, "larger GPUs"),
+        ("sft", 6e9, {}, "set sft.checkpointing to true"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_a_remedy(paper, job, memory, settings, remedy):
+    training = paper.training.model_copy(update=settings)
+    estimator = estimator_of(paper.model_copy(update={"training": training}), memory)
+    problems = find_problems(estimator, estimate_jobs(estimator), 4)
+    (problem,) = (line for line in problems if f"math, Qwen2.5-0.5B: {job}" in line)
+    assert remedy in problem
 
 
-def test_auto_is_the_largest_pass_that_fits(paper):
+@pytest.mark.parametrize(("gpu", "memory"), [("a6000", 48e9), ("h100", 80e9)])
+def test_the_papers_grid_fits_four_gpus_and_not_two(paper, gpu, memory):
+    estimator = estimator_of(paper, memory, gpu)
+    costs = estimate_jobs(estimator)
+    assert find_problems(estimator, costs, 4) == []
+    problems = find_problems(estimator, costs, 2)
+    assert any("takes 4 GPUs, and there are 2" in line for line in problems)
+
+
+def test_auto_is_the_largest_micro_batch_that_fits(paper):
     sft = next(job.spec for job in jobs(paper) if job.folder.endswith("Qwen2.5-0.5B/sft/seed1"))
     sizes = []
-    for memory in (24e9, 48e9, 80e9, 1e12):
-        plan = plan_of(paper, memory=memory)
-        sizes.append(plan.sized(sft).objective.micro_batch)
-        assert plan.machine.base_memory + plan.held(sft).total <= 0.92 * memory
+    for memory in (24e9, 48e9, 80e9, float("inf")):
+        estimator = estimator_of(paper, memory)
+        sizes.append(estimator.sized(sft).objective.micro_batch)
+        assert estimator.machine.base_memory + estimator.held(sft).total <= 0.92 * memory
     assert sizes == sorted(set(sizes)) and sizes[-1] == 96 // 4
-    assert plan_of(paper, memory=None).sized(sft).objective.micro_batch == 96 // 4
 
 
-def test_nothing_is_said_of_what_fits(params):
-    plan = plan_of(params)
-    assert warnings(plan, estimates(plan), 4) == []
-
-
-def test_more_gpus_than_there_are_is_said(paper):
-    plan = plan_of(paper)
-    said = warnings(plan, estimates(plan), 2)
-    assert any("takes 4 GPUs, and there are 2" in line for line in said)
-
-
-def test_advice_is_on_h_within_what_there_are_prompts_for(paper):
-    for one in advise(plan_of(paper)):
-        assert one.H in one.runtimes and max(one.runtimes) <= 16
-        assert list(one.runtimes.values()) == sorted(one.runtimes.values(), reverse=True)
-        assert one.micro_batch >= 1
+def test_ratios_stay_within_the_prompts_and_the_memory_that_there_are(paper):
+    runtimes = rapid_runtimes(estimator_of(paper), "mbpp_plus", "Qwen2.5-0.5B")
+    assert list(runtimes) == [1, 2, 4, 8, 16]
+    assert list(runtimes.values()) == sorted(runtimes.values(), reverse=True)
     mbpp = paper.benchmarks["mbpp_plus"].model_copy(update={"train": 5})
     few = paper.model_copy(update={"benchmarks": {**paper.benchmarks, "mbpp_plus": mbpp}})
-    assert max(advise(plan_of(few))[0].runtimes) == 4
+    assert max(rapid_runtimes(estimator_of(few), "mbpp_plus", "Qwen2.5-0.5B")) == 4
+    small = estimator_of(computing(paper, sampler="transformers"), 6e9)
+    assert max(rapid_runtimes(small, "math", "Qwen2.5-0.5B")) < 16
 
 
-def test_without_sampling_to_save_h_stays_small(paper):
-    """Where verdicts take nearly all of the time, no H is worth its staleness."""
-    plan = plan_of(paper, verdict={"mbpp_plus": 100.0, "math": 100.0, "minif2f": 100.0})
-    assert {one.H for one in advise(plan)} == {1}
+@pytest.mark.parametrize(
+    ("runtimes", "ratio"),
+    [({1: 10, 2: 8, 4: 7.5}, 2), ({1: 10, 2: 9.5, 4: 1}, 1), ({1: 10, 2: 5, 4: 3}, 4)],
+)
+def test_the_best_ratio_is_the_last_whose_doubling_saved_a_tenth(runtimes, ratio):
+    assert best_ratio(runtimes) == ratio
+
+
+def test_advice_names_the_largest_micro_batch_and_its_tokens(paper):
+    """Of completions of 2048 tokens, after prompts of 150."""
+    for line in advise(estimator_of(paper)):
+        size, budget = line.partition("; micro_batch up to ")[2].split(", a token_budget of ")
+        assert int(size) >= 1 and int(budget) == int(size) * (150 + 2048)
 
 
 @pytest.mark.parametrize("stage", ["train", "distill", "evaluate"])
 def test_longer_completions_take_longer(paper, stage):
-    def sampling(length):
-        found = estimates(plan_of(paper, length=length))
-        return sum(one.seconds.sampling for one in found if one.job.stage == stage)
+    def seconds(length):
+        costs = estimate_jobs(estimator_of(paper, length=length))
+        return sum(cost.seconds for cost in costs if cost.job.stage == stage)
 
-    assert sampling(0.5) > 2 * sampling(0.1)
-
-
-def test_an_assumption_that_contradicts_another_is_refused():
-    with pytest.raises(BadInput, match="raise --rewarded"):
-        Expected(80, 30).changed({"signal": 0.5, "rewarded": 0.2})
+    assert seconds(0.5) > seconds(0.1)
 
 
-def test_a_trained_model_takes_its_weights_on_disk(params, found):
+def test_a_trained_model_takes_its_weights_on_disk(params, costs):
     """In float32 for the embedded models, in bfloat16 for the paper's."""
-    for size, some in ((4, estimates(plan_of(params))), (2, found)):
-        one = next(one for one in some if one.key[2] == "pg")
-        known = shapes(params, {}) | published()
-        weights = size * known[one.key[1]].parameters
-        assert one.disk == pytest.approx(weights, rel=0.05)
+    for size, of_experiment in ((4, estimate_jobs(estimator_of(params))), (2, costs)):
+        cost = next(cost for cost in of_experiment if cost.key[2] == "pg")
+        shapes = load_shapes(params, {}) | published()
+        weights = size * shapes[cost.key[1]].parameters
+        assert cost.disk == pytest.approx(weights, rel=0.05)

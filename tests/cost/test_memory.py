@@ -31,7 +31,7 @@ def test_the_reference_is_one_more_set_of_weights(paper):
 
 
 @pytest.mark.parametrize("memory", [24e9, 48e9, 80e9])
-def test_the_largest_pass_fits_and_one_more_completion_does_not(paper, memory):
+def test_the_largest_micro_batch_fits_and_one_more_completion_does_not(paper, memory):
     spec = spec_of(paper, "rapid-H4").model_copy(update={"n_step": 256})
     room = USABLE * memory
     largest = job_memory(spec, SHAPE, LONG).most_completions(room)

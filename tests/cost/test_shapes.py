@@ -6,7 +6,7 @@ import pytest
 
 from rapid.artifacts.files import BadInput
 from rapid.config.params import load
-from rapid.cost.shapes import from_config, published, shapes
+from rapid.cost.shapes import from_config, load_shapes, published
 
 PARAMETERS = {  # as the models' cards say
     "Qwen2.5-0.5B": 0.494e9,
@@ -33,10 +33,10 @@ def test_a_made_model_has_the_parameters_that_transformers_counts(params):
             return params.pretraining.vocabulary
 
     tokenizer = Tokenizer(pad_token_id=0, eos_token_id=1, bos_token_id=2)
-    known = shapes(params, {})
+    shapes = load_shapes(params, {})
     for name, model in params.models.items():
         built = build_model(model, tokenizer).num_parameters()
-        assert known[name].parameters == pytest.approx(built, rel=0.01)
+        assert shapes[name].parameters == pytest.approx(built, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -50,27 +50,27 @@ def test_a_made_model_has_the_parameters_that_transformers_counts(params):
 )
 def test_sources_of_known_models_are_recognised(paper_values, source):
     paper_values["models"]["Qwen2.5-0.5B"] = {"source": source}
-    assert shapes(load(paper_values), {})["Qwen2.5-0.5B"] in published().values()
+    assert load_shapes(load(paper_values), {})["Qwen2.5-0.5B"] in published().values()
 
 
 def test_the_size_of_an_unknown_model_is_asked_for_and_can_be_given(paper_values, tmp_path):
     paper_values["models"]["Qwen2.5-0.5B"] = {"source": "someone/Llama-3.2-11B"}
     params = load(paper_values)
     with pytest.raises(BadInput, match=r"Llama-3.2-11B.*--config Qwen2.5-0.5B=FILE"):
-        shapes(params, {})
+        load_shapes(params, {})
     config = {
         "num_hidden_layers": 4, "hidden_size": 256, "intermediate_size": 512,
         "num_attention_heads": 4, "vocab_size": 1000,
     }  # fmt: skip
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"text_config": config}))
-    found = shapes(params, {"Qwen2.5-0.5B": path})["Qwen2.5-0.5B"]
-    assert (found.kv_heads, found.head_dim, found.tied) == (4, 64, True)
+    shape = load_shapes(params, {"Qwen2.5-0.5B": path})["Qwen2.5-0.5B"]
+    assert (shape.kv_heads, shape.head_dim, shape.tied) == (4, 64, True)
 
 
 def test_a_folder_tells_its_own_size(paper_values, toy_model):
     paper_values["models"]["Qwen2.5-0.5B"] = {"source": str(toy_model)}
-    assert shapes(load(paper_values), {})["Qwen2.5-0.5B"].layers == 1
+    assert load_shapes(load(paper_values), {})["Qwen2.5-0.5B"].layers == 1
 
 
 def test_a_file_that_is_no_models_config_is_refused(tmp_path):
