@@ -32,9 +32,9 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.errors.endings import ending
 from rapid.grading.policy import Grading
+from rapid.grading.verdicts import report_ungraded
 from rapid.processes.fork_server import AGAIN, ATTEMPTS
 from rapid.resources.leases import lease_folder
-from rapid.stages.graded import report_ungraded
 from rapid.text import shown
 
 

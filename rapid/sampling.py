@@ -8,14 +8,17 @@ import os
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from rapid.benchmarks.prompts import prompt_ids
+from rapid.benchmarks.base import Problem
+from rapid.benchmarks.prompts import prompt_ids, render
+from rapid.grading.grader import Grader
+from rapid.grading.verdicts import Verdict
 from rapid.training.caches import model_config
 from rapid.training.generation import Decoder, can_decode
 from rapid.training.refusals import refuse_prompts
@@ -85,6 +88,30 @@ def sample(
 
 
 @torch.inference_mode()
+def sample_and_grade(
+    model: Path,
+    benchmark: str,
+    problems: Sequence[Problem],
+    grader: Grader,
+    *,
+    sampler: str,
+    chat: bool,
+    **sampling,
+) -> list[tuple[Problem, Any, Verdict]]:
+    """Sample a completion for each of these problems, and return each with its verdict.
+
+    Args:
+        sampling: further arguments of `sample`.
+    """
+    prompts = [render(benchmark, problem, chat) for problem in problems]
+    samples = sample(sampler, model, prompts, chat=chat, **sampling)
+    pairs = list(zip(problems, samples, strict=True))
+    return [
+        (problem, completion, grader.grade(problem, completion.text))
+        for problem, completion in tqdm(pairs, desc="grading", unit="completion")
+    ]
+
+
 def _by_transformers(model, tokenizer, encoded: list[list[int]], config) -> list[torch.Tensor]:
     """Return a completion, (T,), of each encoded prompt; prompts of like length are a batch."""
     decoder = Decoder() if can_decode(model, config) else None

@@ -5,6 +5,7 @@ for code, mathematics and Lean. The processes of graders say them as text; what 
 from this list, and tests/grading/test_verdicts.py compares their sources with it.
 """
 
+import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -99,3 +100,9 @@ def verdict(reason: str) -> Verdict:
         raise ValueError(f"{reason!r} is not a reason of rapid.grading.verdicts")
     reward = float(reason == PASSED) if REASONS[reason].is_of_completion else None
     return Verdict(reward=reward, reason=reason)
+
+
+def report_ungraded(reasons: dict[str, int]) -> None:
+    """Print how many completions were not graded, if there are any."""
+    if count := reasons.get(INFRASTRUCTURE):
+        print(f"{count} of {sum(reasons.values())} not graded: the grader died", file=sys.stderr)

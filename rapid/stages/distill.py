@@ -10,7 +10,7 @@ from rapid.artifacts.manifests import recorded_job, verified
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.prompts import render_forms
 from rapid.config.specs import DistillSpec
-from rapid.stages.graded import sample_and_grade
+from rapid.sampling import sample_and_grade
 
 
 def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None:

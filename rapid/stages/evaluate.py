@@ -19,7 +19,8 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.config.specs import EvaluateSpec
 from rapid.grading.grader import Grader
-from rapid.stages.graded import report_ungraded, sample_and_grade
+from rapid.grading.verdicts import report_ungraded
+from rapid.sampling import sample_and_grade
 
 
 def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evaluation:
