@@ -1,1 +1,6 @@
-"""How fast RapidTrainer and the graders are, and what the time goes into: `make bench`."""
+"""What RapidTrainer and the graders cost, measured: `make bench`, and on a GPU `make gpu`.
+
+Here costs are measured; `rapid/cost/` predicts them for `rapid plan`. parts.yaml declares what is
+measured and how it is shown, measures.py measures it, and results/ has the figures: README.md is
+the page, gpu/README.md that of a GPU.
+"""

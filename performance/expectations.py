@@ -1,89 +1,71 @@
-"""What RapidTrainer is expected to reach, and whether it does."""
+"""What RapidTrainer is expected to reach, as parts.yaml declares it, and whether it does."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-FASTER = 2.0  # times GRPOTrainer's speed, at H=4
-TO_FLOOR = 1.15  # times the least floor
-OTHER = 0.05  # share of wall-clock time in no named phase
+from performance.parts import TABLE
 
 
-class Expectation(NamedTuple):
-    """An expectation, what was found, and whether it holds; None where it was not measured."""
+class Result(NamedTuple):
+    """An expectation, what was measured, and whether it holds; None where nothing was measured."""
 
     text: str
-    found: str = ""
+    measured: str = ""
     holds: bool | None = None
 
 
-def expectations(documents: dict[str, dict]) -> list[Expectation]:
-    """Return all expectations, from the documents of the parts."""
-    whole, phases, savings, sizes, floors, memory, gpu = (
-        documents.get(part, {"rows": []})["rows"] for part in "abcdefk"
-    )
-    against = whole + sizes + gpu
-    usual = [row for row in against if row["H"] == 4]
-    checks = [
-        (_faster(FASTER), usual, f"at least {FASTER}x GRPOTrainer's speed at H=4"),
-        (_faster(1.0), against, "never slower than GRPOTrainer"),
-        (_faster(1.0), savings, "no saving slower than the plain loop"),
-        (_faster(1.0), _against_on_policy(phases), "no H slower than on-policy"),
-        (_near_the_floor, floors, f"at most {TO_FLOOR}x the least floor"),
-        (_little_else, phases, f'"other" at most {OTHER:.0%} of wall-clock time'),
-        (_no_more_memory, memory + gpu, "peak memory no higher than GRPOTrainer's"),
+def check_expectations(documents: dict[str, dict]) -> list[Result]:
+    """Return the results of all expectations, from the documents of the parts."""
+    rows = {part: _add_ratios(document["rows"]) for part, document in documents.items()}
+    return [_check(rows, **expectation) for expectation in TABLE["expectations"]]
+
+
+def _add_ratios(rows: list[dict]) -> list[dict]:
+    """Return rows with the ratios that are expected: of memory, and of H > 1 to on-policy."""
+    on_policy = {row["n_step"]: row["seconds_rapid"][0] for row in rows if row.get("H") == 1}
+    ratios = []
+    for row in rows:
+        ratio = {}
+        if "peak_stock" in row:
+            ratio["peak_ratio"] = [row["peak_rapid"][0] / row["peak_stock"][0]]
+        elif row.get("H", 1) > 1 and row["n_step"] in on_policy:
+            ratio["over_on_policy"] = [on_policy[row["n_step"]] / row["seconds_rapid"][0]]
+        ratios.append(row | ratio)
+    return ratios
+
+
+def _check(
+    rows: dict[str, list[dict]],
+    *,
+    text: str,
+    parts: str,
+    figure: str,
+    bound: float,
+    form: str = "{:.2f}x",
+    at_least: bool = False,
+    where: dict | None = None,
+) -> Result:
+    """Return how many rows hold, and the figures of those that do not, or the worst one.
+
+    Args:
+        figure: its median is held against the bound.
+        where: the labels of the rows that are checked.
+    """
+    checked = [
+        (row[figure][0], _label_row(row))
+        for row in (row for part in parts for row in rows.get(part, []))
+        if figure in row and (where or {}).items() <= row.items()
     ]
-    return [Expectation(text, *(check(rows) if rows else ())) for check, rows, text in checks]
+    if not checked:
+        return Result(text)
+    checked.sort(reverse=not at_least)
+    beyond = [pair for pair in checked if (pair[0] < bound if at_least else pair[0] > bound)]
+    worst = "; ".join(f"{form.format(value)} ({label})" for value, label in beyond or checked[:1])
+    holding = f"{len(checked) - len(beyond)} of {len(checked)} rows hold"
+    return Result(text, f"{holding}; the {'others' if beyond else 'worst'}: {worst}", not beyond)
 
 
-def _against_on_policy(rows: list[dict]) -> list[dict]:
-    """Return the rows with H > 1, `faster` than those with H = 1 and the same N_step."""
-    seconds = {(row["n_step"], row["H"]): row["seconds_rapid"][0] for row in rows}
-    return [
-        row | {"faster": [seconds[row["n_step"], 1] / row["seconds_rapid"][0]]}
-        for row in rows
-        if row["H"] > 1 and (row["n_step"], 1) in seconds
-    ]
-
-
-def _label(row: dict) -> str:
+def _label_row(row: dict) -> str:
     """Return what tells a row from the others of its part."""
-    if "saving" in row:
-        return row["saving"]
     rate = "real grader" if row["rate"] is None else f"solve rate {row['rate']:.0%}"
     length = f", {row['length']} tokens" if row["fixed_length"] else ""
     return f"{row['workload']}, H={row['H']}, N_step={row['n_step']}, {rate}{length}"
-
-
-def _faster(least: float) -> Callable[[list[dict]], tuple[str, bool]]:
-    """Return a check that the faster side of each row is so many times as fast."""
-
-    def check(rows: list[dict]) -> tuple[str, bool]:
-        slow = sorted(rows, key=lambda row: row["faster"][0])
-        below = [row for row in slow if row["faster"][0] < least]
-        named = "; ".join(f"{row['faster'][0]:.2f}x ({_label(row)})" for row in below or slow[:1])
-        return f"{len(rows) - len(below)} of {len(rows)} rows; least: {named}", not below
-
-    return check
-
-
-def _near_the_floor(rows: list[dict]) -> tuple[str, bool]:
-    ratios = [f"{row['to_least'][0]:.2f}x ({_label(row)})" for row in rows]
-    return "; ".join(ratios), max(row["to_least"][0] for row in rows) <= TO_FLOOR
-
-
-def _little_else(rows: list[dict]) -> tuple[str, bool]:
-    shares = [row["other_share"][0] for row in rows]
-    share, row = max(zip(shares, rows, strict=True), key=lambda pair: pair[0])
-    where = f"H={row['H']}, N_step={row['n_step']}"
-    within = f"{sum(one <= OTHER for one in shares)} of {len(rows)} settings"
-    return f"at most {share:.1%} ({where}); within it in {within}", share <= OTHER
-
-
-def _no_more_memory(rows: list[dict]) -> tuple[str, bool]:
-    pairs = [(row["workload"], row["peak_rapid"][0], row["peak_stock"][0]) for row in rows]
-    ordered = sorted(pairs, key=lambda pair: pair[1] / pair[2])
-    peaks = {name: pair for name, *pair in ordered}  # of each model, the highest in comparison
-    text = "; ".join(
-        f"{name}: {ours:.0f} against {theirs:.0f} MB" for name, (ours, theirs) in peaks.items()
-    )
-    return text, all(ours <= theirs for ours, theirs in peaks.values())

@@ -2,13 +2,13 @@
 
     python3 -m performance.gpu
 
-takes the Python that runs it, whose packages are those of `THERE` at least. What it lacks of
-`CARRIED` is unpacked into .gpu/site from wheels in .gpu/wheels, which are for Python 3.12. On a
-machine with a network
+runs with the Python that starts it, which has the packages of `INSTALLED` at least. Those of
+`CARRIED` that it lacks are unpacked into .gpu/site from wheels in .gpu/wheels, which are for
+Python 3.12. On a machine with a network
 
     python -m performance.gpu --wheels [NAME ...]
 
-downloads these. The command goes on where it was interrupted. Other options are those of
+downloads these wheels. To resume, run the same command again. Other options are those of
 performance.bench: `--part j` is the tests, `--part k --models Qwen2.5-0.5B` one model's benchmark.
 """
 
@@ -27,7 +27,9 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 WHEELS, SITE = ROOT / ".gpu" / "wheels", ROOT / ".gpu" / "site"
-THERE = ("torch", "transformers", "accelerate", "pandas", "pyarrow", "psutil", "filelock", "jinja2")
+INSTALLED = (
+    "torch", "transformers", "accelerate", "pandas", "pyarrow", "psutil", "filelock", "jinja2",
+)  # fmt: skip
 CARRIED = (
     "trl", "datasets", "dill", "multiprocess", "xxhash",
     "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions",
@@ -36,7 +38,7 @@ CARRIED = (
 # Wheels for Linux with glibc 2.34 or later.
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(17, 35)] + ["manylinux2014_x86_64"]
 FOR = ["--python-version=3.12", "--implementation=cp", "--only-binary=:all:"]
-FOR += [f"--platform={one}" for one in PLATFORMS]
+FOR += [f"--platform={platform}" for platform in PLATFORMS]
 LIMIT = 60  # 1e6 bytes of wheels
 
 
@@ -48,12 +50,12 @@ def main(arguments: list[str] | None = None) -> int:
     add("--tiny", action="store_true", help="small sizes, to see that it works: benchmarks/gpu/")
     help = "download what such a machine lacks, and these packages"
     add("--wheels", nargs="*", metavar="NAME", help=help)
-    options, others = parser.parse_known_args(arguments)
+    options, passed_on = parser.parse_known_args(arguments)
     if options.wheels is not None:
-        return download(options.wheels)
+        return download_wheels(options.wheels)
     sys.path.insert(0, str(SITE))
-    install()
-    if missing := lacking():
+    install_wheels()
+    if missing := find_lacking():
         print(
             f"make gpu: {sys.executable} lacks {', '.join(missing)}. Where there is a network, say "
             "make gpu GPU_BENCH=--wheels, with names as in --wheels pandas for what is not in "
@@ -68,15 +70,15 @@ def main(arguments: list[str] | None = None) -> int:
     command = ["-m", "performance.bench", "--part", "jk", "--resume", "--out", str(folder)]
     search = filter(None, (os.environ.get("PYTHONPATH"), str(SITE)))
     os.environ |= {"PYTHONPATH": os.pathsep.join((str(ROOT), *search))}
-    os.execv(sys.executable, [sys.executable, *command, *quick, *others])
+    os.execv(sys.executable, [sys.executable, *command, *quick, *passed_on])
 
 
-def download(more: list[str]) -> int:
+def download_wheels(names: list[str]) -> int:
     """Download wheels into `WHEELS`, say how large they are together; return an exit status."""
     lock = (ROOT / "requirements" / "gpu.txt").read_text(encoding="utf-8")
     versions = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
     shutil.rmtree(WHEELS, ignore_errors=True)
-    pins = [f"{name}=={versions[name]}" for name in (*CARRIED, *more)]
+    pins = [f"{name}=={versions[name]}" for name in (*CARRIED, *names)]
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", f"--dest={WHEELS}"]
     if status := subprocess.run([*pip, *FOR, *pins], check=False).returncode:
         return status
@@ -85,36 +87,36 @@ def download(more: list[str]) -> int:
     return int(total > LIMIT)
 
 
-def install() -> None:
+def install_wheels() -> None:
     """Unpack the wheels of packages that are not installed, or in older versions."""
     wheels = []
     for wheel in WHEELS.glob("*.whl"):
         name, carried, *_ = parse_wheel_filename(wheel.name)
-        if (found := _installed(name)) is None or found < carried:
+        if (installed := _find_version(name)) is None or installed < carried:
             wheels.append(str(wheel))
     if wheels:
         pip = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--quiet"]
         subprocess.run([*pip, "--upgrade", f"--target={SITE}", *wheels], check=True)
 
 
-def needed() -> list[Requirement]:
-    """Return what is needed: `THERE`, `CARRIED`, and what those of it that are installed need."""
-    lines = [line for name in CARRIED if _installed(name) for line in requires(name) or []]
-    every = [Requirement(line) for line in (*THERE, *CARRIED, *lines)]
-    return [one for one in every if not one.marker or one.marker.evaluate({"extra": ""})]
+def list_requirements() -> list[Requirement]:
+    """Return `INSTALLED`, `CARRIED`, and the requirements of those that are installed."""
+    lines = [line for name in CARRIED if _find_version(name) for line in requires(name) or []]
+    requirements = map(Requirement, (*INSTALLED, *CARRIED, *lines))
+    return [r for r in requirements if not r.marker or r.marker.evaluate({"extra": ""})]
 
 
-def lacking() -> list[str]:
-    """Return what is needed and not installed, or in another version than what needs it allows."""
-    found = set()
-    for one in needed():
-        installed = _installed(one.name)
-        if installed is None or not one.specifier.contains(installed):
-            found.add(f"{one.name}{one.specifier}")
-    return sorted(found)
+def find_lacking() -> list[str]:
+    """Return the requirements that are not installed, or in a version that is not allowed."""
+    lacking = set()
+    for requirement in list_requirements():
+        installed = _find_version(requirement.name)
+        if installed is None or not requirement.specifier.contains(installed):
+            lacking.add(f"{requirement.name}{requirement.specifier}")
+    return sorted(lacking)
 
 
-def _installed(name: str) -> Version | None:
+def _find_version(name: str) -> Version | None:
     try:
         return Version(version(name))
     except PackageNotFoundError:

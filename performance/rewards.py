@@ -1,9 +1,8 @@
-"""Rewards for measurements: of a set solve rate at no cost, that wait, or real ones.
+"""Rewards for measurements: of a set solve rate at no cost, or real ones.
 
 A reward also counts the completions that it judges: their prompts, tokens and verdicts.
 """
 
-import time
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ class Counted(ABC):
     """A reward function that counts what it has judged since `clear`."""
 
     __name__ = "reward"  # TRL names metrics after it
+    rate = 0.0  # the share of different completions that is rewarded, if that can be set
 
     def __init__(self):
         self.clear()
@@ -46,16 +46,13 @@ class SolveRate(Counted):
 
     Args:
         rate: the share of different completions that is rewarded; can be changed while it runs.
-        wait: seconds that each verdict takes, as one of a server would.
     """
 
-    def __init__(self, rate: float = 0.0, wait: float = 0.0):
+    def __init__(self, rate: float = 0.0):
         super().__init__()
-        self.rate, self.wait = rate, wait
+        self.rate = rate
 
     def judge(self, prompts, completions, **_):
-        if self.wait:
-            time.sleep(self.wait * len(prompts))
         return [
             float(zlib.crc32(f"0|{prompt}|{completion}".encode()) < self.rate * 2**32)
             for prompt, completion in zip(prompts, completions, strict=True)
@@ -71,12 +68,11 @@ class Graded(Counted):
 
     def __init__(self, grader: Grader, problems: Sequence[CodeProblem]):
         super().__init__()
-        self._grader = grader
-        self._problems = {problem.id: problem for problem in problems}
+        self._grader, self._problems = grader, problems
         grader.grade(problems[0], "")
 
-    def judge(self, prompts, completions, *, id, **_):
+    def judge(self, prompts, completions, *, problem, **_):
         return [
-            self._grader.grade(self._problems[one], completion).reward
-            for one, completion in zip(id, completions, strict=True)
+            self._grader.grade(self._problems[number], completion).reward
+            for number, completion in zip(problem, completions, strict=True)
         ]

@@ -1,21 +1,21 @@
 """RapidTrainer and TRL's GRPOTrainer, set alike in everything that they have in common.
 
-Both sample with transformers, the same prompts in the same order with the same seeds; neither uses
-gradient checkpointing. GRPOTrainer gets the settings that come nearest to RAPID.
+Both sample with transformers, the same prompts in the same order with the same seeds. GRPOTrainer
+gets the settings that come nearest to RAPID.
 """
 
 import tempfile
-from dataclasses import dataclass
 
 import torch
 from datasets import Dataset
 from transformers import AutoTokenizer, PrinterCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer, SFTConfig
 
 from performance.models import Workload
+from performance.parts import Setting
 from performance.rewards import Counted
 from rapid import RapidConfig, RapidTrainer
-from rapid.training.batches import trim_padding
+from rapid.training.sft import ImitatingTrainer
 
 # Of GRPOConfig, beside the sizes: docs/beside-trl.md says what differs from RAPID then, and why.
 RECIPE = {
@@ -31,64 +31,66 @@ ENDLESS = 10**6  # optimizer steps: measurements stop the loop
 LEARNING_RATE = 1e-6  # so small that all steps sample from about the same policy
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What both sides of a comparison have in common."""
+class ScriptedCompletions:
+    """Part of a trainer whose completions are made up, all of the greatest length."""
 
-    H: int = 4  # optimizer steps on an inference batch
-    n_step: int = 16  # completions of an optimizer step
-    group: int = 4  # completions of a prompt
-    micro_batch: int = 8  # completions of a forward and backward pass
-    length: int = 80  # tokens that a completion may have
-    fixed_length: bool = False  # all completions are as long as that
-    processes: int = 1  # that share the work
-    bf16: bool = False  # compute in bfloat16 where float32 is not needed
-
-    @property
-    def inference_batch(self) -> int:
-        """The completions that are sampled at once."""
-        return self.H * self.n_step
+    def _generate_single_turn(self, prompt_ids, *_, **__):
+        length = self.args.max_completion_length
+        return [make_completion(row, length) for row in range(len(prompt_ids))], None
 
 
-class PaddedPerPass(GRPOTrainer):
-    """GRPOTrainer, but a pass is as wide as its own longest prompt and completion: trl#7179."""
-
-    def _prepare_inputs(self, generation_batch):
-        inputs = super()._prepare_inputs(generation_batch)
-        rows = {name: value for name, value in inputs.items() if value.dim()}
-        return inputs | trim_padding(rows)
+def make_completion(row: int, length: int) -> list[int]:
+    """Return tokens that are words, and others in each of a thousand rows."""
+    return [2 + (row + position) % 1000 for position in range(length)]
 
 
-def stock(
-    workload: Workload, setting: Setting, reward: Counted, kind=GRPOTrainer, **more
-) -> GRPOTrainer:
-    """Return TRL's GRPOTrainer; `more` are further arguments of its configuration."""
+def build_stock(workload: Workload, setting: Setting, reward: Counted, **settings) -> GRPOTrainer:
+    """Return TRL's GRPOTrainer; `settings` are further arguments of its configuration."""
     accumulation = setting.n_step // setting.micro_batch
-    own = {
+    sizes = {
         "per_device_train_batch_size": setting.micro_batch,
         "gradient_accumulation_steps": accumulation,
         "steps_per_generation": setting.H * accumulation,
     }
-    return _build(kind, workload, setting, reward, GRPOConfig, own | RECIPE | more)
+    loss = {"beta": 0.0} if setting.scripted else RECIPE  # memory is measured of its default loss
+    return _build_trainer(
+        GRPOTrainer, GRPOConfig, workload, setting, reward, sizes | loss | settings
+    )
 
 
-def rapid(workload: Workload, setting: Setting, reward: Counted, **more) -> RapidTrainer:
-    """Return RapidTrainer; `more` are further arguments of its configuration."""
-    own = {"H": setting.H, "n_step": setting.n_step, "micro_batch_size": setting.micro_batch}
-    return _build(RapidTrainer, workload, setting, reward, RapidConfig, own | more)
+def build_rapid(workload: Workload, setting: Setting, reward: Counted, **settings) -> RapidTrainer:
+    """Return RapidTrainer; `settings` are further arguments of its configuration."""
+    sizes = {"H": setting.H, "n_step": setting.n_step, "micro_batch_size": setting.micro_batch}
+    if setting.scripted:  # every pass is measured
+        sizes["skip_zero_groups"] = False
+    return _build_trainer(RapidTrainer, RapidConfig, workload, setting, reward, sizes | settings)
 
 
-SIDES = {"stock": stock, "rapid": rapid}
+def build_imitating(workload: Workload, setting: Setting, _, **settings) -> ImitatingTrainer:
+    """Return the trainer of supervised fine-tuning, on made-up demonstrations."""
+    tokenizer = AutoTokenizer.from_pretrained(workload.model)
+    prompt = tokenizer(workload.prompts[0])["input_ids"]
+    completion = make_completion(0, setting.length)
+    mask = [0] * len(prompt) + [1] * len(completion)
+    demonstration = {"input_ids": prompt + completion, "completion_mask": mask}
+    sizes = {"per_device_train_batch_size": setting.n_step, "max_length": None}
+    return ImitatingTrainer(
+        workload.load(),
+        SFTConfig(**_common_arguments(setting) | sizes | {"completion_only_loss": True} | settings),
+        train_dataset=Dataset.from_list([demonstration] * setting.inference_batch),
+        processing_class=tokenizer,
+        micro_batch=setting.micro_batch,
+    )
 
 
-def _build(kind, workload: Workload, setting: Setting, reward: Counted, config, own: dict):
+SIDES = {"stock": build_stock, "rapid": build_rapid, "sft": build_imitating}
+
+
+def _common_arguments(setting: Setting) -> dict:
     gpu = torch.cuda.is_available()
-    common = {
+    return {
         "output_dir": tempfile.gettempdir(),  # nothing is written
         "seed": 0,
-        "num_generations": setting.group,
-        "max_completion_length": setting.length,
-        "temperature": 1.0,
         "learning_rate": LEARNING_RATE,
         "lr_scheduler_type": "constant",
         "max_steps": ENDLESS,
@@ -96,21 +98,30 @@ def _build(kind, workload: Workload, setting: Setting, reward: Counted, config, 
         "save_strategy": "no",
         "report_to": [],
         "disable_tqdm": True,
-        "gradient_checkpointing": False,
+        "gradient_checkpointing": setting.checkpointing,
         "bf16": setting.bf16,
         "use_cpu": not gpu,
         "dataloader_pin_memory": gpu,
     }
-    torch.set_num_threads(1)
+
+
+def _build_trainer(kind, config, workload: Workload, setting: Setting, reward, settings: dict):
+    sampling = {
+        "num_generations": setting.group,
+        "max_completion_length": setting.length,
+        "temperature": 1.0,
+    }
     model = workload.load()
     tokenizer = AutoTokenizer.from_pretrained(workload.model, padding_side="left")
     if setting.fixed_length:  # a token that the model does not have would end a completion
         tokenizer.add_special_tokens({"eos_token": "<never>"})
         model.generation_config.eos_token_id = tokenizer.eos_token_id
+    if setting.scripted:
+        kind = type(kind.__name__, (ScriptedCompletions, kind), {})
     trainer = kind(
         model,
         reward,
-        args=config(**common | own),
+        args=config(**_common_arguments(setting) | sampling | settings),
         train_dataset=Dataset.from_list(workload.rows(setting.inference_batch // setting.group)),
         processing_class=tokenizer,
     )

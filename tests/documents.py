@@ -28,9 +28,7 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from performance import held as held_memory
-from performance import passes as small_passes
-from performance import report, results
+from performance import results, steps
 from rapid import cli
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import commit, hardware
@@ -113,13 +111,6 @@ def speed(text: str, root: Path, *workloads: str) -> str:
     return re.sub(r"[\d.]+ to [\d.]+", lambda _: next(spans), text)
 
 
-def bench(text: str, root: Path, part: str) -> str:
-    """Return the table of a part of the benchmark, and where it was measured."""
-    measured = results.read(ROOT / results.FOLDER)[part]
-    _, _, table = report.section(part, measured["rows"]).split("\n\n", 2)
-    return f"\n{table}\nMeasured on: {date_and_commit(measured)}, {measured['hardware']}.\n"
-
-
 def times(text: str, root: Path) -> str:
     """Return a table of how long commands took, from the fastest machine to the slowest.
 
@@ -188,18 +179,15 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
 
 def held(text: str, root: Path) -> str:
     """Return a table of what training steps held, beside what the plan has for them."""
-    rows = held_memory.read(ROOT / results.FOLDER / held_memory.NAME)
+    rows = steps.read_tables(steps.HELD)["held"]
     made = "; ".join(dict.fromkeys(f"{one['hardware']}, {short(one['commit'], 7)}" for one in rows))
-    return f"\n{held_memory.table(rows)}\n{textwrap.fill(f'Measured on: {made}.', 100)}\n"
+    return f"\n{steps.render_table('held', rows)}\n{textwrap.fill(f'Measured on: {made}.', 100)}\n"
 
 
 def passes(text: str, root: Path) -> str:
     """Return tables of the memory and the seconds of small passes, and where it was measured."""
-    record = json.loads((ROOT / results.FOLDER / small_passes.NAME).read_text(encoding="utf-8"))
-    tables = (
-        small_passes.memory_table(record["memory"]),
-        small_passes.seconds_table(record["seconds"]),
-    )
+    record = steps.read_tables(steps.PASSES)
+    tables = [steps.render_table(name, record[name]) for name in ("memory", "seconds")]
     commits = dict.fromkeys(
         short(row["commit"], 7) for name in ("memory", "seconds") for row in record[name]
     )
@@ -248,8 +236,8 @@ def figure_paths(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
 MAKERS = {
     maker.__name__: maker
     for maker in (
-        table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, bench, math_graders,
-        held, passes, metrics, within, picture,
+        table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders, held,
+        passes, metrics, within, picture,
     )
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -29,6 +30,16 @@ def python(*arguments: object, folder: Path = ROOT, status: int | None = 0, **va
     )  # fmt: skip
     assert status in (None, ended.returncode), ended.stdout[-4000:] + ended.stderr[-8000:]
     return ended
+
+
+def environments(processes: int) -> list[dict[str, str]]:
+    """Return what accelerate reads in each of several processes of one job."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    shared = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = map(str, range(processes))
+    return [shared | {"RANK": rank, "LOCAL_RANK": rank} for rank in ranks]
 
 
 def living(*pids: int) -> list[int]:

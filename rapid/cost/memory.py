@@ -5,7 +5,7 @@ state), the reference's weights where there is a KL term, the activations of one
 with vLLM the engine's weights. Sampling holds weights, keys and values. The larger of the two
 phases counts, as nothing of one is needed in the other but the weights and the state.
 
-`python -m performance.held` measures steps of training beside this.
+`python -m performance.steps held` measures steps of training beside this.
 """
 
 from dataclasses import dataclass

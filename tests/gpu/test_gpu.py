@@ -38,44 +38,46 @@ def model(toy_model, tmp_path_factory):
 
 
 def run(model, folder, launcher=(), **settings) -> list[dict]:
-    """Train in a process of its own, or in several; what each found."""
+    """Train in a process of its own, or in several; return the outcome of each."""
     command = [sys.executable, *launcher, "-m", "tests.gpu.worker", str(model), str(folder)]
-    done = subprocess.run(
+    training = subprocess.run(
         [*command, json.dumps(settings)],
         cwd=ROOT, capture_output=True, text=True, timeout=540, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("found.*.json"))]
+    assert training.returncode == 0, training.stdout[-2000:] + training.stderr[-4000:]
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("outcome.*.json"))]
 
 
-def check(found: dict) -> None:
-    assert found["device"].startswith("cuda")
-    assert found["last_step"] <= 8
-    assert found["finite"]
-    assert found["changed"] > 0.9  # of all matrices
-    assert len(found["log"]) == 8
-    assert all(math.isfinite(row["loss"]) for row in found["log"])
+def check(outcome: dict) -> None:
+    assert outcome["device"].startswith("cuda")
+    assert outcome["last_step"] <= 8
+    assert outcome["finite"]
+    assert outcome["changed"] > 0.9  # of all matrices
+    assert len(outcome["log"]) == 8
+    assert all(math.isfinite(row["loss"]) for row in outcome["log"])
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_the_trainer_on_a_gpu(model, tmp_path, precision):
-    (found,) = run(model, tmp_path, bf16=precision == "bfloat16")
-    check(found)
-    assert found["log"][1]["rapid/staleness"] > 0
+    (outcome,) = run(model, tmp_path, bf16=precision == "bfloat16")
+    check(outcome)
+    assert outcome["log"][1]["rapid/staleness"] > 0
 
 
 @pytest.mark.skipif(not find_spec("vllm"), reason="not run: vLLM is not installed")
 def test_vllm_beside_the_trainer_sleeps_and_gets_the_weights(model, tmp_path):
     """Log-probabilities of the engine are the policy's, after steps too: weights were synced."""
-    (found,) = run(
+    (outcome,) = run(
         model, tmp_path, bf16=False, use_vllm=True, vllm_mode="colocate",
         vllm_enable_sleep_mode=True, vllm_gpu_memory_utilization=0.2, learning_rate=1e-3,
     )  # fmt: skip
-    check(found)
-    off = [row["rapid/sampler_mismatch"] for row in found["log"] if "rapid/sampler_mismatch" in row]
+    check(outcome)
+    off = [
+        row["rapid/sampler_mismatch"] for row in outcome["log"] if "rapid/sampler_mismatch" in row
+    ]
     assert len(off) == 2  # one an inference batch, the second after four steps
     assert max(off) < 1e-2
-    assert found["seconds"]["sync"] > 0
+    assert outcome["seconds"]["sync"] > 0
 
 
 @pytest.mark.skipif(not find_spec("deepspeed"), reason="not run: DeepSpeed is not installed")
@@ -85,12 +87,12 @@ def test_zero2_on_all_visible_gpus(model, tmp_path):
     path = tmp_path / "zero2.yaml"
     path.write_text(yaml.safe_dump(config | {"num_processes": count}))
     launcher = ["-m", "accelerate.commands.launch", "--main_process_port", "0"]
-    found = run(model, tmp_path, [*launcher, "--config_file", str(path)], n_step=4 * count)
-    assert [one["processes"] for one in found] == [count] * count
-    assert len({one["device"] for one in found}) == count
-    assert all("DEEPSPEED" in one["kind"] for one in found)
-    for one in found:
-        check(one)
+    outcomes = run(model, tmp_path, [*launcher, "--config_file", str(path)], n_step=4 * count)
+    assert [outcome["processes"] for outcome in outcomes] == [count] * count
+    assert len({outcome["device"] for outcome in outcomes}) == count
+    assert all("DEEPSPEED" in outcome["kind"] for outcome in outcomes)
+    for outcome in outcomes:
+        check(outcome)
 
 
 def test_memory_is_what_the_plan_says(model, tmp_path, values):

@@ -2,7 +2,7 @@
 
     python -m tests.gpu.worker MODEL OUT '{"use_vllm": true, ...}'
 
-Writes out/found.RANK.json.
+Writes out/outcome.RANK.json.
 """
 
 import json
@@ -55,7 +55,7 @@ def main(model: Path, out: Path, settings: dict) -> None:
     after = matrix_norms(trainer.model)
     step, _, logp = trainer.last_pass
     rank = trainer.accelerator.process_index
-    found = {
+    outcome = {
         "processes": trainer.accelerator.num_processes,
         "device": str(trainer.accelerator.device),
         "gpu": hardware(),
@@ -67,7 +67,7 @@ def main(model: Path, out: Path, settings: dict) -> None:
         "seconds": dict(trainer.clock.seconds),
         "peak_gb": torch.cuda.max_memory_allocated() / 1e9,
     }
-    (out / f"found.{rank}.json").write_text(json.dumps(found))
+    (out / f"outcome.{rank}.json").write_text(json.dumps(outcome))
 
 
 if __name__ == "__main__":

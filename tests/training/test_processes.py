@@ -15,13 +15,12 @@ import torch
 import yaml
 from accelerate.state import AcceleratorState
 
-from performance.loops import environments
 from rapid.training import generation
 from rapid.training.batches import RATIO
 from rapid.training.caches import prefill_prompts
 from rapid.training.processes import gather_batch
 from tests.conftest import ROOT
-from tests.subprocesses import python
+from tests.subprocesses import environments, python
 from tests.training import worker
 from tests.training.loops import (
     ALL,

@@ -1,0 +1,121 @@
+"""What the parts of the benchmark measure: each function here yields the rows of an experiment.
+
+A row has labels and figures, which summary.py computes from samples.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from performance import summary
+from performance.loops import Loop
+from performance.memory import call_in_fresh_process, train
+from performance.models import Workload, make_exercises
+from performance.parts import Experiment
+from performance.rewards import TIMEOUT, Counted, Graded, SolveRate
+from performance.trainers import SIDES
+from rapid.artifacts.code import ROOT
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.made import Exercise
+
+Rows = Iterator[dict]
+
+
+def time_in_turns(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
+    """Yield a row for each solve rate: the seconds of training loops that take turns."""
+    setting, graded = experiment.setting, experiment.rates == (None,)
+    reward = partial(load_grader, workload) if graded else SolveRate
+    with ExitStack() as stack:
+        loops = {
+            side: stack.enter_context(Loop(setting, partial(SIDES[side], workload), reward))
+            for side in experiment.sides
+        }
+        for loop in loops.values():
+            loop.run(setting.H)  # warms it up
+        for rate in experiment.rates:
+            samples: dict[str, list[dict]] = {side: [] for side in loops}
+            for _ in range(repeats):
+                for side, loop in loops.items():
+                    samples[side].append(loop.run(experiment.batches * setting.H, rate))
+            labels = _label_row(experiment, workload, rate)
+            yield labels | summary.summarize_timing(samples)
+
+
+def load_grader(workload: Workload) -> Counted:
+    """Return the reward of the real grader, which ends with the loop's process."""
+    grader = BENCHMARKS["mbpp_plus"].grader(TIMEOUT).__enter__()
+    return Graded(grader, workload.problems)
+
+
+def _label_row(experiment: Experiment, workload: Workload, rate: float | None) -> dict:
+    labels = {"model": workload.described, "workload": workload.name, "rate": rate}
+    labels |= {"N_inference": experiment.setting.inference_batch, **asdict(experiment.setting)}
+    return labels | ({"varied": experiment.varied} if experiment.varied else {})
+
+
+def measure_memory(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
+    """Yield a row of the peak memory of training, each sample in a fresh process."""
+    [rate] = experiment.rates
+    samples: dict[str, list[dict]] = {side: [] for side in experiment.sides}
+    for _ in range(repeats):
+        for side in samples:
+            arguments = (side, workload, experiment.setting, experiment.batches, rate)
+            samples[side].append(call_in_fresh_process(train, *arguments))
+    labels = _label_row(experiment, workload, rate)
+    yield labels | summary.summarize_memory(samples)
+
+
+def time_verdicts(experiment: Experiment, benchmark: str, repeats: int) -> Rows:
+    """Yield a row for solutions and one for mistakes: how long a verdict of a grader takes."""
+    exercises = make_exercises(benchmark, experiment.completions)
+    samples = [grade_exercises(benchmark, exercises) for _ in range(repeats)]
+    for kind in samples[0]:
+        verdicts = [sample[kind] for sample in samples]
+        labels = {"benchmark": benchmark, "graded": BENCHMARKS[benchmark].graded, "kind": kind}
+        yield labels | summary.summarize_verdicts(verdicts)
+
+
+def grade_exercises(benchmark: str, exercises: list[Exercise]) -> dict[str, dict]:
+    """Return the `latencies` of verdicts, in seconds, and how many completions were `rewarded`.
+
+    Both are of each kind of completion: `correct` is the solution of every exercise, `mistaken` its
+    first mistake. They are graded one after the other. Every problem is prepared first: in a run,
+    too, most of its verdicts come later. No completion comes twice in a sample and every sample has
+    a new grader, so that no verdict comes from a cache.
+    """
+    task = BENCHMARKS[benchmark]
+    kinds = {kind: {"latencies": [], "rewarded": 0} for kind in ("correct", "mistaken")}
+    with task.grader(task.usual_timeout) as grader:
+        for exercise in exercises:
+            grader.prepare(exercise.problem)
+        grader.grade(exercises[0].problem, "trivial")  # starts what starts with a first verdict
+        for exercise in exercises:
+            completions = (exercise.correct, exercise.mistakes[0])
+            for counted, completion in zip(kinds.values(), completions, strict=True):
+                began = time.perf_counter()
+                verdict = grader.grade(exercise.problem, completion)
+                counted["latencies"].append(time.perf_counter() - began)
+                counted["rewarded"] += bool(verdict.reward)
+    return kinds
+
+
+def run_tests(experiment: Experiment, folder: str, repeats: int) -> Rows:
+    """Yield a row for each of the tests that need a GPU, with its outcome."""
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "tests.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", folder]
+        command += ["-p", "no:cacheprovider", f"--junitxml={path}"]
+        environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        pytest = subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False)
+        if not path.exists():
+            raise RuntimeError(f"pytest ended with status {pytest.returncode}")
+        for case in ET.parse(path).iter("testcase"):
+            yield summary.summarize_test(case)
