@@ -30,9 +30,13 @@ exec "$@"
 """
 
 
+class LimitedCommand(list[str]):
+    """A command line from `limit_memory`, the only one that `worker.Worker` starts."""
+
+
 def limit_memory(
     command: list[str], memory_mb: int | None = None, address_space: bool = True
-) -> list[str]:
+) -> LimitedCommand:
     """Return the command line that runs `command` as a grader, with its memory limited.
 
     Args:
@@ -46,7 +50,7 @@ def limit_memory(
             members = str(_make_group(folder, memory_mb) / _MEMBERS)
         elif address_space:
             kibibytes = str(memory_mb * 1000 * 1000 // 1024)
-    return ["/bin/sh", "-c", _SCRIPT, "sh", kibibytes, members, *command]
+    return LimitedCommand(["/bin/sh", "-c", _SCRIPT, "sh", kibibytes, members, *command])
 
 
 def remove_group(command: list[str]) -> None:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 
-from rapid.grading.memory import remove_group
+from rapid.grading.memory import LimitedCommand, remove_group
 
 CHUNK = 1 << 18  # bytes
 
@@ -19,12 +19,17 @@ class Worker(subprocess.Popen):
     It leads a session of its own, so that Ctrl-C reaches the grader alone, which then ends it.
 
     Args:
-        command: the command line, from `memory.limit_memory`.
+        command: the command line, from `memory.limit_memory`: no other is started.
         answers_on_stdout: whether its standard output is the socket, too, and not discarded.
         options: for `subprocess.Popen`.
+
+    Raises:
+        TypeError: the memory of the command is not limited.
     """
 
-    def __init__(self, command: list[str], answers_on_stdout: bool = False, **options):
+    def __init__(self, command: LimitedCommand, answers_on_stdout: bool = False, **options):
+        if not isinstance(command, LimitedCommand):
+            raise TypeError(f"the memory of this command is not limited: {command}")
         self._owner = os.getpid()
         self.connection, far_end = socket.socketpair()
         with far_end:
@@ -43,7 +48,8 @@ class Worker(subprocess.Popen):
         """
         self.connection.settimeout(seconds)
         try:
-            self.connection.sendall(message)
+            if message:  # one that has ended may still have said something
+                self.connection.sendall(message)
             return self.connection.recv(4096)
         except OSError:
             return b""
@@ -116,7 +122,9 @@ class LineReader:
         return content
 
     def _receive(self, deadline: float) -> None:
-        self._connection.settimeout(max(0.001, deadline - time.monotonic()))
+        if (seconds := deadline - time.monotonic()) <= 0:
+            raise TimeoutError
+        self._connection.settimeout(seconds)
         try:
             chunk = self._connection.recv(CHUNK)
         except ConnectionError:

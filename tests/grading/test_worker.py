@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from rapid.grading.memory import limit_memory
 from rapid.grading.worker import LineReader, LineTooLong, Worker
 from tests.subprocesses import wait_for
 
@@ -25,7 +26,7 @@ SILENT = "while True: __import__('time').sleep(9)"
 
 @contextmanager
 def started(script: str, **options):
-    worker = Worker([sys.executable, "-S", "-c", script], **options)
+    worker = Worker(limit_memory([sys.executable, "-S", "-c", script]), **options)
     try:
         yield worker
     finally:
@@ -53,6 +54,17 @@ def test_a_worker_answers_a_message_until_it_has_ended():
 def test_the_standard_output_of_a_worker_may_be_its_socket():
     with started("import os; os.write(1, os.read(0, 9))", answers_on_stdout=True) as worker:
         assert worker.ask(b"hello\n", 60.0) == b"hello\n"
+
+
+def test_the_last_words_of_a_worker_are_heard():
+    with started("import os; os.write(1, b'bye')", answers_on_stdout=True) as worker:
+        worker.wait(60)
+        assert worker.ask(b"", 60.0) == b"bye"
+
+
+def test_no_worker_is_started_whose_memory_is_not_limited():
+    with pytest.raises(TypeError, match="not limited"):
+        Worker([sys.executable, "-c", "pass"])
 
 
 def test_a_silent_worker_is_not_waited_for():
@@ -111,3 +123,29 @@ class TestLineReader:
             reader.read_line(time.monotonic() - 1)
         with pytest.raises(TimeoutError):
             reader.read_bytes(9, time.monotonic())
+
+    def test_bytes_that_never_stop_coming_end_at_the_deadline(self, monkeypatch):
+        """One arrives at each call: a wait of the system's never ends in time."""
+
+        class Trickle:
+            def settimeout(self, seconds):
+                assert seconds > 0
+
+            def recv(self, count):
+                return b"x"
+
+        now = 0.0
+
+        def tick():
+            nonlocal now
+            now += 1
+            return now
+
+        monkeypatch.setattr("rapid.grading.worker.time.monotonic", tick)
+        for read in (
+            lambda reader, deadline: reader.read_line(deadline),
+            lambda reader, deadline: reader.read_bytes(1000, deadline),
+        ):
+            now = 0.0
+            with pytest.raises(TimeoutError):
+                read(LineReader(Trickle(), limit=1000), 20.0)

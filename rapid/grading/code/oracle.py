@@ -15,6 +15,7 @@ from evalplus.eval import _special_oracle as special
 from evalplus.eval import is_floats
 
 from rapid.grading.code.runner import encoding
+from rapid.grading.grader import BadProblem
 
 RELATIVE_TOLERANCE = 1e-07
 FLOAT_TOLERANCE = 1e-6  # where the problem sets none and expects floats
@@ -26,12 +27,18 @@ def restore_inputs(task_id: str, inputs: list[list[Any]]) -> list[list[Any]]:
 
     MBPP+ stores tuples, sets and complex numbers as JSON. Problems of other origin (a `task_id`
     that is not "Mbpp/" and a number) are left as they are.
+
+    Raises:
+        BadProblem: the task of MBPP+ with this name has other inputs.
     """
     if not re.fullmatch(r"Mbpp/\d+", task_id):
         return inputs
     from evalplus.data.mbpp import mbpp_deserialize_inputs  # imports datasets: one second
 
-    return [list(arguments) for arguments in mbpp_deserialize_inputs(task_id, inputs)]
+    try:
+        return [list(arguments) for arguments in mbpp_deserialize_inputs(task_id, inputs)]
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise BadProblem(f"{task_id}: its inputs are not those of MBPP+'s task: {error}") from None
 
 
 def is_set(entry_point: str) -> bool:

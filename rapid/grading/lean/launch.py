@@ -25,7 +25,7 @@ from rapid.grading.lean.install import (
     native_checker,
     run_for_output,
 )
-from rapid.grading.memory import limit_memory
+from rapid.grading.memory import LimitedCommand, limit_memory
 
 Role = Literal["author", "judge"]
 SCRIPTS = Path(__file__).resolve().with_name("wasm")
@@ -55,16 +55,17 @@ class Launch:
     killed.
     """
 
-    program: list[str]
+    program: LimitedCommand
     environment: dict[str, str]
     folder: Path
     walls: str
     scratch: Path | None = None
 
     @property
-    def command(self) -> list[str]:
+    def command(self) -> LimitedCommand:
         """Return the program with its guard. Its standard error must be a pipe of the owner's."""
-        return ["/bin/sh", "-c", GUARDED, "sh", str(self.scratch or ""), *self.program]
+        guard = ["/bin/sh", "-c", GUARDED, "sh", str(self.scratch or "")]
+        return LimitedCommand([*guard, *self.program])
 
 
 def plan_launch(backend: Backend, header: str, role: Role, unsafe: bool = False) -> Launch:

@@ -179,6 +179,9 @@ class LeanProcess(Worker):
     def end(self, patience: float = 0.0) -> None:
         """End the process and all that it started."""
         atexit.unregister(self.end)
+        if self.returncode is not None:  # it ended before, and its guard may still be there
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
         super().end(patience)
         os.close(self._lifeline)
         if self._scratch:

@@ -5,6 +5,7 @@ import pytest
 
 from rapid.grading.code.oracle import agrees, restore_inputs, tolerances
 from rapid.grading.code.runner.encoding import Opaque
+from rapid.grading.grader import BadProblem
 
 
 @pytest.mark.parametrize(
@@ -90,3 +91,8 @@ def test_the_tolerance_starts_with_the_first_float():
 )
 def test_inputs_are_restored(task, stored, restored):
     assert restore_inputs(task, [stored]) == [restored]
+
+
+def test_inputs_of_another_task_by_the_same_name_are_a_bad_problem():
+    with pytest.raises(BadProblem, match="Mbpp/2: its inputs are not those of MBPP"):
+        restore_inputs("Mbpp/2", [[1, 2]])

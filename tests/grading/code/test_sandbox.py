@@ -234,6 +234,12 @@ def test_a_runner_that_does_not_respond_is_replaced(monkeypatch):
         assert call(fresh, "def f(): return 1") == 1
 
 
+def test_nothing_runs_on_after_the_sandbox(layer):
+    with Sandbox(layer=layer) as fresh:
+        runner = fresh._runner
+    assert runner.poll() is not None
+
+
 def test_a_receiver_that_has_enough_ends_the_job(sandbox):
     """Its error too: the job after it starts afresh."""
     job = encode_job("def f(x):\n    while x: pass\n    return x", "f", "[[0], [1]]")

@@ -87,9 +87,10 @@ for line in sys.stdin:
     if proof == "endless line":
         while True:
             print("x" * 100000, end="", flush=True)
-    if proof == "close output":
-        os.close(0)
+    if proof in ("close output", "close input and output"):
         os.close(1)
+        if "input" in proof:
+            os.close(0)
         time.sleep(3600)
     if proof == "stop reading":
         sys.stdin.close()

@@ -198,13 +198,14 @@ class TestForgery:
             ("endless line", verdicts.CRASHED),
             ("die", verdicts.CRASHED),  # with status 0
             ("die as if killed", verdicts.CRASHED),
-            ("close output", verdicts.CRASHED),
+            ("close input and output", verdicts.CRASHED),
+            ("close output", verdicts.TIMEOUT),  # its input is the same socket
             ("stop reading", verdicts.WRONG_ANSWER),
         ],
     )
     def test_a_lean_that_breaks_the_protocol_is_replaced(self, fake, monkeypatch, proof, reason):
         monkeypatch.setattr(limits, "LEAN_LINE_BYTES", 1 << 18)
-        fake.timeout = 1 if proof == "flood" else 60
+        fake.timeout = 1 if reason == verdicts.TIMEOUT else 60
         assert fake.check("p1", STATEMENT, proof).reason == reason
         assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
