@@ -38,6 +38,7 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
     @override
     def training_step(self, model, inputs, num_items_in_batch=None):
         """Run a batch forward and backward, in micro-batches."""
+        self.begin_step()
         with self.maybe_activation_offload_context:
             model.train()
             inputs = self._prepare_inputs(inputs)

@@ -112,6 +112,7 @@ class RapidTrainer(GradientTrainer):
         Args:
             inputs: X_t, each prompt N_group times: this process's part of N_inference rows.
         """
+        self.begin_step()
         began = time.perf_counter()
         with self._optimizer_step(model):
             if not self._steps:

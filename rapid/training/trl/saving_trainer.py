@@ -1,13 +1,14 @@
 """Checkpoints that are whole or not there, and taken between inference batches."""
 
 import json
+import math
 import os
 import random
 import re
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest.mock import patch
 
@@ -64,16 +65,22 @@ def newest_checkpoint(folder: Path, discard: bool = False) -> Path | None:
 class SavingTrainer(Trainer):
     """A Trainer that saves atomically, and only once an inference batch is used up.
 
-    What falls due earlier waits, whether `save_steps`, a callback or `enable_jit_checkpoint` asked
-    for it: a save, a stop that comes with it, and an evaluation that chooses the best checkpoint.
+    What falls due earlier waits, whoever asked for it: a save, a stop that comes with it, and an
+    evaluation that chooses the best checkpoint. Trainers call `begin_step` in `training_step`.
     """
 
     _due: frozenset[str] = frozenset()  # the fields of `control` that wait
-    _can_save = False
+    _waits = False  # whether a save that is asked for now has to wait
+    _saved_step = -1
+    _epoch_start = 0  # the step before the epoch's first
 
     def has_pending_steps(self) -> bool:
         """Return whether steps are left to be taken on what was sampled last."""
         return False
+
+    def begin_step(self) -> None:
+        """Let saves wait until the step has ended."""
+        self._waits = True
 
     @override
     def train(self, resume_from_checkpoint=None, *arguments, **named):
@@ -84,7 +91,7 @@ class SavingTrainer(Trainer):
         Raises:
             ValueError: there is none, or the given one is damaged.
         """
-        self._due = frozenset()
+        self._due, self._waits, self._saved_step = frozenset(), False, -1
         if resume_from_checkpoint is True and not self.args.push_to_hub:
             checkpoint = newest_checkpoint(Path(self.args.output_dir or "."))
             if checkpoint is None:
@@ -97,18 +104,43 @@ class SavingTrainer(Trainer):
         return super().train(resume_from_checkpoint, *arguments, **named)
 
     @override
+    def _run_epoch(self, *args, **named):
+        self._epoch_start = self.state.global_step
+        return super()._run_epoch(*args, **named)
+
+    @override
     def _maybe_log_save_evaluate(self, *args, **named):
         """Log, evaluate and save, unless it has to wait. Trainer does what `control` says."""
+        self._waits = self._is_within_batch()
         self._postpone()
-        if self.control.should_save or self.control.should_evaluate:
+        is_due = self.control.should_save
+        if is_due or self.control.should_evaluate:
             refuse_weights(self.model, self.args, self.state)
-        with patch.object(self, "_can_save", True):
-            super()._maybe_log_save_evaluate(*args, **named)
+        if self._waits:
+            with patch.object(
+                self.callback_handler, "on_save", lambda args, state, control: control
+            ):
+                super()._maybe_log_save_evaluate(*args, **named)
+            self._postpone()  # what callbacks of logs and evaluations asked for
+            return
+        super()._maybe_log_save_evaluate(*args, **named)
+        if is_due and self._saved_step != self.state.global_step:
+            # An evaluation that found no better checkpoint has taken it back.
+            self._save_checkpoint(self.model, None)
+            self.control = self.callback_handler.on_save(self.args, self.state, self.control)
+
+    def _is_within_batch(self) -> bool:
+        """Return whether the run will take further steps on what was sampled last."""
+        state = self.state
+        epochs = math.floor(state.epoch) + 1 if self.control.should_epoch_stop else state.epoch
+        goes_on = state.global_step < state.max_steps and epochs < state.num_train_epochs
+        is_empty = state.global_step == self._epoch_start  # Trainer stops after such an epoch
+        return self.has_pending_steps() and goes_on and not is_empty
 
     def _postpone(self) -> None:
         """Take from `control` what has to wait, or put back what has waited."""
-        control, state, args = self.control, self.state, self.args
-        chooses_best = args.load_best_model_at_end or args.save_strategy == SaveStrategy.BEST
+        control, args = self.control, self.args
+        chooses_best = args.save_strategy != SaveStrategy.NO and args.metric_for_best_model
         due = set(self._due)
         if control.should_save:
             due.add("should_save")
@@ -116,11 +148,9 @@ class SavingTrainer(Trainer):
             due.add("should_evaluate")
         if control.should_training_stop and due:
             due.add("should_training_stop")
-        goes_on = state.global_step < state.max_steps and state.epoch < state.num_train_epochs
-        waits = self.has_pending_steps() and goes_on
         for name in due:
-            setattr(control, name, not waits)
-        self._due = frozenset(due if waits else ())
+            setattr(control, name, not self._waits)
+        self._due = frozenset(due if self._waits else ())
 
     @override
     def _save_checkpoint(self, model, trial):
@@ -130,9 +160,10 @@ class SavingTrainer(Trainer):
         It also deletes those that are older by the clock. Where it sends checkpoints to the hub it
         reads them while training goes on, so they stay where they are written.
         """
-        if not self._can_save:  # a callback calls it within a step
+        if self._waits:  # a callback calls it
             self._due |= {"should_save"}
             return None
+        self._saved_step = self.state.global_step
         if self.args.push_to_hub:
             return super()._save_checkpoint(model, trial)
         folder = Path(self._get_output_dir(trial))
@@ -162,6 +193,9 @@ def _publish(written: Path, checkpoint: Path) -> None:
     shutil.rmtree(checkpoint, ignore_errors=True)  # of the same step, before the run was resumed
     written.rename(checkpoint)
     written.parent.rmdir()
+    for folder in checkpoint.parent.glob("checkpoint-*"):
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()  # made by `enable_jit_checkpoint` for a save that had to wait
     _flush(checkpoint.parent)
 
 

@@ -1,11 +1,12 @@
 """A run that is resumed from a checkpoint is the run that was not stopped, bit by bit."""
 
 from collections import Counter
+from pathlib import Path
 from pickle import UnpicklingError
 
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
@@ -79,12 +80,13 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(name, toy_model, tmp_path
 
 
 class FlowControl(TrainerCallback):
-    """Sets fields of `control` after a step."""
+    """Sets fields of `control` at an event of a step."""
 
-    def __init__(self, step: int, *fields: str):
+    def __init__(self, step: int, *fields: str, event: str = "on_step_end"):
         self.step, self.fields = step, fields
+        setattr(self, event, self._set_fields)
 
-    def on_step_end(self, args, state, control, **_):
+    def _set_fields(self, args, state, control, **_):
         if state.global_step == self.step:
             for field in self.fields:
                 setattr(control, field, True)
@@ -96,7 +98,13 @@ class SavesWithinSteps(TrainerCallback):
     def on_pre_optimizer_step(self, args, state, control, **_):
         if state.global_step == 2:
             control.should_training_stop = True
+            Path(args.output_dir, "checkpoint-2").mkdir(exist_ok=True)
             self.trainer._save_checkpoint(self.trainer.model, None)
+
+
+class SavesAtTheEnd(TrainerCallback):
+    def on_train_end(self, args, state, control, **_):
+        self.trainer._save_checkpoint(self.trainer.model, None)
 
 
 def saved_steps(folder) -> list[int]:
@@ -106,7 +114,17 @@ def saved_steps(folder) -> list[int]:
 
 
 NEVER = {"save_strategy": "no"}
+EVALUATED = {"eval_strategy": "steps", "eval_steps": 3}
 BEST = {"save_strategy": "best", "eval_strategy": "steps", "metric_for_best_model": "reward"}
+ONE_EPOCH = {"num_train_epochs": 1, "max_steps": -1}
+
+
+def falls(completions, trainer_state, **_):
+    """Return rewards that fall with each step."""
+    return [1 - trainer_state.global_step / 100 + row % 2 / 1000 for row in range(len(completions))]
+
+
+WORSE = {"reward_funcs": falls, "metric_for_best_model": "reward", "greater_is_better": True}
 
 
 @pytest.mark.parametrize(
@@ -120,6 +138,17 @@ BEST = {"save_strategy": "best", "eval_strategy": "steps", "metric_for_best_mode
         ({"save_steps": 5}, FlowControl(5, "should_training_stop"), [6], 6),
         (NEVER, FlowControl(5, "should_training_stop"), [], 5),
         (NEVER, SavesWithinSteps(), [4], 4),
+        (NEVER, SavesAtTheEnd(), [7], 7),
+        (NEVER, FlowControl(1, "should_save", event="on_log"), [2], 7),
+        (EVALUATED | NEVER, FlowControl(3, "should_save", event="on_evaluate"), [4], 7),
+        ({"save_steps": 5}, FlowControl(5, "should_training_stop", event="on_log"), [6], 6),
+        # An evaluation of a worse model takes no save back that is due.
+        (BEST | WORSE | {"eval_steps": 2}, FlowControl(3, "should_save"), [2, 4], 7),
+        # The best checkpoint is one that is saved.
+        (EVALUATED | WORSE | {"save_steps": 3, "save_total_limit": 1}, None, [4], 7),
+        # No epoch follows in which the save could be made up for.
+        (ONE_EPOCH | {"save_strategy": "epoch"}, FlowControl(3, "should_epoch_stop"), [3], 3),
+        (ONE_EPOCH | {"save_steps": 3}, FlowControl(3, "should_epoch_stop"), [3], 3),
     ],
 )
 def test_a_save_waits_until_the_inference_batch_is_used_up(
@@ -133,6 +162,31 @@ def test_a_save_waits_until_the_inference_batch_is_used_up(
     trainer.train()
     assert saved_steps(tmp_path) == saved
     assert trainer.state.global_step == last
+
+
+def test_a_run_that_a_log_has_stopped_is_resumed_within_its_epoch(toy_model, tmp_path):
+    settings = {"max_steps": -1, "num_train_epochs": 2, "save_steps": 3}
+    whole = build(toy_model, tmp_path / "whole", **settings)
+    whole.train()
+    stop = FlowControl(3, "should_training_stop", event="on_log")
+    build(toy_model, tmp_path, arguments={"callbacks": [stop]}, **settings).train()
+    assert saved_steps(tmp_path) == [4]
+    resumed = build(toy_model, tmp_path / "resumed", **settings)
+    resumed.train(str(tmp_path / "checkpoint-4"))
+    assert torch.equal(weights(resumed), weights(whole))
+    assert resumed.completions_sampled == whole.completions_sampled
+
+
+def test_a_stream_that_has_run_dry_ends_the_run_though_a_save_is_due(
+    toy_model, tmp_path, monkeypatch
+):
+    prompts = iter([{"prompt": str(number)} for number in range(8)])
+    once = IterableDataset.from_generator(lambda: prompts)
+    monkeypatch.setattr(Dataset, "to_iterable_dataset", lambda *_: once)
+    stop = {"callbacks": [FlowControl(3, "should_epoch_stop")]}
+    trainer = build(toy_model, tmp_path, "stream", arguments=stop, max_steps=20)
+    trainer.train()
+    assert trainer.state.global_step == 3
 
 
 def test_a_run_that_ended_within_an_inference_batch_samples_anew(toy_model, tmp_path):
