@@ -3,7 +3,7 @@
 #    snakemake --cores 4 reports/tables.tex                            the embedded default
 #    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  an experiment: experiments/ci/
 #    snakemake --cores 4 evaluations/math/tiny-qwen2/pg/seed1/evaluation.json one run
-#    snakemake --list                                                  what else there is to ask for
+#    snakemake --list-target-rules                                     what else there is to ask for
 #
 # Each stage is one rule that calls one subcommand of `rapid`; rapid/config/jobs.py says what a job
 # reads and what decides its result. A job's manifest.json carries the digests of its large files,

@@ -26,6 +26,7 @@ from rapid.cost.shapes import Shape
 from rapid.cost.work import Work, job_work, processes, subject, train_work
 
 SCALED = ["sampling", "backpropagation", "sync", "other", "startup"]  # phases
+FAR = 2  # times the size of the largest model that was run
 SEEN, UNSEEN = ["length", "signal", "kept"], ["prompt", "spread"]  # fields of `Expected`
 
 
@@ -114,11 +115,18 @@ def fit(runs: pd.DataFrame, shapes: Mapping[str, Shape], user: Mapping[str, floa
         seen=seen,
     )
     ratios = runs.work.map(machine.runtime) / runs.total
-    not_run = ", ".join(model for model in shapes if model not in set(runs.model))
+    not_run = [model for model in shapes if model not in set(runs.model)]
+    largest = max(shapes[model].parameters for model in set(runs.model))
+    far = [model for model in not_run if shapes[model].parameters > FAR * largest]
     notes = [
         f"measured in {len(runs)} runs on {runs.hardware.iloc[0] or 'a machine'}; what is computed "
         f"of a single one is {ratios.min():.2f} to {ratios.max():.2f} of what it took",
-        *([f"not run: {not_run}; computed by size, as the others"] if not_run else []),
+        *([f"not run: {', '.join(not_run)}; computed by size, as the others"] if not_run else []),
+        *(
+            [f"far larger than what was run: {', '.join(far)}; run them shortly, or --gpu"]
+            if far
+            else []
+        ),
     ]
     return replace(machine, notes=tuple(notes))
 

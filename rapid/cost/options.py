@@ -37,7 +37,8 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
         "--kept": ("kept", "teacher's completions that are correct"),
     }
     for option, (dest, help) in shares.items():
-        add(option, dest=dest, type=_share, metavar="SHARE", help=help)
+        kind = _share_or_none if dest == "spread" else _share
+        add(option, dest=dest, type=kind, metavar="SHARE", help=help)
     add(
         "--prompt-length", dest="prompt", type=positive(float), metavar="TOKENS",
         help="mean tokens of a prompt",
@@ -53,10 +54,15 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
 
 
 def _share(text: str) -> float:
-    """Return an argument from 0 to 1."""
-    if not 0 <= float(text) <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not in [0, 1]")
+    """Return an argument above 0, and at most 1."""
+    if not 0 < float(text) <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not in (0, 1]")
     return float(text)
+
+
+def _share_or_none(text: str) -> float:
+    """Return an argument from 0 to 1."""
+    return 0.0 if float(text) == 0 else _share(text)
 
 
 def _pair(kind: Callable) -> Callable:

@@ -47,6 +47,17 @@ def test_a_rule_runs_its_subcommand_with_the_options_of_its_stage(rule):
         assert f'{option}=path_of("{rule}", "{option}"),' in RULES[rule]
 
 
+@pytest.mark.parametrize("rule", [rule for rule in STAGES if STAGES[rule].phase != "report"])
+def test_a_rule_has_the_turn_and_the_resources_of_its_job(rule):
+    for line in (
+        f'priority: priority_of("{rule}")',
+        f'threads: threads_of("{rule}")',
+        f'**resources_of("{rule}"),',
+        f'spec=spec_of("{rule}"),',
+    ):
+        assert f"    {line}\n" in RULES[rule]
+
+
 def test_every_rule_says_what_it_does():
     assert not [rule for rule, body in RULES.items() if not body.lstrip().startswith('"""')]
 

@@ -11,3 +11,9 @@ def test_snakemake_lint():
     output = result.stdout + result.stderr
     lints = {line.strip(" *:.") for line in output.splitlines() if line.startswith("    * ")}
     assert lints == ACCEPTED, output
+
+
+def test_a_run_of_a_model_that_there_is_not_is_no_target():
+    target = "evaluations/math/no-model/pg/seed1/evaluation.json"
+    result = python("-m", "snakemake", "-n", "--cores", "1", target, status=1)
+    assert f"No rule to produce {target}" in result.stdout + result.stderr

@@ -97,6 +97,7 @@ def roots_where(demonstrations_are_made):
 wildcard_constraints:
     root=any_of(PLANS),
     benchmark=any_of(name for plan in PLANS.values() for name in plan.params.benchmarks),
+    model=any_of(name for plan in PLANS.values() for name in plan.params.models),
     algorithm=f"{specs.BASE}|{names.pattern()}",
     seed=r"\d+",
 

@@ -11,6 +11,7 @@ rule prepare:
         "{root}logs/prepare/{benchmark}.log",
     benchmark:
         "{root}benchmarks/prepare/{benchmark}.tsv"
+    priority: priority_of("prepare")
     threads: threads_of("prepare")
     resources:
         **resources_of("prepare"),

@@ -14,6 +14,7 @@ rule distill:
         "{root}benchmarks/distill/{benchmark}.tsv"
     wildcard_constraints:
         root=roots_where(demonstrations_are_made=False),
+    priority: priority_of("distill")
     threads: threads_of("distill")
     resources:
         **resources_of("distill"),
@@ -40,6 +41,7 @@ rule demonstrate:
         "{root}benchmarks/demonstrate/{benchmark}.tsv"
     wildcard_constraints:
         root=roots_where(demonstrations_are_made=True),
+    priority: priority_of("demonstrate")
     threads: threads_of("demonstrate")
     resources:
         **resources_of("demonstrate"),

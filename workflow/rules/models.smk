@@ -11,6 +11,7 @@ rule tokenizer:
         "{root}logs/tokenizer.log",
     benchmark:
         "{root}benchmarks/tokenizer.tsv"
+    priority: priority_of("tokenizer")
     threads: threads_of("tokenizer")
     resources:
         **resources_of("tokenizer"),
@@ -37,6 +38,7 @@ rule pretrain:
         "{root}benchmarks/pretrain/{model}.tsv"
     wildcard_constraints:
         model=models_that(are_made=True),
+    priority: priority_of("pretrain")
     threads: threads_of("pretrain")
     resources:
         **resources_of("pretrain"),
@@ -63,6 +65,7 @@ rule fetch:
         "{root}benchmarks/fetch/{model}.tsv"
     wildcard_constraints:
         model=models_that(are_made=False),
+    priority: priority_of("fetch")
     threads: threads_of("fetch")
     resources:
         **resources_of("fetch"),

@@ -6,17 +6,17 @@ rule report:
     input:
         results_behind("report"),
     output:
-        page("{root}reports", "The report", FIGURES),
-        in_report("The report", "{root}reports/appendix.txt"),
-        "{root}reports/appendix.tex",
+        page(f"{PLAN.root}reports", "The report", FIGURES),
+        in_report("The report", f"{PLAN.root}reports/appendix.txt"),
+        f"{PLAN.root}reports/appendix.tex",
     log:
-        "{root}logs/report.log",
+        f"{PLAN.root}logs/report.log",
     benchmark:
-        "{root}benchmarks/report.tsv"
+        f"{PLAN.root}benchmarks/report.tsv"
     resources:
         **resources_of(),
     params:
-        config=parameters,
+        config=PARAMS.model_dump_json(),
         code=code_of("report"),
         folder=subpath(output[0], parent=True),
     shell:
@@ -25,21 +25,41 @@ rule report:
         " --html {params.folder}/report.html --figures {params.folder}/figures > {log} 2>&1"
 
 
+if PLAN.default:
+
+    # The default's report, while an experiment's parameters are given.
+    use rule report as report_of_default with:
+        input:
+            results_behind("report", PLAN.default),
+        output:
+            page("reports", "The report of the default", FIGURES),
+            in_report("The report of the default", "reports/appendix.txt"),
+            "reports/appendix.tex",
+        log:
+            "logs/report.log",
+        benchmark:
+            "benchmarks/report.tsv"
+        params:
+            config=PLAN.default.params.model_dump_json(),
+            code=code_of("report", PLAN.default),
+            folder=subpath(output[0], parent=True),
+
+
 rule experiment:
     """Collect the figures of one H, for `dvc exp show` and `dvc plots`."""
     input:
         results_behind("experiment"),
     output:
-        "{root}reports/experiment/manifest.json",
-        "{root}reports/experiment/metrics.json",
+        f"{PLAN.root}reports/experiment/manifest.json",
+        f"{PLAN.root}reports/experiment/metrics.json",
     log:
-        "{root}logs/experiment.log",
+        f"{PLAN.root}logs/experiment.log",
     benchmark:
-        "{root}benchmarks/experiment.tsv"
+        f"{PLAN.root}benchmarks/experiment.tsv"
     resources:
         **resources_of(),
     params:
-        config=parameters,
+        config=PARAMS.model_dump_json(),
         code=code_of("experiment"),
         folder=subpath(output[0], parent=True),
     shell:
@@ -61,7 +81,7 @@ rule studies:
     resources:
         **resources_of(),
     params:
-        config=parameters,
+        config=PARAMS.model_dump_json(),
         code=code_of("studies"),
         folder=subpath(output[0], parent=True),
     shell:
@@ -74,7 +94,7 @@ rule studies:
 rule arena:
     """Make the arena's tables and figures: all algorithms, at learning rates of their own."""
     input:
-        results_behind("arena", [ARENA.record] if ARENA and ARENA.only else []),
+        results_behind("arena", extra_files=[ARENA.record] if ARENA and ARENA.only else []),
     output:
         page(f"{PLAN.root}reports/arena", "The arena", arena_figures(PARAMS)),
         # Results by seed, but for a tuning of learning rates.
@@ -86,7 +106,7 @@ rule arena:
     resources:
         **resources_of(),
     params:
-        config=parameters,
+        config=PARAMS.model_dump_json(),
         code=code_of("arena"),
         folder=subpath(output[0], parent=True),
     shell:

@@ -39,23 +39,13 @@ def page(folder, category, figures):
     return [in_report(category, f"{folder}/{name}") for name in names]
 
 
-def results_behind(rule_name, extra_files=()):
-    """Return a function of wildcards: the files that a report is made from."""
-
-    def result_files(job):
-        results = [path for result in job.inputs for path in result.declared]
-        return input_files(job, [*results, *extra_files])
-
-    folder = STAGES[rule_name].folder
-    return lambda wildcards: result_files(PLANS[wildcards.get("root", PLAN.root)].job(folder))
+def results_behind(rule_name, plan=PLAN, extra_files=()):
+    """Return a rule's input function: the files that a report is made from."""
+    job = plan.job(STAGES[rule_name].folder)
+    results = [path for result in job.inputs for path in result.declared]
+    return lambda wildcards: input_files(job, [*results, *extra_files])
 
 
-def parameters(wildcards):
-    """Return all parameters, as JSON."""
-    return PLANS[wildcards.get("root", PLAN.root)].params.model_dump_json()
-
-
-def code_of(rule_name):
+def code_of(rule_name, plan=PLAN):
     """Return the digest of the code that makes a report: a change of it makes the report again."""
-    folder = STAGES[rule_name].folder
-    return lambda wildcards: PLANS[wildcards.get("root", PLAN.root)].job(folder).spec.code
+    return plan.job(STAGES[rule_name].folder).spec.code
