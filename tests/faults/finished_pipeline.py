@@ -53,7 +53,7 @@ def write_pipeline(root: Path) -> None:
 
 def write_outputs(job: Job, rng: random.Random) -> None:
     """Write the files that a job leaves, and its manifest."""
-    folder, parts, files = Path(job.folder), job.folder.split("/"), {}
+    folder, files = Path(job.folder), {}
     match job.stage:
         case "data":
             names = ("train.jsonl", "test.jsonl", "pretrain.jsonl")
@@ -64,9 +64,9 @@ def write_outputs(job: Job, rng: random.Random) -> None:
             files = {"samples.jsonl": f"{rng.random()}\n"}
         case "train":
             files = {f"model/{name}": text for name, text in draw_model(rng).items()}
-            write_run(folder, Run.of_path(*parts[1:]), rng)
+            write_run(folder, job.spec.run, rng)
         case "evaluate":
-            write_evaluation(folder, Run.of_path(*parts[1:]), rng)
+            write_evaluation(folder, job.spec.run, rng)
     for name, text in files.items():
         write_text(folder / name, text)
     inputs = {}
