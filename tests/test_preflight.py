@@ -20,17 +20,17 @@ from rapid.grading.policy import Grading
 from rapid.resources.gpus import Gpu
 from tests.conftest import ROOT
 
-CHECK_GRADER = preflight._grader
+CHECK_GRADER = preflight._check_grader
 WEIGHTS = "model.safetensors"
 
 
 @pytest.fixture(autouse=True)
 def skip_graders(monkeypatch):
-    monkeypatch.setattr(preflight, "_grader", lambda name, *_: preflight.Check(name, "works"))
+    monkeypatch.setattr(preflight, "_check_grader", lambda name, *_: preflight.Check(name, "works"))
 
 
 def run_checks(values, **options) -> dict[str, preflight.Check]:
-    return {check.what: check for check in preflight.checks(load(values), **options)}
+    return {check.what: check for check in preflight.run_checks(load(values), **options)}
 
 
 def missing(values, **options) -> set[str]:
@@ -44,7 +44,7 @@ def set_memory(monkeypatch, gigabytes):
 
 def set_gpus(monkeypatch, count, memory_mb=48_000):
     gpus = [Gpu(str(n), f"GPU-{n}", memory_mb) for n in range(count)]
-    monkeypatch.setattr(preflight, "visible_gpus", lambda: gpus)
+    monkeypatch.setattr(preflight, "list_visible_gpus", lambda: gpus)
 
 
 def use_model(values, source) -> dict:
@@ -70,7 +70,7 @@ def test_the_default_lacks_nothing_and_unused_models_are_not_checked(values):
 def test_gpus_are_counted_and_measured(values, monkeypatch):
     values["compute"] |= {"device": "gpu", "processes": 4}
     values["sft"]["micro_batch"] = 4
-    monkeypatch.setattr(preflight, "usable_cores", lambda: list(range(16)))
+    monkeypatch.setattr(preflight, "list_usable_cores", lambda: list(range(16)))
     set_memory(monkeypatch, 256)
     for count, memory_mb, expected in (
         (4, 48_000, set()),
@@ -86,7 +86,7 @@ def test_gpus_are_counted_and_measured(values, monkeypatch):
 
 def test_too_few_cores_and_too_little_memory_and_disk_are_named(values, monkeypatch):
     set_memory(monkeypatch, 2)
-    monkeypatch.setattr(preflight, "usable_cores", lambda: [0])
+    monkeypatch.setattr(preflight, "list_usable_cores", lambda: [0])
     free = SimpleNamespace(free=10**9)
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: free)
     values["compute"]["threads"] = 2
@@ -163,7 +163,7 @@ def test_the_package_of_a_reporter_has_to_be_installed(values, monkeypatch):
     values["logging"] = {"report_to": "wandb"}
     for module in (importlib.machinery.ModuleSpec("wandb", None), None):
         monkeypatch.setattr(preflight, "find_spec", {"wandb": module}.get)
-        [check] = preflight.reporting(load(values))
+        [check] = preflight.check_reporter(load(values))
         assert bool(check.todo) == (module is None)
     assert "pip install wandb" in check.todo
 
@@ -183,7 +183,7 @@ def test_a_run_that_is_planned_to_be_too_large_is_named_with_what_to_change(monk
         values = read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml")
         values["sft"]["micro_batch"] = micro_batch
         set_gpus(monkeypatch, 4, memory_mb)
-        machine_checks = preflight._machine(load(values), too_large)
+        machine_checks = preflight._check_machine(load(values), too_large)
         return {check.what: check for check in machine_checks if check.what.startswith("memory of")}
 
     assert missing_memory(48_000) == {}

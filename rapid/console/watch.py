@@ -19,19 +19,25 @@ import psutil
 
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.runs import progress
-from rapid.console.workflow import JOURNAL, JOURNALS, Console, Job
+from rapid.console.workflow import JOURNAL_FOLDER, JOURNAL_SUFFIX, JobFormatter, RunningJob
 from rapid.resources.leases import WAITING
-from rapid.text import columns, duration, wrap
+from rapid.text import align_columns, format_duration, wrap_text
 
-SECONDS = 1.0  # from one look to the next
+LOOK_SECONDS = 1.0  # from one look to the next
 QUEUED = "queued"
-CLOCK_SECONDS = 60.0  # by which the time of a process's creation may seem to move
-ENDED_LINES = 10  # of jobs that ended last, where there is no terminal to fill
+CLOCK_TOLERANCE = 60.0  # by which the time of a process's creation may seem to move
+DEFAULT_ENDED_LINES = 10  # of jobs that ended last, where there is no terminal to fill
 # A terminal's other screen, and back; its upper left; what clears the rest of a line, and below it.
-OPEN, CLOSE, HOME, END_OF_LINE, BELOW = "\x1b[?1049h", "\x1b[?1049l", "\x1b[H", "\x1b[K", "\x1b[J"
+ENTER_SCREEN, LEAVE_SCREEN, CURSOR_HOME, CLEAR_LINE, CLEAR_BELOW = (
+    "\x1b[?1049h",
+    "\x1b[?1049l",
+    "\x1b[H",
+    "\x1b[K",
+    "\x1b[J",
+)
 
 
-class Workflow:
+class WorkflowView:
     """A workflow, as far as its journal has been read."""
 
     def __init__(self, journal: Path):
@@ -39,7 +45,7 @@ class Workflow:
         self._rest = ""  # of a line that is being written
         self._began: dict = {}  # the journal's first row
         self._now = 0.0
-        self._jobs = Console(logging.Formatter(), clock=lambda: self._now)
+        self._jobs = JobFormatter(logging.Formatter(), clock=lambda: self._now)
         self._ended: list[str] = []  # a line for each job
 
     def read(self) -> None:
@@ -59,7 +65,7 @@ class Workflow:
 
     def is_alive(self) -> bool:
         """Return whether its process is; on another machine it is taken to be."""
-        return self._began.get("host") != platform.node() or _lives(self._began)
+        return self._began.get("host") != platform.node() or _is_alive(self._began)
 
     def succeeded(self) -> bool:
         """Return whether all jobs are done."""
@@ -69,7 +75,7 @@ class Workflow:
         """Return what there is to say, in as many lines as a terminal has."""
         jobs = self._jobs
         begun = [
-            (job.name, duration(self._now - job.began), _state(job))
+            (job.name, format_duration(self._now - job.began), _describe_state(job))
             for job in jobs.running.values()
         ]
         total, failed = jobs.left.total(), len(jobs.failed)
@@ -77,23 +83,25 @@ class Workflow:
         head = f"{jobs.total} jobs: {jobs.total - total - failed} done, {running} running, "
         head += f"{total - running} waiting, {failed} failed"
         if begun and (seconds := jobs.seconds_left()):
-            head += f"; about {duration(seconds)} left"
+            head += f"; about {format_duration(seconds)} left"
         if total and not self.is_alive():
             head += "; the workflow has ended"
         heads = [head, *filter(None, [self._began.get("problems")])]
-        parts = [heads, columns(begun), jobs.failures().splitlines()]
-        room = ENDED_LINES if height is None else height - sum(len(p) + 1 for p in parts if p)
+        parts = [heads, align_columns(begun), jobs.failures().splitlines()]
+        room = (
+            DEFAULT_ENDED_LINES if height is None else height - sum(len(p) + 1 for p in parts if p)
+        )
         parts.insert(2, self._ended[-room:] if room > 0 else [])
         return "\n\n".join("\n".join(part) for part in parts if part).splitlines()[:height]
 
 
-def _state(job: Job) -> str:
+def _describe_state(job: RunningJob) -> str:
     """Return how far a job is: a run's step, reward and time left; of others the log's last line.
 
     The reward is the mean of the last tenth of the steps so far. A job writes its log anew when it
     starts: one that is only queued, by SLURM for example, has none or an earlier one's.
     """
-    if max(map(_written, job.log), default=job.began) < job.began - SECONDS:
+    if max(map(_read_mtime, job.log), default=job.began) < job.began - LOOK_SECONDS:
         return QUEUED
     said = next(reversed(job.said), "")
     steps = progress(Path(job.folder))
@@ -104,17 +112,17 @@ def _state(job: Job) -> str:
     known = [reward for reward in rewards if reward is not None]
     reward = f", reward {fmean(known):.1%}" if known else ""
     left = last.seconds / last.step * (last.of - last.step)
-    return f"step {last.step} of {last.of}{reward}, about {duration(left)} left"
+    return f"step {last.step} of {last.of}{reward}, about {format_duration(left)} left"
 
 
-def _written(log: str) -> float:
+def _read_mtime(log: str) -> float:
     """Return when a file was last written; 0 where there is none."""
     with suppress(OSError):
         return Path(log).stat().st_mtime
     return 0.0
 
 
-def watch(once: bool) -> int:
+def watch_workflow(once: bool) -> int:
     """Show the workflow that lives in this folder, or ended last; return 0 if all jobs are done.
 
     In a terminal it is shown until it ends, or until Ctrl-C.
@@ -125,52 +133,60 @@ def watch(once: bool) -> int:
     Raises:
         BadInput: there was none.
     """
-    journals = sorted(JOURNALS.glob(f"*{JOURNAL}"), key=lambda file: file.stat().st_mtime)
+    journals = sorted(
+        JOURNAL_FOLDER.glob(f"*{JOURNAL_SUFFIX}"), key=lambda file: file.stat().st_mtime
+    )
     if not journals:
         raise BadInput("no workflow has begun in this folder: start one in another terminal")
-    living = [file for file in journals if _lives(_first(file))]
-    workflow = Workflow((living or journals)[-1])
+    living = [file for file in journals if _is_alive(_read_first_row(file))]
+    workflow = WorkflowView((living or journals)[-1])
     workflow.read()
     if not once:
-        _follow(workflow)
+        _follow_workflow(workflow)
     print("\n".join(workflow.lines()))
     return 0 if once or workflow.succeeded() else 1
 
 
-def _first(journal: Path) -> dict:
+def _read_first_row(journal: Path) -> dict:
     """Return a journal's first row; {} where there is none yet."""
     with suppress(ValueError), journal.open(encoding="utf-8") as stream:
         return json.loads(stream.readline())
     return {}
 
 
-def _lives(began: dict) -> bool:
+def _is_alive(began: dict) -> bool:
     """Return whether the process that wrote this row is alive on this machine.
 
     A process that was created later has its number only.
     """
     with suppress(psutil.Error, KeyError):
         process = psutil.Process(began["pid"])
-        is_it = process.create_time() < began["since"] + CLOCK_SECONDS
+        is_it = process.create_time() < began["since"] + CLOCK_TOLERANCE
         here = began["host"] == platform.node()
         return here and is_it and process.status() != psutil.STATUS_ZOMBIE
     return False
 
 
-def _follow(workflow: Workflow) -> None:
-    print(OPEN, end="")
+def _follow_workflow(workflow: WorkflowView) -> None:
+    print(ENTER_SCREEN, end="")
     try:
         while workflow.is_alive() and not workflow.succeeded():
             workflow.read()
             size = shutil.get_terminal_size()
             said = workflow.lines(size.lines - 1)
-            lines = [part for line in said for part in wrap(line, size.columns) or [""]]
+            lines = [part for line in said for part in wrap_text(line, size.columns) or [""]]
             lines = [line[: size.columns] for line in lines[: size.lines - 1]]
-            print(HOME, *(f"{line}{END_OF_LINE}\n" for line in lines), BELOW, sep="", end="")
+            print(
+                CURSOR_HOME,
+                *(f"{line}{CLEAR_LINE}\n" for line in lines),
+                CLEAR_BELOW,
+                sep="",
+                end="",
+            )
             sys.stdout.flush()
-            time.sleep(SECONDS)
+            time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
         pass
     finally:
-        print(CLOSE, end="")
+        print(LEAVE_SCREEN, end="")
     workflow.read()

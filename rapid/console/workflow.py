@@ -25,33 +25,42 @@ from statistics import fmean
 
 import psutil
 
-from rapid.errors.shortages import shortage
-from rapid.processes.lifetimes import KILLED
+from rapid.errors.shortages import describe_shortage
+from rapid.processes.lifetimes import KILLED_HINT
 from rapid.resources.leases import WAITING
-from rapid.text import duration, wrap
+from rapid.text import format_duration, wrap_text
 
-CONSOLE = "DefaultStreamHandler"  # Snakemake's name of what prints
-JOURNALS, JOURNAL = Path(".snakemake/log"), ".jobs.jsonl"  # a workflow's begins with its number
+SNAKEMAKE_HANDLER = "DefaultStreamHandler"  # Snakemake's name of what prints
+JOURNAL_FOLDER, JOURNAL_SUFFIX = (
+    Path(".snakemake/log"),
+    ".jobs.jsonl",
+)  # a workflow's begins with its number
 # What a journal has of records of Snakemake's.
-JOURNALED = {
+JOURNAL_FIELDS = {
     "run_info": ["stats"],
     "job_info": ["jobid", "rule_name", "output", "log"],
     "job_finished": ["job_id"],
     "job_error": ["jobid", "rule_name", "output", "log"],
 }
-ENDED = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
-ENDED_BY = "> {} 2>&1"  # how a job's command, which is in the message of its end, names its log
-RECORDS = "provenance/metadata"  # of Snakemake, which nothing is decided by: manifests are there
-PARAMETERS = re.compile(r"(Params have changed since last execution).*")  # all of them, both times
+EXIT_PATTERN = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
+LOG_REDIRECTION = (
+    "> {} 2>&1"  # how a job's command, which is in the message of its end, names its log
+)
+METADATA_RECORDS = (
+    "provenance/metadata"  # of Snakemake, which nothing is decided by: manifests are there
+)
+PARAMETERS_PATTERN = re.compile(
+    r"(Params have changed since last execution).*"
+)  # all of them, both times
 FAILURE_LINES, TAIL_BYTES = 10, 1 << 14
-LINE_LENGTH = 160  # of the console, where it is no terminal
-LONGEST = 1000  # of what is said of a job, which may be a file's whole content
+DEFAULT_WIDTH = 160  # of the console, where it is no terminal
+MAX_LINE_LENGTH = 1000  # of what is said of a job, which may be a file's whole content
 WAIT_SECONDS = 5.0  # from one look for jobs that wait to the next; shorter waits go unsaid
-UNKNOWN_SHARE = 0.25  # of the jobs that are left, of whose rules none may have ended yet
+MAX_UNKNOWN_SHARE = 0.25  # of the jobs that are left, of whose rules none may have ended yet
 
 
 @dataclass(frozen=True)
-class Job:
+class RunningJob:
     """A job that Snakemake started. `began` is on the console's clock."""
 
     rule: str
@@ -66,7 +75,7 @@ class Job:
     @property
     def said(self) -> list[str]:
         """Return the last lines of the job's log."""
-        return _tail(self.log)
+        return _read_last_lines(self.log)
 
     @property
     def is_waiting(self) -> bool:
@@ -80,7 +89,7 @@ class Job:
         return said[-1].removeprefix(self.folder) if said else ""
 
 
-class Console(logging.Formatter):
+class JobFormatter(logging.Formatter):
     """Formats Snakemake's records of jobs, and leaves the others to the formatter before it.
 
     `running` are the jobs that began, by number, `left` how many of each rule have not ended,
@@ -106,7 +115,7 @@ class Console(logging.Formatter):
         self._began: float | None = None
         self.left: Counter[str] = Counter()  # by rule
         self.total = 0
-        self.running: dict[int, Job] = {}
+        self.running: dict[int, RunningJob] = {}
         self._seconds: dict[str, list[float]] = defaultdict(list)  # by rule
         self._ends: list[str] = []  # what Snakemake said of commands that failed
         self.failed: dict[str, list[str]] = {}
@@ -118,33 +127,33 @@ class Console(logging.Formatter):
         if event == "job_info" and not self._is_dry_run:
             now = self._clock()
             self._began = now if self._began is None else self._began
-            job = Job(record.rule_name, _folder(record), record.log, now)
+            job = RunningJob(record.rule_name, _output_folder(record), record.log, now)
             self.running[record.jobid] = job
             self.left[job.rule] += bool(self.failed.pop(job.name, None))  # it is tried again
             return False
-        if event == "error" and ENDED.search(record.getMessage()):
+        if event == "error" and EXIT_PATTERN.search(record.getMessage()):
             self._ends.append(record.getMessage())
             return False
         if event == "run_info":
             self.left = Counter(record.stats)
             self.total = self.left.pop("total", 0)
         silent = event in ("job_started", "progress") or record.msg == "Select jobs to execute..."
-        return not (silent or RECORDS in str(record.msg))
+        return not (silent or METADATA_RECORDS in str(record.msg))
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a line for a job that is planned, has ended or failed."""
         match getattr(record, "event", None):
             case "job_info":
                 reasons = [self.reasons[path] for path in record.output if path in self.reasons]
-                why = _line(reasons[0]) if reasons else _short(record.reason)
-                return _wrapped(f"rule {record.rule_name}: {_folder(record)} ({why})")
+                why = _to_printable_line(reasons[0]) if reasons else _shorten_reason(record.reason)
+                return _wrap_line(f"rule {record.rule_name}: {_output_folder(record)} ({why})")
             case "job_finished":
                 return self._finished(record.job_id)
             case "job_error":
                 return self._failed(record)
             case "error":  # Snakemake's own; of a traceback the last line
                 said = record.getMessage().strip().rpartition("\n")[2]
-                if lacking := shortage(RuntimeError(said)):
+                if lacking := describe_shortage(RuntimeError(said)):
                     return f"Snakemake: {lacking}"
         return self.ordinary.format(record)
 
@@ -172,10 +181,10 @@ class Console(logging.Formatter):
         seconds = self._clock() - job.began
         self._seconds[job.rule].append(seconds)
         left = self.seconds_left()
-        about = f", about {duration(left)} left" if left else ""
+        about = f", about {format_duration(left)} left" if left else ""
         width = len(str(self.total))
         count = f"[{self.total - self.left.total():{width}}/{self.total}]"
-        return _wrapped(f"{count} {job.name}{job.result} ({duration(seconds)}{about})")
+        return _wrap_line(f"{count} {job.name}{job.result} ({format_duration(seconds)}{about})")
 
     def seconds_left(self) -> float | None:
         """Return how long the jobs that are left take, as those of their rules took so far.
@@ -183,7 +192,7 @@ class Console(logging.Formatter):
         Those of which none has ended take as long as all did; None while these are too many.
         """
         unknown = sum(count for rule, count in self.left.items() if rule not in self._seconds)
-        if unknown > UNKNOWN_SHARE * self.left.total():
+        if unknown > MAX_UNKNOWN_SHARE * self.left.total():
             return None
         every = [seconds for times in self._seconds.values() for seconds in times]
         at_a_time = max(1.0, sum(every) / max(self._clock() - self._began, 1e-9))
@@ -192,33 +201,37 @@ class Console(logging.Formatter):
 
     def _failed(self, record: logging.LogRecord) -> str:
         job = self.running.pop(record.jobid, None)
-        job = job or Job(record.rule_name, _folder(record), record.log, self._clock())
+        job = job or RunningJob(record.rule_name, _output_folder(record), record.log, self._clock())
         self.left[job.rule] -= 1
-        seconds = duration(self._clock() - job.began)
+        seconds = format_duration(self._clock() - job.began)
         head = f"FAILED {job.name} ({seconds}{self._how_it_ended(job.log)})"
-        tail = [part for line in _tail(job.log) for part in _wrapped(line, "  | ").split("\n")]
+        tail = [
+            part
+            for line in _read_last_lines(job.log)
+            for part in _wrap_line(line, "  | ").split("\n")
+        ]
         tail = tail[2 - FAILURE_LINES :]
         log = ", ".join(job.log)
-        about = f"{log} ends:" if tail else f"{log or 'its log'} says nothing{_full_disk()}"
+        about = f"{log} ends:" if tail else f"{log or 'its log'} says nothing{_note_full_disk()}"
         self.failed[job.name] = [head, f"  {about}", *tail]
         return head
 
     def _how_it_ended(self, log: list[str]) -> str:
         for said in reversed(self._ends):
-            if any(ENDED_BY.format(path) in said for path in log):
-                status, signal = ENDED.search(said).groups()
-                return f", killed by {signal}{KILLED}" if signal else f", exit status {status}"
+            if any(LOG_REDIRECTION.format(path) in said for path in log):
+                status, signal = EXIT_PATTERN.search(said).groups()
+                return f", killed by {signal}{KILLED_HINT}" if signal else f", exit status {status}"
         return ""
 
 
-class Lookout(threading.Thread):
+class WaitReporter(threading.Thread):
     """Says on the console that jobs wait for cores or GPUs: once, until none of them does.
 
     Args:
         say: writes a text to the console.
     """
 
-    def __init__(self, console: Console, say: Callable[[str], None]):
+    def __init__(self, console: JobFormatter, say: Callable[[str], None]):
         super().__init__(daemon=True)
         self._console, self._say = console, say
         self._is_said = False
@@ -244,19 +257,19 @@ class Journal(logging.Handler):
         problems: what the problems are, a sentence.
     """
 
-    def __init__(self, folder: Path = JOURNALS, problems: str = ""):
+    def __init__(self, folder: Path = JOURNAL_FOLDER, problems: str = ""):
         super().__init__()
         self._problems = problems
-        self._file = folder.absolute() / f"{os.getpid()}{JOURNAL}"
+        self._file = folder.absolute() / f"{os.getpid()}{JOURNAL_SUFFIX}"
         since = psutil.Process().create_time()
         self._writer = {"pid": os.getpid(), "host": platform.node(), "since": since}
 
     def emit(self, record: logging.LogRecord) -> None:
         event = getattr(record, "event", None)
-        if event not in JOURNALED:
+        if event not in JOURNAL_FIELDS:
             return
         row = {"event": event, "at": time.time(), **self._writer}
-        row |= {name: getattr(record, name) for name in JOURNALED[event]}
+        row |= {name: getattr(record, name) for name in JOURNAL_FIELDS[event]}
         row |= {"problems": self._problems} if event == "run_info" else {}
         with suppress(OSError):  # no workflow fails for want of it
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -264,7 +277,7 @@ class Journal(logging.Handler):
                 file.write(json.dumps(row) + "\n")
 
 
-def install(logger: logging.Logger, settings, problems: str = "") -> Console:
+def install_console(logger: logging.Logger, settings, problems: str = "") -> JobFormatter:
     """Have Snakemake's console say a line a job, and return what knows of the failures.
 
     Args:
@@ -272,33 +285,33 @@ def install(logger: logging.Logger, settings, problems: str = "") -> Console:
         problems: what the problems are, a sentence for `rapid watch`.
     """
     logging.raiseExceptions = False  # where its log file has no room, the console goes on
-    console = Console(logging.Formatter(), settings.dryrun)
+    console = JobFormatter(logging.Formatter(), settings.dryrun)
     if not settings.dryrun and "--touch" not in sys.argv:  # which runs no job
         logger.addHandler(Journal(problems=problems))
-        Lookout(console, logger.info).start()
+        WaitReporter(console, logger.info).start()
     for handler in logger.handlers:
-        if handler.name == CONSOLE and not settings.verbose:
+        if handler.name == SNAKEMAKE_HANDLER and not settings.verbose:
             console.ordinary = handler.formatter
             handler.setFormatter(console)
             handler.addFilter(console)
     return console
 
 
-def _folder(record: logging.LogRecord) -> str:
+def _output_folder(record: logging.LogRecord) -> str:
     return os.path.dirname(record.output[0]) if record.output else ""
 
 
-def _short(reason: str) -> str:
+def _shorten_reason(reason: str) -> str:
     """Return why Snakemake plans a job, with the number of files in place of several."""
     found = []
-    for clause in PARAMETERS.sub(r"\1", reason).split("; "):
+    for clause in PARAMETERS_PATTERN.sub(r"\1", reason).split("; "):
         what, _, files = clause.partition(": ")
         count = files.count(", ") + 1
         found.append(clause if count == 1 else f"{what}: {count}")
-    return _line("; ".join(found))
+    return _to_printable_line("; ".join(found))
 
 
-def _tail(paths: list[str]) -> list[str]:
+def _read_last_lines(paths: list[str]) -> list[str]:
     """Return the last lines of the first of these files that says something."""
     for path in paths:
         try:
@@ -308,26 +321,26 @@ def _tail(paths: list[str]) -> list[str]:
         except OSError:
             continue
         # A progress bar writes its line again and again.
-        lines = [_line(line.rstrip().rpartition("\r")[2]) for line in text.split("\n")]
+        lines = [_to_printable_line(line.rstrip().rpartition("\r")[2]) for line in text.split("\n")]
         if lines := [line for line in lines if line.strip()]:
             return lines
     return []
 
 
-def _line(text: str) -> str:
+def _to_printable_line(text: str) -> str:
     """Return one printable line, cut after a word where it is too long."""
     line = "".join(char if char.isprintable() else " " for char in text)
-    if len(line) <= LONGEST:
+    if len(line) <= MAX_LINE_LENGTH:
         return line
-    return f"{line[:LONGEST].rpartition(' ')[0] or line[:LONGEST]}..."
+    return f"{line[:MAX_LINE_LENGTH].rpartition(' ')[0] or line[:MAX_LINE_LENGTH]}..."
 
 
-def _wrapped(line: str, margin: str = "") -> str:
+def _wrap_line(line: str, margin: str = "") -> str:
     """Return a line as the console has it: in several lines where it is long."""
-    width = shutil.get_terminal_size((LINE_LENGTH, 0)).columns - len(margin)
-    return "\n".join(f"{margin}{piece}" for piece in wrap(line, width))
+    width = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns - len(margin)
+    return "\n".join(f"{margin}{piece}" for piece in wrap_text(line, width))
 
 
-def _full_disk() -> str:
+def _note_full_disk() -> str:
     found = os.statvfs(".")
     return ": the disk is full" if found.f_bavail * found.f_frsize < TAIL_BYTES else ""

@@ -39,7 +39,7 @@ def begin_job(add_event, number: int, at: float, rule: str, place: str) -> None:
 
 def look(monkeypatch, capsys, at: float) -> list[str]:
     monkeypatch.setattr(console.time, "time", lambda: at)
-    assert watch.watch(once=True) == 0
+    assert watch.watch_workflow(once=True) == 0
     return capsys.readouterr().out.splitlines()
 
 
@@ -107,14 +107,14 @@ def test_the_display_follows_the_files(add_event, monkeypatch, capsys):
     begin_job(add_event, 4, 25.0, "evaluate", "evaluations/other")
     add_event("job_finished", 26.0, job_id=4)
     assert look(monkeypatch, capsys, 27.0)[0] == "4 jobs: 4 done, 0 running, 0 waiting, 0 failed"
-    assert watch.watch(once=False) == 0  # it ends by itself
+    assert watch.watch_workflow(once=False) == 0  # it ends by itself
 
 
 def test_a_terminal_gets_the_lines_that_fit(add_event):
     for number in range(1, 5):
         begin_job(add_event, number, 1.0, "train", f"runs/{number}")
         add_event("job_finished", 2.0, job_id=number)
-    workflow = watch.Workflow(*Path(".snakemake/log").iterdir())
+    workflow = watch.WorkflowView(*Path(".snakemake/log").iterdir())
     workflow.read()
     assert [line[:5] for line in workflow.lines(4)] == ["4 job", "", "[3/4]", "[4/4]"]
     assert len(workflow.lines(1)) == 1
@@ -127,11 +127,11 @@ def test_a_workflow_that_was_killed_is_not_waited_for(add_event, monkeypatch, ca
     ended.wait()
     rows = [json.loads(row) | {"pid": ended.pid} for row in journal.read_text().splitlines()]
     journal.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert watch.watch(once=False) == 1
+    assert watch.watch_workflow(once=False) == 1
     assert "; the workflow has ended" in capsys.readouterr().out
     reused = [row | {"pid": os.getpid(), "since": 0.0} for row in rows]  # its number is another's
     journal.write_text("".join(json.dumps(row) + "\n" for row in reused))
-    assert watch.watch(once=False) == 1
+    assert watch.watch_workflow(once=False) == 1
     capsys.readouterr()
     elsewhere = [row | {"host": "another"} for row in rows]
     journal.write_text("".join(json.dumps(row) + "\n" for row in elsewhere))
@@ -144,7 +144,7 @@ def test_a_workflow_that_lives_is_shown_rather_than_one_that_ended_since(
     [journal] = Path(".snakemake/log").iterdir()
     row = json.loads(journal.read_text())
     earlier = row | {"since": 0.0, "stats": {"train": 1, "total": 1}}
-    journal.with_name(f"1{console.JOURNAL}").write_text(json.dumps(earlier) + "\n")
+    journal.with_name(f"1{console.JOURNAL_SUFFIX}").write_text(json.dumps(earlier) + "\n")
     with journal.open("a") as file:
         file.write('{"event": "job_in\n')  # the disk was full
     os.utime(journal, (1, 1))
@@ -154,7 +154,7 @@ def test_a_workflow_that_lives_is_shown_rather_than_one_that_ended_since(
 def test_a_folder_without_a_workflow_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInput, match="no workflow has begun in this folder"):
-        watch.watch(once=True)
+        watch.watch_workflow(once=True)
 
 
 def test_a_journal_that_cannot_be_written_stops_no_workflow(tmp_path):

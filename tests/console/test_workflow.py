@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rapid.console.workflow import Console, Lookout
+from rapid.console.workflow import JobFormatter, WaitReporter
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def console(tmp_path, monkeypatch):
     """A console whose clock is `console.now`, and a run of four jobs of two rules."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")  # of the console
-    console = Console(logging.Formatter(), clock=lambda: console.now)
+    console = JobFormatter(logging.Formatter(), clock=lambda: console.now)
     console.now = 0.0
     stats = {"train": 3, "report": 1, "total": 4}
     console.filter(SimpleNamespace(event="run_info", msg="", stats=stats))
@@ -61,7 +61,7 @@ def test_what_failed_and_was_tried_again_is_no_failure(console):
 def test_that_jobs_wait_for_cores_is_said_once_until_none_does(console, tmp_path):
     waits = "waiting for 1 free core(s) of 2: other jobs hold them"
     lines = []
-    lookout = Lookout(console, lines.append)
+    lookout = WaitReporter(console, lines.append)
     for number in (1, 2):
         (tmp_path / f"{number}.log").write_text(f"{waits}\n")
         start_job(console, number)

@@ -20,7 +20,7 @@ from rapid.artifacts.files import sha256_file, write_jsonl
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
 from rapid.config.specs import FetchSpec
-from rapid.errors.shortages import shortage
+from rapid.errors.shortages import describe_shortage
 from tests.conftest import ROOT, save_qwen2
 from tests.processes.test_fork_server import rapid
 from tests.stages.test_ungraded import training
@@ -36,7 +36,7 @@ SERVER = """
 import importlib, os, resource, sys
 from pathlib import Path
 from rapid import cli
-from rapid.processes.fork_server import serve
+from rapid.processes.fork_server import serve_requests
 PAGE = resource.getpagesize()
 def prepare():
     for name in sys.argv[3:]:
@@ -49,7 +49,7 @@ def run(arguments):
         held = int(Path("/proc/self/statm").read_text().split()[0]) * PAGE
         resource.setrlimit(resource.RLIMIT_AS, (held + int(more), held + int(more)))
     return cli.run(arguments)
-serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run, lambda arguments: None)
+serve_requests(Path(sys.argv[1]), int(sys.argv[2]), prepare, run, lambda arguments: None)
 """
 
 
@@ -189,7 +189,7 @@ def test_every_error_of_torch_on_a_full_disk_is_recognized(tmp_path):
         for size in range(3000, 7000, 500):
             with pytest.raises(RuntimeError) as refusal:
                 torch.save("x" * size, tmp_path / "disk/file")
-            assert shortage(refusal.value).startswith("no room on the disk: ")
+            assert describe_shortage(refusal.value).startswith("no room on the disk: ")
 
 
 @pytest.fixture(scope="module")
