@@ -146,7 +146,7 @@ from rapid.console import workflow as console
 CONSOLE = console.install_console(logger, workflow.output_settings)
 
 onerror:
-    logger.error(CONSOLE.failures())
+    logger.error(CONSOLE.render_failures())
 
 rule all:
     input: [f"bad/{{name}}/made" for name in {names}], [f"good/{{n}}/made" for n in range(20)],
