@@ -17,7 +17,7 @@ def format_duration(seconds: float, like: float | None = None) -> str:
     """Return a duration in the unit that suits it: 8.3s, 12.7m, 4h42m, 3d 4h.
 
     Args:
-        like: a duration whose unit is used instead: a standard deviation has the unit of its mean.
+        like: a duration whose unit to use: a standard deviation is printed in its mean's unit.
     """
     scale = seconds if like is None else like
     # Compared as printed, so that 59.97 is 1.0m and not 60.0s.
@@ -81,21 +81,23 @@ def _escape_control_char(match: re.Match) -> str:
 
 
 def align_columns(
-    rows: Iterable[Sequence[str]], left: int | None = None, rule: bool = False
+    rows: Iterable[Sequence[str]], flush_left: int | None = None, rule: bool = False
 ) -> list[str]:
     """Return rows of cells as lines, with each column as wide as its widest cell.
 
     Args:
         rows: the heading first; all of one length.
-        left: number of columns that are flush left, the others are flush right; all by default.
+        flush_left: number of columns that are flush left, the others are flush right; default all.
         rule: whether to draw a line of dashes below the heading.
     """
     rows = list(rows)
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     if rule:
         rows.insert(1, ["-" * width for width in widths])
-    left = len(widths) if left is None else left
-    formats = [f"{'<' if place < left else '>'}{width}" for place, width in enumerate(widths)]
+    flush_left = len(widths) if flush_left is None else flush_left
+    formats = [
+        f"{'<' if column < flush_left else '>'}{width}" for column, width in enumerate(widths)
+    ]
     return ["  ".join(map(format, row, formats)).rstrip() for row in rows]
 
 

@@ -121,14 +121,15 @@ def wheel_programs(tmp_path_factory) -> Path:
     subprocess.run([sys.executable, "-c", build], cwd=folder / "source", check=True)
     [wheel] = folder.glob("*.whl")
     venv.create(folder / "env", symlinks=True)
-    torch, here = f"torch=={version('torch')}", f"--python={folder / 'env/bin/python'}"
+    torch, python = f"torch=={version('torch')}", f"--python={folder / 'env/bin/python'}"
     lock = ROOT / f"requirements/{'cpu' if torch.endswith('cpu') else 'gpu'}.txt"
     uv = install.Uv(sys.executable, f"uv=={version('uv')}")
     for offline in ("1", "0"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("UV_OFFLINE", offline)
-            place = uv.place_of_cpu_build(torch.removesuffix("+cpu")) or {}
-            if uv.pip("install", here, str(wheel), torch, f"--constraints={lock}", **place):
+            variables = uv.find_cpu_build(torch.removesuffix("+cpu")) or {}
+            packages = (str(wheel), torch, f"--constraints={lock}")
+            if uv.run_pip("install", python, *packages, **variables):
                 return folder / "env/bin"
     pytest.skip("neither uv's cache nor an index has all that the wheel needs")
 

@@ -51,7 +51,7 @@ def test_words_are_joined_as_in_a_sentence():
 def test_columns_are_as_wide_as_their_longest_cell():
     rows = [["name", "n"], ["a", "100"]]
     assert align_columns(rows) == ["name  n", "a     100"]
-    assert align_columns(rows, left=1) == ["name    n", "a     100"]
+    assert align_columns(rows, flush_left=1) == ["name    n", "a     100"]
     assert align_columns(rows, rule=True) == ["name  n", "----  ---", "a     100"]
 
 

@@ -74,13 +74,13 @@ class WorkflowView:
             (job.name, format_duration(self._now - job.start_time), _describe_state(job))
             for job in jobs.running.values()
         ]
-        left, failed = jobs.jobs_left.total(), len(jobs.failed)
+        jobs_left, failed = jobs.jobs_left.total(), len(jobs.failed)
         running = sum(not state.startswith((QUEUED, WAITING)) for *_, state in started)
-        head = f"{jobs.total} jobs: {jobs.total - left - failed} done, {running} running, "
-        head += f"{left - running} waiting, {failed} failed"
+        head = f"{jobs.total} jobs: {jobs.total - jobs_left - failed} done, {running} running, "
+        head += f"{jobs_left - running} waiting, {failed} failed"
         if started and (seconds := jobs.estimate_seconds_left()):
             head += f"; about {format_duration(seconds)} left"
-        if left and not self.is_alive():
+        if jobs_left and not self.is_alive():
             head += "; the workflow has ended"
         heads = [head, *filter(None, [self._first_row.get("problems")])]
         failures = jobs.render_failures().splitlines()
@@ -108,9 +108,9 @@ def _describe_state(job: RunningJob) -> str:
     last_steps = steps[-max(1, len(steps) // 10) :]
     rewards = [step.reward for step in last_steps if step.reward is not None]
     reward = f", reward {fmean(rewards):.1%}" if rewards else ""
-    left = last_step.seconds / last_step.step * (last_step.of - last_step.step)
+    seconds_left = last_step.seconds / last_step.step * (last_step.of - last_step.step)
     progress_text = f"step {last_step.step} of {last_step.of}"
-    return f"{progress_text}{reward}, about {format_duration(left)} left"
+    return f"{progress_text}{reward}, about {format_duration(seconds_left)} left"
 
 
 def _read_mtime(file: str) -> float:

@@ -70,7 +70,7 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
     verdicts = ", ".join(f"{name} {value:.3g}" for name, value in machine.verdict.items())
     return "\n".join(
         [
-            *align_columns([heads, *_rows(costs)], left=3),
+            *align_columns([heads, *_rows(costs)], flush_left=3),
             "",
             f"{len(costs)} jobs: {work / 3600:.2f} {unit}-hours, {disk} of models on disk "
             "(DVC's cache holds a copy), at most "
