@@ -147,7 +147,7 @@ def project(tmp_path):
     return Project(tmp_path)
 
 
-def test_the_environment_is_exactly_the_lock(project):
+def test_the_environment_has_exactly_the_packages_of_the_lock(project):
     make_wheel(project.wheels, "torch", "1.0", needs="cuda")
     make_wheel(project.wheels, "torch", "1.0+cpu", needs="nothing_that_exists")
     for release in ("1.0", "2.0"):
@@ -170,7 +170,7 @@ def test_without_a_cpu_build_torch_s_dependencies_are_installed(project):
     assert project.installed == {"torch-1.0+cpu", "project-1.0"}
 
 
-def test_from_the_lock_for_gpus_only_its_own_packages_are_installed(project):
+def test_the_lock_for_gpus_is_installed_without_resolving_dependencies(project):
     make_wheel(project.wheels, "torch", "1.0", needs="cuda")
     make_wheel(project.wheels, "cuda", "1.0")
     project.install("torch==1.0", kind="gpu")

@@ -65,7 +65,7 @@ def test_the_kind_of_problems_is_shown_below_the_counts(tmp_path, monkeypatch, c
     ]
 
 
-def test_the_display_follows_the_files(add_event, monkeypatch, capsys):
+def test_the_state_is_read_from_the_files_of_the_jobs(add_event, monkeypatch, capsys):
     start_job(add_event, 1, 1.0, "train", RUN)
     start_job(add_event, 2, 1.0, "evaluate", "evaluations/base")
     Path("1.log").write_text("of an earlier attempt\n")

@@ -20,7 +20,7 @@ def console(tmp_path, monkeypatch):
     return console
 
 
-def send(console, event, **fields):
+def send_record(console, event, **fields):
     record = SimpleNamespace(event=event, msg="", getMessage=lambda: fields.get("message", ""))
     vars(record).update(fields)
     return console.format(record) if console.filter(record) else ""
@@ -28,7 +28,7 @@ def send(console, event, **fields):
 
 def start_job(console, number, rule="train"):
     files = {"output": [f"runs/{number}/manifest.json"], "log": [f"{number}.log"]}
-    assert send(console, "job_info", jobid=number, rule_name=rule, **files) == ""
+    assert send_record(console, "job_info", jobid=number, rule_name=rule, **files) == ""
 
 
 def test_the_time_left_is_estimated_from_jobs_of_the_same_rule(console, tmp_path):
@@ -37,24 +37,30 @@ def test_the_time_left_is_estimated_from_jobs_of_the_same_rule(console, tmp_path
     start_job(console, 2)
     console.now = 10.0
     # Two at a time would take another 5 s, but half of what is left is of an unknown rule.
-    finished = send(console, "job_finished", job_id=1)
+    finished = send_record(console, "job_finished", job_id=1)
     assert finished == "[1/4] train runs/1: reward 5%, 8 s of training (10.0s)"
     start_job(console, 3)
     start_job(console, 4, "report")
-    assert send(console, "job_finished", job_id=4) == "[2/4] report runs/4 (0.0s, about 20.0s left)"
+    assert (
+        send_record(console, "job_finished", job_id=4)
+        == "[2/4] report runs/4 (0.0s, about 20.0s left)"
+    )
     console.now = 20.0
-    assert send(console, "job_finished", job_id=2) == "[3/4] train runs/2 (20.0s, about 10.0s left)"
+    assert (
+        send_record(console, "job_finished", job_id=2)
+        == "[3/4] train runs/2 (20.0s, about 10.0s left)"
+    )
 
 
 def test_a_failed_job_that_succeeds_on_retry_is_no_failure(console):
     start_job(console, 1)
     job = {"jobid": 1, "rule_name": "train", "output": ["runs/1/x"], "log": ["1.log"]}
     message = "Command 'x > 1.log 2>&1' returned non-zero exit status 3."
-    assert send(console, "error", message=message) == ""
-    assert send(console, "job_error", **job) == "FAILED train runs/1 (0.0s, exit status 3)"
+    assert send_record(console, "error", message=message) == ""
+    assert send_record(console, "job_error", **job) == "FAILED train runs/1 (0.0s, exit status 3)"
     assert "1 failed:" in console.render_failures()
     start_job(console, 1)
-    assert send(console, "job_finished", job_id=1).startswith("[1/4] train runs/1 (0.0s")
+    assert send_record(console, "job_finished", job_id=1).startswith("[1/4] train runs/1 (0.0s")
     assert console.render_failures() == ""
 
 
@@ -72,7 +78,7 @@ def test_waiting_jobs_are_reported_once_until_none_waits(console, tmp_path):
         reporter.report_waiting_jobs()
     assert lines == [f"train runs/1: {message} (and 1 more)"]
     (tmp_path / "1.log").write_text(f"{message}\non core(s) 0\n")
-    send(console, "job_finished", job_id=2)
+    send_record(console, "job_finished", job_id=2)
     reporter.report_waiting_jobs()
     start_job(console, 2)
     console.now = 10.0
@@ -84,6 +90,6 @@ def test_long_lines_are_wrapped_between_words_and_paths_stay_whole(console, tmp_
     path = "/".join(["experiments"] * 12)
     (tmp_path / "1.log").write_text(f"runs/1: {'some words ' * 12}see {path} for it\n")
     start_job(console, 1)
-    lines = send(console, "job_finished", job_id=1).splitlines()
+    lines = send_record(console, "job_finished", job_id=1).splitlines()
     assert len(lines) == 3 and lines[0].startswith("[1/4] train runs/1: some words")
     assert [line for line in lines if path in line] and all(map(len, lines))

@@ -2,7 +2,7 @@
 
 import os
 import signal
-import socket as sockets
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -102,7 +102,7 @@ print("imported:", *{name.split(".")[0] for name in set(sys.modules) - before})
 
 
 @contextmanager
-def serving(path, code, **options):
+def run_fork_server(path, code, **options):
     """Run a fork server whose jobs have this code, and end it after the block."""
     command = [sys.executable, "-c", FORK_SERVER.format(code), str(path), str(os.getpid())]
     server = subprocess.Popen(command, text=True, **options)
@@ -112,9 +112,9 @@ def serving(path, code, **options):
 
 
 @pytest.fixture(scope="module")
-def socket(tmp_path_factory):
+def socket_path(tmp_path_factory):
     path = tmp_path_factory.mktemp("fork-server") / "socket"
-    with serving(path, COMMANDS):
+    with run_fork_server(path, COMMANDS):
         yield path
 
 
@@ -123,8 +123,13 @@ def fork_server_options(path) -> dict:
     return {"env": os.environ | {"RAPID_WARM": str(path)}, "text": True}
 
 
-def rapid(socket, *arguments, **options):
-    options = {"capture_output": True, "check": False, **fork_server_options(socket), **options}
+def run_rapid(socket_path, *arguments, **options):
+    options = {
+        "capture_output": True,
+        "check": False,
+        **fork_server_options(socket_path),
+        **options,
+    }
     return subprocess.run([*RAPID, *arguments], **options)
 
 
@@ -134,37 +139,39 @@ def start_rapid(path, *arguments, **options):
     )
 
 
-def test_the_caller_gets_the_command_s_output_and_status(socket):
-    result = rapid(socket, "prepare", "--spec", "{", "--out", "x")
+def test_the_caller_gets_the_command_s_output_and_status(socket_path):
+    result = run_rapid(socket_path, "prepare", "--spec", "{", "--out", "x")
     assert result.returncode == 2
     assert result.stderr.startswith("rapid prepare: --spec: not JSON")
-    assert rapid(socket, "--help").stdout == rapid("/no/socket", "--help").stdout
+    assert run_rapid(socket_path, "--help").stdout == run_rapid("/no/socket", "--help").stdout
 
 
-def test_a_command_whose_environment_cannot_be_sent_runs_by_itself(socket, tmp_path):
+def test_a_command_whose_environment_cannot_be_sent_runs_by_itself(socket_path, tmp_path):
     large = {f"LARGE_{n}": "x" * 100_000 for n in range(8)}
-    environment = fork_server_options(socket)["env"] | large
-    result = rapid(socket, "prepare", "--spec", SPEC, "--out", "x", cwd=tmp_path, env=environment)
+    environment = fork_server_options(socket_path)["env"] | large
+    result = run_rapid(
+        socket_path, "prepare", "--spec", SPEC, "--out", "x", cwd=tmp_path, env=environment
+    )
     assert result.returncode == 0, result.stderr
 
 
-def test_a_command_writes_the_same_files_into_the_caller_s_folder(socket, tmp_path):
-    for name, path in (("forked", socket), ("alone", "/no/socket")):
-        result = rapid(path, "prepare", "--spec", SPEC, "--out", name, cwd=tmp_path)
+def test_a_command_writes_the_same_files_into_the_caller_s_folder(socket_path, tmp_path):
+    for name, path in (("forked", socket_path), ("alone", "/no/socket")):
+        result = run_rapid(path, "prepare", "--spec", SPEC, "--out", name, cwd=tmp_path)
         assert result.returncode == 0, result.stderr
     for file in ("train.jsonl", "test.jsonl", "pretrain.jsonl"):
         assert (tmp_path / "forked" / file).read_bytes() == (tmp_path / "alone" / file).read_bytes()
 
 
 def test_a_job_that_gets_sigterm_at_its_start_ends(tmp_path):
-    with serving(tmp_path / "socket", SIGTERM_EARLY):
-        ended = rapid(tmp_path / "socket", "whatever")
+    with run_fork_server(tmp_path / "socket", SIGTERM_EARLY):
+        ended = run_rapid(tmp_path / "socket", "whatever")
     assert (ended.returncode, ended.stdout) == (128 + signal.SIGTERM, ""), ended.stderr
 
 
 def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
     path = tmp_path / "socket"
-    with serving(path, SLOW, env=os.environ | {"OF_THE_SERVER": "and not of the command"}):
+    with run_fork_server(path, SLOW, env=os.environ | {"OF_THE_SERVER": "and not of the command"}):
         monkeypatch.setenv("COLOUR", "green")
         client = start_rapid(path, "one", "two", cwd=tmp_path)
         pid, *rest = client.stdout.readline().split()
@@ -176,17 +183,17 @@ def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
 
 def test_a_client_that_sends_no_request_is_ignored(tmp_path):
     path = tmp_path / "socket"
-    with serving(path, LENDING):
+    with run_fork_server(path, LENDING):
         for _ in range(2):
-            with sockets.socket(sockets.AF_UNIX, sockets.SOCK_SEQPACKET) as client:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
                 client.connect(str(path))
-        assert rapid(path, "nothing").returncode == 0
+        assert run_rapid(path, "nothing").returncode == 0
 
 
 def test_a_job_ends_with_the_fork_server(tmp_path, monkeypatch):
     path = tmp_path / "socket"
     monkeypatch.setenv("COLOUR", "red")
-    with serving(path, SLOW):
+    with run_fork_server(path, SLOW):
         command = start_rapid(path, "job")
         job = int(command.stdout.readline().split()[0])
     command.wait()
@@ -195,7 +202,7 @@ def test_a_job_ends_with_the_fork_server(tmp_path, monkeypatch):
 
 def test_a_job_has_time_to_save_when_its_command_or_the_server_ends(tmp_path):
     path = tmp_path / "socket"
-    with serving(path, SAVING) as server:
+    with run_fork_server(path, SAVING) as server:
         commands = [start_rapid(path, saved, cwd=tmp_path) for saved in ("first", "second")]
         for command in commands:
             command.stdout.readline()
@@ -209,8 +216,8 @@ def test_a_job_has_time_to_save_when_its_command_or_the_server_ends(tmp_path):
 
 def test_lent_processes_reach_the_child_and_are_taken_back(tmp_path):
     path = tmp_path / "socket"
-    with serving(path, LENDING, stdout=subprocess.PIPE) as server:
-        ended = [rapid(path, outcome) for outcome in ("well", "failed", "killed", "nothing")]
+    with run_fork_server(path, LENDING, stdout=subprocess.PIPE) as server:
+        ended = [run_rapid(path, outcome) for outcome in ("well", "failed", "killed", "nothing")]
     lent = [job.stdout for job in ended]
     assert lent == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n", "lent: [0, 1, 2]\n"]
     killed = ended[-2]
@@ -224,10 +231,10 @@ def test_a_job_that_cannot_be_forked_fails_alone(tmp_path):
     """Also if nobody reads its log."""
     path, (reading, writing) = tmp_path / "socket", os.pipe()
     os.close(reading)
-    with serving(path, OUT_OF_MEMORY, stdout=subprocess.PIPE) as server:
-        first = rapid(path, "first")
-        second = rapid(path, "second", capture_output=False, stderr=writing)
-        third = rapid(path, "third")
+    with run_fork_server(path, OUT_OF_MEMORY, stdout=subprocess.PIPE) as server:
+        first = run_rapid(path, "first")
+        second = run_rapid(path, "second", capture_output=False, stderr=writing)
+        third = run_rapid(path, "third")
     os.close(writing)
     assert [job.returncode for job in (first, second, third)] == [1, 1, 0]
     assert first.stderr == "rapid: no child for this job: [Errno 12] Cannot allocate memory\n"
@@ -250,25 +257,25 @@ def test_a_job_that_loads_a_model_imports_nothing_more(tmp_path):
 
 
 @pytest.fixture
-def attempts(request, tmp_path):
+def run_attempts(request, tmp_path):
     """Return a function that runs the command once and returns the numbers of its attempts."""
 
     def run(first_undisturbed: int) -> list[int]:
-        result = rapid(tmp_path / "socket", str(first_undisturbed))
+        result = run_rapid(tmp_path / "socket", str(first_undisturbed))
         assert result.returncode == 0
         return [int(line) for line in result.stdout.split()]
 
-    with serving(tmp_path / "socket", DISTURBED.format(share=request.param)):
+    with run_fork_server(tmp_path / "socket", DISTURBED.format(share=request.param)):
         yield run
 
 
-@pytest.mark.parametrize("attempts", [1.0], indirect=True)
-def test_a_disturbed_command_has_three_attempts_at_most(attempts):
+@pytest.mark.parametrize("run_attempts", [1.0], indirect=True)
+def test_a_disturbed_command_has_three_attempts_at_most(run_attempts):
     assert get_attempt() == 1  # without a fork server
-    assert [attempts(number) for number in (1, 2, 9)] == [[1], [1, 2], [1, 2, 3]]
+    assert [run_attempts(number) for number in (1, 2, 9)] == [[1], [1, 2], [1, 2, 3]]
 
 
-@pytest.mark.parametrize("attempts", [0.25], indirect=True)
-def test_only_a_share_of_disturbed_commands_is_run_again(attempts):
+@pytest.mark.parametrize("run_attempts", [0.25], indirect=True)
+def test_only_a_share_of_disturbed_commands_is_run_again(run_attempts):
     """With a share of a quarter: the first command and the fourth."""
-    assert [len(attempts(9)) for _ in range(5)] == [2, 1, 1, 2, 1]
+    assert [len(run_attempts(9)) for _ in range(5)] == [2, 1, 1, 2, 1]
