@@ -37,7 +37,7 @@ onstart:
 
 
 onerror:
-    logger.error(CONSOLE.failures())
+    logger.error(CONSOLE.render_failures())
 
 
 # Targets: everything, or the jobs of one stage of dvc.yaml. --------------------------------------

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from performance.parts import DEFAULT_PARTS, PARTS, Experiment, list_experiments
 from rapid.arguments import Parser
-from rapid.text import suggest
+from rapid.text import suggest_name
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     chosen = options.models or (models.QUICK if options.quick else models.NAMES)
     if unknown := [name for name in chosen if name not in models.NAMES]:
-        names, meant = ", ".join(models.NAMES), suggest(unknown[0], models.NAMES)
+        names, meant = ", ".join(models.NAMES), suggest_name(unknown[0], models.NAMES)
         sys.exit(f"bench: --models {unknown[0]}: no such model; known: {names}{meant}")
     skipped = {*models.NAMES} - {*chosen}
     load_subject = cache(partial(models.load_subject, tiny=options.model, quick=options.quick))
@@ -91,13 +91,13 @@ def _measure(todo: list[tuple[str, Experiment]], load_subject: Callable, repeats
 def _prepare(gpu: bool) -> None:
     """Take a core, or a GPU, then import what every loop needs."""
     os.environ |= ENVIRONMENT
-    from rapid.resources.gpus import visible_gpus
-    from rapid.resources.leases import bind, lease_cores, lease_gpus
+    from rapid.resources.gpus import list_visible_gpus
+    from rapid.resources.leases import bind_to_cores, lease_cores, lease_gpus
 
-    if gpu and visible_gpus():
+    if gpu and list_visible_gpus():
         _report(f"on GPU {lease_gpus(1)[0]}; importing")
     else:
-        cores = bind(lease_cores(1), 1)
+        cores = bind_to_cores(lease_cores(1), 1)
         _report(f"on core {cores[0]}; importing")
     from rapid.training.trl import without_vllm
 

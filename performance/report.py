@@ -9,7 +9,7 @@ from performance.expectations import check_expectations
 from performance.parts import PARTS
 from performance.results import FOLDER, read
 from rapid.artifacts.files import write_text
-from rapid.text import markdown, short
+from rapid.text import render_markdown_table, shorten_commit
 
 HEAD = """# Performance
 
@@ -42,7 +42,7 @@ def render_page(documents: dict[str, dict]) -> str:
     """Return the page."""
     results = [result for result in check_expectations(documents) if result.holds is not None]
     rows = [[result.text, result.measured, HOLDS[result.holds]] for result in results]
-    expected = markdown(["Expected", "Measured", ""], rows)
+    expected = render_markdown_table(["Expected", "Measured", ""], rows)
     if _is_quick(documents):
         expected = f"{NOT_JUDGED.capitalize()}.\n"
     sections = [HEAD, f"## Expectations\n\n{expected}"]
@@ -63,7 +63,7 @@ def render_section(part: str, rows: list[dict]) -> str:
     for varied, group in groupby(rows, key=lambda row: row.get("varied")):
         columns = declared["tables"][varied] if varied else declared["columns"]
         cells = [[cell.format(**_format_values(row)) for cell in columns.values()] for row in group]
-        tables.append(markdown(list(columns), cells))
+        tables.append(render_markdown_table(list(columns), cells))
     text = declared["text"].format(**_format_values(rows[0]))
     return "\n".join([f"## ({part}) {declared['title']}\n\n{text}\n", *tables])
 
@@ -85,10 +85,10 @@ def _render_provenance(documents: dict[str, dict]) -> str:
         versions |= document["versions"]
         shares = [row["cpu_share"] for row in document["rows"] if "cpu_share" in row]
         share = f"{median(shares):.0%}" if shares else ""
-        source = [document["date"], short(document["commit"], 10), document["hardware"]]
+        source = [document["date"], shorten_commit(document["commit"], 10), document["hardware"]]
         rows.append([part, *source, _join(document["options"]), share])
     head = ["Part", "Date", "Commit", "Hardware", "Options", "CPU time / time"]
-    return f"{PROVENANCE}\n{markdown(head, rows)}\nVersions: {_join(versions)}.\n"
+    return f"{PROVENANCE}\n{render_markdown_table(head, rows)}\nVersions: {_join(versions)}.\n"
 
 
 def _join(values: dict) -> str:

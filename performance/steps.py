@@ -24,7 +24,7 @@ from rapid.arguments import Parser
 from rapid.artifacts.files import write_json, write_text
 from rapid.cost.memory import training_memory
 from rapid.cost.shapes import Shape, published
-from rapid.text import markdown
+from rapid.text import render_markdown_table
 
 HELD, PASSES = results.FOLDER / "held.jsonl", results.FOLDER / "passes.json"
 PROMPT, WORDS = 64, 1002  # tokens of a prompt, and of the tokenizer
@@ -88,7 +88,7 @@ def render_table(name: str, rows: list[dict]) -> str:
     columns = TABLE["steps"][name]["columns"]
     values = [row | _derive_values(name, row) for row in rows]
     cells = [[form.format(**row) for form in columns.values()] for row in values]
-    return markdown(list(columns), cells)
+    return render_markdown_table(list(columns), cells)
 
 
 def _derive_values(name: str, row: dict) -> dict:

@@ -1,10 +1,10 @@
-"""The `rapid` command. Where a warm process runs the job, it imports next to nothing."""
+"""The `rapid` command. If a fork server runs the job, it imports next to nothing."""
 
 import os
 import sys
 from pathlib import Path
 
-from rapid.processes.fork_server import AGAIN, run_in_child
+from rapid.processes.fork_server import RETRY_STATUS, run_in_child
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 
 CLONE = Path(__file__).resolve().parents[1]
@@ -34,7 +34,7 @@ def run_command() -> int:
 
         with end_with_reader():
             status = run(sys.argv[1:])
-    return 0 if status == AGAIN else status
+    return 0 if status == RETRY_STATUS else status
 
 
 if __name__ == "__main__":

@@ -30,19 +30,19 @@ from rapid.artifacts.files import BadInput, read_json
 from rapid.artifacts.runs import CHECKPOINTS, RunSummary, has_learned_nothing
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
-from rapid.errors.endings import ending
+from rapid.errors.endings import run_command
 from rapid.grading.policy import Grading
 from rapid.grading.verdicts import report_ungraded
-from rapid.processes.fork_server import AGAIN, ATTEMPTS
+from rapid.processes.fork_server import MAX_ATTEMPTS, RETRY_STATUS
 from rapid.resources.leases import lease_folder
-from rapid.text import shown
+from rapid.text import escape_control_chars
 
 
 def run(arguments: list[str]) -> int:
     """Run a command in this process; its exit status."""
     args = _parser().parse_args(arguments)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    return ending(args.command, lambda: args.run(args), getattr(args, "out", None))
+    return run_command(args.command, lambda: args.run(args), getattr(args, "out", None))
 
 
 class StageCommand(NamedTuple):
@@ -116,9 +116,11 @@ def _parser() -> Parser:
     help = "show jobs running, waiting, done and failed, and how far each training run is"
     watch = _add(commands, "watch", help, _watch)
     watch.add_argument("--once", action="store_true", help="print it as it is now")
-    warm = _add(commands, "warm", "fork jobs from one process, for the workflow", _warm)
-    warm.add_argument("socket", type=Path, help="to listen on")
-    warm.add_argument("parent", type=int, help="the process with which it ends")
+    fork_server = _add(
+        commands, "warm", "fork jobs from one process, for the workflow", _serve_jobs
+    )
+    fork_server.add_argument("socket", type=Path, help="to listen on")
+    fork_server.add_argument("parent", type=int, help="the process with which it ends")
     _add(commands, "lean-setup", "install and check the Lean that grades proofs", _lean_setup)
     return parser
 
@@ -223,13 +225,13 @@ def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
 
     What only downloads needs none.
     """
-    from rapid.resources.requests import lease
+    from rapid.resources.requests import lease_resources
 
     spec = _read_spec(args.spec, spec_type)
     if hasattr(args, "model"):
         _check_model(args.model)
     if spec_type is not specs.FetchSpec:
-        lease(spec)
+        lease_resources(spec)
     return spec
 
 
@@ -261,13 +263,13 @@ def _train(args) -> int:
         resources.enter_context(lease_folder(args.out / CHECKPOINTS))
         spec = _begin(args, specs.TrainSpec)
         if specs.served(spec) and args.model.is_dir():  # else what it starts from was not trained
-            from rapid.vllm_server import serving
+            from rapid.vllm_server import run_server
 
-            resources.enter_context(serving(spec, args.model))
+            resources.enter_context(run_server(spec, args.model))
         if spec.compute.processes > 1:
-            from rapid.processes.launch import launch
+            from rapid.processes.launch import launch_processes
 
-            launch(spec, paths)
+            launch_processes(spec, paths)
             summary = read_json(args.out / "summary.json", RunSummary)
         else:
             from rapid.stages.train import train
@@ -281,7 +283,7 @@ def _train(args) -> int:
         report_ungraded(summary.reasons)
     else:
         print(f"{args.out}: not trained: {summary.note}", file=sys.stderr)
-    return AGAIN if summary.disturbed and summary.attempt < ATTEMPTS else 0
+    return RETRY_STATUS if summary.disturbed and summary.attempt < MAX_ATTEMPTS else 0
 
 
 def _ask(args) -> None:
@@ -301,12 +303,12 @@ def _ask(args) -> None:
         chat=args.chat,
     )
     text = "\n\n".join(answer.text for answer in answers)
-    print(shown(text) if sys.stdout.isatty() else text)
+    print(escape_control_chars(text) if sys.stdout.isatty() else text)
 
 
 def _grade(args) -> int:
     from rapid.benchmarks.published import read_problems
-    from rapid.resources.leases import usable_cores
+    from rapid.resources.leases import list_usable_cores
     from rapid.stages.grade import grade, read_submissions
 
     benchmark = BENCHMARKS[args.benchmark]
@@ -320,7 +322,7 @@ def _grade(args) -> int:
             benchmark,
             problems,
             submissions,
-            workers=args.workers or len(usable_cores()),
+            workers=args.workers or len(list_usable_cores()),
             timeout=args.timeout or benchmark.usual_timeout,
             policy=Grading(unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean),
             progress=bar.update,
@@ -350,7 +352,7 @@ def _plan(args) -> None:
 
 def _preflight(args) -> int:
     from rapid.config.params import load_files
-    from rapid.preflight import checks, report
+    from rapid.preflight import print_checks, run_checks
 
     def too_large(params, memory: float) -> dict[str, str]:
         from rapid.cost.estimates import too_large  # needs the pipeline's packages, for GPUs only
@@ -358,22 +360,22 @@ def _preflight(args) -> int:
         return too_large(params, memory)
 
     params = load_files(*([args.config] if args.config else args.configfile))
-    missing = report(checks(params, too_large=too_large))
+    missing = print_checks(run_checks(params, too_large=too_large))
     print(f"{len(missing)} missing" if missing else "nothing is missing")
     return 1 if missing else 0
 
 
 def _watch(args) -> int:
-    from rapid.console.watch import watch
+    from rapid.console.watch import watch_workflow
 
-    return watch(once=args.once or not sys.stdout.isatty())
+    return watch_workflow(once=args.once or not sys.stdout.isatty())
 
 
-def _warm(args) -> None:
-    from rapid.processes.fork_server import serve
+def _serve_jobs(args) -> None:
+    from rapid.processes.fork_server import serve_requests
     from rapid.stages.rehearsal import lend, rehearse
 
-    serve(args.socket, args.parent, rehearse, run, lend)
+    serve_requests(args.socket, args.parent, rehearse, run, lend)
 
 
 def _lean_setup(args) -> int:

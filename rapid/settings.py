@@ -1,4 +1,4 @@
-"""The base of all settings: what no value may be, whatever it is for."""
+"""Base class of all settings, which rejects unknown keys and unusable values."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -7,67 +7,74 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from rapid.text import suggest
+from rapid.text import suggest_name
 
-LARGEST = 2**31 - 1  # of whole numbers: what torch, numpy and C take everywhere
-_SHORT = Repr()
-_SHORT.maxstring = _SHORT.maxother = 100
-_SHORT.maxlist = 10
+LARGEST = 2**31 - 1  # integer that torch, numpy and C all accept
+_SHORT_REPR = Repr()
+_SHORT_REPR.maxstring = _SHORT_REPR.maxother = 100
+_SHORT_REPR.maxlist = 10
 
 
 def not_allowed(key: str, value: Any, allowed: str) -> str:
-    """Return what is wrong with a value, and what would be right."""
-    return f"{key}: {_SHORT.repr(value)} is not allowed; allowed: {allowed}"
+    """Return an error message: the key, its value, and the values that are allowed."""
+    return f"{key}: {_SHORT_REPR.repr(value)} is not allowed; allowed: {allowed}"
 
 
 class Settings(BaseModel):
-    """Names that are known, with values of which nothing comes otherwise than it was meant."""
+    """Strict settings: unknown keys and lossy conversions are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="wrap")
     @classmethod
-    def _are_as_given(cls, values: Any, handler):
+    def _validate_strictly(cls, values: Any, handler):
         try:
-            made = handler(values)
+            settings = handler(values)
         except ValidationError as error:
-            lines = [_name_keys(item, [*cls.model_fields], values) for item in error.errors()]
+            lines = [
+                _name_allowed_keys(item, [*cls.model_fields], values) for item in error.errors()
+            ]
             raise ValidationError.from_exception_data(cls.__name__, lines) from None
-        for name, given in values.items() if isinstance(values, dict) else ():
-            for wrong in unusable(getattr(made, name, None), given, name):
-                raise ValueError(wrong)
-        return made
+        for key, user_value in values.items() if isinstance(values, dict) else ():
+            for message in find_unusable_values(getattr(settings, key, None), user_value, key):
+                raise ValueError(message)
+        return settings
 
 
-def _name_keys(item: Any, keys: list[str], values: Any) -> Any:
-    """Return an error of validation as it is; of a key that is none, with those that there are."""
-    place = item["loc"]
-    if item["type"] != "extra_forbidden" or len(place) > 1:
+def _name_allowed_keys(item: Any, keys: list[str], values: Any) -> Any:
+    """Return an item of a ValidationError; if it is an unknown key, with the allowed keys."""
+    location = item["loc"]
+    if item["type"] != "extra_forbidden" or len(location) > 1:
         return item
-    allowed = f"one of {', '.join(keys)}{suggest(str(place[0]), keys)}"
-    wrong = ValueError(f"{place[0]}: is not a key; allowed: {allowed}")
-    return {"type": "value_error", "loc": (), "input": values, "ctx": {"error": wrong}}
+    allowed = f"one of {', '.join(keys)}{suggest_name(str(location[0]), keys)}"
+    error = ValueError(f"{location[0]}: is not a key; allowed: {allowed}")
+    return {"type": "value_error", "loc": (), "input": values, "ctx": {"error": error}}
 
 
-def unusable(made: Any, given: Any, key: str) -> Iterator[str]:
-    """Yield what no setting may be, whatever its type.
+def find_unusable_values(value: Any, user_value: Any, key: str) -> Iterator[str]:
+    """Yield an error message for each value that no setting may have, whatever its type.
 
     Args:
-        made: what validation made of what was `given`; settings have looked at themselves.
+        value: what validation made of `user_value`; nested settings have validated themselves.
+        user_value: the value as the user wrote it.
     """
-    if isinstance(made, dict):
-        for name, value in made.items():
-            each = (given.get(name), f"{key}.{name}") if isinstance(given, dict) else (given, key)
-            yield from unusable(value, *each)
-    elif isinstance(made, list):
-        pairs = zip_longest(made, given if isinstance(given, list) else [])
-        for place, (one, value) in enumerate(pairs):
-            yield from unusable(one, value, f"{key}.{place}")
-        if any(one in made[:place] for place, one in enumerate(made)):
-            yield not_allowed(key, given, "each once")
-    elif isinstance(given, bool) and isinstance(made, int | float) and given is not made:
-        yield not_allowed(key, given, "a number")
-    elif isinstance(made, int) and abs(made) > LARGEST:
-        yield not_allowed(key, given, f"at most {LARGEST}")
-    elif isinstance(made, str) and not made.isprintable():
-        yield not_allowed(key, given, "a text without control characters")
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if isinstance(user_value, dict):
+                yield from find_unusable_values(item, user_value.get(name), f"{key}.{name}")
+            else:
+                yield from find_unusable_values(item, user_value, key)
+    elif isinstance(value, list):
+        user_items = user_value if isinstance(user_value, list) else []
+        for index, (item, user_item) in enumerate(zip_longest(value, user_items)):
+            yield from find_unusable_values(item, user_item, f"{key}.{index}")
+        if any(item in value[:index] for index, item in enumerate(value)):
+            yield not_allowed(key, user_value, "each once")
+    elif (
+        isinstance(user_value, bool) and isinstance(value, int | float) and user_value is not value
+    ):
+        yield not_allowed(key, user_value, "a number")
+    elif isinstance(value, int) and abs(value) > LARGEST:
+        yield not_allowed(key, user_value, f"at most {LARGEST}")
+    elif isinstance(value, str) and not value.isprintable():
+        yield not_allowed(key, user_value, "a text without control characters")

@@ -1,8 +1,9 @@
-"""A vLLM server on a GPU of its own, from which a trainer samples: the paper's naive GRPO.
+"""Start a vLLM server on a GPU of its own, from which the paper's naive GRPO samples.
 
-TRL's trainers talk to vLLM's own server when it is started as `trl.scripts.vllm_serve` would. They
-send it their weights over NCCL, and ask it for completions over HTTP. The server is this machine's,
-answers nobody else, and ends with the job, however that ends.
+TRL's trainers can use vLLM's own server if it is started with the arguments of
+`trl.scripts.vllm_serve`. They send it their weights over NCCL and request completions over HTTP.
+The server listens on this machine's loopback interface only. It ends with the job, also if the job
+is killed.
 """
 
 import os
@@ -17,12 +18,13 @@ from pathlib import Path
 
 from rapid.config.specs import TrainSpec
 from rapid.processes.lifetimes import end_with_parent
-from rapid.resources.gpus import VISIBLE
-from rapid.resources.leases import bind, usable_cores
+from rapid.resources.gpus import VISIBLE_DEVICES
+from rapid.resources.leases import bind_to_cores, list_usable_cores
 
 HOST = "127.0.0.1"
-PORT, GROUP_PORT = "RAPID_SERVER_PORT", "RAPID_SERVER_GROUP_PORT"  # for the trainer's processes
-START_SECONDS = 900  # reads a model and compiles its kernels
+# Environment variables from which the trainer's processes read the ports.
+PORT_VARIABLE, GROUP_PORT_VARIABLE = "RAPID_SERVER_PORT", "RAPID_SERVER_GROUP_PORT"
+START_SECONDS = 900  # limit for reading the model and compiling its kernels
 STOP_SECONDS = 30
 POLL_SECONDS = 1.0
 
@@ -31,65 +33,79 @@ class ServerDied(RuntimeError):
     """The server ended, or does not answer."""
 
 
-def trainer_settings() -> dict:
-    """Return what GRPOConfig needs to sample from the server that `serving` started."""
+def build_trainer_settings() -> dict:
+    """Return what GRPOConfig needs to sample from the server that `run_server` started."""
     return {
         "use_vllm": True,
         "vllm_mode": "server",
         "vllm_server_host": HOST,
-        "vllm_server_port": int(os.environ[PORT]),
-        "vllm_group_port": int(os.environ[GROUP_PORT]),
+        "vllm_server_port": int(os.environ[PORT_VARIABLE]),
+        "vllm_group_port": int(os.environ[GROUP_PORT_VARIABLE]),
     }
 
 
 @contextmanager
-def serving(spec: TrainSpec, model: Path) -> Iterator[None]:
-    """Meanwhile a server samples on the last of this process's GPUs and cores; the others are left.
+def run_server(spec: TrainSpec, model: Path) -> Iterator[None]:
+    """Run a server on the last of this process's GPUs and cores, and leave it the others.
 
     Raises:
-        ServerDied: it does not answer within `START_SECONDS`.
+        ServerDied: the server does not answer within `START_SECONDS`.
     """
-    *ours, last = os.environ[VISIBLE].split(",")
-    cores, threads = usable_cores(), spec.compute.threads
-    with socket.create_server((HOST, 0)) as one, socket.create_server((HOST, 0)) as other:
-        port, group_port = one.getsockname()[1], other.getsockname()[1]  # nobody's, so far
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # by `finally`
+    *trainer_gpus, server_gpu = os.environ[VISIBLE_DEVICES].split(",")
+    cores, threads = list_usable_cores(), spec.compute.threads
+    port, group_port = _find_free_ports()
+    # Raises SystemExit, so that `finally` below stops the server.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
     def become_server() -> None:
         end_with_parent()
-        bind(cores[-threads:], threads)
+        bind_to_cores(cores[-threads:], threads)
 
-    started = subprocess.Popen(
-        serve_command(model, port, spec),
-        env=os.environ | {VISIBLE: last, "VLLM_SERVER_DEV_MODE": "1"},
+    server = subprocess.Popen(
+        build_serve_command(model, port, spec),
+        env=os.environ | {VISIBLE_DEVICES: server_gpu, "VLLM_SERVER_DEV_MODE": "1"},
         preexec_fn=become_server,
-        start_new_session=True,  # its workers are stopped with it
+        start_new_session=True,  # so that its workers can be stopped with it
     )
     try:
-        _wait(started, port)
-        os.environ |= {VISIBLE: ",".join(ours), PORT: str(port), GROUP_PORT: str(group_port)}
-        bind(cores[:-threads], threads)
+        _wait_until_ready(server, port)
+        os.environ |= {
+            VISIBLE_DEVICES: ",".join(trainer_gpus),
+            PORT_VARIABLE: str(port),
+            GROUP_PORT_VARIABLE: str(group_port),
+        }
+        bind_to_cores(cores[:-threads], threads)
         yield
     finally:
-        _stop(started)
+        _stop_server(server)
 
 
-def serve_command(model: Path, port: int, spec: TrainSpec) -> list[str]:
-    """Return the server's command line, as TRL wants it, in the trainer's precision."""
+def _find_free_ports() -> tuple[int, int]:
+    with socket.create_server((HOST, 0)) as first, socket.create_server((HOST, 0)) as second:
+        return first.getsockname()[1], second.getsockname()[1]
+
+
+def build_serve_command(model: Path, port: int, spec: TrainSpec) -> list[str]:
+    """Return the server's command line as TRL needs it, with the trainer's precision."""
     from trl.scripts.vllm_serve import ScriptArguments, build_command
 
-    served = {"host": HOST, "port": port, "dtype": spec.training.precision, "log_level": "warning"}
-    asked = ["--seed", str(spec.run.seed), "--load-format", "safetensors"]
-    return build_command(ScriptArguments(model=str(model), **served), asked)
+    arguments = ScriptArguments(
+        model=str(model),
+        host=HOST,
+        port=port,
+        dtype=spec.training.precision,
+        log_level="warning",
+    )
+    return build_command(arguments, ["--seed", str(spec.run.seed), "--load-format", "safetensors"])
 
 
-def _wait(started: subprocess.Popen, port: int) -> None:
+def _wait_until_ready(server: subprocess.Popen, port: int) -> None:
     from urllib.request import urlopen
 
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        if started.poll() is not None:
-            raise ServerDied(f"vLLM's server ended with status {started.returncode}; see above")
+        if server.poll() is not None:
+            raise ServerDied(f"vLLM's server ended with status {server.returncode}; see above")
         try:
             with urlopen(f"http://{HOST}:{port}/health", timeout=POLL_SECONDS):
                 return
@@ -98,10 +114,10 @@ def _wait(started: subprocess.Popen, port: int) -> None:
     raise ServerDied(f"vLLM's server did not answer within {START_SECONDS} s")
 
 
-def _stop(started: subprocess.Popen) -> None:
+def _stop_server(server: subprocess.Popen) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
-            os.killpg(started.pid, number)
-            started.wait(STOP_SECONDS)
+            os.killpg(server.pid, number)
+            server.wait(STOP_SECONDS)
         except (ProcessLookupError, subprocess.TimeoutExpired):
             continue

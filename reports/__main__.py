@@ -11,7 +11,7 @@ from rapid.artifacts.manifests import digests, write_manifest, written_digest
 from rapid.artifacts.runs import TOKEN_WEIGHTS
 from rapid.config.params import BadParams, load_files
 from rapid.config.specs import BASE, in_arena, report_spec, runs, studied
-from rapid.errors.shortages import shortage
+from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 from reports import contents
 from reports.contents import Content
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
             folder = output.parent if output else options.figures
             write_manifest(folder, "report", report_spec(params), inputs, written)
     except (BadInput, OSError) as error:
-        print(f"reports: {shortage(error) or error}", file=sys.stderr)
+        print(f"reports: {describe_shortage(error) or error}", file=sys.stderr)
         return BAD_USE if isinstance(error, BadParams) else BAD_RUN
     if options.text:
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for a dash

@@ -18,7 +18,7 @@ from rapid.artifacts.metrics import COMPARED, METRICS
 from rapid.artifacts.runs import PHASES, StepRecord
 from rapid.config.params import Params, load_files
 from rapid.config.specs import BASE, compared, report_spec
-from rapid.errors.shortages import shortage
+from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_workflow
 from reports.collect import collect, problem_sources
 
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         report(load_files(options.config), options.out)
     except (BadInput, OSError) as error:
-        print(f"reports.experiment: {shortage(error) or error}", file=sys.stderr)
+        print(f"reports.experiment: {describe_shortage(error) or error}", file=sys.stderr)
         return 1
     return 0
 

@@ -1,14 +1,13 @@
-"""Install exactly a lock, and the project itself, beside the Python that runs this.
+"""Install exactly the packages of a lock, and the project itself, for the Python that runs this.
 
     .venv/bin/python requirements/install.py requirements/cpu.txt
 
-pip installs uv, and uv the rest. The lock is complete, so that no dependency is looked for; what it
-does not name is removed.
+pip installs uv, and uv the rest. The lock is complete, so no dependency is resolved; packages that
+it does not name are removed.
 
-torch is the exception on a machine without a GPU. The lock means its CPU build ("+cpu"), for which
-vLLM's CPU build is made, and which PyPI does not have. It is taken from pip's sources, else from
-PyTorch's own index. Where neither has it, PyPI's build is taken, with the several GB of CUDA
-libraries that it cannot be imported without.
+torch is an exception on machines without a GPU. The lock means its CPU build ("+cpu"), which vLLM's
+CPU build requires and PyPI does not have. It is taken from pip's sources, or from PyTorch's index.
+If neither has it, PyPI's build is taken, which needs several GB of CUDA libraries.
 """
 
 import ast
@@ -22,8 +21,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-# pip's settings, and the variables by which uv is told the same. A variable that is set wins.
-VARIABLES = {
+# uv's variables for each of pip's settings. A variable that is set already wins.
+UV_VARIABLES = {
     "index-url": ("UV_INDEX_URL", "UV_DEFAULT_INDEX"),
     "extra-index-url": ("UV_EXTRA_INDEX_URL", "UV_INDEX"),
     "find-links": ("UV_FIND_LINKS",),
@@ -34,9 +33,9 @@ VARIABLES = {
     "timeout": ("UV_HTTP_TIMEOUT",),
     "default-timeout": ("UV_HTTP_TIMEOUT",),
 }
-CPU_BUILD = {"UV_TORCH_BACKEND": "cpu"}
-ROOM = 5_000_000_000  # bytes: of the environment, of Lean, and while they are unpacked
-FAILED = """
+CPU_BUILD_VARIABLES = {"UV_TORCH_BACKEND": "cpu"}
+REQUIRED_BYTES = 5_000_000_000  # for the environment, Lean, and their unpacking
+FAILURE_MESSAGE = """
 The environment is not complete: {} failed, see above.
 `make setup` takes up where it ended: what was downloaded is kept.
 
@@ -50,24 +49,24 @@ pip does it without uv, in more time:
 (gpu in the place of cpu on a machine with NVIDIA GPUs)."""
 
 
-def pip_settings(listing: str) -> dict[str, str]:
-    """Return what `pip install` is set to, by what `pip config list` says."""
-    rows = [row.partition("=") for row in listing.splitlines()]
+def parse_pip_settings(config_list: str) -> dict[str, str]:
+    """Return the settings of `pip install` from the output of `pip config list`."""
+    rows = [row.partition("=") for row in config_list.splitlines()]
     settings = {}
-    for section in ("global.", "install.", ":env:."):  # as in pip, the last one wins
+    for section in ("global.", "install.", ":env:."):  # as in pip, the last section wins
         for name, _, value in rows:
             if name.startswith(section) and ast.literal_eval(value):
                 settings[name.removeprefix(section)] = ast.literal_eval(value)
     return settings
 
 
-def uv_variables(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that make uv find packages where pip finds them."""
+def build_uv_variables(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that make uv find packages where pip finds them."""
     settings = {"cert": environ.get("REQUESTS_CA_BUNDLE", ""), **settings}
-    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # no index comes before another
-    for setting, names in VARIABLES.items():
+    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # no index is preferred
+    for setting, names in UV_VARIABLES.items():
         values = settings.get(setting, "").split()
-        if setting == "find-links":  # uv refuses a folder that does not exist, pip does not
+        if setting == "find-links":  # uv rejects folders that do not exist, pip ignores them
             values = [os.path.expanduser(value) for value in values]
             values = [value for value in values if "://" in value or os.path.exists(value)]
         if values and not any(name in environ for name in names):
@@ -75,14 +74,14 @@ def uv_variables(settings: Mapping[str, str], environ: Mapping[str, str]) -> dic
     return {name: value for name, value in variables.items() if name not in environ}
 
 
-def pinned(package: str, requirements: Path) -> str:
-    """Return a package's line in a file of requirements."""
+def read_pin(package: str, requirements: Path) -> str:
+    """Return a package with its version ("uv==1.2") from a file of requirements."""
     text = requirements.read_text(encoding="utf-8")
     return re.search(rf"^{package}==[\w.]+", text, re.MULTILINE).group()
 
 
 class Uv:
-    """uv for the environment of a Python, with the settings of that Python's pip.
+    """Runs uv for a Python's environment, with the settings of that Python's pip.
 
     Args:
         python: the Python, which has pip.
@@ -93,51 +92,60 @@ class Uv:
         self.python = python
         pip = [python, "-m", "pip", "--disable-pip-version-check"]
         if subprocess.run([*pip, "install", "--quiet", requirement], check=False).returncode:
-            sys.exit(FAILED.format(f"pip install {requirement}"))
-        settings = pip_settings(subprocess.check_output([*pip, "config", "list"], text=True))
-        self.variables = uv_variables(settings, os.environ)
+            sys.exit(FAILURE_MESSAGE.format(f"pip install {requirement}"))
+        settings = parse_pip_settings(subprocess.check_output([*pip, "config", "list"], text=True))
+        self.variables = build_uv_variables(settings, os.environ)
         self.no_index = settings.get("no-index", "").lower() in ("1", "t", "true", "y", "yes", "on")
 
-    def pip(self, *arguments: str, **variables: str) -> bool:
+    def run_pip(self, *arguments: str, **variables: str) -> bool:
         """Run `uv pip`, and return whether it succeeded."""
         command = [self.python, "-m", "uv", "pip", *arguments]
         command += ["--no-index"] * self.no_index
         environment = {**os.environ, **self.variables, **variables}
         return subprocess.run(command, env=environment, check=False).returncode == 0
 
-    def install(self, *arguments: str, **variables: str) -> bool:
+    def install_packages(self, *arguments: str, **variables: str) -> bool:
         """Run `uv pip install` for that Python, and return whether it succeeded."""
-        return self.pip("install", "--python", self.python, *arguments, **variables)
+        return self.run_pip("install", "--python", self.python, *arguments, **variables)
 
-    def place_of_cpu_build(self, torch: str) -> dict[str, str] | None:
-        """Return the variables by which torch's CPU build is found; None if it is nowhere."""
+    def find_cpu_build(self, torch: str) -> dict[str, str] | None:
+        """Return the variables with which uv finds torch's CPU build; None if no source has it."""
         probe = ("--dry-run", "--quiet", "--quiet", "--no-deps", f"{torch}+cpu")
-        return next((place for place in ({}, CPU_BUILD) if self.install(*probe, **place)), None)
+        for variables in ({}, CPU_BUILD_VARIABLES):
+            if self.install_packages(*probe, **variables):
+                return variables
+        return None
 
 
 def main(lock: Path) -> None:
     free = shutil.disk_usage(sys.prefix).free
-    if free < ROOM and find_spec("torch") is None:
-        room = f"about {ROOM / 1e9:.0f} GB (more with GPUs), and {free / 1e9:.1f} GB are free"
-        print(f"{sys.prefix} may not have room for the environment: it takes {room}.", flush=True)
-    torch = pinned("torch", lock)
-    uv = Uv(sys.executable, pinned("uv", lock))
-    wanted = ["--requirements", str(lock), "--editable", str(lock.parent.parent)]
-    place = {}
+    if free < REQUIRED_BYTES and find_spec("torch") is None:
+        required = f"about {REQUIRED_BYTES / 1e9:.0f} GB (more with GPUs)"
+        print(
+            f"{sys.prefix} may not have room for the environment: it takes {required}, "
+            f"and {free / 1e9:.1f} GB are free.",
+            flush=True,
+        )
+    torch = read_pin("torch", lock)
+    uv = Uv(sys.executable, read_pin("uv", lock))
+    requirements = ["--requirements", str(lock), "--editable", str(lock.parent.parent)]
+    cpu_variables = {}
     if lock.stem == "cpu":
-        place = uv.place_of_cpu_build(torch)
-        wanted += [] if place is None else [f"{torch}+cpu"]
-    # What has no wheel is built by the lock's setuptools. Bytecode is compiled here, by all cores:
-    # a process that may not write it would compile what it imports, 13 s, at each start.
-    how = ("--exact", "--no-deps", "--compile-bytecode", "--build-constraints", str(lock))
-    if not uv.install(*how, *wanted, **(place or {})):
-        sys.exit(FAILED.format("uv pip install"))
-    if place is None:
+        cpu_variables = uv.find_cpu_build(torch)
+        requirements += [] if cpu_variables is None else [f"{torch}+cpu"]
+    # Packages without a wheel are built by the lock's setuptools. Bytecode is compiled here, on all
+    # cores: processes that may not write it would compile for 13 s at each start.
+    options = ("--exact", "--no-deps", "--compile-bytecode", "--build-constraints", str(lock))
+    if not uv.install_packages(*options, *requirements, **(cpu_variables or {})):
+        sys.exit(FAILURE_MESSAGE.format("uv pip install"))
+    if cpu_variables is None:
         print(f"No CPU build of {torch} was found: PyPI's is used, and needs CUDA libraries.")
-        if not uv.install(torch, "--constraints", str(lock)):
-            sys.exit(FAILED.format("uv pip install"))
+        if not uv.install_packages(torch, "--constraints", str(lock)):
+            sys.exit(FAILURE_MESSAGE.format("uv pip install"))
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, lambda *_: None)  # it ends uv, and then this, with what to do
+    signal.signal(
+        signal.SIGINT, lambda *_: None
+    )  # it ends uv, and then this program prints FAILURE_MESSAGE
     main(Path(sys.argv[1]).resolve())

@@ -1,13 +1,13 @@
 """Resolve requirements/{cpu,gpu}.in into complete locks, for Linux and Python 3.11 to 3.13.
 
-They are resolved for the oldest Python (`make lock`), and then it is seen that the others need the
-same packages: what only they need is said again in base.in.
+They are resolved for the oldest Python (`make lock`), and then checked to be complete for the
+others: packages that only those need must be named in base.in.
 
-Arguments are handed to uv. Without any, what a lock has and base.in leaves open stays as it is;
+Arguments are passed on to uv. Without any, versions in a lock that base.in allows are kept;
 `--upgrade` takes the newest.
 
-The lock without GPU is that of torch's CPU build, which needs no CUDA libraries; which build is
-installed is decided by install.py.
+The lock without GPU is for torch's CPU build, which needs no CUDA libraries; install.py decides
+which build is installed.
 """
 
 import os
@@ -17,41 +17,42 @@ import tempfile
 import venv
 from pathlib import Path
 
-from install import Uv, pinned
+from install import Uv, read_pin
 
-HERE = Path(__file__).parent
-OLDEST, *NEWER = "3.11", "3.12", "3.13"
+FOLDER = Path(__file__).parent
+OLDEST, *NEWER_VERSIONS = "3.11", "3.12", "3.13"
 PLATFORM = ("--python-platform", "x86_64-manylinux_2_28")
 QUIET = ("--no-emit-index-url", "--no-emit-find-links", "--quiet")
-MADE_BY = ("--custom-compile-command", "make lock")
+COMMAND = ("--custom-compile-command", "make lock")
 
 
-def pins(lock: Path) -> set[str]:
-    """Return the packages of a lock, with their versions."""
+def read_pins(lock: Path) -> set[str]:
+    """Return all packages of a lock with their versions."""
     return set(re.findall(r"^[\w.-]+==\S+", lock.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def main() -> None:
-    os.chdir(HERE)  # what a lock says about itself are paths
+    os.chdir(FOLDER)  # so that paths in the comments of a lock are relative
     base = Path("base.in")
-    with tempfile.TemporaryDirectory() as folder:
-        venv.create(folder, with_pip=True)
-        uv = Uv(f"{folder}/bin/python", pinned("uv", base))
-        place = uv.place_of_cpu_build(pinned("torch", base))
-        if place is None:
+    with tempfile.TemporaryDirectory() as venv_folder:
+        venv.create(venv_folder, with_pip=True)
+        uv = Uv(f"{venv_folder}/bin/python", read_pin("uv", base))
+        cpu_variables = uv.find_cpu_build(read_pin("torch", base))
+        if cpu_variables is None:
             sys.exit("torch's CPU build was not found: see install.py.")
-        for kind, variables in {"cpu": place, "gpu": {}}.items():
+        for kind, variables in {"cpu": cpu_variables, "gpu": {}}.items():
             lock = Path(f"{kind}.txt")
-            asked = (f"{kind}.in", "--overrides", f"overrides-{kind}.txt", *PLATFORM, *QUIET)
-            made = ("--python-version", OLDEST, "-o", str(lock), *MADE_BY)
-            if not uv.pip("compile", *asked, *made, *sys.argv[1:], **variables):
+            inputs = (f"{kind}.in", "--overrides", f"overrides-{kind}.txt", *PLATFORM, *QUIET)
+            outputs = ("--python-version", OLDEST, "-o", str(lock), *COMMAND)
+            if not uv.run_pip("compile", *inputs, *outputs, *sys.argv[1:], **variables):
                 sys.exit(f"requirements/{kind}.in was not resolved, see above.")
-            for version in NEWER:
-                other = Path(folder, lock.name)
-                again = ("--python-version", version, "-o", str(other), "--constraints", str(lock))
-                if not uv.pip("compile", *asked, *again, **variables):
+            for version in NEWER_VERSIONS:
+                newer_lock = Path(venv_folder, lock.name)
+                outputs = ("--python-version", version, "-o", str(newer_lock))
+                constraints = ("--constraints", str(lock))
+                if not uv.run_pip("compile", *inputs, *outputs, *constraints, **variables):
                     print(f"Not known whether {lock} is complete for Python {version}, see above.")
-                elif missing := pins(other) - pins(lock):
+                elif missing := read_pins(newer_lock) - read_pins(lock):
                     sys.exit(f"Python {version} needs more, for base.in: {', '.join(missing)}")
     lock = Path("cpu.txt")
     text = lock.read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from rapid.text import markdown
+from rapid.text import render_markdown_table
 
 PATTERNS = (
     "**/model.safetensors",
@@ -39,7 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
     counts, differing = compare_trees(options.before, options.after)
     heads = ["files", "equal", "different", "missing"]
     print(
-        markdown(heads, [[name, *(str(row[head]) for head in heads[1:])] for name, row in counts])
+        render_markdown_table(
+            heads, [[name, *(str(row[head]) for head in heads[1:])] for name, row in counts]
+        )
     )
     print(*(f"{kind}: {path}" for path, kind in differing), sep="\n")
     if not any(row["equal"] for _, row in counts):

@@ -38,7 +38,7 @@ from rapid.config.jobs import jobs, plan
 from rapid.config.params import Params, load, read
 from rapid.config.specs import BASE, compared
 from rapid.cost.roofline import gpu as rates
-from rapid.text import columns, markdown, short
+from rapid.text import align_columns, render_markdown_table, shorten_commit
 from reports import experiment
 from reports.collect import collect
 from reports.measured import Measured
@@ -82,7 +82,7 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
         problems = experiment.problems(params_at_ratio, root)
         figures = (f"{value:.5g}" for value in metrics.values())
         rows.append([f"sweep-{number}", *problems.values(), *figures, ratio])
-    return indented(columns([["Experiment", *problems, *metrics, "rapid.H"], *rows]))
+    return indented(align_columns([["Experiment", *problems, *metrics, "rapid.H"], *rows]))
 
 
 def plan_rates(text: str, root: Path) -> str:
@@ -141,7 +141,7 @@ def faults(text: str, root: Path) -> str:
     lines = (root / FAULTS).read_text(encoding="utf-8").splitlines()
     record, *rows = map(json.loads, lines)
     cells = [[str(row[column]) for column in COLUMNS] for row in rows]
-    return f"\n{markdown(COLUMNS, cells)}\nInjected on: {date_and_commit(record)}, {record['hardware']}.\n"
+    return f"\n{render_markdown_table(COLUMNS, cells)}\nInjected on: {date_and_commit(record)}, {record['hardware']}.\n"
 
 
 def math_graders(text: str, root: Path) -> str:
@@ -152,7 +152,9 @@ def math_graders(text: str, root: Path) -> str:
     names = ["answers", "right", "wrong", "grader", "false rewards", "lost", "ms"]
     cells = [[str(row[name]) for name in names] for row in record["rows"]]
     note = "ms: of an answer, on one core. By `python -m tests.beside_math_verify --write`, commit"
-    return f"\n{markdown(names, cells)}\n{note}\n{short(record['commit'], 7)}.\n"
+    return (
+        f"\n{render_markdown_table(names, cells)}\n{note}\n{shorten_commit(record['commit'], 7)}.\n"
+    )
 
 
 def plan_memory(text: str, root: Path, *gpus: str) -> str:
@@ -174,13 +176,15 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
     memories = [rates(name).memory / 1e9 for name in gpus]
     heads = ["Model", "Job", *(f"{n} ({gb:.0f} GB)" for n, gb in zip(gpus, memories, strict=True))]
     cells = [[*key, *(f"{row[name]:.1f}" for name in gpus)] for key, row in columns_of.items()]
-    return "\n" + markdown(heads, cells) + "\n" + "\n".join(days) + "\n"
+    return "\n" + render_markdown_table(heads, cells) + "\n" + "\n".join(days) + "\n"
 
 
 def held(text: str, root: Path) -> str:
     """Return a table of what training steps held, beside what the plan has for them."""
     rows = steps.read_tables(steps.HELD)["held"]
-    made = "; ".join(dict.fromkeys(f"{one['hardware']}, {short(one['commit'], 7)}" for one in rows))
+    made = "; ".join(
+        dict.fromkeys(f"{one['hardware']}, {shorten_commit(one['commit'], 7)}" for one in rows)
+    )
     return f"\n{steps.render_table('held', rows)}\n{textwrap.fill(f'Measured on: {made}.', 100)}\n"
 
 
@@ -189,7 +193,7 @@ def passes(text: str, root: Path) -> str:
     record = steps.read_tables(steps.PASSES)
     tables = [steps.render_table(name, record[name]) for name in ("memory", "seconds")]
     commits = dict.fromkeys(
-        short(row["commit"], 7) for name in ("memory", "seconds") for row in record[name]
+        shorten_commit(row["commit"], 7) for name in ("memory", "seconds") for row in record[name]
     )
     made = textwrap.fill(f"Measured on: {record['hardware']}, {', '.join(commits)}.", 100)
     return "\n" + "\n".join([*tables, made]) + "\n"
@@ -251,7 +255,7 @@ def printed(command: Callable, arguments: list[str]) -> list[str]:
 
 def date_and_commit(measured: dict) -> str:
     """Return the day, and the code that was measured: 2026-01-02, 0123456+dirty."""
-    return f"{measured['date'][:10]}, {short(measured['commit'], 7)}"
+    return f"{measured['date'][:10]}, {shorten_commit(measured['commit'], 7)}"
 
 
 def params(*overlays: str) -> Params:

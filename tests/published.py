@@ -28,7 +28,7 @@ from rapid.grading.code.oracle import restore_inputs
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, encode_job
 from rapid.grading.limits import CODE_MB
-from rapid.resources.leases import usable_cores
+from rapid.resources.leases import list_usable_cores
 from rapid.stages.grade import Submission, grade
 from tests.mutants import mutants
 
@@ -73,7 +73,7 @@ def grade_pairs(
     """Return verdicts on completions; print how many are rewarded, and how long it took."""
     began = time.monotonic()
     submissions = [Submission(id=id, completion=text) for id, text in pairs]
-    workers = len(usable_cores())
+    workers = len(list_usable_cores())
     task = BENCHMARKS[benchmark]
     verdicts = grade(task, problems, submissions, workers=workers, timeout=timeout).verdicts
     rewarded, seconds = sum(verdict.reward for verdict in verdicts), time.monotonic() - began

@@ -14,7 +14,7 @@ from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.cli import run
 from rapid.config.params import load
 from rapid.config.specs import PrepareSpec, Run, evaluate_spec, train_spec
-from rapid.processes.fork_server import AGAIN
+from rapid.processes.fork_server import RETRY_STATUS
 from tests.conftest import ROOT
 from tests.subprocesses import python
 
@@ -118,7 +118,7 @@ def train_command(monkeypatch, tmp_path, values):
         step = StepRecord(step=1, seconds=1.0, loss=0.0, gradient_norm=0.0, signal=signal)
         write_jsonl(tmp_path / "steps.jsonl", [step])
         monkeypatch.setattr("rapid.stages.train.train", lambda *_: ended)
-        monkeypatch.setattr("rapid.resources.requests.lease", lambda spec: None)
+        monkeypatch.setattr("rapid.resources.requests.lease_resources", lambda spec: None)
         spec = train_spec(load(values), PG).model_dump_json()
         paths = [f"--{name}={tmp_path}" for name in ("model", "data", "out")]
         return ["train", "--spec", spec, *paths]
@@ -137,7 +137,7 @@ def test_a_run_that_has_learned_nothing_says_so(train_command, tmp_path, capsys,
 @pytest.mark.parametrize("disturbed", [True, False])
 def test_a_disturbed_run_says_so_by_its_status(monkeypatch, train_command, disturbed):
     command = train_command(disturbed=disturbed)
-    assert run(command) == (AGAIN if disturbed else 0)
+    assert run(command) == (RETRY_STATUS if disturbed else 0)
     monkeypatch.delenv("RAPID_WARM", raising=False)
     monkeypatch.setattr("sys.argv", ["rapid", *command])
     assert main() == 0

@@ -35,7 +35,7 @@ if sys.argv[-2:] == ["config", "list"]:
 
 
 @pytest.mark.parametrize(
-    "listing, variables",
+    "config_list, variables",
     [
         ("", {}),
         ("global.index-url='https://a/simple'", {"UV_INDEX_URL": "https://a/simple"}),
@@ -54,37 +54,40 @@ if sys.argv[-2:] == ["config", "list"]:
         ("global.trusted-host='a\\nb'", {"UV_INSECURE_HOST": "a b"}),
     ],
 )
-def test_uv_gets_the_settings_of_pip(listing, variables):
+def test_uv_gets_the_settings_of_pip(config_list, variables):
     strategy = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
-    assert install.uv_variables(install.pip_settings(listing), {}) == strategy | variables
+    assert (
+        install.build_uv_variables(install.parse_pip_settings(config_list), {})
+        == strategy | variables
+    )
 
 
 @pytest.mark.parametrize("name", ["UV_INDEX_URL", "UV_DEFAULT_INDEX"])
-def test_a_variable_of_uv_wins(name):
+def test_a_variable_of_uv_that_is_set_wins(name):
     settings = {"index-url": "a", "find-links": "/"}
     environ = {name: "b", "UV_INDEX_STRATEGY": "first-index"}
-    assert install.uv_variables(settings, environ) == {"UV_FIND_LINKS": "/"}
+    assert install.build_uv_variables(settings, environ) == {"UV_FIND_LINKS": "/"}
 
 
-def test_pip_prints_its_settings_in_the_form_that_is_read(tmp_path):
+def test_the_settings_that_pip_prints_are_parsed(tmp_path):
     text = "[global]\nextra-index-url =\n    file:///a\n    file:///b\n"
     (tmp_path / "pip.conf").write_text(text)
-    environ = without("PIP_") | {
+    environ = environ_without("PIP_") | {
         "PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "PIP_INDEX_URL": "c",
     }  # fmt: skip
     command = [sys.executable, "-m", "pip", "config", "list"]
-    settings = install.pip_settings(subprocess.check_output(command, env=environ, text=True))
+    settings = install.parse_pip_settings(subprocess.check_output(command, env=environ, text=True))
     assert settings["extra-index-url"].split() == ["file:///a", "file:///b"]
     assert settings["index-url"] == "c"
 
 
-def without(prefix: str) -> dict[str, str]:
-    """Return the environment without variables of this prefix."""
+def environ_without(prefix: str) -> dict[str, str]:
+    """Return the environment without the variables that have this prefix."""
     return {name: value for name, value in os.environ.items() if not name.startswith(prefix)}
 
 
 def make_wheel(folder: Path, name: str, release: str, needs: str = "") -> Path:
-    """Write a wheel that has one module of its own name."""
+    """Write a wheel that has one module with the wheel's name."""
     about = f"{name}-{release}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {release}\n"
     files = {
@@ -101,7 +104,7 @@ def make_wheel(folder: Path, name: str, release: str, needs: str = "") -> Path:
 
 
 class Project:
-    """A project with an environment, a lock, and a folder of wheels in the place of an index."""
+    """A project with an environment, a lock, and a folder of wheels in place of an index."""
 
     def __init__(self, folder: Path):
         self.folder, self.wheels, self.lock = folder, folder / "wheels", folder / "requirements"
@@ -109,10 +112,10 @@ class Project:
             subfolder.mkdir()
         venv.create(folder / ".venv", symlinks=True)
         [self.packages] = (folder / ".venv/lib").glob("python*/site-packages")
-        (self.packages / "torch").mkdir()  # as if it had it: nothing is said of room
-        ours = Path(sysconfig.get_path("purelib"))
+        (self.packages / "torch").mkdir()  # so that install.py does not mention the disk
+        test_packages = Path(sysconfig.get_path("purelib"))
         for name in ("uv", f"uv-{version('uv')}.dist-info"):
-            (self.packages / name).symlink_to(ours / name)
+            (self.packages / name).symlink_to(test_packages / name)
         (self.packages / "pip.py").write_text(PIP.format(wheels=self.wheels))
         (folder / ".venv/bin/uv").symlink_to(Path(sys.executable).with_name("uv"))
         make_wheel(self.wheels, "uv", version("uv"))
@@ -127,7 +130,7 @@ class Project:
         """Install a lock of these lines, and return the output."""
         lock = self.lock / f"{kind}.txt"
         lock.write_text("\n".join([f"uv=={version('uv')}", *lines, ""]))
-        environ = without("UV_") | {"UV_CACHE_DIR": str(self.folder / "cache")}
+        environ = environ_without("UV_") | {"UV_CACHE_DIR": str(self.folder / "cache")}
         command = [self.folder / ".venv/bin/python", ROOT / "requirements/install.py", lock]
         ended = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
         assert bool(ended.returncode) == fails, ended.stderr
@@ -144,7 +147,7 @@ def project(tmp_path):
     return Project(tmp_path)
 
 
-def test_the_environment_is_exactly_the_lock(project):
+def test_the_environment_has_exactly_the_packages_of_the_lock(project):
     make_wheel(project.wheels, "torch", "1.0", needs="cuda")
     make_wheel(project.wheels, "torch", "1.0+cpu", needs="nothing_that_exists")
     for release in ("1.0", "2.0"):
@@ -156,7 +159,7 @@ def test_the_environment_is_exactly_the_lock(project):
     assert project.installed == {"torch-1.0+cpu", "some-1.0", "project-1.0"}
 
 
-def test_without_a_cpu_build_torch_has_what_it_needs(project):
+def test_without_a_cpu_build_torch_s_dependencies_are_installed(project):
     make_wheel(project.wheels, "torch", "1.0", needs="cuda>=1")
     for release in ("1.0", "2.0"):
         make_wheel(project.wheels, "cuda", release)
@@ -167,7 +170,7 @@ def test_without_a_cpu_build_torch_has_what_it_needs(project):
     assert project.installed == {"torch-1.0+cpu", "project-1.0"}
 
 
-def test_the_lock_for_gpus_names_all_that_its_torch_needs(project):
+def test_the_lock_for_gpus_is_installed_without_resolving_dependencies(project):
     make_wheel(project.wheels, "torch", "1.0", needs="cuda")
     make_wheel(project.wheels, "cuda", "1.0")
     project.install("torch==1.0", kind="gpu")
@@ -181,7 +184,7 @@ def test_a_failure_says_what_failed_and_what_to_do(project):
         assert words in output
 
 
-def test_little_space_is_mentioned_before_anything_is_downloaded(monkeypatch, tmp_path, capsys):
+def test_too_little_disk_space_is_reported_before_downloads(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(install.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
     monkeypatch.setattr(install, "find_spec", lambda _: None)
     with pytest.raises(FileNotFoundError):  # there is no lock
@@ -243,7 +246,7 @@ def test_an_interrupted_environment_is_made_again(make, tmp_path):
     assert make() == (True, [NEW, CPU])
 
 
-def test_the_other_lock_has_an_environment_of_its_own_and_stays(make, tmp_path):
+def test_each_lock_has_an_environment_of_its_own_that_is_kept(make, tmp_path):
     assert make() == (True, [NEW, CPU])
     assert make("GPU=1") == (True, [NEW, GPU])
     assert make() == (True, [])
@@ -256,19 +259,19 @@ def test_the_other_lock_has_an_environment_of_its_own_and_stays(make, tmp_path):
     assert make("GPU=") == (True, [NEW, CPU])
 
 
-@pytest.mark.parametrize("harm", [shutil.copytree, shutil.move])
+@pytest.mark.parametrize("transfer", [shutil.copytree, shutil.move])
 @pytest.mark.parametrize("name", ["copy", "it's a copy"])
-def test_an_environment_that_came_with_its_folder_is_made_anew(make, tmp_path, harm, name):
-    """Its programs, and what `activate` names, are those of the folder that it was made in."""
+def test_a_copied_or_moved_environment_is_made_again(make, tmp_path, transfer, name):
+    """Its programs and `activate` have the path of the folder that it was made in."""
     first, second = tmp_path / "first", tmp_path / name
     shutil.copytree(tmp_path, first)
     assert make(folder=first) == (True, [NEW, CPU])
-    harm(first, second)
+    transfer(first, second)
     assert make(folder=second) == (True, [NEW, CPU])
     assert make(folder=second) == (True, [])
 
 
-def test_an_environment_that_is_shared_by_a_link_stays(make, tmp_path):
+def test_an_environment_that_is_shared_by_a_link_is_kept(make, tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):
         shutil.copytree(tmp_path, folder, ignore=shutil.ignore_patterns("first"))

@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from rapid.errors.shortages import shortage
+from rapid.errors.shortages import describe_shortage
 from tests.benchmarks.test_prompts import PROBLEMS
 from tests.checkout import ROOT, copy_checkout
 from tests.test_install import install
@@ -83,9 +83,11 @@ def test_extras_bring_what_the_rest_imports():
 @pytest.mark.parametrize("module, extra", [("evalplus.eval", "graders"), ("vllm", "vllm")])
 def test_an_error_names_the_extra(module, extra):
     error = ModuleNotFoundError(f"No module named {module!r}", name=module)
-    assert f"pip install -e '.[{extra}]'" in shortage(error)
+    assert f"pip install -e '.[{extra}]'" in describe_shortage(error)
     for name in ("other", "trl"):
-        assert shortage(ModuleNotFoundError(f"No module named {name!r}", name=name)) is None
+        assert (
+            describe_shortage(ModuleNotFoundError(f"No module named {name!r}", name=name)) is None
+        )
 
 
 def read_example(model: Path) -> str:
@@ -119,14 +121,15 @@ def wheel_programs(tmp_path_factory) -> Path:
     subprocess.run([sys.executable, "-c", build], cwd=folder / "source", check=True)
     [wheel] = folder.glob("*.whl")
     venv.create(folder / "env", symlinks=True)
-    torch, here = f"torch=={version('torch')}", f"--python={folder / 'env/bin/python'}"
+    torch, python = f"torch=={version('torch')}", f"--python={folder / 'env/bin/python'}"
     lock = ROOT / f"requirements/{'cpu' if torch.endswith('cpu') else 'gpu'}.txt"
     uv = install.Uv(sys.executable, f"uv=={version('uv')}")
     for offline in ("1", "0"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("UV_OFFLINE", offline)
-            place = uv.place_of_cpu_build(torch.removesuffix("+cpu")) or {}
-            if uv.pip("install", here, str(wheel), torch, f"--constraints={lock}", **place):
+            variables = uv.find_cpu_build(torch.removesuffix("+cpu")) or {}
+            packages = (str(wheel), torch, f"--constraints={lock}")
+            if uv.run_pip("install", python, *packages, **variables):
                 return folder / "env/bin"
     pytest.skip("neither uv's cache nor an index has all that the wheel needs")
 

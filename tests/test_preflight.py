@@ -1,4 +1,4 @@
-"""`rapid preflight` names what a machine lacks, with what to do, and nothing else."""
+"""`rapid preflight` names what a machine lacks and what to do, and nothing else."""
 
 import importlib.machinery
 import os
@@ -20,21 +20,21 @@ from rapid.grading.policy import Grading
 from rapid.resources.gpus import Gpu
 from tests.conftest import ROOT
 
-CHECK_GRADER = preflight._grader
+CHECK_GRADER = preflight._check_grader
 WEIGHTS = "model.safetensors"
 
 
 @pytest.fixture(autouse=True)
 def skip_graders(monkeypatch):
-    monkeypatch.setattr(preflight, "_grader", lambda name, *_: preflight.Check(name, "works"))
+    monkeypatch.setattr(preflight, "_check_grader", lambda name, *_: preflight.Check(name, "works"))
 
 
 def run_checks(values, **options) -> dict[str, preflight.Check]:
-    return {check.what: check for check in preflight.checks(load(values), **options)}
+    return {check.subject: check for check in preflight.run_checks(load(values), **options)}
 
 
-def missing(values, **options) -> set[str]:
-    return {what for what, check in run_checks(values, **options).items() if check.todo}
+def find_missing(values, **options) -> set[str]:
+    return {subject for subject, check in run_checks(values, **options).items() if check.advice}
 
 
 def set_memory(monkeypatch, gigabytes):
@@ -44,33 +44,33 @@ def set_memory(monkeypatch, gigabytes):
 
 def set_gpus(monkeypatch, count, memory_mb=48_000):
     gpus = [Gpu(str(n), f"GPU-{n}", memory_mb) for n in range(count)]
-    monkeypatch.setattr(preflight, "visible_gpus", lambda: gpus)
+    monkeypatch.setattr(preflight, "list_visible_gpus", lambda: gpus)
 
 
 def use_model(values, source) -> dict:
-    """Have a table with a model from elsewhere."""
+    """Return parameters whose tables need a model from this source."""
     values["models"]["published"] = {"source": str(source)}
     values["tables"]["families"]["models"] = ["published"]
     return values
 
 
 def write_weights(path: Path, size: int = 0) -> None:
-    """Write a file with a hole, which takes no room."""
+    """Write a sparse file of this size, which takes no disk space."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     os.truncate(path, size)
 
 
-def test_the_default_lacks_nothing_and_unused_models_are_not_checked(values):
+def test_the_default_lacks_nothing_and_unused_models_are_ignored(values):
     values["models"]["unused"] = {"source": "/nowhere"}
-    assert missing(values) == set()
+    assert find_missing(values) == set()
     assert "models.unused" not in run_checks(values)
 
 
 def test_gpus_are_counted_and_measured(values, monkeypatch):
     values["compute"] |= {"device": "gpu", "processes": 4}
     values["sft"]["micro_batch"] = 4
-    monkeypatch.setattr(preflight, "usable_cores", lambda: list(range(16)))
+    monkeypatch.setattr(preflight, "list_usable_cores", lambda: list(range(16)))
     set_memory(monkeypatch, 256)
     for count, memory_mb, expected in (
         (4, 48_000, set()),
@@ -78,36 +78,36 @@ def test_gpus_are_counted_and_measured(values, monkeypatch):
         (3, 48_000, {"GPUs"}),
     ):
         set_gpus(monkeypatch, count, memory_mb)
-        assert missing(values) == expected
+        assert find_missing(values) == expected
     assert "3, the largest job leases 4" in str(run_checks(values)["GPUs"])
     set_gpus(monkeypatch, 0)
-    assert missing(values, machine=False) == set()
+    assert find_missing(values, machine=False) == set()
 
 
 def test_too_few_cores_and_too_little_memory_and_disk_are_named(values, monkeypatch):
     set_memory(monkeypatch, 2)
-    monkeypatch.setattr(preflight, "usable_cores", lambda: [0])
+    monkeypatch.setattr(preflight, "list_usable_cores", lambda: [0])
     free = SimpleNamespace(free=10**9)
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: free)
     values["compute"]["threads"] = 2
-    assert missing(values) == {"cores", "memory", "disk"}
+    assert find_missing(values) == {"cores", "memory", "disk"}
 
 
-def test_a_folder_counts_by_the_weights_that_are_fetched_from_it(values, tmp_path):
+def test_a_model_s_folder_must_have_safetensors_weights(values, tmp_path):
     values["benchmarks"]["math"]["source"] = str(tmp_path / "no.jsonl")
     absent = {"benchmarks.math.source", "models.published"}
-    assert missing(use_model(values, tmp_path / "none")) == absent
+    assert find_missing(use_model(values, tmp_path / "none")) == absent
     values["benchmarks"]["math"]["source"] = "embedded"
     use_model(values, tmp_path)
     for name in ("config.json", "model.gguf", f"more/{WEIGHTS}"):
         write_weights(tmp_path / name)
-        assert missing(values) == {"models.published"}
+        assert find_missing(values) == {"models.published"}
     write_weights(tmp_path / WEIGHTS, 10**11)
     assert str(run_checks(values)["models.published"]).startswith("ok ")
-    assert "disk" in missing(values)  # which holds a copy for each run
+    assert "disk" in find_missing(values)  # for a copy per run
 
 
-def test_what_is_made_needs_neither_the_hub_nor_more_room(values, tmp_path, monkeypatch):
+def test_finished_jobs_need_neither_the_hub_nor_disk_space(values, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     use_model(values, "nobody/nothing")
     for job in jobs(load(values)):
@@ -116,12 +116,12 @@ def test_what_is_made_needs_neither_the_hub_nor_more_room(values, tmp_path, monk
             spec = job.spec.model_dump(mode="json")
             write_json(Path(job.manifest), Manifest(spec=spec, inputs={}, outputs={}))
     write_weights(Path("models/published", WEIGHTS), 10**12)
-    assert missing(values) == set()
-    assert "1,000,000 MB" in run_checks(values)["models.published"].found
-    values["models"]["published"]["revision"] = "another"  # which is fetched
+    assert find_missing(values) == set()
+    assert "1,000,000 MB" in run_checks(values)["models.published"].finding
+    values["models"]["published"]["revision"] = "another"  # so that it is fetched
     check = run_checks(values)["models.published"]
     assert "nobody/nothing@another cannot be had" in str(check)  # offline, as all tests are
-    assert "gated" in check.todo
+    assert "gated" in check.advice
 
 
 def test_the_command_prints_each_check_and_its_status_is_1(values, tmp_path, capsys):
@@ -153,7 +153,7 @@ def test_a_kernel_with_known_bugs_is_named_and_not_missing(version, is_old, monk
     monkeypatch.setattr("rapid.benchmarks.minif2f.ensure_lean", lambda: backend)
     monkeypatch.setattr("rapid.benchmarks.minif2f.LeanGrader.walls", lambda _: "walls")
     check = CHECK_GRADER("minif2f", Grading())
-    assert not check.todo
+    assert not check.advice
     note = f"Lean {version} is older than 4.32.2 and has two known kernel bugs"
     assert (note in str(check)) == is_old
 
@@ -163,9 +163,9 @@ def test_the_package_of_a_reporter_has_to_be_installed(values, monkeypatch):
     values["logging"] = {"report_to": "wandb"}
     for module in (importlib.machinery.ModuleSpec("wandb", None), None):
         monkeypatch.setattr(preflight, "find_spec", {"wandb": module}.get)
-        [check] = preflight.reporting(load(values))
-        assert bool(check.todo) == (module is None)
-    assert "pip install wandb" in check.todo
+        [check] = preflight.check_reporter(load(values))
+        assert bool(check.advice) == (module is None)
+    assert "pip install wandb" in check.advice
 
 
 @pytest.mark.parametrize("setting", [{"processes": 2}, {"sampler": "vllm"}])
@@ -173,22 +173,26 @@ def test_deepspeed_and_vllm_need_a_compiler(values, monkeypatch, setting):
     values["compute"] |= setting
     monkeypatch.setenv("CXX", "no-such-compiler")
     check = run_checks(values)["C++"]
-    assert "no compiler" in check.found and "apt install g++" in check.todo
+    assert "no compiler" in check.finding and "apt install g++" in check.advice
 
 
-def test_a_run_that_is_planned_to_be_too_large_is_named_with_what_to_change(monkeypatch):
+def test_runs_too_large_for_the_gpus_are_named_with_advice(monkeypatch):
     """The paper's grid fits four GPUs of 48 GB, but neither GPUs of 8 GB nor passes of 12."""
 
-    def missing_memory(memory_mb, micro_batch="auto"):
+    def check_memory(memory_mb, micro_batch="auto"):
         values = read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml")
         values["sft"]["micro_batch"] = micro_batch
         set_gpus(monkeypatch, 4, memory_mb)
-        machine_checks = preflight._machine(load(values), too_large)
-        return {check.what: check for check in machine_checks if check.what.startswith("memory of")}
+        machine_checks = preflight._check_machine(load(values), too_large)
+        return {
+            check.subject: check
+            for check in machine_checks
+            if check.subject.startswith("memory of")
+        }
 
-    assert missing_memory(48_000) == {}
-    large = missing_memory(48_000, micro_batch=12)["memory of Qwen2.5-0.5B, sft"]
-    assert large.todo == "Make sft.micro_batch smaller, or auto."
-    assert "are more than 92% of 48 GB" in large.found
-    advice = {check.todo for check in missing_memory(8_000).values()}
+    assert check_memory(48_000) == {}
+    large = check_memory(48_000, micro_batch=12)["memory of Qwen2.5-0.5B, sft"]
+    assert large.advice == "Make sft.micro_batch smaller, or auto."
+    assert "are more than 92% of 48 GB" in large.finding
+    advice = {check.advice for check in check_memory(8_000).values()}
     assert "A pass is one completion already: set sft.checkpointing to true." in advice

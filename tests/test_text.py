@@ -1,8 +1,14 @@
-"""Durations, sizes, listings and tables as a reader sees them."""
+"""Durations, sizes, lists and tables as text."""
 
 import pytest
 
-from rapid.text import columns, duration, listing, markdown, size
+from rapid.text import (
+    align_columns,
+    format_duration,
+    format_size,
+    join_words,
+    render_markdown_table,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,24 +36,27 @@ from rapid.text import columns, duration, listing, markdown, size
         ((540, 76 * 3600), "9.0m"),
     ],
 )
-def test_duration(seconds, text):
-    assert duration(*(seconds if isinstance(seconds, tuple) else [seconds])) == text
+def test_durations_are_in_the_unit_that_suits_them(seconds, text):
+    assert format_duration(*(seconds if isinstance(seconds, tuple) else [seconds])) == text
 
 
 def test_sizes_are_decimal():
-    assert (size(2.5e9), size(3.2e6)) == ("2.5 GB", "3.2 MB")
+    assert (format_size(2.5e9), format_size(3.2e6)) == ("2.5 GB", "3.2 MB")
 
 
-def test_listing():
-    assert [listing(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
+def test_words_are_joined_as_in_a_sentence():
+    assert [join_words(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
 
 
 def test_columns_are_as_wide_as_their_longest_cell():
     rows = [["name", "n"], ["a", "100"]]
-    assert columns(rows) == ["name  n", "a     100"]
-    assert columns(rows, left=1) == ["name    n", "a     100"]
-    assert columns(rows, rule=True) == ["name  n", "----  ---", "a     100"]
+    assert align_columns(rows) == ["name  n", "a     100"]
+    assert align_columns(rows, flush_left=1) == ["name    n", "a     100"]
+    assert align_columns(rows, rule=True) == ["name  n", "----  ---", "a     100"]
 
 
 def test_markdown_has_its_figures_on_the_right():
-    assert markdown(["name", "n"], [["a", "1"]]) == "| name | n |\n| --- | --: |\n| a | 1 |\n"
+    assert (
+        render_markdown_table(["name", "n"], [["a", "1"]])
+        == "| name | n |\n| --- | --: |\n| a | 1 |\n"
+    )

@@ -1,4 +1,4 @@
-"""The vLLM server's life: started for a job, waited for, and gone after it. vLLM itself needs a GPU."""
+"""The vLLM server is started for a job, waited for and stopped; a fake stands in, without a GPU."""
 
 import itertools
 import os
@@ -12,8 +12,8 @@ from rapid.config.params import load
 from rapid.config.specs import Run, train_spec
 from tests.subprocesses import assert_gone, python
 
-# Answers /health, after a while, and has a process of its own, as vLLM has.
-FAKE = """
+# Answers /health after a while, and starts a worker process as vLLM does.
+FAKE_SERVER = """
 import http.server, os, subprocess, sys, time
 worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 time.sleep(0.5)
@@ -32,7 +32,7 @@ def spec(values, monkeypatch):
     values["sft"]["micro_batch"] = 4
     values["compute"] |= {"device": "gpu", "processes": 4, "sampler": "vllm"}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,7")
-    for name in (server.PORT, server.GROUP_PORT, "OMP_NUM_THREADS"):
+    for name in (server.PORT_VARIABLE, server.GROUP_PORT_VARIABLE, "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
     affinity, handler = os.sched_getaffinity(0), signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(server, "POLL_SECONDS", 0.1)
@@ -44,39 +44,42 @@ def spec(values, monkeypatch):
 
 
 @pytest.fixture
-def fake(tmp_path, monkeypatch):
+def fake_server_output(tmp_path, monkeypatch):
+    """Replace vLLM by a fake that writes its GPUs, its process id and its worker's to this file."""
     output = tmp_path / "output"
-    started = [sys.executable, "-c", FAKE]
-    monkeypatch.setattr(server, "serve_command", lambda _, port, __: [*started, str(port), output])
+    fake_command = [sys.executable, "-c", FAKE_SERVER]
+    monkeypatch.setattr(
+        server, "build_serve_command", lambda _, port, __: [*fake_command, str(port), output]
+    )
     return output
 
 
-def test_the_server_has_the_last_gpu_and_the_trainer_the_others(spec, fake, tmp_path):
-    with server.serving(spec, tmp_path):
-        gpus, *pids = fake.read_text().split()
+def test_the_server_has_the_last_gpu_and_the_trainer_the_rest(spec, fake_server_output, tmp_path):
+    with server.run_server(spec, tmp_path):
+        gpus, *pids = fake_server_output.read_text().split()
         assert gpus == "7"
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,5"
-        settings = server.trainer_settings()
+        settings = server.build_trainer_settings()
         assert settings["vllm_mode"] == "server"
         assert settings["vllm_server_port"] != settings["vllm_group_port"]
     assert_gone(*map(int, pids))
 
 
-def test_it_ends_with_a_job_that_fails(spec, fake, tmp_path):
-    with pytest.raises(RuntimeError, match="training failed"), server.serving(spec, tmp_path):
+def test_the_server_ends_with_a_job_that_fails(spec, fake_server_output, tmp_path):
+    with pytest.raises(RuntimeError, match="training failed"), server.run_server(spec, tmp_path):
         raise RuntimeError("training failed")
-    assert_gone(*map(int, fake.read_text().split()[1:]))
+    assert_gone(*map(int, fake_server_output.read_text().split()[1:]))
 
 
 def test_a_server_that_ends_is_not_waited_for(spec, tmp_path, monkeypatch):
-    ends = [sys.executable, "-c", "raise SystemExit(3)"]
-    monkeypatch.setattr(server, "serve_command", lambda *_: ends)
-    with pytest.raises(server.ServerDied, match="status 3"), server.serving(spec, tmp_path):
+    failing_command = [sys.executable, "-c", "raise SystemExit(3)"]
+    monkeypatch.setattr(server, "build_serve_command", lambda *_: failing_command)
+    with pytest.raises(server.ServerDied, match="status 3"), server.run_server(spec, tmp_path):
         pass
 
 
-def test_the_command_is_what_trl_s_client_needs(spec, tmp_path):
-    command = server.serve_command(tmp_path, 1234, spec)
+def test_the_server_s_command_has_what_trl_s_client_needs(spec, tmp_path):
+    command = server.build_serve_command(tmp_path, 1234, spec)
     assert command[1:5] == ["-m", "vllm.entrypoints.cli.main", "serve", str(tmp_path)]
     pairs = dict(itertools.pairwise(command))
     assert pairs["--host"] == "127.0.0.1"
@@ -84,19 +87,19 @@ def test_the_command_is_what_trl_s_client_needs(spec, tmp_path):
     assert pairs["--weight-transfer-config"] == '{"backend": "nccl"}'
 
 
-def test_the_trainer_s_settings_are_trl_s(monkeypatch, tmp_path):
+def test_trl_accepts_the_trainer_s_settings(monkeypatch, tmp_path):
     from trl import GRPOConfig
 
-    monkeypatch.setenv(server.PORT, "1234")
-    monkeypatch.setenv(server.GROUP_PORT, "1235")
-    config = GRPOConfig(str(tmp_path), bf16=False, use_cpu=True, **server.trainer_settings())
+    monkeypatch.setenv(server.PORT_VARIABLE, "1234")
+    monkeypatch.setenv(server.GROUP_PORT_VARIABLE, "1235")
+    config = GRPOConfig(str(tmp_path), bf16=False, use_cpu=True, **server.build_trainer_settings())
     assert (config.vllm_server_port, config.vllm_group_port) == (1234, 1235)
 
 
 @pytest.mark.slow
-def test_vllm_knows_the_options(spec, tmp_path):
+def test_vllm_accepts_the_server_s_options(spec, tmp_path):
     """Against vLLM's own parser, without a GPU."""
-    command = server.serve_command(tmp_path, 1234, spec)
+    command = server.build_serve_command(tmp_path, 1234, spec)
     parse = (
         "import sys\n"
         "from vllm.entrypoints.launchers.cli_args import make_arg_parser\n"
@@ -104,5 +107,5 @@ def test_vllm_knows_the_options(spec, tmp_path):
         "args = make_arg_parser(FlexibleArgumentParser()).parse_args(sys.argv[1:])\n"
         "print(args.port, args.seed, args.host)"
     )
-    done = python("-c", parse, *command[4:])
-    assert done.stdout.splitlines()[-1:] == ["1234 3 127.0.0.1"], done.stderr[-2000:]
+    parsed = python("-c", parse, *command[4:])
+    assert parsed.stdout.splitlines()[-1:] == ["1234 3 127.0.0.1"], parsed.stderr[-2000:]

@@ -25,7 +25,7 @@ from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.base import Algorithm
 from rapid.algorithms.training import Epochs, GroupSize, LearningRate, NStep
 from rapid.settings import Settings
-from rapid.text import suggest
+from rapid.text import suggest_name
 
 CHANGES = r"(,[a-z_]+=-?[a-z0-9.]+)*"
 
@@ -107,7 +107,7 @@ def parse(name: str) -> Name:
     keys = [*changes.model_fields]
     may_change = f"a variant changes {', '.join(keys)}"
     if unknown := [key for key in values if key not in keys]:
-        meant = suggest(unknown[0], keys)
+        meant = suggest_name(unknown[0], keys)
         raise ValueError(f"{plain} without {', '.join(unknown)}; {may_change}{meant}")
     try:
         parsed = changes.model_validate(values)
@@ -174,7 +174,7 @@ def _suggest_name(name: str) -> str:
     algorithms = ALGORITHMS.values()
     without_h = [algorithm.name for algorithm in algorithms if algorithm.H != "required"]
     with_h = [algorithm.at(ratio) for algorithm in algorithms if algorithm.H != "none"]
-    return suggest(plain, [*without_h, *with_h])
+    return suggest_name(plain, [*without_h, *with_h])
 
 
 def _check_name(name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from rapid.text import shown
+from rapid.text import escape_control_chars
 
 Row = TypeVar("Row", bound=BaseModel)
 Count = Annotated[int, Field(ge=0)]
@@ -39,7 +39,7 @@ class BadInput(ValueError):
     """What somebody gave cannot be used. The message says what, where, and what to do."""
 
     def __init__(self, message: str):
-        super().__init__(shown(message))
+        super().__init__(escape_control_chars(message))
 
 
 class BadFile(BadInput):

@@ -112,7 +112,7 @@ class Benchmark:
         grader.reasons.clear()
 
     def lend(self) -> Callable[[bool], None] | None:
-        """Lend processes of graders to the job that the warm process forks next.
+        """Lend processes of graders to the job that the fork server forks next.
 
         Returns:
             A function to call when that job has ended, with whether it ended well. None where a

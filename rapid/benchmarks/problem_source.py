@@ -14,7 +14,7 @@ from typing import Literal
 
 from rapid.artifacts.manifests import Manifest
 from rapid.benchmarks import BENCHMARKS
-from rapid.text import listing, short
+from rapid.text import join_words, shorten_commit
 
 DIGITS = 12  # of a digest that is printed
 WHERE = {"hub": "the hub's dataset", "file": "the file", "folder": "the folder"}
@@ -48,7 +48,7 @@ class ProblemSource:
     def describe(self) -> str:
         """Return where published problems are from, with their revision or digest."""
         text = f"{BENCHMARKS[self.benchmark].label} from {WHERE[self.kind]} {self.name}"
-        at = f" at {short(self.revision, DIGITS)}" if self.revision else ""
+        at = f" at {shorten_commit(self.revision, DIGITS)}" if self.revision else ""
         return text + at + (f" (SHA-256 {self.digest[:DIGITS]})" if self.digest else "")
 
     def part(self, name: str) -> tuple[int, str] | None:
@@ -68,7 +68,9 @@ def describe(sources: Iterable[ProblemSource]) -> str:
         by_kind[source.kind == "made"].append(source)
     parts = [source.describe() for source in by_kind[False]]
     if labels := [BENCHMARKS[source.benchmark].label for source in by_kind[True]]:
-        parts.insert(0, f"Made problems in the format of {listing(labels)}, not the published ones")
+        parts.insert(
+            0, f"Made problems in the format of {join_words(labels)}, not the published ones"
+        )
     return f"{'; '.join(parts)}." if parts else ""
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rapid.artifacts.files import BadFile, BadInput, numbered_rows
 from rapid.benchmarks.base import Benchmark, Problem
-from rapid.hub import limit_waiting
+from rapid.hub import limit_hub_waiting
 
 PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "test"}
 
@@ -153,7 +153,7 @@ def _read_dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Prob
     from datasets import load_dataset
 
     name, revision = benchmark.hub if source == "hub" else (source, None)
-    limit_waiting()
+    limit_hub_waiting()
     try:
         splits = load_dataset(name, revision=revision)
     except Exception as error:  # of the hub's client, of the network, of the files: a dozen kinds

@@ -40,7 +40,7 @@ from rapid.config.sections import (
 )
 from rapid.config.sources import BadParams, place, read
 from rapid.grading.policy import STRICT, Grading
-from rapid.text import suggest
+from rapid.text import suggest_name
 
 CHECKPOINT_SECONDS = 600.0
 # What jobs are told by the environment, since their specs have it not.
@@ -127,7 +127,9 @@ class Params(General):
         ):
             for key, name in references:
                 if name not in section:
-                    allowed = f"a {kind} of {kind}s: {', '.join(section)}{suggest(name, section)}"
+                    allowed = (
+                        f"a {kind} of {kind}s: {', '.join(section)}{suggest_name(name, section)}"
+                    )
                     raise ValueError(not_allowed(key, name, allowed))
         return self
 
@@ -297,5 +299,5 @@ def _explain(item: dict, values: Any) -> str:
         return f"{key}: is missing"
     allowed = message.removeprefix("Input should be ")
     if item["type"] == "literal_error":
-        allowed += suggest(str(item["input"]), re.findall(r"'([^']*)'", allowed))
+        allowed += suggest_name(str(item["input"]), re.findall(r"'([^']*)'", allowed))
     return not_allowed(key, item["input"], allowed)

@@ -20,7 +20,7 @@ from rapid.algorithms.training import LearningRate, NStep, Precision, TrainingPa
 from rapid.artifacts.layout import EVALUATION, RUN
 from rapid.benchmarks import BENCHMARKS
 from rapid.settings import LARGEST, Settings, not_allowed
-from rapid.text import listing
+from rapid.text import join_words
 
 BASE = "base"  # the "algorithm" of a model before training: it has an evaluation and no run
 
@@ -60,7 +60,7 @@ def check_source(key: str, benchmark: str, source: str) -> None:
     here = {"embedded": BENCHMARKS[benchmark].draw, "hub": BENCHMARKS[benchmark].hub}
     if source in here and not here[source]:
         known = [name for name, found in here.items() if found]
-        allowed = listing([*known, "a file", "a folder of problems"], "or")
+        allowed = join_words([*known, "a file", "a folder of problems"], "or")
         raise ValueError(not_allowed(key, source, allowed))
 
 

@@ -1,1 +1,1 @@
-"""What a person sees of a workflow: Snakemake's console, and `rapid watch`."""
+"""Show a workflow to its user: Snakemake's console, and `rapid watch`."""

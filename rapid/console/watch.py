@@ -1,7 +1,7 @@
-"""`rapid watch`: what the workflow in this folder does, from files alone.
+"""`rapid watch`: show the state of the workflow in this folder, from files alone.
 
-The workflow's journal says which jobs began and ended (`rapid.console.workflow`), a training run's
-progress.jsonl how far it is, a job's log the rest.
+The workflow's journal (`rapid.console.workflow`) has the jobs that started and ended, a run's
+progress.jsonl its step, and a job's log the rest.
 """
 
 import json
@@ -19,38 +19,40 @@ import psutil
 
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.runs import progress
-from rapid.console.workflow import JOURNAL, JOURNALS, Console, Job
+from rapid.console.workflow import JOURNAL_FOLDER, JOURNAL_SUFFIX, JobFormatter, RunningJob
 from rapid.resources.leases import WAITING
-from rapid.text import columns, duration, wrap
+from rapid.text import align_columns, format_duration, wrap_text
 
-SECONDS = 1.0  # from one look to the next
+LOOK_SECONDS = 1.0  # from one look to the next
 QUEUED = "queued"
-CLOCK_SECONDS = 60.0  # by which the time of a process's creation may seem to move
-ENDED_LINES = 10  # of jobs that ended last, where there is no terminal to fill
-# A terminal's other screen, and back; its upper left; what clears the rest of a line, and below it.
-OPEN, CLOSE, HOME, END_OF_LINE, BELOW = "\x1b[?1049h", "\x1b[?1049l", "\x1b[H", "\x1b[K", "\x1b[J"
+CLOCK_TOLERANCE = 60.0  # seconds by which the creation time of a process may seem to change
+DEFAULT_ENDED_LINES = 10  # on jobs that ended last, without a terminal to fill
+# Escape sequences of terminals: switch to the alternate screen and back, move the cursor to the
+# upper left, clear the rest of the line, clear all below.
+ENTER_SCREEN, LEAVE_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
+CURSOR_HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
-class Workflow:
-    """A workflow, as far as its journal has been read."""
+class WorkflowView:
+    """The state of a workflow, as far as its journal has been read."""
 
     def __init__(self, journal: Path):
         self._stream = journal.open(encoding="utf-8")
-        self._rest = ""  # of a line that is being written
-        self._began: dict = {}  # the journal's first row
+        self._incomplete_line = ""  # the last one, which is being written
+        self._first_row: dict = {}
         self._now = 0.0
-        self._jobs = Console(logging.Formatter(), clock=lambda: self._now)
+        self._jobs = JobFormatter(logging.Formatter(), clock=lambda: self._now)
         self._ended: list[str] = []  # a line for each job
 
     def read(self) -> None:
-        """Take in what was written since the last call."""
-        *lines, self._rest = (self._rest + self._stream.read()).split("\n")
+        """Read what the workflow has written since the last call."""
+        *lines, self._incomplete_line = (self._incomplete_line + self._stream.read()).split("\n")
         for line in lines:
             try:
                 row = json.loads(line)
-            except ValueError:  # the disk was full as it was written
+            except ValueError:  # the disk was full when it was written
                 continue
-            self._began = self._began or row
+            self._first_row = self._first_row or row
             self._now = row["at"]
             record = SimpleNamespace(msg="", **row)
             if self._jobs.filter(record) and row["event"] != "run_info":
@@ -58,119 +60,130 @@ class Workflow:
         self._now = time.time()
 
     def is_alive(self) -> bool:
-        """Return whether its process is; on another machine it is taken to be."""
-        return self._began.get("host") != platform.node() or _lives(self._began)
+        """Return whether the workflow's process is alive; True if it is on another machine."""
+        return self._first_row.get("host") != platform.node() or _is_alive(self._first_row)
 
-    def succeeded(self) -> bool:
+    def has_succeeded(self) -> bool:
         """Return whether all jobs are done."""
-        return bool(self._began) and not (self._jobs.left.total() or self._jobs.failed)
+        return bool(self._first_row) and not (self._jobs.jobs_left.total() or self._jobs.failed)
 
-    def lines(self, height: int | None = None) -> list[str]:
-        """Return what there is to say, in as many lines as a terminal has."""
+    def render_lines(self, height: int | None = None) -> list[str]:
+        """Return the state as lines, at most as many as `height`."""
         jobs = self._jobs
-        begun = [
-            (job.name, duration(self._now - job.began), _state(job))
+        started = [
+            (job.name, format_duration(self._now - job.start_time), _describe_state(job))
             for job in jobs.running.values()
         ]
-        total, failed = jobs.left.total(), len(jobs.failed)
-        running = sum(not state.startswith((QUEUED, WAITING)) for *_, state in begun)
-        head = f"{jobs.total} jobs: {jobs.total - total - failed} done, {running} running, "
-        head += f"{total - running} waiting, {failed} failed"
-        if begun and (seconds := jobs.seconds_left()):
-            head += f"; about {duration(seconds)} left"
-        if total and not self.is_alive():
+        jobs_left, failed = jobs.jobs_left.total(), len(jobs.failed)
+        running = sum(not state.startswith((QUEUED, WAITING)) for *_, state in started)
+        head = f"{jobs.total} jobs: {jobs.total - jobs_left - failed} done, {running} running, "
+        head += f"{jobs_left - running} waiting, {failed} failed"
+        if started and (seconds := jobs.estimate_seconds_left()):
+            head += f"; about {format_duration(seconds)} left"
+        if jobs_left and not self.is_alive():
             head += "; the workflow has ended"
-        heads = [head, *filter(None, [self._began.get("problems")])]
-        parts = [heads, columns(begun), jobs.failures().splitlines()]
-        room = ENDED_LINES if height is None else height - sum(len(p) + 1 for p in parts if p)
-        parts.insert(2, self._ended[-room:] if room > 0 else [])
+        heads = [head, *filter(None, [self._first_row.get("problems")])]
+        failures = jobs.render_failures().splitlines()
+        parts = [heads, align_columns(started), failures]
+        max_ended = DEFAULT_ENDED_LINES
+        if height is not None:
+            max_ended = height - sum(len(part) + 1 for part in parts if part)
+        parts.insert(2, self._ended[-max_ended:] if max_ended > 0 else [])
         return "\n\n".join("\n".join(part) for part in parts if part).splitlines()[:height]
 
 
-def _state(job: Job) -> str:
-    """Return how far a job is: a run's step, reward and time left; of others the log's last line.
+def _describe_state(job: RunningJob) -> str:
+    """Return the step, reward and time left of a training run; the log's last line of other jobs.
 
     The reward is the mean of the last tenth of the steps so far. A job writes its log anew when it
-    starts: one that is only queued, by SLURM for example, has none or an earlier one's.
+    starts: if it is only queued, for example by SLURM, it has no log or that of an earlier attempt.
     """
-    if max(map(_written, job.log), default=job.began) < job.began - SECONDS:
+    if max(map(_read_mtime, job.log), default=job.start_time) < job.start_time - LOOK_SECONDS:
         return QUEUED
-    said = next(reversed(job.said), "")
+    last_line = job.last_line
     steps = progress(Path(job.folder))
-    if not steps or said.startswith(WAITING):
-        return said
-    last = steps[-1]
-    rewards = [step.reward for step in steps[-max(1, len(steps) // 10) :]]
-    known = [reward for reward in rewards if reward is not None]
-    reward = f", reward {fmean(known):.1%}" if known else ""
-    left = last.seconds / last.step * (last.of - last.step)
-    return f"step {last.step} of {last.of}{reward}, about {duration(left)} left"
+    if not steps or last_line.startswith(WAITING):
+        return last_line
+    last_step = steps[-1]
+    last_steps = steps[-max(1, len(steps) // 10) :]
+    rewards = [step.reward for step in last_steps if step.reward is not None]
+    reward = f", reward {fmean(rewards):.1%}" if rewards else ""
+    seconds_left = last_step.seconds / last_step.step * (last_step.of - last_step.step)
+    progress_text = f"step {last_step.step} of {last_step.of}"
+    return f"{progress_text}{reward}, about {format_duration(seconds_left)} left"
 
 
-def _written(log: str) -> float:
-    """Return when a file was last written; 0 where there is none."""
+def _read_mtime(file: str) -> float:
+    """Return when a file was last written; 0 if it does not exist."""
     with suppress(OSError):
-        return Path(log).stat().st_mtime
+        return Path(file).stat().st_mtime
     return 0.0
 
 
-def watch(once: bool) -> int:
-    """Show the workflow that lives in this folder, or ended last; return 0 if all jobs are done.
+def watch_workflow(once: bool) -> int:
+    """Show the workflow that runs in this folder, or ended last; return 0 if all jobs are done.
 
-    In a terminal it is shown until it ends, or until Ctrl-C.
+    A terminal shows it until it ends, or until Ctrl-C.
 
     Args:
-        once: print it as it is now, and return 0.
+        once: print the present state, and return 0.
 
     Raises:
-        BadInput: there was none.
+        BadInput: no workflow has run here.
     """
-    journals = sorted(JOURNALS.glob(f"*{JOURNAL}"), key=lambda file: file.stat().st_mtime)
+    journals = sorted(
+        JOURNAL_FOLDER.glob(f"*{JOURNAL_SUFFIX}"), key=lambda file: file.stat().st_mtime
+    )
     if not journals:
         raise BadInput("no workflow has begun in this folder: start one in another terminal")
-    living = [file for file in journals if _lives(_first(file))]
-    workflow = Workflow((living or journals)[-1])
+    alive = [journal for journal in journals if _is_alive(_read_first_row(journal))]
+    workflow = WorkflowView((alive or journals)[-1])
     workflow.read()
     if not once:
-        _follow(workflow)
-    print("\n".join(workflow.lines()))
-    return 0 if once or workflow.succeeded() else 1
+        _follow_workflow(workflow)
+    print("\n".join(workflow.render_lines()))
+    return 0 if once or workflow.has_succeeded() else 1
 
 
-def _first(journal: Path) -> dict:
-    """Return a journal's first row; {} where there is none yet."""
+def _read_first_row(journal: Path) -> dict:
+    """Return a journal's first row; {} if it has none yet."""
     with suppress(ValueError), journal.open(encoding="utf-8") as stream:
         return json.loads(stream.readline())
     return {}
 
 
-def _lives(began: dict) -> bool:
-    """Return whether the process that wrote this row is alive on this machine.
+def _is_alive(row: dict) -> bool:
+    """Return whether the process that wrote a row of a journal is alive on this machine.
 
-    A process that was created later has its number only.
+    A process that was created after the row was written only has the same number.
     """
     with suppress(psutil.Error, KeyError):
-        process = psutil.Process(began["pid"])
-        is_it = process.create_time() < began["since"] + CLOCK_SECONDS
-        here = began["host"] == platform.node()
-        return here and is_it and process.status() != psutil.STATUS_ZOMBIE
+        process = psutil.Process(row["pid"])
+        is_same_process = process.create_time() < row["since"] + CLOCK_TOLERANCE
+        is_same_host = row["host"] == platform.node()
+        return is_same_host and is_same_process and process.status() != psutil.STATUS_ZOMBIE
     return False
 
 
-def _follow(workflow: Workflow) -> None:
-    print(OPEN, end="")
+def _follow_workflow(workflow: WorkflowView) -> None:
+    """Show a workflow on the terminal's alternate screen until it ends, or until Ctrl-C."""
+    print(ENTER_SCREEN, end="")
     try:
-        while workflow.is_alive() and not workflow.succeeded():
+        while workflow.is_alive() and not workflow.has_succeeded():
             workflow.read()
             size = shutil.get_terminal_size()
-            said = workflow.lines(size.lines - 1)
-            lines = [part for line in said for part in wrap(line, size.columns) or [""]]
-            lines = [line[: size.columns] for line in lines[: size.lines - 1]]
-            print(HOME, *(f"{line}{END_OF_LINE}\n" for line in lines), BELOW, sep="", end="")
+            height, width = size.lines - 1, size.columns
+            lines = [
+                part[:width]
+                for line in workflow.render_lines(height)
+                for part in wrap_text(line, width) or [""]
+            ][:height]
+            cleared_lines = (f"{line}{CLEAR_LINE}\n" for line in lines)
+            print(CURSOR_HOME, *cleared_lines, CLEAR_BELOW, sep="", end="")
             sys.stdout.flush()
-            time.sleep(SECONDS)
+            time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
         pass
     finally:
-        print(CLOSE, end="")
+        print(LEAVE_SCREEN, end="")
     workflow.read()

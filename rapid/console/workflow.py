@@ -1,8 +1,8 @@
-"""What Snakemake's console says of jobs: a line for each, and failures in ten lines at the end.
+"""Print a line for each of a workflow's jobs, and at the end ten lines for each failed one.
 
     [ 37/251] evaluate evaluations/math/tiny-qwen2/pg/seed1: pass@1 12.5% (8.4s, about 12.7m left)
 
-Snakemake's own words, with every path that a job reads and writes, are in its log file in
+Snakemake's own messages, with every path that a job reads and writes, are in its log file in
 .snakemake/log, and on the console with --verbose. A job's result is the last line of its log that
 begins with the job's folder.
 """
@@ -25,281 +25,297 @@ from statistics import fmean
 
 import psutil
 
-from rapid.errors.shortages import shortage
-from rapid.processes.lifetimes import KILLED
+from rapid.errors.shortages import describe_shortage
+from rapid.processes.lifetimes import KILLED_HINT
 from rapid.resources.leases import WAITING
-from rapid.text import duration, wrap
+from rapid.text import format_duration, wrap_text
 
-CONSOLE = "DefaultStreamHandler"  # Snakemake's name of what prints
-JOURNALS, JOURNAL = Path(".snakemake/log"), ".jobs.jsonl"  # a workflow's begins with its number
-# What a journal has of records of Snakemake's.
-JOURNALED = {
+SNAKEMAKE_HANDLER = "DefaultStreamHandler"  # name of the handler that prints to the console
+JOURNAL_FOLDER = Path(".snakemake/log")
+JOURNAL_SUFFIX = ".jobs.jsonl"  # after the process id of the workflow
+# Fields of Snakemake's log records that the journal keeps, by event.
+JOURNAL_FIELDS = {
     "run_info": ["stats"],
     "job_info": ["jobid", "rule_name", "output", "log"],
     "job_finished": ["job_id"],
     "job_error": ["jobid", "rule_name", "output", "log"],
 }
-ENDED = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
-ENDED_BY = "> {} 2>&1"  # how a job's command, which is in the message of its end, names its log
-RECORDS = "provenance/metadata"  # of Snakemake, which nothing is decided by: manifests are there
-PARAMETERS = re.compile(r"(Params have changed since last execution).*")  # all of them, both times
+EXIT_PATTERN = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
+LOG_REDIRECTION = "> {} 2>&1"  # names the log in a job's command, which its error message quotes
+# Snakemake's metadata records, which decide nothing here: jobs have manifests.
+METADATA_RECORDS = "provenance/metadata"
+# Followed by all parameters, before and after the change.
+PARAMETERS_PATTERN = re.compile(r"(Params have changed since last execution).*")
 FAILURE_LINES, TAIL_BYTES = 10, 1 << 14
-LINE_LENGTH = 160  # of the console, where it is no terminal
-LONGEST = 1000  # of what is said of a job, which may be a file's whole content
-WAIT_SECONDS = 5.0  # from one look for jobs that wait to the next; shorter waits go unsaid
-UNKNOWN_SHARE = 0.25  # of the jobs that are left, of whose rules none may have ended yet
+DEFAULT_WIDTH = 160  # of the console, if it is not a terminal
+MAX_LINE_LENGTH = 1000  # a job may print the whole content of a file in one line
+WAIT_SECONDS = 5.0  # from one look for waiting jobs to the next; shorter waits are not reported
+MAX_UNKNOWN_SHARE = 0.25  # of the jobs that are left, whose rules have no ended job yet
 
 
 @dataclass(frozen=True)
-class Job:
-    """A job that Snakemake started. `began` is on the console's clock."""
+class RunningJob:
+    """A job that Snakemake started. `start_time` is on the console's clock."""
 
     rule: str
     folder: str
     log: list[str]
-    began: float
+    start_time: float
 
     @property
     def name(self) -> str:
         return f"{self.rule} {self.folder}".rstrip()
 
     @property
-    def said(self) -> list[str]:
-        """Return the last lines of the job's log."""
-        return _tail(self.log)
+    def last_line(self) -> str:
+        """Return the last line of the job's log, "" if it is empty."""
+        return next(reversed(_read_last_lines(self.log)), "")
 
     @property
     def is_waiting(self) -> bool:
         """Return whether the job waits for cores or GPUs."""
-        return self.said[-1:] != [] and self.said[-1].startswith(WAITING)
+        return self.last_line.startswith(WAITING)
 
     @property
     def result(self) -> str:
-        """Return what the job's log says last of its folder."""
-        said = [line for line in self.said if line.startswith(f"{self.folder}: ")]
-        return said[-1].removeprefix(self.folder) if said else ""
+        """Return the last line of the job's log about its folder, without the folder."""
+        lines = [line for line in _read_last_lines(self.log) if line.startswith(f"{self.folder}: ")]
+        return lines[-1].removeprefix(self.folder) if lines else ""
 
 
-class Console(logging.Formatter):
-    """Formats Snakemake's records of jobs, and leaves the others to the formatter before it.
+class JobFormatter(logging.Formatter):
+    """Formats Snakemake's log records of jobs; the formatter that it replaces formats all others.
 
-    `running` are the jobs that began, by number, `left` how many of each rule have not ended,
-    `failed` the lines of each that failed, and `reasons` why jobs are planned, by their manifests,
-    where Snakemake is not who knows.
+    Attributes:
+        jobs_left: number of jobs that have not ended, by rule.
+        total: number of all jobs.
+        running: jobs that have started and not ended, by Snakemake's number.
+        failed: lines about each job that failed, by its name.
+        reasons: why jobs are planned, by manifest, where Snakemake does not know the reason.
 
     Args:
-        ordinary: formats all other records.
+        default_formatter: formats all other records.
         is_dry_run: whether jobs are only planned.
-        clock: seconds.
+        clock: returns seconds.
     """
 
     def __init__(
         self,
-        ordinary: logging.Formatter,
+        default_formatter: logging.Formatter,
         is_dry_run: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ):
         super().__init__()
-        self.ordinary = ordinary
+        self.default_formatter = default_formatter
         self._is_dry_run = is_dry_run
         self._clock = clock
-        self._began: float | None = None
-        self.left: Counter[str] = Counter()  # by rule
+        self._start_time: float | None = None  # of the first job
+        self.jobs_left: Counter[str] = Counter()
         self.total = 0
-        self.running: dict[int, Job] = {}
-        self._seconds: dict[str, list[float]] = defaultdict(list)  # by rule
-        self._ends: list[str] = []  # what Snakemake said of commands that failed
+        self.running: dict[int, RunningJob] = {}
+        self._seconds: dict[str, list[float]] = defaultdict(list)  # of ended jobs, by rule
+        self._error_messages: list[str] = []  # Snakemake's, about commands that failed
         self.failed: dict[str, list[str]] = {}
         self.reasons: dict[str, str] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is printed; remember what is said of jobs that start."""
+        """Return whether to print a record; remember jobs that start and commands that fail."""
         event = getattr(record, "event", None)
         if event == "job_info" and not self._is_dry_run:
             now = self._clock()
-            self._began = now if self._began is None else self._began
-            job = Job(record.rule_name, _folder(record), record.log, now)
+            self._start_time = now if self._start_time is None else self._start_time
+            job = RunningJob(record.rule_name, _output_folder(record), record.log, now)
             self.running[record.jobid] = job
-            self.left[job.rule] += bool(self.failed.pop(job.name, None))  # it is tried again
+            is_retry = self.failed.pop(job.name, None) is not None
+            self.jobs_left[job.rule] += is_retry
             return False
-        if event == "error" and ENDED.search(record.getMessage()):
-            self._ends.append(record.getMessage())
+        if event == "error" and EXIT_PATTERN.search(record.getMessage()):
+            self._error_messages.append(record.getMessage())
             return False
         if event == "run_info":
-            self.left = Counter(record.stats)
-            self.total = self.left.pop("total", 0)
-        silent = event in ("job_started", "progress") or record.msg == "Select jobs to execute..."
-        return not (silent or RECORDS in str(record.msg))
+            self.jobs_left = Counter(record.stats)
+            self.total = self.jobs_left.pop("total", 0)
+        is_silent = (
+            event in ("job_started", "progress") or record.msg == "Select jobs to execute..."
+        )
+        return not (is_silent or METADATA_RECORDS in str(record.msg))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a line for a job that is planned, has ended or failed."""
+        """Return a line about a job that is planned, has ended or failed."""
         match getattr(record, "event", None):
             case "job_info":
                 reasons = [self.reasons[path] for path in record.output if path in self.reasons]
-                why = _line(reasons[0]) if reasons else _short(record.reason)
-                return _wrapped(f"rule {record.rule_name}: {_folder(record)} ({why})")
+                reason = _to_short_line(reasons[0]) if reasons else _shorten_reason(record.reason)
+                return _wrap_line(f"rule {record.rule_name}: {_output_folder(record)} ({reason})")
             case "job_finished":
-                return self._finished(record.job_id)
+                return self._format_finished_job(record.job_id)
             case "job_error":
-                return self._failed(record)
-            case "error":  # Snakemake's own; of a traceback the last line
-                said = record.getMessage().strip().rpartition("\n")[2]
-                if lacking := shortage(RuntimeError(said)):
-                    return f"Snakemake: {lacking}"
-        return self.ordinary.format(record)
+                return self._format_failed_job(record)
+            case "error":  # Snakemake's own; of a traceback only the last line
+                message = record.getMessage().strip().rpartition("\n")[2]
+                if shortage := describe_shortage(RuntimeError(message)):
+                    return f"Snakemake: {shortage}"
+        return self.default_formatter.format(record)
 
-    def failures(self) -> str:
-        """Return what failed, each in ten lines at most, and what to do."""
+    def render_failures(self) -> str:
+        """Return at most ten lines on each failed job, and what to do; "" if none failed."""
         blocks = ["\n".join(lines) for lines in self.failed.values()]
         if not blocks:
             return ""
-        todo = "The same command takes up what is left, once the causes are mended."
-        return "\n\n".join([f"{len(blocks)} failed:", *blocks, todo])
+        advice = "The same command takes up what is left, once the causes are mended."
+        return "\n\n".join([f"{len(blocks)} failed:", *blocks, advice])
 
-    def waiting(self) -> list[str]:
-        """Return which jobs wait for cores or GPUs for a while already, and what each says."""
-        began_before = self._clock() - WAIT_SECONDS
-        jobs = [job for job in list(self.running.values()) if job.began <= began_before]
-        return [f"{job.name}: {job.said[-1]}" for job in jobs if job.is_waiting]
+    def describe_waiting_jobs(self) -> list[str]:
+        """Return a line for each job that has waited for cores or GPUs for some seconds."""
+        latest_start = self._clock() - WAIT_SECONDS
+        jobs = [job for job in list(self.running.values()) if job.start_time <= latest_start]
+        return [f"{job.name}: {job.last_line}" for job in jobs if job.is_waiting]
 
-    def _finished(self, number: int) -> str:
+    def estimate_seconds_left(self) -> float | None:
+        """Return the time until all jobs have ended, from the mean time of each rule's ended jobs.
+
+        For rules without an ended job it is the mean of all; None if too many jobs have such rules.
+        """
+        unknown = sum(n for rule, n in self.jobs_left.items() if rule not in self._seconds)
+        if unknown > MAX_UNKNOWN_SHARE * self.jobs_left.total():
+            return None
+        all_seconds = [seconds for times in self._seconds.values() for seconds in times]
+        elapsed = max(self._clock() - self._start_time, 1e-9)
+        jobs_at_a_time = max(1.0, sum(all_seconds) / elapsed)
+        means = {rule: fmean(self._seconds.get(rule, all_seconds)) for rule in self.jobs_left}
+        return sum(n * means[rule] for rule, n in self.jobs_left.items()) / jobs_at_a_time
+
+    def _format_finished_job(self, number: int) -> str:
         job = self.running.pop(number, None)
         if job is None:
             return ""
-        self.left[job.rule] -= 1
-        if not job.folder:  # a target
+        self.jobs_left[job.rule] -= 1
+        if not job.folder:  # a target without files
             return ""
-        seconds = self._clock() - job.began
+        seconds = self._clock() - job.start_time
         self._seconds[job.rule].append(seconds)
-        left = self.seconds_left()
-        about = f", about {duration(left)} left" if left else ""
+        seconds_left = self.estimate_seconds_left()
+        time_left = f", about {format_duration(seconds_left)} left" if seconds_left else ""
         width = len(str(self.total))
-        count = f"[{self.total - self.left.total():{width}}/{self.total}]"
-        return _wrapped(f"{count} {job.name}{job.result} ({duration(seconds)}{about})")
+        count = f"[{self.total - self.jobs_left.total():{width}}/{self.total}]"
+        return _wrap_line(f"{count} {job.name}{job.result} ({format_duration(seconds)}{time_left})")
 
-    def seconds_left(self) -> float | None:
-        """Return how long the jobs that are left take, as those of their rules took so far.
-
-        Those of which none has ended take as long as all did; None while these are too many.
-        """
-        unknown = sum(count for rule, count in self.left.items() if rule not in self._seconds)
-        if unknown > UNKNOWN_SHARE * self.left.total():
-            return None
-        every = [seconds for times in self._seconds.values() for seconds in times]
-        at_a_time = max(1.0, sum(every) / max(self._clock() - self._began, 1e-9))
-        means = {rule: fmean(self._seconds.get(rule, every)) for rule in self.left}
-        return sum(count * means[rule] for rule, count in self.left.items()) / at_a_time
-
-    def _failed(self, record: logging.LogRecord) -> str:
+    def _format_failed_job(self, record: logging.LogRecord) -> str:
         job = self.running.pop(record.jobid, None)
-        job = job or Job(record.rule_name, _folder(record), record.log, self._clock())
-        self.left[job.rule] -= 1
-        seconds = duration(self._clock() - job.began)
-        head = f"FAILED {job.name} ({seconds}{self._how_it_ended(job.log)})"
-        tail = [part for line in _tail(job.log) for part in _wrapped(line, "  | ").split("\n")]
-        tail = tail[2 - FAILURE_LINES :]
+        job = job or RunningJob(record.rule_name, _output_folder(record), record.log, self._clock())
+        self.jobs_left[job.rule] -= 1
+        seconds = format_duration(self._clock() - job.start_time)
+        head = f"FAILED {job.name} ({seconds}{self._describe_exit(job.log)})"
+        tail = [
+            part
+            for line in _read_last_lines(job.log)
+            for part in _wrap_line(line, "  | ").split("\n")
+        ][2 - FAILURE_LINES :]
         log = ", ".join(job.log)
-        about = f"{log} ends:" if tail else f"{log or 'its log'} says nothing{_full_disk()}"
-        self.failed[job.name] = [head, f"  {about}", *tail]
+        about_log = (
+            f"{log} ends:" if tail else f"{log or 'its log'} says nothing{_note_full_disk()}"
+        )
+        self.failed[job.name] = [head, f"  {about_log}", *tail]
         return head
 
-    def _how_it_ended(self, log: list[str]) -> str:
-        for said in reversed(self._ends):
-            if any(ENDED_BY.format(path) in said for path in log):
-                status, signal = ENDED.search(said).groups()
-                return f", killed by {signal}{KILLED}" if signal else f", exit status {status}"
+    def _describe_exit(self, log: list[str]) -> str:
+        """Return the exit status or signal of the command that wrote a log."""
+        for message in reversed(self._error_messages):
+            if any(LOG_REDIRECTION.format(path) in message for path in log):
+                status, signal = EXIT_PATTERN.search(message).groups()
+                return f", killed by {signal}{KILLED_HINT}" if signal else f", exit status {status}"
         return ""
 
 
-class Lookout(threading.Thread):
-    """Says on the console that jobs wait for cores or GPUs: once, until none of them does.
+class WaitReporter(threading.Thread):
+    """Prints that jobs wait for cores or GPUs: once, until no job waits any more.
 
     Args:
-        say: writes a text to the console.
+        print_line: writes a line to the console.
     """
 
-    def __init__(self, console: Console, say: Callable[[str], None]):
+    def __init__(self, formatter: JobFormatter, print_line: Callable[[str], None]):
         super().__init__(daemon=True)
-        self._console, self._say = console, say
-        self._is_said = False
+        self._formatter, self._print_line = formatter, print_line
+        self._was_waiting = False
 
     def run(self) -> None:
         while True:
             time.sleep(WAIT_SECONDS)
-            self.look()
+            self.report_waiting_jobs()
 
-    def look(self) -> None:
-        """Look at the jobs that run, and say it if some of them wait."""
-        waiting = self._console.waiting()
-        if waiting and not self._is_said:
-            others = f" (and {len(waiting) - 1} more)" if len(waiting) > 1 else ""
-            self._say(f"{waiting[0]}{others}")
-        self._is_said = bool(waiting)
+    def report_waiting_jobs(self) -> None:
+        """Print a line if jobs wait and none did at the last look."""
+        lines = self._formatter.describe_waiting_jobs()
+        if lines and not self._was_waiting:
+            count = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+            self._print_line(f"{lines[0]}{count}")
+        self._was_waiting = bool(lines)
 
 
 class Journal(logging.Handler):
-    """Writes what becomes of jobs to a file in this folder, for `rapid watch`: a line for each.
+    """Writes a line on each job that starts, ends or fails to a file, for `rapid watch`.
 
     Args:
-        problems: what the problems are, a sentence.
+        problems: a sentence on the kind of problems.
     """
 
-    def __init__(self, folder: Path = JOURNALS, problems: str = ""):
+    def __init__(self, folder: Path = JOURNAL_FOLDER, problems: str = ""):
         super().__init__()
         self._problems = problems
-        self._file = folder.absolute() / f"{os.getpid()}{JOURNAL}"
-        since = psutil.Process().create_time()
-        self._writer = {"pid": os.getpid(), "host": platform.node(), "since": since}
+        self._file = folder.absolute() / f"{os.getpid()}{JOURNAL_SUFFIX}"
+        created = psutil.Process().create_time()
+        self._process = {"pid": os.getpid(), "host": platform.node(), "since": created}
 
     def emit(self, record: logging.LogRecord) -> None:
         event = getattr(record, "event", None)
-        if event not in JOURNALED:
+        if event not in JOURNAL_FIELDS:
             return
-        row = {"event": event, "at": time.time(), **self._writer}
-        row |= {name: getattr(record, name) for name in JOURNALED[event]}
+        row = {"event": event, "at": time.time(), **self._process}
+        row |= {name: getattr(record, name) for name in JOURNAL_FIELDS[event]}
         row |= {"problems": self._problems} if event == "run_info" else {}
-        with suppress(OSError):  # no workflow fails for want of it
+        with suppress(OSError):  # a workflow does not fail because its journal cannot be written
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("w" if event == "run_info" else "a") as file:
                 file.write(json.dumps(row) + "\n")
 
 
-def install(logger: logging.Logger, settings, problems: str = "") -> Console:
-    """Have Snakemake's console say a line a job, and return what knows of the failures.
+def install_console(logger: logging.Logger, settings, problems: str = "") -> JobFormatter:
+    """Have Snakemake print a line per job, and return the formatter, which knows the failures.
 
     Args:
-        settings: Snakemake's, of its output. With --verbose the console stays as it is.
-        problems: what the problems are, a sentence for `rapid watch`.
+        settings: Snakemake's output settings. With --verbose the console stays as it is.
+        problems: a sentence on the kind of problems, for `rapid watch`.
     """
-    logging.raiseExceptions = False  # where its log file has no room, the console goes on
-    console = Console(logging.Formatter(), settings.dryrun)
-    if not settings.dryrun and "--touch" not in sys.argv:  # which runs no job
+    logging.raiseExceptions = False  # if the disk of its log file is full, the console goes on
+    formatter = JobFormatter(logging.Formatter(), settings.dryrun)
+    if not settings.dryrun and "--touch" not in sys.argv:  # --touch runs no job
         logger.addHandler(Journal(problems=problems))
-        Lookout(console, logger.info).start()
+        WaitReporter(formatter, logger.info).start()
     for handler in logger.handlers:
-        if handler.name == CONSOLE and not settings.verbose:
-            console.ordinary = handler.formatter
-            handler.setFormatter(console)
-            handler.addFilter(console)
-    return console
+        if handler.name == SNAKEMAKE_HANDLER and not settings.verbose:
+            formatter.default_formatter = handler.formatter
+            handler.setFormatter(formatter)
+            handler.addFilter(formatter)
+    return formatter
 
 
-def _folder(record: logging.LogRecord) -> str:
+def _output_folder(record: logging.LogRecord) -> str:
     return os.path.dirname(record.output[0]) if record.output else ""
 
 
-def _short(reason: str) -> str:
-    """Return why Snakemake plans a job, with the number of files in place of several."""
-    found = []
-    for clause in PARAMETERS.sub(r"\1", reason).split("; "):
-        what, _, files = clause.partition(": ")
+def _shorten_reason(reason: str) -> str:
+    """Return Snakemake's reason for planning a job, with several files replaced by their number."""
+    clauses = []
+    for clause in PARAMETERS_PATTERN.sub(r"\1", reason).split("; "):
+        cause, _, files = clause.partition(": ")
         count = files.count(", ") + 1
-        found.append(clause if count == 1 else f"{what}: {count}")
-    return _line("; ".join(found))
+        clauses.append(clause if count == 1 else f"{cause}: {count}")
+    return _to_short_line("; ".join(clauses))
 
 
-def _tail(paths: list[str]) -> list[str]:
-    """Return the last lines of the first of these files that says something."""
+def _read_last_lines(paths: list[str]) -> list[str]:
+    """Return the last lines of the first of these files that has any."""
     for path in paths:
         try:
             with Path(path).open("rb") as stream:
@@ -307,27 +323,28 @@ def _tail(paths: list[str]) -> list[str]:
                 text = stream.read().decode(errors="replace")
         except OSError:
             continue
-        # A progress bar writes its line again and again.
-        lines = [_line(line.rstrip().rpartition("\r")[2]) for line in text.split("\n")]
+        # A progress bar rewrites its line after each carriage return.
+        lines = [_to_short_line(line.rstrip().rpartition("\r")[2]) for line in text.split("\n")]
         if lines := [line for line in lines if line.strip()]:
             return lines
     return []
 
 
-def _line(text: str) -> str:
-    """Return one printable line, cut after a word where it is too long."""
+def _to_short_line(text: str) -> str:
+    """Return a text as one printable line, cut after a word if it is too long."""
     line = "".join(char if char.isprintable() else " " for char in text)
-    if len(line) <= LONGEST:
+    if len(line) <= MAX_LINE_LENGTH:
         return line
-    return f"{line[:LONGEST].rpartition(' ')[0] or line[:LONGEST]}..."
+    start = line[:MAX_LINE_LENGTH]
+    return f"{start.rpartition(' ')[0] or start}..."
 
 
-def _wrapped(line: str, margin: str = "") -> str:
-    """Return a line as the console has it: in several lines where it is long."""
-    width = shutil.get_terminal_size((LINE_LENGTH, 0)).columns - len(margin)
-    return "\n".join(f"{margin}{piece}" for piece in wrap(line, width))
+def _wrap_line(line: str, margin: str = "") -> str:
+    """Wrap a line to the width of the console."""
+    width = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns - len(margin)
+    return "\n".join(f"{margin}{part}" for part in wrap_text(line, width))
 
 
-def _full_disk() -> str:
-    found = os.statvfs(".")
-    return ": the disk is full" if found.f_bavail * found.f_frsize < TAIL_BYTES else ""
+def _note_full_disk() -> str:
+    status = os.statvfs(".")
+    return ": the disk is full" if status.f_bavail * status.f_frsize < TAIL_BYTES else ""

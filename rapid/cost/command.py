@@ -22,7 +22,7 @@ from rapid.cost.expected import Expected
 from rapid.cost.measured import fit, read_runs
 from rapid.cost.roofline import named_gpu
 from rapid.cost.shapes import load_shapes
-from rapid.text import columns, duration, size
+from rapid.text import align_columns, format_duration, format_size
 
 
 def plan(args: argparse.Namespace) -> str:
@@ -59,7 +59,9 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
     """Return the plan for so many GPUs or cores as text: jobs, totals, and what it rests on."""
     costs, machine = estimate_jobs(estimator), estimator.machine
     unit = "GPU" if estimator.on_gpus else "core"
-    work, disk = sum(cost.unit_seconds for cost in costs), size(sum(cost.disk for cost in costs))
+    work = sum(cost.unit_seconds for cost in costs)
+    disk = format_size(sum(cost.disk for cost in costs))
+    total_time = format_duration(wall_clock(costs, capacity))
     stages = Counter()
     for cost in costs:
         stages[cost.job.stage] += cost.unit_seconds
@@ -68,13 +70,13 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
     verdicts = ", ".join(f"{name} {value:.3g}" for name, value in machine.verdict.items())
     return "\n".join(
         [
-            *columns([heads, *_rows(costs)], left=3),
+            *align_columns([heads, *_rows(costs)], flush_left=3),
             "",
             f"{len(costs)} jobs: {work / 3600:.2f} {unit}-hours, {disk} of models on disk "
             "(DVC's cache holds a copy), at most "
-            f"{size(max(cost.memory for cost in costs))} of memory a process",
-            f"on {capacity} {unit}(s): {duration(wall_clock(costs, capacity))} of wall-clock time; "
-            f"the longest chain of jobs takes {duration(longest_chain(costs))}",
+            f"{format_size(max(cost.memory for cost in costs))} of memory a process",
+            f"on {capacity} {unit}(s): {total_time} of wall-clock time; "
+            f"the longest chain of jobs takes {format_duration(longest_chain(costs))}",
             f"of the work: {shares}",
             *_section("Will not work as planned", find_problems(estimator, costs, capacity)),
             *_section("RAPID's H and micro-batches", advise(estimator)),
@@ -94,10 +96,10 @@ def _rows(costs: list[JobCost]) -> Iterable[list[str]]:
         yield [
             *key,
             str(len(group)),
-            duration(sum(cost.seconds for cost in group) / len(group)),
+            format_duration(sum(cost.seconds for cost in group) / len(group)),
             f"{sum(cost.unit_seconds for cost in group) / 3600:.3f}",
-            size(memory) if memory else "-",
-            size(disk) if disk else "-",
+            format_size(memory) if memory else "-",
+            format_size(disk) if disk else "-",
         ]
 
 

@@ -33,8 +33,8 @@ from rapid.cost.roofline import Machine, unmeasured
 from rapid.cost.shapes import Shape, find_shape
 from rapid.cost.work import BYTES, Work, job_work, precision, subject
 from rapid.freshness import Job
-from rapid.resources.requests import cores, gpus
-from rapid.text import duration
+from rapid.resources.requests import count_cores, count_gpus
+from rapid.text import format_duration
 
 DOWNLOAD = 50e6  # bytes a second
 SMALL = {"data": 5.0, "models": 5.0, "report": 30.0}  # seconds of jobs without a model
@@ -152,7 +152,7 @@ def _estimate_job(estimator: Estimator, job: Job) -> JobCost:
     return JobCost(
         job,
         seconds=sum(machine.seconds(estimator.work(spec)).values()),
-        units=max(1, gpus(spec)) if estimator.on_gpus else cores(spec),
+        units=max(1, count_gpus(spec)) if estimator.on_gpus else count_cores(spec),
         memory=machine.base_memory + estimator.held(spec).total,
         disk=models * _saved_bytes(machine.shapes[subject(spec)[1]], precision(spec)),
     )
@@ -220,7 +220,7 @@ def advise(estimator: Estimator) -> Iterator[str]:
     )
     for benchmark, model in pairs:
         runtimes = rapid_runtimes(estimator, benchmark, model)
-        times = ", ".join(f"H={h} {duration(seconds)}" for h, seconds in runtimes.items())
+        times = ", ".join(f"H={h} {format_duration(seconds)}" for h, seconds in runtimes.items())
         micro_batch = _advise_micro_batch(estimator, benchmark, model)
         yield f"{benchmark}, {model}: H={best_ratio(runtimes)} ({times}); {micro_batch}"
 

@@ -23,7 +23,7 @@ from rapid.artifacts.files import BadInput
 from rapid.cost.expected import VERDICTS
 from rapid.cost.shapes import Shape
 from rapid.cost.work import BYTES, FORWARD, Work, precision, processes, subject
-from rapid.text import suggest
+from rapid.text import suggest_name
 
 ADAM_BYTES = 28  # read and written a parameter: gradient, master weight, two moments, weight
 CUDA_CONTEXT = 1.5e9  # bytes of a process, with its libraries
@@ -55,7 +55,7 @@ def gpu(name: str) -> DeviceRates:
     if name.lower() not in gpus:
         raise BadInput(
             f"--gpu {name}: no published rates for it; known: {', '.join(gpus)}"
-            f"{suggest(name, gpus)}. For another, "
+            f"{suggest_name(name, gpus)}. For another, "
             f"measure: run a job on it and give its folder to --calibrate"
         )
     title, *rates = gpus[name.lower()]

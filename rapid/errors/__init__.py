@@ -1,1 +1,1 @@
-"""How a command ends: its exit status, and what its message says of an exception."""
+"""Exit statuses of commands, and messages for the exceptions that end them."""

@@ -1,4 +1,4 @@
-"""How a command ends: what its user can mend is said in a line, and decides the exit status."""
+"""Run a command: an error that its user can correct is one line and decides the exit status."""
 
 import sys
 from collections.abc import Callable
@@ -7,41 +7,43 @@ from pathlib import Path
 from tqdm import tqdm
 
 from rapid.artifacts.files import BadInput
-from rapid.errors.shortages import shortage
+from rapid.errors.shortages import describe_shortage
 from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.vllm_server import ServerDied
 
 OK, FAILED, MISUSED = 0, 1, 2
-ENDED = (GraderDied, GradingFailed, LeanUnavailable, ServerDied, FloatingPointError)
+EXPECTED_ERRORS = (GraderDied, GradingFailed, LeanUnavailable, ServerDied, FloatingPointError)
 
 
-def ending(command: str, action: Callable[[], int | None], out: Path | None = None) -> int:
-    """Do what a command does, and return its exit status.
+def run_command(command: str, action: Callable[[], int | None], out: Path | None = None) -> int:
+    """Run a command, print an error that its user can correct, and return the exit status.
 
     Args:
-        out: the folder that it writes to, named where something is lacking there.
+        command: its name.
+        action: does the work and returns an exit status, None for success.
+        out: the folder that it writes to, for messages about a full disk and the like.
 
     Raises:
-        Exception: what a user cannot mend: a mistake in this program.
+        Exception: a mistake in this program, which its user cannot correct.
     """
     try:
         return action() or OK
     except (BadInput, FileNotFoundError) as error:
-        _say(command, error)
+        _print_error(command, error)
         return MISUSED
-    except ENDED as error:
-        _say(command, error)
+    except EXPECTED_ERRORS as error:
+        _print_error(command, error)
         return FAILED
     except Exception as error:
-        if (lacking := shortage(error)) is None:
+        if (message := describe_shortage(error)) is None:
             raise
-        _say(command, f"{out}: {lacking}" if out else lacking)
+        _print_error(command, f"{out}: {message}" if out else message)
         return FAILED
 
 
-def _say(command: str, wrong: object) -> None:
-    """Print what went wrong in a line of its own; a progress bar may have begun one."""
+def _print_error(command: str, message: object) -> None:
+    """Print an error on a new line, after closing progress bars."""
     for bar in list(tqdm._instances):
         bar.close()
-    print(f"rapid {command}: {wrong}", file=sys.stderr)
+    print(f"rapid {command}: {message}", file=sys.stderr)

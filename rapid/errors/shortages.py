@@ -1,7 +1,7 @@
-"""Tell what a machine lacks from an exception: room, permission, memory, open files, packages.
+"""Describe what a machine lacks, from an exception: disk space, permissions, memory, packages.
 
-Libraries say it each in their own way: as an OSError with a number, or in words that have the
-system's (safetensors, torch).
+Libraries report a shortage in different ways: as an OSError with a number, or with the system's
+message in their own (safetensors, torch).
 """
 
 import errno
@@ -11,17 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires
 
-AGAIN = "then give the same command again"
+REPEAT = "then give the same command again"
 
 
 @dataclass(frozen=True)
 class Shortage:
-    """Something that is lacking: how exceptions say so, and what to do."""
+    """Something that a machine lacks: how to recognize it in an exception, and what to do."""
 
-    what: str
-    numbers: tuple[int, ...]
-    words: str
-    todo: str
+    name: str
+    numbers: tuple[int, ...]  # of OSErrors
+    pattern: str  # of messages of other exceptions
+    advice: str
 
 
 SHORTAGES = [
@@ -30,7 +30,7 @@ SHORTAGES = [
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
         r"No space left on device|Disk quota exceeded|File too large|\(os error (28|122|27)\)"
         r"|unexpected pos \d+ vs|basic_ios::clear: iostream error",  # torch.save's
-        f"Free some, {AGAIN}: `rapid plan` says how much an experiment takes",
+        f"Free some, {REPEAT}: `rapid plan` says how much an experiment takes",
     ),
     Shortage(
         "not allowed",
@@ -44,62 +44,62 @@ SHORTAGES = [
         (errno.ENOMEM,),
         r"[Cc]annot allocate memory|can't allocate memory|out of memory|not enough memory"
         r"|bad_alloc|can't start new thread"
-        r"|error return without exception set",  # of C code that was given none, and says no more
+        r"|error return without exception set",  # from C code that got no memory
         "Lower training.micro_batch (of SFT: sft.micro_batch) or set it to auto, or raise the "
-        f"limit (ulimit -v, the job's memory), {AGAIN}: "
+        f"limit (ulimit -v, the job's memory), {REPEAT}: "
         "`rapid plan` says how much a job takes",
     ),
     Shortage(
         "something is in the way",
         (errno.ENOTDIR, errno.EEXIST, errno.EISDIR),
         r"Not a directory|File exists|Is a directory",
-        f"Move it away, {AGAIN}",
+        f"Move it away, {REPEAT}",
     ),
     Shortage(
         "the disk does not answer",
         (errno.EIO, errno.ESTALE),
         r"Input/output error|Stale file handle",
-        f"See dmesg, mount it again, {AGAIN}",
+        f"See dmesg, mount it again, {REPEAT}",
     ),
     Shortage(
         "too many open files",
         (errno.EMFILE, errno.ENFILE),
         r"Too many open files|\(os error (23|24)\)",
-        f"Raise the limit (ulimit -n), {AGAIN}",
+        f"Raise the limit (ulimit -n), {REPEAT}",
     ),
 ]
 
 
-def shortage(error: BaseException) -> str | None:
-    """Return what is lacking and what to do, in a line; None where that is not the cause."""
-    for one in _causes(error):
-        if isinstance(one, ModuleNotFoundError) and (extra := extra_with(one.name or "")):
-            return f"{one}. Say `make setup`, or pip install -e '.[{extra}]' in the repository"
-        for kind in SHORTAGES:
-            said = " ".join(str(one).split())
+def describe_shortage(error: BaseException) -> str | None:
+    """Return a line on what is lacking and what to do; None if the error has another cause."""
+    for cause in _iterate_causes(error):
+        if isinstance(cause, ModuleNotFoundError) and (extra := find_extra(cause.name or "")):
+            return f"{cause}. Say `make setup`, or pip install -e '.[{extra}]' in the repository"
+        message = " ".join(str(cause).split())
+        for shortage in SHORTAGES:
             if (
-                getattr(one, "errno", None) in kind.numbers
-                or (errno.ENOMEM in kind.numbers and isinstance(one, MemoryError))
-                or (not isinstance(one, OSError) and re.search(kind.words, said))
+                getattr(cause, "errno", None) in shortage.numbers
+                or (errno.ENOMEM in shortage.numbers and isinstance(cause, MemoryError))
+                or (not isinstance(cause, OSError) and re.search(shortage.pattern, message))
             ):
-                return f"{kind.what}: {said or type(one).__name__}. {kind.todo}"
+                return f"{shortage.name}: {message or type(cause).__name__}. {shortage.advice}"
     return None
 
 
-def extra_with(module: str) -> str | None:
-    """Return the extra of this package that has a module; None where it is no extra's."""
+def find_extra(module: str) -> str | None:
+    """Return the extra of this package that installs a module; None if no extra does."""
     name = module.split(".")[0].replace("_", "-")
     with suppress(PackageNotFoundError):  # a checkout that was not installed
-        for line in requires("rapid-rl") or ():  # first those without an extra
+        for line in requires("rapid-rl") or ():  # requirements without an extra come first
             if name == re.match(r"[\w-]+", line)[0] and "extra ==" not in line:
                 break
-            found = re.match(r"([\w-]+).*extra == .(\w+)", line)
-            if found and name in found.groups():
-                return found[2]
+            match = re.match(r"([\w-]+).*extra == .(\w+)", line)
+            if match and name in match.groups():
+                return match[2]
     return None
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
     while error:
         yield error
         error = error.__cause__ or error.__context__

@@ -1,6 +1,6 @@
-"""Graders' processes that outlive a job: the warm process keeps them and lends them to its jobs.
+"""Graders' processes that outlive a job: the fork server keeps them and lends them to its jobs.
 
-A job is forked from the warm process, so it has the sockets of what is lent to it. A process serves
+A job is forked from the fork server, so it has the sockets of what is lent to it. A process serves
 one job at a time. When that job has ended well, the next may have it; when it failed or was killed,
 the process is ended.
 """
@@ -27,7 +27,7 @@ class Standby(Generic[AWorker]):
 
     def __init__(self, start: Callable[[Any], AWorker], roles: Sequence[str]):
         self._start, self._roles = start, roles
-        self._idle: list[dict[str, AWorker]] = []  # of the warm process
+        self._idle: list[dict[str, AWorker]] = []  # of the fork server
         self._lent: dict[str, AWorker] = {}  # to the job that this process is, or forks next
         os.register_at_fork(after_in_parent=self._lent.clear)
 

@@ -1,1 +1,1 @@
-"""Processes of jobs: the fork server, several for one training job, and who ends with whom."""
+"""Processes of jobs: the fork server, distributed training, and processes that end with another."""

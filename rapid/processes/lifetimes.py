@@ -1,4 +1,4 @@
-"""What a process of a job knows of the others."""
+"""End processes with their parent, their workflow or their reader."""
 
 import ctypes
 import os
@@ -9,27 +9,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 PARENT_DEATH_SIGNAL = 1  # of prctl
-KILLED = "; if nobody did that, memory ran out: see dmesg"  # follows what killed a process
-WORKFLOW = "RAPID_WORKFLOW"  # names the process that started a job's, for that job alone
+KILLED_HINT = "; if nobody did that, memory ran out: see dmesg"  # ends messages on killed processes
+WORKFLOW_VARIABLE = "RAPID_WORKFLOW"  # process id of the workflow that started this job
 
 
-def is_main() -> bool:
-    """Return whether this process is the one of a job's that writes files."""
+def is_main_process() -> bool:
+    """Return whether this is the one process of its job that writes files."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """Let this process get a signal when the one that started it ends, however it ends (Linux)."""
+    """Have Linux send this process a signal when its parent ends or is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, number)
 
 
 def end_with_workflow() -> None:
-    """Let a job end with the workflow that started it, however that ends; others go on.
+    """End this job when the workflow that started it ends or is killed, if a workflow started it.
 
-    It is told to end (SIGTERM), so that one that trains can save.
+    The job gets SIGTERM, so that training can save a checkpoint.
     """
-    if workflow := os.environ.pop(WORKFLOW, None):
+    if workflow := os.environ.pop(WORKFLOW_VARIABLE, None):
         end_with_parent(signal.SIGTERM)
         if os.getppid() != int(workflow):
             sys.exit("rapid: the workflow that started this job has ended")
@@ -37,9 +37,9 @@ def end_with_workflow() -> None:
 
 @contextmanager
 def end_with_reader() -> Iterator[None]:
-    """End without a word where nobody reads standard output any more, as in `rapid ... | head`.
+    """Exit silently if nobody reads standard output any more, as in `rapid ... | head`.
 
-    The exit status is the one that shells have for that: 141, 128 and the number of SIGPIPE.
+    The exit status is that of shells: 141, which is 128 plus the number of SIGPIPE.
     """
     try:
         try:
@@ -47,13 +47,13 @@ def end_with_reader() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        if not _has_no_reader(sys.stdout.fileno()):  # it was another pipe
+        if not _has_no_reader(sys.stdout.fileno()):  # the error is of another pipe
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at exit
         sys.exit(128 + signal.SIGPIPE)
 
 
-def _has_no_reader(file: int) -> bool:
+def _has_no_reader(descriptor: int) -> bool:
     pipe = select.poll()
-    pipe.register(file, 0)
+    pipe.register(descriptor, 0)
     return any(events & select.POLLERR for _, events in pipe.poll(0))

@@ -1,1 +1,1 @@
-"""Cores, GPUs, memory and time: what a job requests, and the leases that it holds."""
+"""Cores, GPUs, memory and time that jobs request, and leases on cores and GPUs."""

@@ -1,9 +1,9 @@
-"""The GPUs that this process may use, found without initialising CUDA."""
+"""List the GPUs that this process may use, without initialising CUDA."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -11,8 +11,8 @@ class Gpu:
     """A GPU.
 
     Args:
-        name: its number, or its UUID, as CUDA_VISIBLE_DEVICES has it.
-        identity: its UUID, by which all processes of the machine know it. Numbers will not do:
+        name: its number or UUID, as in CUDA_VISIBLE_DEVICES.
+        identity: its UUID, which is the same for all processes of the machine. Its number is not:
             SLURM may number each job's GPUs from 0.
         memory_mb: in 1e6 bytes.
     """
@@ -22,13 +22,13 @@ class Gpu:
     memory_mb: int
 
 
-def visible_gpus() -> list[Gpu]:
-    """Return NVIDIA's GPUs, those in CUDA_VISIBLE_DEVICES where it is set; [] without a driver."""
+def list_visible_gpus() -> list[Gpu]:
+    """Return the NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows; [] without a driver."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # not installed, or no driver: either way there are none to use
+    except Exception:  # pynvml or the driver is not installed, so no GPU can be used
         return []
     try:
         gpus = []
@@ -38,18 +38,18 @@ def visible_gpus() -> list[Gpu]:
             gpus.append(Gpu(str(number), pynvml.nvmlDeviceGetUUID(handle), memory_mb))
     finally:
         pynvml.nvmlShutdown()
-    return chosen(gpus, os.environ[VISIBLE]) if VISIBLE in os.environ else gpus
+    return select_gpus(gpus, os.environ[VISIBLE_DEVICES]) if VISIBLE_DEVICES in os.environ else gpus
 
 
-def chosen(gpus: list[Gpu], names: str) -> list[Gpu]:
-    """Return the GPUs that a value of CUDA_VISIBLE_DEVICES names, by number or start of the UUID.
+def select_gpus(gpus: list[Gpu], names: str) -> list[Gpu]:
+    """Return the GPUs that a value of CUDA_VISIBLE_DEVICES names, by number or UUID prefix.
 
-    As CUDA does, it ends at the first name that is none: "0,-1,1" is GPU 0.
+    Names after the first unknown one are ignored, as CUDA does: "0,-1,1" is GPU 0.
     """
-    found = []
+    selected: list[Gpu] = []
     for name in filter(None, map(str.strip, names.split(","))):
-        same = [gpu for gpu in gpus if gpu.name == name or gpu.identity.startswith(name)]
-        if len(same) != 1 or same[0].identity in {gpu.identity for gpu in found}:
+        matches = [gpu for gpu in gpus if gpu.name == name or gpu.identity.startswith(name)]
+        if len(matches) != 1 or matches[0].identity in {gpu.identity for gpu in selected}:
             break
-        found.append(Gpu(name, same[0].identity, same[0].memory_mb))
-    return found
+        selected.append(replace(matches[0], name=name))
+    return selected

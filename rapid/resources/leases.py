@@ -1,16 +1,15 @@
-"""Cores and GPUs to oneself: what makes runtimes of jobs that share a machine comparable.
+"""Lease cores and GPUs to one job at a time, so that runtimes of concurrent jobs are comparable.
 
-Every job that computes leases the cores that its threads run on, and the GPUs that it asks for,
-before it imports anything heavy. A lease is a lock on a file for each of them, held until the
-process ends, however it ends. The process and all that it starts (sampling, grading, Lean) are
-bound to its cores and see no GPUs but its own, so that two jobs never share one. A job that finds
-none free waits; it has not begun to measure anything.
+Every job that computes leases its cores and GPUs before it imports anything heavy. A lease is a
+lock on a file per core or GPU, held until the process ends, also if it is killed. The process and
+all that it starts (sampling, grading, Lean) are bound to its cores and see only its GPUs, so that
+two jobs never share one. A job that finds none free waits; its runtime does not count yet.
 
-The locks are a user's on a machine, not the project's: two of his pipelines side by side respect
-each other. They lie in the temporary folder, so those with one of their own, in containers or jobs
-of SLURM, do not. A job leases among what it was given: the cores that it may run on and the GPUs in
+The locks belong to a user on a machine, not to a project: two pipelines of one user respect each
+other. They are in the temporary folder, so containers and SLURM jobs that have a temporary folder
+of their own do not see each other's. A job leases only cores that it may run on and GPUs in
 CUDA_VISIBLE_DEVICES, both of which SLURM sets. On a system that cannot bind processes to cores
-(macOS) the lease still limits how many jobs run at once.
+(macOS) leases still limit how many jobs run at once.
 """
 
 import contextlib
@@ -27,17 +26,17 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from rapid.artifacts.files import BadInput
-from rapid.resources.gpus import VISIBLE, visible_gpus
+from rapid.resources.gpus import VISIBLE_DEVICES, list_visible_gpus
 
-_held: list[FileLock] = []  # a FileLock that is garbage-collected lets go of its lock
+_held_locks: list[FileLock] = []  # a FileLock releases its lock when it is garbage-collected
 POLL_SECONDS = 0.2
-REFUSED_AFTER = 2.0  # seconds: processes of one that was killed take a moment to end
-WAITING = "waiting for "  # how a log says so
-GATHERING_SECONDS = 1.0  # that another job may take which finds its locks free
+REFUSE_AFTER_SECONDS = 2.0  # processes of a killed job take a moment to end
+WAITING = "waiting for "  # begins the line that a waiting job writes to its log
+GATHERING_SECONDS = 1.0  # more than another job takes to lease, unless it has to wait
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt
 
 
-def usable_cores() -> list[int]:
+def list_usable_cores() -> list[int]:
     """Return the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
@@ -52,32 +51,32 @@ def lease_cores(count: int, folder: Path | None = None, threads: int | None = No
     Raises:
         BadInput: the machine has fewer than `count` cores.
     """
-    cores = usable_cores()
+    cores = list_usable_cores()
     if count > len(cores):
         raise BadInput(
             f"compute.threads x compute.processes: {count} is not allowed; allowed: at most "
             f"{len(cores)}, the cores of this machine (or of this SLURM job)"
         )
-    leased = _lease("core", [f"core{core}" for core in cores], count, folder)
-    return bind([cores[place] for place in leased], threads or count)
+    leased = _lease_locks("core", [f"core{core}" for core in cores], count, folder)
+    return bind_to_cores([cores[index] for index in leased], threads or count)
 
 
-def bind(cores: list[int], threads: int) -> list[int]:
-    """Bind this process, and what it starts, to these cores; torch gets so many threads."""
+def bind_to_cores(cores: list[int], threads: int) -> list[int]:
+    """Bind this process and its future children to cores, set torch's threads, and return cores."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    _keep_memory()
-    if torch := sys.modules.get("torch"):  # imported already: in a child of the warm process
+    _keep_freed_memory()
+    if torch := sys.modules.get("torch"):  # imported already, by the fork server
         torch.set_num_threads(threads)
     return cores
 
 
-def _keep_memory() -> None:
-    """Let this process keep the memory that it frees, where its C library is glibc.
+def _keep_freed_memory() -> None:
+    """Make glibc's malloc keep freed memory for this process; do nothing with other C libraries.
 
-    By itself malloc gives tensors back to Linux, which then clears new pages for the next ones: a
-    tenth of the time of a training step.
+    By default malloc returns the memory of tensors to Linux, which then clears new pages for the
+    next ones. This takes a tenth of the time of a training step.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "gnu_get_libc_version"):
@@ -86,115 +85,119 @@ def _keep_memory() -> None:
 
 
 def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
-    """Wait for `count` free GPUs, hold them until the process ends, and show it no others.
+    """Wait for `count` free GPUs, hold them until the process ends, and hide all others from it.
 
-    CUDA_VISIBLE_DEVICES says which: this comes before CUDA is initialised. With 0 the process sees
-    none.
+    Sets CUDA_VISIBLE_DEVICES, so it must be called before CUDA is initialised. If `count` is 0, all
+    GPUs are hidden.
 
     Returns:
-        Their names, as in CUDA_VISIBLE_DEVICES.
+        The names of the leased GPUs, as in CUDA_VISIBLE_DEVICES.
 
     Raises:
         BadInput: the process may use fewer than `count` GPUs.
     """
-    gpus = visible_gpus() if count else []
+    gpus = list_visible_gpus() if count else []
     if count > len(gpus):
         raise BadInput(
             f"compute.device: gpu: this job needs {count} GPU(s) and may use {len(gpus)}. Lower "
-            f"compute.processes, set {VISIBLE} to GPUs that are there, or set compute.device: cpu; "
-            "nvidia-smi lists this machine's GPUs"
+            f"compute.processes, set {VISIBLE_DEVICES} to GPUs that are there, or set "
+            "compute.device: cpu; nvidia-smi lists this machine's GPUs"
         )
-    leased = _lease("GPU", [gpu.identity for gpu in gpus], count, folder)
-    names = [gpus[place].name for place in leased]
+    leased = _lease_locks("GPU", [gpu.identity for gpu in gpus], count, folder)
+    names = [gpus[index].name for index in leased]
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # numbers as nvidia-smi and SLURM have them
-    os.environ[VISIBLE] = ",".join(names)
+    os.environ[VISIBLE_DEVICES] = ",".join(names)
     return names
 
 
 @contextlib.contextmanager
 def lease_folder(folder: Path) -> Iterator[None]:
-    """Have a folder to oneself, at most until the process ends; make it if need be.
+    """Hold the only lock on a folder, at most until the process ends; create the folder if needed.
 
     Raises:
-        BadInput: another process has it.
+        BadInput: another process holds the lock.
     """
-    owner = folder / "lock"
-    until = time.monotonic() + REFUSED_AFTER
+    lock_file = folder / "lock"
+    deadline = time.monotonic() + REFUSE_AFTER_SECONDS
     lock = None
     while lock is None:
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            lock = FileLock(owner).acquire(timeout=max(0.0, until - time.monotonic()))
-        except FileNotFoundError:  # a run that has ended takes the folder with it
-            if time.monotonic() > until:
+            lock = FileLock(lock_file).acquire(timeout=max(0.0, deadline - time.monotonic()))
+        except FileNotFoundError:  # a run that ended just now has deleted the folder
+            if time.monotonic() > deadline:
                 raise
         except Timeout:
+            owner = lock_file.read_text() or "of another user"
             raise BadInput(
-                f"{folder.parent}: process {owner.read_text() or 'of another user'} works on it. "
-                "Wait until it ends, or end it"
+                f"{folder.parent}: process {owner} works on it. Wait until it ends, or end it"
             ) from None
     with lock:
-        owner.write_text(f"{os.getpid()} of {platform.node()}")
+        lock_file.write_text(f"{os.getpid()} of {platform.node()}")
         yield
 
 
-def _own(folder: Path) -> None:
-    """Make a folder of this user's alone, or see that it is one.
+def _secure_lease_folder(folder: Path) -> None:
+    """Create a folder that only this user can write to, or check that an existing one is such.
 
-    In a temporary directory anybody could have made it: who may write there could point the locks
-    at other files, or hold them for ever.
+    Anybody can create a folder in a temporary directory. Users who can write to it could hold the
+    locks for ever, or replace them by links to other files.
 
     Raises:
-        BadInput: it is a link, another user's, or others may write to it.
+        BadInput: the folder is a link, belongs to another user, or others may write to it.
     """
-    with contextlib.suppress(FileExistsError):  # what there is, is looked at next
+    with contextlib.suppress(FileExistsError):  # an existing one is checked next
         folder.mkdir(mode=0o700, parents=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        why = "it is not a folder"
-    elif found.st_uid != os.geteuid():
-        why = f"it belongs to user {found.st_uid}, not to user {os.geteuid()}"
-    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        why = "other users may write to it"
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        reason = "it is not a folder"
+    elif status.st_uid != os.geteuid():
+        reason = f"it belongs to user {status.st_uid}, not to user {os.geteuid()}"
+    elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        reason = "other users may write to it"
     else:
         return
     raise BadInput(
-        f"the folder of leases, {folder}, cannot be trusted: {why}. Remove it, or set TMPDIR to "
+        f"the folder of leases, {folder}, cannot be trusted: {reason}. Remove it, or set TMPDIR to "
         "a folder of your own"
     )
 
 
-def _lease(kind: str, names: list[str], count: int, folder: Path | None) -> list[int]:
-    """Wait for `count` of these locks and hold them until the end; return their places."""
+def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -> list[int]:
+    """Wait for `count` of the locks with these names, and hold them until the process ends.
+
+    Returns:
+        Indices into `names`.
+    """
     if not count:
         return []
     folder = folder or Path(tempfile.gettempdir()) / f"rapid-cores-{os.geteuid()}"
-    _own(folder)
+    _secure_lease_folder(folder)
     leased: dict[int, FileLock] = {}
     message = f"{WAITING}{count} free {kind}(s) of {len(names)}: other jobs hold them"
-    gathering, waiting = FileLock(folder / f"gather-{kind}.lock"), False
+    gathering, has_printed = FileLock(folder / f"gather-{kind}.lock"), False
     try:
         gathering.acquire(timeout=GATHERING_SECONDS)
     except Timeout:
         print(message, file=sys.stderr)
-        waiting = True
+        has_printed = True
         gathering.acquire()
-    # One job at a time gathers: two that each hold one of two wanted would wait for ever. Cores are
-    # gathered before GPUs, so that no holder of GPUs waits.
+    # Only one job at a time gathers: two jobs that each hold one of two locks would wait for ever.
+    # Cores are gathered before GPUs, so that no job that holds GPUs waits.
     try:
         while len(leased) < count:
-            for place, name in enumerate(names):
-                if len(leased) < count and place not in leased:
+            for index, name in enumerate(names):
+                if len(leased) < count and index not in leased:
                     lock = FileLock(folder / f"{name}.lock")
                     with contextlib.suppress(Timeout):
                         lock.acquire(timeout=0)
-                        leased[place] = lock
+                        leased[index] = lock
             if len(leased) < count:
-                if not waiting:
+                if not has_printed:
                     print(message, file=sys.stderr)
-                    waiting = True
+                    has_printed = True
                 time.sleep(POLL_SECONDS)
     finally:
         gathering.release()
-    _held.extend(leased.values())
+    _held_locks.extend(leased.values())
     return sorted(leased)

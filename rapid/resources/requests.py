@@ -1,8 +1,7 @@
-"""What a job asks of a machine, from its spec: cores, GPUs, memory, time.
+"""Compute the cores, GPUs, memory and time that a job requests, from its spec.
 
-Cores and GPUs are what it leases (`rapid.resources.leases`). Memory and time are bounds, for SLURM;
-a profile's `set-resources` replaces them. They do not grow when a job is tried again: one that was
-killed must still fit.
+A job leases its cores and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM; a
+profile's `set-resources` replaces them. They do not grow when a job that was killed is tried again.
 """
 
 import sys
@@ -13,35 +12,35 @@ from rapid.config.sections import Compute
 from rapid.config.specs import DistillSpec, EvaluateSpec, TrainSpec, served
 from rapid.resources.leases import lease_cores, lease_gpus
 
-# 1e6 bytes of main memory for each process. On GPUs the models are larger by far, and each process
-# reads one in full before it goes to the GPU.
+# 1e6 bytes of main memory for each process. Models on GPUs are far larger, and each process reads a
+# whole model into main memory before it moves it to the GPU.
 MEMORY_MB = {"cpu": 6_000, "gpu": 48_000}
 MINUTES = {
     "cpu": {TrainSpec: 120, EvaluateSpec: 60, DistillSpec: 60},
     "gpu": {TrainSpec: 1_440, EvaluateSpec: 240, DistillSpec: 720},
 }
-OTHER_MINUTES = 60
+DEFAULT_MINUTES = 60
 
 
-def _compute(spec: BaseModel | None) -> Compute:
-    """Return what a job runs on: its spec's section `compute`, or its threads, or one core."""
+def _get_compute(spec: BaseModel | None) -> Compute:
+    """Return a spec's section `compute`; if it has none, its threads, or one core."""
     return getattr(spec, "compute", None) or Compute(threads=getattr(spec, "threads", 1))
 
 
-def nodes(spec: BaseModel | None) -> int:
-    """Return the servers of a job."""
-    return _compute(spec).nodes
+def count_nodes(spec: BaseModel | None) -> int:
+    """Return the number of servers of a job."""
+    return _get_compute(spec).nodes
 
 
-def cores(spec: BaseModel | None) -> int:
-    """Return the CPU cores of a job, on each of its servers."""
-    compute = _compute(spec)
+def count_cores(spec: BaseModel | None) -> int:
+    """Return the number of CPU cores of a job on each of its servers."""
+    compute = _get_compute(spec)
     return compute.threads * (compute.processes // compute.nodes + served(spec))
 
 
-def gpus(spec: BaseModel | None) -> int:
-    """Return the GPUs of a job, on all its servers together."""
-    compute = _compute(spec)
+def count_gpus(spec: BaseModel | None) -> int:
+    """Return the number of GPUs of a job on all its servers together."""
+    compute = _get_compute(spec)
     if compute.device == "cpu":
         return 0
     if isinstance(spec, TrainSpec):
@@ -49,31 +48,31 @@ def gpus(spec: BaseModel | None) -> int:
     return getattr(spec, "tensor_parallel", 1)
 
 
-def gpus_a_node(spec: BaseModel | None) -> int:
-    """Return the GPUs of a job on each of its servers."""
-    return gpus(spec) // nodes(spec)
+def count_gpus_per_node(spec: BaseModel | None) -> int:
+    """Return the number of GPUs of a job on each of its servers."""
+    return count_gpus(spec) // count_nodes(spec)
 
 
-def lease(spec: BaseModel | None) -> None:
-    """Lease what the job needs on this server, and say what that is.
+def lease_resources(spec: BaseModel | None) -> None:
+    """Lease the cores and GPUs that the job needs on this server, and print which they are.
 
     Raises:
-        BadInput: the machine has less.
+        BadInput: the machine has fewer.
     """
-    leased = lease_cores(cores(spec), threads=_compute(spec).threads)
-    gpu_names = lease_gpus(gpus_a_node(spec))
-    on = [f"core(s) {', '.join(map(str, leased))}"]
-    on += [f"GPU(s) {', '.join(gpu_names)}"] if gpu_names else []
-    print(f"on {' and '.join(on)}", file=sys.stderr)
+    cores = lease_cores(count_cores(spec), threads=_get_compute(spec).threads)
+    gpu_names = lease_gpus(count_gpus_per_node(spec))
+    leases = [f"core(s) {', '.join(map(str, cores))}"]
+    leases += [f"GPU(s) {', '.join(gpu_names)}"] if gpu_names else []
+    print(f"on {' and '.join(leases)}", file=sys.stderr)
 
 
-def memory_mb(spec: BaseModel | None) -> int:
-    """Return the main memory of a job on each of its servers, in 1e6 bytes."""
-    compute = _compute(spec)
-    processes = max(gpus_a_node(spec), compute.processes // compute.nodes)
+def get_memory_limit_mb(spec: BaseModel | None) -> int:
+    """Return the main memory that a job may use on each of its servers, in 1e6 bytes."""
+    compute = _get_compute(spec)
+    processes = max(count_gpus_per_node(spec), compute.processes // compute.nodes)
     return MEMORY_MB[compute.device] * processes
 
 
-def minutes(spec: BaseModel | None) -> int:
-    """Return the minutes within which a job ends, if nothing is wrong."""
-    return MINUTES[_compute(spec).device].get(type(spec), OTHER_MINUTES)
+def get_time_limit_minutes(spec: BaseModel | None) -> int:
+    """Return the time limit of a job, in minutes; a job that works ends earlier."""
+    return MINUTES[_get_compute(spec).device].get(type(spec), DEFAULT_MINUTES)

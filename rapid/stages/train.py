@@ -28,8 +28,8 @@ from rapid.benchmarks.prompts import prompt_ids, render
 from rapid.config.params import CHECKPOINT_SECONDS, CHECKPOINT_VARIABLE
 from rapid.config.specs import TrainSpec, served
 from rapid.grading.verdicts import REASONS
-from rapid.processes.fork_server import attempt
-from rapid.processes.lifetimes import is_main
+from rapid.processes.fork_server import get_attempt
+from rapid.processes.lifetimes import is_main_process
 
 SHORT = 128  # tokens of a completion
 
@@ -52,11 +52,11 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     task = BENCHMARKS[spec.run.benchmark]
     # Of a run that was not trained there is only the summary, which says why.
     inputs = verified(model if model.is_dir() else model.with_name("summary.json"), data)
-    if is_main():
+    if is_main_process():
         begin(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
     identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
     if missing := task.unavailable() or not_trained(model) or _nothing_to_imitate(spec, data):
-        if is_main():
+        if is_main_process():
             shutil.rmtree(folder / SNAPSHOTS, ignore_errors=True)  # an earlier run's
         summary = RunSummary(**identity, status="unavailable", note=missing)
         return _write(spec, folder, summary, [], inputs, [])
@@ -71,15 +71,15 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
     recorder = StepRecorder()
     make = _sft if parse(spec.run.algorithm).algorithm.imitates else _rl
-    checkpoints = checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main())
+    checkpoints = checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
     trainer, counted = make(spec, task, model, data, checkpoints)
     problems = source_of_file(task.name, data)
     trainer.args.run_name = f"{folder}, {problems.label}"  # as W&B and trackio show it
-    for callback in (*reports(folder, spec, problems, recorder, is_main()), recorder):
+    for callback in (*reports(folder, spec, problems, recorder, is_main_process()), recorder):
         trainer.add_callback(callback)
     recorder.clock = clock = getattr(trainer, "clock", None)
     seconds = float(os.environ.get(CHECKPOINT_VARIABLE, CHECKPOINT_SECONDS))
-    saves = ResumableRun(trainer, recorder, seconds, is_main())
+    saves = ResumableRun(trainer, recorder, seconds, is_main_process())
     kept = folder / SNAPSHOTS
     if not saves.checkpoint:
         shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
@@ -90,7 +90,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
     trainer.save_model(str(folder / "model"))
     written = [kept] if spec.snapshots else []
-    if is_main() and (weights := token_weights(spec, trainer, task, data)):
+    if is_main_process() and (weights := token_weights(spec, trainer, task, data)):
         write_json(folder / TOKEN_WEIGHTS, weights)
         written.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
@@ -103,7 +103,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         runtime=Runtime(total=total, startup=recorder.began - entered, **phases),
         **used._asdict(),
         disturbed=used.disturbed(total, phases.get("grading", 0.0)),
-        attempt=attempt(),
+        attempt=get_attempt(),
         interrupted=saves.attempt.interrupted,
         lost=saves.attempt.lost,
         peak_memory_mb=recorder.peak_memory_mb,
@@ -131,7 +131,7 @@ def _write(
     more: list[Path],
     walls: str = "",
 ) -> RunSummary:
-    if not is_main():
+    if not is_main_process():
         return summary
     write_jsonl(folder / "steps.jsonl", steps)
     write_json(folder / "summary.json", summary)
@@ -210,9 +210,9 @@ def _sampler(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
     if spec.compute.sampler != "vllm":
         return {}
     if served(spec):
-        from rapid.vllm_server import trainer_settings
+        from rapid.vllm_server import build_trainer_settings
 
-        return trainer_settings()
+        return build_trainer_settings()
     texts = (render(spec.run.benchmark, problem, spec.chat) for problem in problems)
     longest = max(len(prompt_ids(tokenizer, text, spec.chat)) for text in texts)
     return {

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from rapid.config.specs import TrainSpec
-from rapid.errors.endings import ending
+from rapid.errors.endings import run_command
 from rapid.processes.lifetimes import end_with_parent
-from rapid.resources.leases import bind, usable_cores
+from rapid.resources.leases import bind_to_cores, list_usable_cores
 
 
 def run(spec: str, model: str, data: str, folder: str) -> None:
@@ -15,7 +15,7 @@ def run(spec: str, model: str, data: str, folder: str) -> None:
     end_with_parent()
     job = TrainSpec.model_validate_json(spec).with_code()
     local, threads = int(os.environ["LOCAL_RANK"]), job.compute.threads
-    bind(usable_cores()[local * threads : (local + 1) * threads], threads)
+    bind_to_cores(list_usable_cores()[local * threads : (local + 1) * threads], threads)
 
     def work() -> None:
         from rapid.stages.train import train
@@ -24,7 +24,7 @@ def run(spec: str, model: str, data: str, folder: str) -> None:
             without_shared_memory()
         train(job, Path(model), Path(data), Path(folder))
 
-    if status := ending("train", work, Path(folder)):
+    if status := run_command("train", work, Path(folder)):
         raise SystemExit(status)
 
 

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from rapid.benchmarks.problem_source import describe
 from rapid.config.specs import BASE
-from rapid.text import duration, listing, short, shown
+from rapid.text import escape_control_chars, format_duration, join_words, shorten_commit
 from reports import contents, formats
 from reports.collect import file_of, of_evaluation
 from reports.contents import Content
@@ -58,20 +58,20 @@ def render(
         problems=describe(measured.problems.values()),
         runs=[_list_run(run) for _, run in frame.iterrows()],
     )
-    return shown(text)
+    return escape_control_chars(text)
 
 
 def list_facts(frame: pd.DataFrame) -> list[tuple[str, str]]:
     """Return names and values for the head of the page."""
     trained = frame[(frame.no_summary == "") & (frame.algorithm != BASE)]
     columns = {
-        "Commits": trained.commit.map(short),
+        "Commits": trained.commit.map(shorten_commit),
         "Hardware": trained.hardware,
         "Models": trained.model,
         "Seeds": trained.seed.sort_values().astype(str),
     }
     return [
-        (name, listing([text or "not recorded" for text in values.unique()]) or MISSING)
+        (name, join_words([text or "not recorded" for text in values.unique()]) or MISSING)
         for name, values in columns.items()
     ]
 
@@ -88,8 +88,8 @@ def _list_run(run: pd.Series) -> dict[str, str]:
     return {
         "name": contents.path(run),
         "accuracy": ", ".join(accuracies) or MISSING,
-        "runtime": duration(run.runtime) if pd.notna(run.runtime) else MISSING,
-        "commit": short(run.commit) or MISSING,
+        "runtime": format_duration(run.runtime) if pd.notna(run.runtime) else MISSING,
+        "commit": shorten_commit(run.commit) or MISSING,
         "evaluation": "" if run.no_evaluation else file_of(run, "pass@1"),
         "summary": file_of(run, "runtime") if is_trained and not run.no_summary else "",
         "why": "; ".join(filter(None, reasons)),

@@ -2,7 +2,7 @@
 
 import textwrap
 
-from rapid.text import columns, shown
+from rapid.text import align_columns, escape_control_chars
 from reports.render import split_columns
 from reports.tables.table import Cell, Table
 
@@ -12,7 +12,7 @@ MARKS = {"best": "*", "runner-up": "+", "": ""}
 
 def render(tables: list[Table]) -> str:
     """Return all tables, a block for each group of columns, with the notes below."""
-    return shown("\n".join(_render_table(table) for table in tables))
+    return escape_control_chars("\n".join(_render_table(table) for table in tables))
 
 
 def _render_table(table: Table) -> str:
@@ -41,7 +41,7 @@ def _render_columns(labels: list[str], texts: list[list[str]]) -> str:
     """Return the columns beside the labels, in as many panels as they need."""
     first, *widths = (2 + max(map(len, column)) for column in [labels, *texts])
     blocks = [
-        columns(zip(labels, *(texts[c] for c in panel), strict=True), rule=True)
+        align_columns(zip(labels, *(texts[c] for c in panel), strict=True), rule=True)
         for panel in split_columns(widths, WIDTH - first)
     ]
     return "\n\n".join("\n".join(f"  {line}" for line in block) for block in blocks)

@@ -9,7 +9,7 @@ import numpy as np
 
 from rapid.algorithms import PLAIN
 from rapid.config.arena import Claim, Measure
-from rapid.text import duration
+from rapid.text import format_duration
 from reports import formats, labels
 from reports.formats import Format
 from reports.measured import Measured
@@ -240,7 +240,7 @@ def _mean_of(metric: str) -> Callable[[Outcome, Outcome], Estimate | None]:
 
 
 def _seconds(value: float) -> str:
-    return "never" if np.isinf(value) else duration(value)
+    return "never" if np.isinf(value) else format_duration(value)
 
 
 STANDINGS = [

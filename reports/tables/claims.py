@@ -17,7 +17,7 @@ import yaml
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
-from rapid.text import listing
+from rapid.text import join_words
 from reports import formats, labels, paper
 from reports.collect import of_evaluation
 from reports.formats import Format
@@ -284,4 +284,4 @@ def claims_table(
 
 def summarize(table: Table) -> str:
     """Return how many claims of Table 11 hold: 9 hold, 3 fail, 8 are open and 2 are not tested."""
-    return listing([*count_verdicts(row.cells[0][0].text for row in table.rows).values()])
+    return join_words([*count_verdicts(row.cells[0][0].text for row in table.rows).values()])

@@ -17,7 +17,7 @@ from rapid.algorithms import IMITATING, RAPID
 from rapid.artifacts.metrics import METRICS
 from rapid.config.params import Params
 from rapid.config.specs import BASE
-from rapid.text import duration
+from rapid.text import format_duration
 from reports import formats, labels
 from reports.collect import file_of, of_evaluation, why_missing
 from reports.formats import Format
@@ -187,7 +187,7 @@ def accuracy(params: Params, benchmark: str) -> list[Column]:
 RUNTIME = Column(
     "Runtime",
     "runtime",
-    duration,
+    format_duration,
     best="lowest",
     paired=RATIO,
     note="{title}: wall-clock time of the training loop (sampling, grading, backpropagation, "

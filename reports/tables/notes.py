@@ -12,13 +12,13 @@ import yaml
 from rapid.algorithms import IMITATING
 from rapid.config.specs import BASE
 from rapid.grading.verdicts import INFRASTRUCTURE
-from rapid.text import listing, short
+from rapid.text import join_words, shorten_commit
 from reports import formats, labels
 from reports.measured import BASELINE
 
 FILE = Path(__file__).with_name("tables.yaml")
 ENVIRONMENT = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
-ENVIRONMENT.filters["listing"] = lambda items, last="and": listing([*map(str, items)], last)
+ENVIRONMENT.filters["listing"] = lambda items, last="and": join_words([*map(str, items)], last)
 
 
 @cache
@@ -66,7 +66,7 @@ def run_facts(runs: pd.DataFrame) -> dict[str, Any]:
         "temperature": _distinct_numbers(evaluated.temperature),
         "top_p": _distinct_numbers(evaluated.top_p),
         "evaluated": [
-            f"{listing(_distinct_numbers(part.problems), 'or')} of {label}"
+            f"{join_words(_distinct_numbers(part.problems), 'or')} of {label}"
             for label, part in benchmarks
         ],
         "resolution": [
@@ -81,7 +81,7 @@ def origin_facts(hardware: Iterable[str], commits: Iterable[str]) -> dict[str, l
     """Return the machines and the commits that jobs recorded, each once."""
     return {
         "machines": list(dict.fromkeys(name or "not recorded" for name in hardware)),
-        "commits": list(dict.fromkeys(short(name) or "not recorded" for name in commits)),
+        "commits": list(dict.fromkeys(shorten_commit(name) or "not recorded" for name in commits)),
     }
 
 

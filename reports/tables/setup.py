@@ -14,7 +14,7 @@ from rapid.algorithms.base import Algorithm
 from rapid.algorithms.names import parse
 from rapid.benchmarks.problem_source import DIGITS, ProblemSource
 from rapid.config.specs import BASE
-from rapid.text import listing, short
+from rapid.text import join_words, shorten_commit
 from reports.manifests import JobManifest
 from reports.measured import Measured
 from reports.tables.layout import build_table, single_group
@@ -136,7 +136,7 @@ def _problem_cell(
     if source.prepared is None:
         return Cell(MISSING, reason=NOT_PREPARED)
     text = text_of(source)
-    printed = LONG.sub(lambda digest: short(digest[0], DIGITS), text)
+    printed = LONG.sub(lambda digest: shorten_commit(digest[0], DIGITS), text)
     return Cell(printed or NOT_APPLICABLE, detail=f"{text}." if printed != text else "")
 
 
@@ -158,7 +158,7 @@ def _agreed(manifests: dict[str, JobManifest], read: Callable[[JobManifest], Any
         distinct.sort()
     rest = f", of which {SHOWN} are named" if len(values) > SHOWN else ""
     return Cell(
-        listing([_text(value) for value in distinct], "or"),
+        join_words([_text(value) for value in distinct], "or"),
         detail=f"In {len(values)} manifests{rest}.",
         sources=tuple(
             Source(path.removesuffix("/manifest.json"), _text(value), path)

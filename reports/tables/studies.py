@@ -15,7 +15,7 @@ import pandas as pd
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
-from rapid.text import duration
+from rapid.text import format_duration
 from reports import formats, labels
 from reports.measured import Contest, Measured
 from reports.statistics import curves
@@ -189,5 +189,5 @@ def _reached(level: float, by_seed: dict[int, AccuracyCurve]) -> Cell:
     if late := times.count(None):
         return Cell(MISSING, reason=f"{late} of {len(times)} runs did not get there")
     mean, n = np.mean(times), len(times)
-    deviation = duration(np.std(times, ddof=1), mean) if n > 1 else ""
-    return Cell(duration(mean), deviation, detail=f"n = {n} runs.")
+    deviation = format_duration(np.std(times, ddof=1), mean) if n > 1 else ""
+    return Cell(format_duration(mean), deviation, detail=f"n = {n} runs.")

@@ -1,4 +1,4 @@
-"""`rapid watch` at several moments of a workflow, from the files that it leaves."""
+"""`rapid watch` shows the state of a workflow from the files that it writes."""
 
 import json
 import os
@@ -19,7 +19,7 @@ RUN = "runs/math/toy/pg/seed1"
 
 @pytest.fixture
 def add_event(tmp_path, monkeypatch):
-    """Return a function that adds an event of Snakemake's to the journal of a folder."""
+    """Return a function that adds one of Snakemake's events to the journal."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")  # of the console
     journal = console.Journal()
@@ -32,18 +32,18 @@ def add_event(tmp_path, monkeypatch):
     return add_event
 
 
-def begin_job(add_event, number: int, at: float, rule: str, place: str) -> None:
-    job = {"jobid": number, "rule_name": rule, "output": [f"{place}/manifest.json"]}
+def start_job(add_event, number: int, at: float, rule: str, folder: str) -> None:
+    job = {"jobid": number, "rule_name": rule, "output": [f"{folder}/manifest.json"]}
     add_event("job_info", at, log=[f"{number}.log"], **job)
 
 
-def look(monkeypatch, capsys, at: float) -> list[str]:
+def read_lines(monkeypatch, capsys, at: float) -> list[str]:
     monkeypatch.setattr(console.time, "time", lambda: at)
-    assert watch.watch(once=True) == 0
+    assert watch.watch_workflow(once=True) == 0
     return capsys.readouterr().out.splitlines()
 
 
-def take_steps(*rewards: float | None) -> None:
+def write_progress(*rewards: float | None) -> None:
     file = Path(RUN, "checkpoints/0123/progress.jsonl")
     file.parent.mkdir(parents=True, exist_ok=True)
     rows = [
@@ -53,111 +53,111 @@ def take_steps(*rewards: float | None) -> None:
     file.write_text("".join(row.model_dump_json() + "\n" for row in rows))
 
 
-def test_the_kind_of_problems_stands_below_the_count(tmp_path, monkeypatch, capsys):
+def test_the_kind_of_problems_is_shown_below_the_counts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     note = "Made problems in the format of MATH, not the published ones."
     journal = console.Journal(problems=note)
     monkeypatch.setattr(console.time, "time", lambda: 0.0)
     journal.emit(SimpleNamespace(event="run_info", stats={"train": 2, "total": 2}))
-    assert look(monkeypatch, capsys, 1.0)[:2] == [
+    assert read_lines(monkeypatch, capsys, 1.0)[:2] == [
         "2 jobs: 0 done, 0 running, 2 waiting, 0 failed",
         note,
     ]
 
 
-def test_the_display_follows_the_files(add_event, monkeypatch, capsys):
-    begin_job(add_event, 1, 1.0, "train", RUN)
-    begin_job(add_event, 2, 1.0, "evaluate", "evaluations/base")
+def test_the_state_is_read_from_the_files_of_the_jobs(add_event, monkeypatch, capsys):
+    start_job(add_event, 1, 1.0, "train", RUN)
+    start_job(add_event, 2, 1.0, "evaluate", "evaluations/base")
     Path("1.log").write_text("of an earlier attempt\n")
     os.utime("1.log", (-9.0, -9.0))
     Path("2.log").write_text("waiting for 1 free core(s) of 2\n")
-    assert look(monkeypatch, capsys, 3.0) == [
+    assert read_lines(monkeypatch, capsys, 3.0) == [
         "4 jobs: 0 done, 0 running, 4 waiting, 0 failed",
         "",
         f"train {RUN}  2.0s  queued",
         "evaluate evaluations/base     2.0s  waiting for 1 free core(s) of 2",
     ]
 
-    take_steps(*[0.0] * 18, 0.25, 0.75)  # of a tenth of the steps, the last two
+    write_progress(*[0.0] * 18, 0.25, 0.75)  # the reward is the mean of the last two
     Path("1.log").write_text("on core(s) 0\n")
     with Path(RUN, "checkpoints/0123/progress.jsonl").open("a") as file:
-        file.write('{"step": 21, "of"')  # as it is written
+        file.write('{"step": 21, "of"')  # a line that is being written
     state = "step 20 of 40, reward 50.0%, about 10.0s left"
-    assert f"train {RUN}  12.0s  {state}" in look(monkeypatch, capsys, 13.0)
+    assert f"train {RUN}  12.0s  {state}" in read_lines(monkeypatch, capsys, 13.0)
 
     Path("2.log").write_text("on core(s) 1\nevaluations/base: pass@1 12.5%\n")
     add_event("job_finished", 21.0, job_id=2)
     Path("1.log").write_text(f"{RUN}: reward 50.0%, 8.0 s of training\n")
     add_event("job_finished", 21.0, job_id=1)
-    begin_job(add_event, 3, 21.0, "train", "runs/other")
+    start_job(add_event, 3, 21.0, "train", "runs/other")
     Path("3.log").touch()
-    shown = look(monkeypatch, capsys, 22.0)
-    assert shown[0] == "4 jobs: 2 done, 1 running, 1 waiting, 0 failed; about 21.0s left"
-    assert shown[-2].startswith("[1/4] evaluate evaluations/base: pass@1 12.5% (20.0s")
-    assert shown[-1].startswith(f"[2/4] train {RUN}: reward 50.0%, 8.0 s of training (20.0s")
+    lines = read_lines(monkeypatch, capsys, 22.0)
+    assert lines[0] == "4 jobs: 2 done, 1 running, 1 waiting, 0 failed; about 21.0s left"
+    assert lines[-2].startswith("[1/4] evaluate evaluations/base: pass@1 12.5% (20.0s")
+    assert lines[-1].startswith(f"[2/4] train {RUN}: reward 50.0%, 8.0 s of training (20.0s")
 
     Path("3.log").write_text("no room on the disk\n")
     add_event("job_error", 23.0, jobid=3, rule_name="train", output=["runs/other/x"], log=["3.log"])
-    shown = look(monkeypatch, capsys, 24.0)
-    assert shown[0] == "4 jobs: 2 done, 0 running, 1 waiting, 1 failed"
-    assert "  | no room on the disk" in shown
+    lines = read_lines(monkeypatch, capsys, 24.0)
+    assert lines[0] == "4 jobs: 2 done, 0 running, 1 waiting, 1 failed"
+    assert "  | no room on the disk" in lines
 
-    begin_job(add_event, 3, 24.0, "train", "runs/other")  # once more
+    start_job(add_event, 3, 24.0, "train", "runs/other")  # a second attempt
     add_event("job_finished", 25.0, job_id=3)
-    begin_job(add_event, 4, 25.0, "evaluate", "evaluations/other")
+    start_job(add_event, 4, 25.0, "evaluate", "evaluations/other")
     add_event("job_finished", 26.0, job_id=4)
-    assert look(monkeypatch, capsys, 27.0)[0] == "4 jobs: 4 done, 0 running, 0 waiting, 0 failed"
-    assert watch.watch(once=False) == 0  # it ends by itself
+    lines = read_lines(monkeypatch, capsys, 27.0)
+    assert lines[0] == "4 jobs: 4 done, 0 running, 0 waiting, 0 failed"
+    assert watch.watch_workflow(once=False) == 0  # returns without Ctrl-C
 
 
 def test_a_terminal_gets_the_lines_that_fit(add_event):
     for number in range(1, 5):
-        begin_job(add_event, number, 1.0, "train", f"runs/{number}")
+        start_job(add_event, number, 1.0, "train", f"runs/{number}")
         add_event("job_finished", 2.0, job_id=number)
-    workflow = watch.Workflow(*Path(".snakemake/log").iterdir())
+    workflow = watch.WorkflowView(*Path(".snakemake/log").iterdir())
     workflow.read()
-    assert [line[:5] for line in workflow.lines(4)] == ["4 job", "", "[3/4]", "[4/4]"]
-    assert len(workflow.lines(1)) == 1
+    assert [line[:5] for line in workflow.render_lines(4)] == ["4 job", "", "[3/4]", "[4/4]"]
+    assert len(workflow.render_lines(1)) == 1
 
 
-def test_a_workflow_that_was_killed_is_not_waited_for(add_event, monkeypatch, capsys):
-    begin_job(add_event, 1, 1.0, "train", RUN)
+def test_a_killed_workflow_is_shown_as_ended(add_event, monkeypatch, capsys):
+    start_job(add_event, 1, 1.0, "train", RUN)
     [journal] = Path(".snakemake/log").iterdir()
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     rows = [json.loads(row) | {"pid": ended.pid} for row in journal.read_text().splitlines()]
     journal.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert watch.watch(once=False) == 1
+    assert watch.watch_workflow(once=False) == 1
     assert "; the workflow has ended" in capsys.readouterr().out
-    reused = [row | {"pid": os.getpid(), "since": 0.0} for row in rows]  # its number is another's
+    # Another process has its number.
+    reused = [row | {"pid": os.getpid(), "since": 0.0} for row in rows]
     journal.write_text("".join(json.dumps(row) + "\n" for row in reused))
-    assert watch.watch(once=False) == 1
+    assert watch.watch_workflow(once=False) == 1
     capsys.readouterr()
     elsewhere = [row | {"host": "another"} for row in rows]
     journal.write_text("".join(json.dumps(row) + "\n" for row in elsewhere))
-    assert "ended" not in look(monkeypatch, capsys, 3.0)[0]  # for all that is known here
+    assert "ended" not in read_lines(monkeypatch, capsys, 3.0)[0]  # which is not known here
 
 
-def test_a_workflow_that_lives_is_shown_rather_than_one_that_ended_since(
-    add_event, monkeypatch, capsys
-):
+def test_a_living_workflow_is_preferred_to_one_that_ended_later(add_event, monkeypatch, capsys):
     [journal] = Path(".snakemake/log").iterdir()
     row = json.loads(journal.read_text())
     earlier = row | {"since": 0.0, "stats": {"train": 1, "total": 1}}
-    journal.with_name(f"1{console.JOURNAL}").write_text(json.dumps(earlier) + "\n")
+    journal.with_name(f"1{console.JOURNAL_SUFFIX}").write_text(json.dumps(earlier) + "\n")
     with journal.open("a") as file:
-        file.write('{"event": "job_in\n')  # the disk was full
+        file.write('{"event": "job_in\n')  # a full disk cut the line
     os.utime(journal, (1, 1))
-    assert look(monkeypatch, capsys, 3.0)[0].startswith("4 jobs: ")
+    assert read_lines(monkeypatch, capsys, 3.0)[0].startswith("4 jobs: ")
 
 
 def test_a_folder_without_a_workflow_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInput, match="no workflow has begun in this folder"):
-        watch.watch(once=True)
+        watch.watch_workflow(once=True)
 
 
-def test_a_journal_that_cannot_be_written_stops_no_workflow(tmp_path):
+def test_a_journal_that_cannot_be_written_is_no_error(tmp_path):
     (tmp_path / "log").write_text("in the way")
     record = SimpleNamespace(event="run_info", stats={"total": 1})
     console.Journal(tmp_path / "log").emit(record)

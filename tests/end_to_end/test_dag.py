@@ -163,7 +163,7 @@ def test_snakemake_s_report_shows_every_table_and_figure(checkout):
     assert json.dumps(title)[1:-1] in text  # on the first page, which describes the workflow
 
 
-def test_the_warm_process_was_ready(checkout):
+def test_the_fork_server_was_ready(checkout):
     """Without it every job starts by itself, and none fails."""
     assert "Traceback" not in (checkout / "logs/warm.log").read_text()
 

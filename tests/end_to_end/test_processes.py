@@ -8,13 +8,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from rapid.resources.leases import usable_cores
+from rapid.resources.leases import list_usable_cores
 from tests.checkout import copy_checkout
 from tests.subprocesses import ACTIVATED, python
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(len(usable_cores()) < 2, reason="two processes want two cores"),
+    pytest.mark.skipif(len(list_usable_cores()) < 2, reason="two processes want two cores"),
 ]
 
 OVERLAY = """

@@ -154,7 +154,7 @@ def test_jobs_ask_slurm_for_their_memory_and_time(killed, cluster):
     assert "Requeue=1" in shown
 
 
-def test_the_work_is_done_in_the_jobs_and_not_in_a_warm_process(killed, checkout):
+def test_the_work_is_done_in_the_jobs_and_not_in_a_fork_server(killed, checkout):
     """RAPID_WARM is exported to jobs with the rest of the environment."""
     assert not (checkout / "logs/warm.log").exists()
     (log,) = (checkout / "logs/train").glob("*.pg.seed1.log")

@@ -1,4 +1,4 @@
-"""How commands end: said in a line with the status that it has; a mistake of ours keeps its traceback."""
+"""Errors that a user can correct are one line with an exit status; others keep their traceback."""
 
 import errno
 from types import SimpleNamespace
@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from rapid.artifacts.files import BadInput
-from rapid.errors.endings import ending
+from rapid.errors.endings import run_command
 from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.stages import train_process
 from rapid.vllm_server import ServerDied
 
 
-def raising(error: Exception):
+def make_raising_action(error: Exception):
     def action() -> None:
         raise error
 
@@ -32,31 +32,34 @@ def raising(error: Exception):
         (FloatingPointError("wrong"), 1),
     ],
 )
-def test_what_a_user_can_mend_is_said_in_a_line(error, status, capsys):
-    assert ending("train", raising(error)) == status
+def test_an_error_that_a_user_can_correct_is_one_line(error, status, capsys):
+    assert run_command("train", make_raising_action(error)) == status
     assert capsys.readouterr().err == "rapid train: wrong\n"
 
 
-def test_what_is_lacking_is_said_with_the_folder(tmp_path, capsys):
-    assert ending("train", raising(OSError(errno.ENOSPC, "full")), tmp_path) == 1
+def test_a_full_disk_is_reported_with_the_folder(tmp_path, capsys):
+    write = make_raising_action(OSError(errno.ENOSPC, "full"))
+    assert run_command("train", write, tmp_path) == 1
     assert capsys.readouterr().err.startswith(f"rapid train: {tmp_path}: no room on the disk: ")
 
 
 def test_a_mistake_of_this_program_keeps_its_traceback():
     with pytest.raises(KeyError):
-        ending("train", raising(KeyError("name")))
+        run_command("train", make_raising_action(KeyError("name")))
 
 
-def test_a_process_of_several_ends_like_the_command(monkeypatch, tmp_path, capsys):
+def test_a_process_of_a_distributed_run_ends_like_the_command(monkeypatch, tmp_path, capsys):
     job = SimpleNamespace(compute=SimpleNamespace(threads=1, device="cuda"))
-    read = SimpleNamespace(with_code=lambda: job)
-    spec = SimpleNamespace(model_validate_json=lambda text: read)
+    spec_type = SimpleNamespace(
+        model_validate_json=lambda text: SimpleNamespace(with_code=lambda: job)
+    )
     monkeypatch.setenv("LOCAL_RANK", "0")
-    monkeypatch.setattr(train_process, "TrainSpec", spec)
-    monkeypatch.setattr(train_process, "bind", lambda *_: None)
+    monkeypatch.setattr(train_process, "TrainSpec", spec_type)
+    monkeypatch.setattr(train_process, "bind_to_cores", lambda *_: None)
     monkeypatch.setattr(train_process, "end_with_parent", lambda: None)
-    monkeypatch.setattr("rapid.stages.train.train", lambda *_: raising(LeanUnavailable("none"))())
-    with pytest.raises(SystemExit) as ended:
+    fail = make_raising_action(LeanUnavailable("none"))
+    monkeypatch.setattr("rapid.stages.train.train", lambda *_: fail())
+    with pytest.raises(SystemExit) as exit_error:
         train_process.run("{}", "model", "data", str(tmp_path))
-    assert ended.value.code == 1
+    assert exit_error.value.code == 1
     assert capsys.readouterr().err == "rapid train: none\n"

@@ -14,7 +14,7 @@ import pytest
 
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import commit, hardware
-from rapid.text import columns
+from rapid.text import align_columns
 from tests.conftest import ROOT
 
 FAULTS = "performance/results/faults.jsonl"
@@ -66,7 +66,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
         return
     terminalreporter.section("faults")
     cells = [[str(row[column]) for column in COLUMNS] for row in rows]
-    terminalreporter.write_line("\n".join(columns([COLUMNS, *cells], left=1)))
+    terminalreporter.write_line("\n".join(align_columns([COLUMNS, *cells], flush_left=1)))
     if config.getoption("--record-faults", False):
         date = datetime.now(UTC).isoformat(timespec="seconds")
         lines = [{"date": date, "commit": CODE, "hardware": hardware()}, *rows]

@@ -99,7 +99,7 @@ def small_values(**sources: str) -> dict:
 
 
 class Workshop:
-    """A folder with jobs in it, and a warm process that runs them."""
+    """A folder with jobs in it, and a fork server that runs them."""
 
     def __init__(self, folder: Path, toy_model: Path, left_behind: Callable):
         self.folder, self.params = folder, load(small_values(toy="toy"))
@@ -114,14 +114,14 @@ class Workshop:
         self.environment = os.environ | {"RAPID_WARM": str(socket), CHECKPOINT_VARIABLE: "0"}
         command = [sys.executable, "-m", "rapid", "warm", str(socket), str(os.getpid())]
         self._left_behind = left_behind
-        self.warm = subprocess.Popen(command)
+        self.fork_server = subprocess.Popen(command)
         while not socket.exists():
-            assert self.warm.poll() is None
+            assert self.fork_server.poll() is None
             time.sleep(0.05)
 
     def end(self) -> None:
-        self.warm.send_signal(signal.SIGTERM)
-        self.warm.wait()
+        self.fork_server.send_signal(signal.SIGTERM)
+        self.fork_server.wait()
 
     def train(self, algorithm: str, processes: int = 1) -> list[str]:
         """Return the command of a run; all but sft's begin with the model that it left in sft/."""
@@ -139,19 +139,19 @@ class Workshop:
     def _run(self, algorithm: str) -> Run:
         return Run(benchmark="math", model="toy", algorithm=algorithm, seed=1)
 
-    def start(self, command: list[str], out: str, warm: bool = True) -> subprocess.Popen:
+    def start(self, command: list[str], out: str, forked: bool = True) -> subprocess.Popen:
         """Start a command of `rapid`; its output goes to a log beside its folder."""
-        environment = self.environment if warm else self.environment | {"RAPID_WARM": ""}
+        environment = self.environment if forked else self.environment | {"RAPID_WARM": ""}
         with open(self.folder / f"{out}.log", "a") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "rapid", *command, "--out", out], cwd=self.folder,
                 env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 
-    def finish(self, command: list[str], out: str, warm: bool = True) -> float:
+    def finish(self, command: list[str], out: str, forked: bool = True) -> float:
         """Run a command to its end; return the seconds that it took."""
         began = time.monotonic()
-        status = self.start(command, out, warm).wait(PATIENCE)
+        status = self.start(command, out, forked).wait(PATIENCE)
         assert status == 0, self.log(out)[-4000:]
         return time.monotonic() - began
 
@@ -174,24 +174,24 @@ class Workshop:
         return RunSummary.model_validate_json((self.folder / out / "summary.json").read_bytes())
 
     def left_behind(self) -> list[psutil.Process]:
-        """Return what jobs have left running, beside the warm process and the graders it keeps."""
+        """Return what jobs have left running, beside the fork server and the graders it keeps."""
         kept_pids: list[int] = []
         for child in self._children():
             with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
                 if not self._is_forked(child):
                     kept_pids += [p.pid for p in (child, *child.children(recursive=True))]
-        return self._left_behind(self.warm.pid, *kept_pids)
+        return self._left_behind(self.fork_server.pid, *kept_pids)
 
     def job(self) -> psutil.Process | None:
-        """Return the process that the warm one has forked for a command, if there is one."""
+        """Return the process that the fork server has forked for a command, if there is one."""
         return next(filter(self._is_forked, self._children()), None)
 
     def _children(self) -> list[psutil.Process]:
-        return psutil.Process(self.warm.pid).children()
+        return psutil.Process(self.fork_server.pid).children()
 
     def _is_forked(self, child: psutil.Process) -> bool:
         with contextlib.suppress(psutil.NoSuchProcess):
-            return child.cmdline() == psutil.Process(self.warm.pid).cmdline()
+            return child.cmdline() == psutil.Process(self.fork_server.pid).cmdline()
         return False
 
     def results(self, out: str) -> dict:

@@ -32,7 +32,7 @@ from rapid.config.params import load
 from rapid.config.sources import BadParams
 from rapid.config.specs import FetchSpec, Run
 from rapid.stages.fetch import fetch
-from rapid.text import ORDERS
+from rapid.text import CONTROL_CATEGORIES
 from rapid.training.sft import sft_trainer
 from reports.__main__ import main as make_report
 from reports.plots import style
@@ -250,7 +250,7 @@ WRITTEN += ["{{ 7 * 7 }}", "<< 7 * 7 >>", "&lt;b&gt;", "javascript:alert(1)", "?
 
 
 def has_control_characters(text: str) -> bool:
-    return any(unicodedata.category(c) in ORDERS for c in text if c not in "\n\t")
+    return any(unicodedata.category(c) in CONTROL_CATEGORIES for c in text if c not in "\n\t")
 
 
 @contextmanager

@@ -152,7 +152,7 @@ def test_a_killed_workflow_is_resumed(fresh_checkout, undisturbed, left_behind, 
     assert all_results(folder) == expected
     assert not left_behind()
     assert not [*folder.rglob("checkpoints")]
-    for name in (locks.LOCKS, locks.SOCKETS):
+    for name in (locks.SNAKEMAKE_LOCKS, locks.FORK_SERVER_SOCKETS):
         assert not [*Path(folder, ".snakemake", name).glob("*")]
 
 

@@ -14,7 +14,7 @@ from rapid.artifacts.files import read_jsonl
 from rapid.artifacts.manifests import MANIFEST
 from rapid.artifacts.runs import CHECKPOINTS, StepRecord
 from rapid.config.params import CHECKPOINT_VARIABLE
-from rapid.resources.leases import usable_cores
+from rapid.resources.leases import list_usable_cores
 from tests.faults.runs import PATIENCE, Workshop, is_held
 from tests.subprocesses import adopting
 
@@ -95,20 +95,20 @@ def test_a_killed_job_has_the_results_of_an_undisturbed_one(workshop, name, end,
 
 @pytest.mark.slow
 @pytest.mark.fault("training in two processes, ended by SIGKILL and by SIGTERM", times=2)
-@pytest.mark.skipif(len(usable_cores()) < 2, reason="two processes want two cores")
+@pytest.mark.skipif(len(list_usable_cores()) < 2, reason="two processes want two cores")
 def test_a_run_of_two_processes_is_resumed(workshop):
     command, out = workshop.train(RAPID, processes=2), "two"
     for attempt, (number, status) in enumerate([(signal.SIGKILL, -9), (signal.SIGTERM, 143)]):
-        launcher = workshop.start(command, out, warm=False)
+        launcher = workshop.start(command, out, forked=False)
         workshop.wait_for_training(out, attempt, steps=True)
         launcher.send_signal(number)
         assert launcher.wait(PATIENCE) == status, workshop.log(out)[-4000:]
         assert not workshop.left_behind()
-    workshop.finish(command, out, warm=False)
+    workshop.finish(command, out, forked=False)
     assert re.search(r"SIGTERM: ended after step \d+ of 8\. The same command", workshop.log(out))
     assert "going on from here" in workshop.log(out)
-    assert workshop.summary(out).interrupted == 2  # without the warm process there is one attempt
-    workshop.finish(command, "two-undisturbed", warm=False)
+    assert workshop.summary(out).interrupted == 2  # without the fork server there is one attempt
+    workshop.finish(command, "two-undisturbed", forked=False)
     assert workshop.results(out) == workshop.results("two-undisturbed")
 
 
@@ -144,8 +144,8 @@ def test_a_second_command_for_a_run_is_refused_at_once(workshop):
     workshop.wait_for_training(out)
     job = workshop.job()
     job.suspend()  # it has not ended before the others are refused
-    for warm in (True, True, True, False):
-        assert workshop.start(workshop.commands[name], out, warm).wait(PATIENCE) == 2
+    for forked in (True, True, True, False):
+        assert workshop.start(workshop.commands[name], out, forked).wait(PATIENCE) == 2
     output = workshop.log(out)
     job.resume()
     assert output.count(f"rapid train: {out}: process {job.pid} of ") == 4, output[-4000:]

@@ -20,9 +20,9 @@ from rapid.artifacts.files import sha256_file, write_jsonl
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
 from rapid.config.specs import FetchSpec
-from rapid.errors.shortages import shortage
+from rapid.errors.shortages import describe_shortage
 from tests.conftest import ROOT, save_qwen2
-from tests.processes.test_fork_server import rapid
+from tests.processes.test_fork_server import run_rapid
 from tests.stages.test_ungraded import training
 from tests.subprocesses import ending, wait_for
 
@@ -36,7 +36,7 @@ SERVER = """
 import importlib, os, resource, sys
 from pathlib import Path
 from rapid import cli
-from rapid.processes.fork_server import serve
+from rapid.processes.fork_server import serve_requests
 PAGE = resource.getpagesize()
 def prepare():
     for name in sys.argv[3:]:
@@ -49,7 +49,7 @@ def run(arguments):
         held = int(Path("/proc/self/statm").read_text().split()[0]) * PAGE
         resource.setrlimit(resource.RLIMIT_AS, (held + int(more), held + int(more)))
     return cli.run(arguments)
-serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run, lambda arguments: None)
+serve_requests(Path(sys.argv[1]), int(sys.argv[2]), prepare, run, lambda arguments: None)
 """
 
 
@@ -131,7 +131,7 @@ class TestTraining:
     def undisturbed(self, socket, command, tmp_path_factory) -> tuple[str, int]:
         """Return the digest of the weights, and how many bytes the job writes."""
         out = tmp_path_factory.mktemp("undisturbed") / "run"
-        ended = rapid(socket, *command, str(out))
+        ended = run_rapid(socket, *command, str(out))
         assert ended.returncode == 0, ended.stderr
         files = [path for path in out.rglob("*") if path.is_file()]
         size = sum(4096 * -(-path.stat().st_size // 4096) for path in files)
@@ -147,13 +147,13 @@ class TestTraining:
         digest, size = undisturbed
         with mounted(tmp_path / "disk", f"size={max(4096, size * n // 20 - 4096)}"):
             out = tmp_path / "disk/run"
-            line = error_line(rapid(socket, *command, str(out)), "train")
+            line = error_line(run_rapid(socket, *command, str(out)), "train")
             assert f"{out}: no room on the disk: " in line and "Free some" in line
             assert not (out / "manifest.json").exists()
             if n % 5 == 0:
                 resize = ["mount", "-o", "remount,size=0", str(tmp_path / "disk")]
                 subprocess.run(resize, check=True)
-                ended = rapid(socket, *command, str(out))
+                ended = run_rapid(socket, *command, str(out))
                 assert ended.returncode == 0, ended.stderr
                 assert (out / "manifest.json").exists()
                 assert sha256_file(out / "model" / WEIGHTS) == digest
@@ -176,7 +176,7 @@ class TestTraining:
         """The job may have up to 9.5 MB more memory than it has at the start."""
         out = tmp_path / "run"
         monkeypatch.setenv("FAULT_MEMORY", str(500_000 * n))
-        ended = rapid(socket, *command, str(out), "--model", str(larger_model))
+        ended = run_rapid(socket, *command, str(out), "--model", str(larger_model))
         assert ended.returncode and not (out / "manifest.json").exists()
         assert "no memory: " in ended.stderr or "memory ran out" in ended.stderr, ended.stderr
         assert "Traceback" not in ended.stderr
@@ -189,7 +189,7 @@ def test_every_error_of_torch_on_a_full_disk_is_recognized(tmp_path):
         for size in range(3000, 7000, 500):
             with pytest.raises(RuntimeError) as refusal:
                 torch.save("x" * size, tmp_path / "disk/file")
-            assert shortage(refusal.value).startswith("no room on the disk: ")
+            assert describe_shortage(refusal.value).startswith("no room on the disk: ")
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +208,7 @@ def test_a_folder_without_permission_is_named(powerless_socket, tmp_path, wall, 
     sizes = {"data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}
     spec = json.dumps({"benchmark": "math", **sizes})
     with walled(place, wall):
-        ended = rapid(powerless_socket, "prepare", "--spec", spec, "--out", str(place / inside))
+        ended = run_rapid(powerless_socket, "prepare", "--spec", spec, "--out", str(place / inside))
     line = error_line(ended, "prepare")
     assert str(place) in line
     assert ("in the way: " if wall == "a file" else "not allowed: ") in line
@@ -296,7 +296,7 @@ def fetch(tmp_path_factory, toy_model):
             spec = FetchSpec.model_validate({"model": "m", "params": params}).model_dump_json()
             env = {**os.environ, **settings, "RAPID_WARM": str(socket), **env}
             command = ["fetch", "--spec", spec, "--out", str(out)]
-            return rapid(socket, *command, env=env, timeout=PATIENCE)
+            return run_rapid(socket, *command, env=env, timeout=PATIENCE)
 
         fetch.folder = folder
         yield fetch

@@ -19,8 +19,8 @@ from tests.conftest import ROOT
 from tests.faults.test_shortages import mounted
 from tests.subprocesses import naming, python, wait_for
 
-HOLDER = "import sys, time; from pathlib import Path; from rapid.processes.locks import hold;"
-HOLDER += "hold(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
+HOLDER = "import sys, time; from pathlib import Path; from rapid.processes.locks import hold_workflow_lock;"
+HOLDER += "hold_workflow_lock(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
 # Stands in for Snakemake, which starts a shell for each job.
 WORKFLOW = """
 import subprocess, sys
@@ -50,7 +50,10 @@ def kill(process: subprocess.Popen) -> None:
 @pytest.fixture
 def leftovers(tmp_path) -> list[Path]:
     """Make the files that a killed workflow leaves in Snakemake's folder."""
-    paths = [tmp_path / locks.LOCKS / "0.input.lock", tmp_path / locks.SOCKETS / "123"]
+    paths = [
+        tmp_path / locks.SNAKEMAKE_LOCKS / "0.input.lock",
+        tmp_path / locks.FORK_SERVER_SOCKETS / "123",
+    ]
     for path in paths:
         path.parent.mkdir()
         path.write_text("data/math/manifest.json\n")
@@ -72,13 +75,13 @@ def test_a_dead_workflow_s_lock_is_removed(tmp_path, leftovers, seed):
     rival.communicate()
     assert all(path.exists() for path in leftovers)  # its owner lives
     kill(holder)
-    locks.hold(tmp_path)
+    locks.hold_workflow_lock(tmp_path)
     assert not any(path.exists() for path in leftovers)
 
 
 def test_a_lock_of_another_machine_stays(tmp_path, leftovers):
-    (tmp_path / locks.HELD).write_text("another-machine")
-    locks.hold(tmp_path)
+    (tmp_path / locks.WORKFLOW_LOCK).write_text("another-machine")
+    locks.hold_workflow_lock(tmp_path)
     assert all(path.exists() for path in leftovers)
 
 
@@ -140,10 +143,10 @@ import sys
 sys.path.insert(0, {root!r})
 from snakemake.logging import logger
 from rapid.console import workflow as console
-CONSOLE = console.install(logger, workflow.output_settings)
+CONSOLE = console.install_console(logger, workflow.output_settings)
 
 onerror:
-    logger.error(CONSOLE.failures())
+    logger.error(CONSOLE.render_failures())
 
 rule all:
     input: [f"bad/{{name}}/made" for name in {names}], [f"good/{{n}}/made" for n in range(20)],

@@ -1,29 +1,29 @@
-"""Commands run in a child of the warm process as they would run by themselves."""
+"""Commands run in a child of the fork server as they would run by themselves."""
 
 import os
 import signal
-import socket as sockets
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
 
 import pytest
 
-from rapid.processes.fork_server import attempt
+from rapid.processes.fork_server import get_attempt
 from tests.subprocesses import assert_gone, ending, python, wait_for
 
 RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
-# A warm process; what it runs is put in.
-WARM = """
+# A fork server; the code of its jobs is inserted.
+FORK_SERVER = """
 import gc, os, signal, sys, time
 from pathlib import Path
-from rapid.processes import fork_server as warm
+from rapid.processes import fork_server
 prepare = lend = lambda *_: None
 {}
-warm.serve(Path(sys.argv[1]), int(sys.argv[2]), prepare, run, lend)
+fork_server.serve_requests(Path(sys.argv[1]), int(sys.argv[2]), prepare, run, lend)
 """
-# Runs commands of `rapid` without the imports of `rapid warm`, with which the DAG runs them.
+# Runs commands of `rapid`, without the imports that `rapid warm` does first.
 COMMANDS = "from rapid.cli import run"
 # A job that prints its process and environment, and then takes its time.
 SLOW = """
@@ -35,7 +35,7 @@ def run(arguments):
 def prepare():
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 """
-# Its jobs take a moment to save on SIGTERM, and write how often it came.
+# Its jobs take a moment to save on SIGTERM, and write how often they got it.
 SAVING = """
 signals = []
 def run(arguments):
@@ -49,9 +49,9 @@ def run(arguments):
 # Its jobs get SIGTERM before they have handlers of their own.
 SIGTERM_EARLY = """
 run = lambda arguments: 0
-warm.end_with_parent = lambda number=signal.SIGKILL: number and os.kill(os.getpid(), signal.SIGTERM)
+fork_server.end_with_parent = lambda number=signal.SIGKILL: number and os.kill(os.getpid(), signal.SIGTERM)
 """
-# Its jobs print what was lent to them and end as their argument says; it prints what it takes back.
+# Its jobs print what was lent to them, and end as their argument says. It prints what it takes back.
 LENDING = """
 lent = []
 def lend(arguments):
@@ -65,8 +65,8 @@ def run(arguments):
         os.kill(os.getpid(), signal.SIGKILL)
     return int("failed" in arguments)
 """
-# Its first two jobs find no memory for a child.
-CROWDED = """
+# It has no memory to fork its first two jobs.
+OUT_OF_MEMORY = """
 def lend(arguments):
     return lambda ended_well: print("back:", *arguments, ended_well, flush=True)
 def run(arguments):
@@ -79,14 +79,14 @@ def fail_twice():
     return fork()
 os.fork = fail_twice
 """
-# A command that is disturbed until the attempt that its argument names.
+# Its jobs are disturbed until the attempt whose number is their argument.
 DISTURBED = """
 def run(arguments):
-    print(warm.attempt(), flush=True)
-    return warm.AGAIN if warm.attempt() < int(arguments[0]) else 0
-warm.SHARE = {share}
+    print(fork_server.get_attempt(), flush=True)
+    return fork_server.RETRY_STATUS if fork_server.get_attempt() < int(arguments[0]) else 0
+fork_server.MAX_RETRY_SHARE = {share}
 """
-# Does what a job does that loads a model, once rehearsed; prints the packages it then imports.
+# Rehearses, loads a model as jobs do, and prints the packages that this still imports.
 AFTER_REHEARSAL = """
 import sys
 from rapid.stages.rehearsal import rehearse
@@ -102,9 +102,9 @@ print("imported:", *{name.split(".")[0] for name in set(sys.modules) - before})
 
 
 @contextmanager
-def serving(path, code, **options):
-    """Serve jobs with a program, for as long as it is needed."""
-    command = [sys.executable, "-c", WARM.format(code), str(path), str(os.getpid())]
+def run_fork_server(path, code, **options):
+    """Run a fork server whose jobs have this code, and end it after the block."""
+    command = [sys.executable, "-c", FORK_SERVER.format(code), str(path), str(os.getpid())]
     server = subprocess.Popen(command, text=True, **options)
     with ending(server):
         wait_for(path.exists)
@@ -112,59 +112,66 @@ def serving(path, code, **options):
 
 
 @pytest.fixture(scope="module")
-def socket(tmp_path_factory):
-    path = tmp_path_factory.mktemp("warm") / "socket"
-    with serving(path, COMMANDS):
+def socket_path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fork-server") / "socket"
+    with run_fork_server(path, COMMANDS):
         yield path
 
 
-def warm_options(path) -> dict:
-    """Return subprocess options of a command that a warm process runs."""
+def fork_server_options(path) -> dict:
+    """Return subprocess options for a command that a fork server runs."""
     return {"env": os.environ | {"RAPID_WARM": str(path)}, "text": True}
 
 
-def rapid(socket, *arguments, **options):
-    options = {"capture_output": True, "check": False, **warm_options(socket), **options}
+def run_rapid(socket_path, *arguments, **options):
+    options = {
+        "capture_output": True,
+        "check": False,
+        **fork_server_options(socket_path),
+        **options,
+    }
     return subprocess.run([*RAPID, *arguments], **options)
 
 
 def start_rapid(path, *arguments, **options):
     return subprocess.Popen(
-        [*RAPID, *arguments], stdout=subprocess.PIPE, **warm_options(path), **options
+        [*RAPID, *arguments], stdout=subprocess.PIPE, **fork_server_options(path), **options
     )
 
 
-def test_output_and_status_are_the_command_s(socket):
-    result = rapid(socket, "prepare", "--spec", "{", "--out", "x")
+def test_the_caller_gets_the_command_s_output_and_status(socket_path):
+    result = run_rapid(socket_path, "prepare", "--spec", "{", "--out", "x")
     assert result.returncode == 2
     assert result.stderr.startswith("rapid prepare: --spec: not JSON")
-    assert rapid(socket, "--help").stdout == rapid("/no/socket", "--help").stdout
+    assert run_rapid(socket_path, "--help").stdout == run_rapid("/no/socket", "--help").stdout
 
 
-def test_a_command_whose_environment_cannot_be_sent_runs_by_itself(socket, tmp_path):
+def test_a_command_whose_environment_cannot_be_sent_runs_by_itself(socket_path, tmp_path):
     large = {f"LARGE_{n}": "x" * 100_000 for n in range(8)}
-    environment = warm_options(socket)["env"] | large
-    result = rapid(socket, "prepare", "--spec", SPEC, "--out", "x", cwd=tmp_path, env=environment)
+    environment = fork_server_options(socket_path)["env"] | large
+    result = run_rapid(
+        socket_path, "prepare", "--spec", SPEC, "--out", "x", cwd=tmp_path, env=environment
+    )
     assert result.returncode == 0, result.stderr
 
 
-def test_it_works_in_the_caller_s_folder_and_gives_the_same_files(socket, tmp_path):
-    for name, where in (("warm", socket), ("cold", "/no/socket")):
-        result = rapid(where, "prepare", "--spec", SPEC, "--out", name, cwd=tmp_path)
+def test_a_command_writes_the_same_files_into_the_caller_s_folder(socket_path, tmp_path):
+    for name, path in (("forked", socket_path), ("alone", "/no/socket")):
+        result = run_rapid(path, "prepare", "--spec", SPEC, "--out", name, cwd=tmp_path)
         assert result.returncode == 0, result.stderr
     for file in ("train.jsonl", "test.jsonl", "pretrain.jsonl"):
-        assert (tmp_path / "warm" / file).read_bytes() == (tmp_path / "cold" / file).read_bytes()
+        assert (tmp_path / "forked" / file).read_bytes() == (tmp_path / "alone" / file).read_bytes()
 
 
-def test_a_job_that_gets_sigterm_as_it_begins_ends(tmp_path):
-    with serving(tmp_path / "socket", SIGTERM_EARLY):
-        ended = rapid(tmp_path / "socket", "whatever")
+def test_a_job_that_gets_sigterm_at_its_start_ends(tmp_path):
+    with run_fork_server(tmp_path / "socket", SIGTERM_EARLY):
+        ended = run_rapid(tmp_path / "socket", "whatever")
     assert (ended.returncode, ended.stdout) == (128 + signal.SIGTERM, ""), ended.stderr
 
 
 def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
     path = tmp_path / "socket"
-    with serving(path, SLOW, env=os.environ | {"OF_THE_SERVER": "and not of the command"}):
+    with run_fork_server(path, SLOW, env=os.environ | {"OF_THE_SERVER": "and not of the command"}):
         monkeypatch.setenv("COLOUR", "green")
         client = start_rapid(path, "one", "two", cwd=tmp_path)
         pid, *rest = client.stdout.readline().split()
@@ -174,19 +181,19 @@ def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
         assert_gone(int(pid))
 
 
-def test_a_client_that_goes_without_a_word_does_no_harm(tmp_path):
+def test_a_client_that_sends_no_request_is_ignored(tmp_path):
     path = tmp_path / "socket"
-    with serving(path, LENDING):
+    with run_fork_server(path, LENDING):
         for _ in range(2):
-            with sockets.socket(sockets.AF_UNIX, sockets.SOCK_SEQPACKET) as client:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
                 client.connect(str(path))
-        assert rapid(path, "nothing").returncode == 0
+        assert run_rapid(path, "nothing").returncode == 0
 
 
-def test_a_job_ends_with_the_warm_process(tmp_path, monkeypatch):
+def test_a_job_ends_with_the_fork_server(tmp_path, monkeypatch):
     path = tmp_path / "socket"
     monkeypatch.setenv("COLOUR", "red")
-    with serving(path, SLOW):
+    with run_fork_server(path, SLOW):
         command = start_rapid(path, "job")
         job = int(command.stdout.readline().split()[0])
     command.wait()
@@ -195,7 +202,7 @@ def test_a_job_ends_with_the_warm_process(tmp_path, monkeypatch):
 
 def test_a_job_has_time_to_save_when_its_command_or_the_server_ends(tmp_path):
     path = tmp_path / "socket"
-    with serving(path, SAVING) as server:
+    with run_fork_server(path, SAVING) as server:
         commands = [start_rapid(path, saved, cwd=tmp_path) for saved in ("first", "second")]
         for command in commands:
             command.stdout.readline()
@@ -207,10 +214,10 @@ def test_a_job_has_time_to_save_when_its_command_or_the_server_ends(tmp_path):
         assert int((tmp_path / saved).read_text()) <= 2  # by its command's end, the server's
 
 
-def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
+def test_lent_processes_reach_the_child_and_are_taken_back(tmp_path):
     path = tmp_path / "socket"
-    with serving(path, LENDING, stdout=subprocess.PIPE) as server:
-        ended = [rapid(path, how) for how in ("well", "failed", "killed", "nothing")]
+    with run_fork_server(path, LENDING, stdout=subprocess.PIPE) as server:
+        ended = [run_rapid(path, outcome) for outcome in ("well", "failed", "killed", "nothing")]
     lent = [job.stdout for job in ended]
     assert lent == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n", "lent: [0, 1, 2]\n"]
     killed = ended[-2]
@@ -221,13 +228,13 @@ def test_what_is_lent_is_there_in_the_child_and_comes_back(tmp_path):
 
 
 def test_a_job_that_cannot_be_forked_fails_alone(tmp_path):
-    """Also where nobody reads its log."""
+    """Also if nobody reads its log."""
     path, (reading, writing) = tmp_path / "socket", os.pipe()
     os.close(reading)
-    with serving(path, CROWDED, stdout=subprocess.PIPE) as server:
-        first = rapid(path, "first")
-        second = rapid(path, "second", capture_output=False, stderr=writing)
-        third = rapid(path, "third")
+    with run_fork_server(path, OUT_OF_MEMORY, stdout=subprocess.PIPE) as server:
+        first = run_rapid(path, "first")
+        second = run_rapid(path, "second", capture_output=False, stderr=writing)
+        third = run_rapid(path, "third")
     os.close(writing)
     assert [job.returncode for job in (first, second, third)] == [1, 1, 0]
     assert first.stderr == "rapid: no child for this job: [Errno 12] Cannot allocate memory\n"
@@ -235,40 +242,40 @@ def test_a_job_that_cannot_be_forked_fails_alone(tmp_path):
     assert server.stdout.read().splitlines() == returned
 
 
-def test_a_parent_that_ended_while_it_was_starting_is_noticed(tmp_path):
+def test_a_fork_server_ends_if_its_parent_ended_during_the_start(tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    python("-c", WARM.format(SLOW), tmp_path / "socket", ended.pid)
+    python("-c", FORK_SERVER.format(SLOW), tmp_path / "socket", ended.pid)
 
 
 @pytest.mark.slow
-def test_a_job_that_loads_a_model_finds_all_imports_done(tmp_path):
+def test_a_job_that_loads_a_model_imports_nothing_more(tmp_path):
     result = python("-c", AFTER_REHEARSAL, tmp_path)
-    # The lock of progress bars is a job's own, where they have one: a job that is killed does not
-    # let go of it.
+    # multiprocessing is for the lock of progress bars, which each job must have for itself: a job
+    # that is killed does not release it.
     assert result.stdout.splitlines()[-1] in ("imported:", "imported: multiprocessing")
 
 
 @pytest.fixture
-def attempts(request, tmp_path):
-    """Return a function that runs the command once; the attempts that it took."""
+def run_attempts(request, tmp_path):
+    """Return a function that runs the command once and returns the numbers of its attempts."""
 
-    def run(quiet: int) -> list[int]:
-        result = rapid(tmp_path / "socket", str(quiet))
+    def run(first_undisturbed: int) -> list[int]:
+        result = run_rapid(tmp_path / "socket", str(first_undisturbed))
         assert result.returncode == 0
         return [int(line) for line in result.stdout.split()]
 
-    with serving(tmp_path / "socket", DISTURBED.format(share=request.param)):
+    with run_fork_server(tmp_path / "socket", DISTURBED.format(share=request.param)):
         yield run
 
 
-@pytest.mark.parametrize("attempts", [1.0], indirect=True)
-def test_a_disturbed_command_has_three_attempts_at_most(attempts):
-    assert attempt() == 1  # where there is no warm process
-    assert [attempts(quiet) for quiet in (1, 2, 9)] == [[1], [1, 2], [1, 2, 3]]
+@pytest.mark.parametrize("run_attempts", [1.0], indirect=True)
+def test_a_disturbed_command_has_three_attempts_at_most(run_attempts):
+    assert get_attempt() == 1  # without a fork server
+    assert [run_attempts(number) for number in (1, 2, 9)] == [[1], [1, 2], [1, 2, 3]]
 
 
-@pytest.mark.parametrize("attempts", [0.25], indirect=True)
-def test_where_all_are_disturbed_a_share_is_run_again(attempts):
-    """The first command, and the fifth in the order of all attempts."""
-    assert [len(attempts(9)) for _ in range(5)] == [2, 1, 1, 2, 1]
+@pytest.mark.parametrize("run_attempts", [0.25], indirect=True)
+def test_only_a_share_of_disturbed_commands_is_run_again(run_attempts):
+    """With a share of a quarter: the first command and the fourth."""
+    assert [len(run_attempts(9)) for _ in range(5)] == [2, 1, 1, 2, 1]

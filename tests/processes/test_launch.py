@@ -1,4 +1,4 @@
-"""What a launcher hands on; the processes themselves are in tests/end_to_end/test_processes.py."""
+"""Arguments of accelerate and srun; tests/end_to_end/test_processes.py runs the processes."""
 
 import pytest
 
@@ -18,11 +18,11 @@ def spec(values):
 
 
 def test_accelerate_gets_the_machines_of_the_job(spec, monkeypatch, tmp_path):
-    launched, out = [], str(tmp_path / "out")
-    monkeypatch.setattr("accelerate.commands.launch.launch_command", launched.append)
+    launched_args, out = [], str(tmp_path / "out")
+    monkeypatch.setattr("accelerate.commands.launch.launch_command", launched_args.append)
     monkeypatch.setenv("DS_ACCELERATOR", "")
-    launch.launch(spec, ["model", "data", out], "first", 1234, rank=1)
-    (args,) = launched
+    launch.launch_processes(spec, ["model", "data", out], "first", 1234, rank=1)
+    (args,) = launched_args
     assert (args.num_processes, args.num_machines, args.machine_rank) == (4, 2, 1)
     assert (args.main_process_ip, args.main_process_port) == ("first", 1234)
     assert args.use_cpu and args.module
@@ -31,16 +31,16 @@ def test_accelerate_gets_the_machines_of_the_job(spec, monkeypatch, tmp_path):
 
 
 def test_srun_starts_a_launcher_on_each_node(spec, monkeypatch):
-    became = []
+    commands = []
     monkeypatch.setenv("SLURM_JOB_ID", "1")
-    monkeypatch.setattr("os.execvp", lambda program, command: became.append(command))
+    monkeypatch.setattr("os.execvp", lambda program, command: commands.append(command))
     launch.launch_on_nodes(spec, ["model", "data", "out"])
-    (command,) = became
+    (command,) = commands
     assert {"--nodes=2", "--ntasks=2", "--cpus-per-task=6"} <= set(command)
     assert not any(part.startswith("--gpus") for part in command)
 
 
-def test_several_nodes_without_slurm_say_what_to_do(spec, monkeypatch, capsys):
+def test_several_nodes_without_slurm_are_refused_with_advice(spec, monkeypatch, capsys):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     arguments = ["--model", "m", "--data", "d", "--out", "o"]
     assert run(["train", "--spec", spec.model_dump_json(), *arguments]) == 2

@@ -11,8 +11,8 @@ import pytest
 from filelock import FileLock
 
 from rapid.artifacts.files import BadInput
-from rapid.resources.gpus import Gpu, chosen
-from rapid.resources.leases import lease_cores, lease_folder, lease_gpus, usable_cores
+from rapid.resources.gpus import Gpu, select_gpus
+from rapid.resources.leases import lease_cores, lease_folder, lease_gpus, list_usable_cores
 from tests.faults.runs import is_held
 from tests.subprocesses import ending, python
 
@@ -24,11 +24,11 @@ cores = lease_cores({count}, Path({folder!r}))
 print(*cores, os.environ["OMP_NUM_THREADS"], *sorted(os.sched_getaffinity(0)), flush=True)
 time.sleep({seconds})
 """
-# Prints how many of the pages of a large array are new when it is made for the second time.
-AGAIN = """
+# Prints the share of new pages in a large array that is allocated for the second time.
+REALLOCATE = """
 import resource
-from rapid.resources.leases import bind, usable_cores
-bind(usable_cores(), 1)
+from rapid.resources.leases import bind_to_cores, list_usable_cores
+bind_to_cores(list_usable_cores(), 1)
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 bytearray(40 << 20)
@@ -38,21 +38,21 @@ print((faults() - before) * resource.getpagesize() / (40 << 20))
 """
 
 
-def start(folder, count=1, seconds=60.0):
+def start_holder(folder, count=1, seconds=60.0):
     code = HOLD.format(count=count, folder=str(folder), seconds=seconds)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
-def test_a_job_has_cores_that_no_other_has_and_waits_until_a_killed_holder_frees_one(tmp_path):
-    holders = [start(tmp_path / "leases") for _ in usable_cores()]
+def test_jobs_share_no_core_and_wait_until_a_killed_holder_frees_one(tmp_path):
+    holders = [start_holder(tmp_path / "leases") for _ in list_usable_cores()]
     with ending(*holders):
         lines = [holder.stdout.readline().split() for holder in holders]
-        assert sorted(int(line[0]) for line in lines) == usable_cores()
+        assert sorted(int(line[0]) for line in lines) == list_usable_cores()
         for core, threads, *affinity in lines:
             assert threads == "1"
             assert affinity == [core]
         assert (tmp_path / "leases").stat().st_mode & 0o777 == 0o700
-        late = start(tmp_path / "leases", seconds=0)
+        late = start_holder(tmp_path / "leases", seconds=0)
         with ending(late):
             time.sleep(1.0)
             assert late.poll() is None
@@ -60,8 +60,8 @@ def test_a_job_has_cores_that_no_other_has_and_waits_until_a_killed_holder_frees
             assert late.stdout.readline().split()[0] == lines[0][0]
 
 
-def test_torch_that_was_imported_before_gets_the_threads(tmp_path):
-    """In a child of the warm process the environment is read no more."""
+def test_the_threads_of_an_already_imported_torch_are_set(tmp_path):
+    """A child of the fork server has imported torch, which reads the environment at import only."""
     code = """
 import sys, types
 from pathlib import Path
@@ -77,29 +77,31 @@ def test_more_cores_than_the_machine_has_are_refused(tmp_path):
         lease_cores(1000, tmp_path)
 
 
-def linked(folder):
+def make_linked(folder):
     (folder.parent / "elsewhere").mkdir()
     folder.symlink_to(folder.parent / "elsewhere")
 
 
-def dangling(folder):
+def make_dangling(folder):
     folder.symlink_to(folder.parent / "nowhere")
 
 
-def open_to_all(folder):
+def make_open_to_all(folder):
     folder.mkdir()
     folder.chmod(0o777)
 
 
-def another_users(folder):
+def make_another_users(folder):
     folder.mkdir()
     os.chown(folder, 65534, 65534)
 
 
-@pytest.mark.parametrize("make", [linked, dangling, open_to_all, another_users, os.mknod])
+@pytest.mark.parametrize(
+    "make", [make_linked, make_dangling, make_open_to_all, make_another_users, os.mknod]
+)
 def test_a_folder_of_leases_that_others_control_is_refused(tmp_path, make):
-    """In a temporary directory anybody can make it first."""
-    if make is another_users and os.geteuid() != 0:
+    """Anybody can create it in a temporary directory before the user does."""
+    if make is make_another_users and os.geteuid() != 0:
         pytest.skip("only root can give a folder away")
     make(tmp_path / "leases")
     with pytest.raises(BadInput, match=r"cannot be trusted.*set TMPDIR"):
@@ -112,9 +114,9 @@ HOLD_GPUS = """
 import os, sys, time
 from pathlib import Path
 import rapid.resources.leases
-from rapid.resources.gpus import Gpu, chosen
+from rapid.resources.gpus import Gpu, select_gpus
 gpus = [Gpu(str(n), f"GPU-{{n}}{{n}}{{n}}-a", 80_000) for n in range(4)]
-rapid.resources.leases.visible_gpus = lambda: chosen(gpus, {visible!r})
+rapid.resources.leases.list_visible_gpus = lambda: select_gpus(gpus, {visible!r})
 rapid.resources.leases.lease_gpus({count}, Path({folder!r}))
 print(os.environ["CUDA_VISIBLE_DEVICES"], "torch" in sys.modules, flush=True)
 time.sleep(60)
@@ -127,7 +129,7 @@ def hold_gpus(folder, count, visible="0,1,2,3"):
     return subprocess.Popen([sys.executable, "-c", code], **pipes)
 
 
-def test_two_jobs_never_share_a_gpu_and_get_all_that_they_ask_for(tmp_path):
+def test_two_jobs_never_share_a_gpu_and_get_all_that_they_request(tmp_path):
     with ending(first := hold_gpus(tmp_path, 3)):
         assert first.stdout.readline().split() == ["0,1,2", "False"]
         second = hold_gpus(tmp_path, 2)
@@ -142,7 +144,7 @@ def test_two_jobs_never_share_a_gpu_and_get_all_that_they_ask_for(tmp_path):
     assert len(names) == len(set(names)) == 3
 
 
-def test_a_gpu_is_one_gpu_by_whatever_number(tmp_path):
+def test_a_gpu_is_recognized_under_any_number(tmp_path):
     """A SLURM job may see one GPU under another number or by its UUID."""
     with ending(first := hold_gpus(tmp_path, 1, "2")):
         assert first.stdout.readline().split()[0] == "2"
@@ -150,35 +152,39 @@ def test_a_gpu_is_one_gpu_by_whatever_number(tmp_path):
             assert second.stdout.readline().split()[0] == "GPU-333"
 
 
-def test_a_job_leases_among_those_it_was_given():
-    assert [gpu.name for gpu in chosen(GPUS, "3,GPU-1")] == ["3", "GPU-1"]
-    assert chosen(GPUS, "") == chosen(GPUS, "NoDevFiles") == []
-    assert [gpu.name for gpu in chosen(GPUS, "0,-1,1")] == ["0"]  # as CUDA has it
-    assert [gpu.name for gpu in chosen(GPUS, "1,1")] == ["1"]
+def test_gpus_are_selected_as_cuda_does():
+    assert [gpu.name for gpu in select_gpus(GPUS, "3,GPU-1")] == ["3", "GPU-1"]
+    assert select_gpus(GPUS, "") == select_gpus(GPUS, "NoDevFiles") == []
+    assert [gpu.name for gpu in select_gpus(GPUS, "0,-1,1")] == ["0"]  # as CUDA has it
+    assert [gpu.name for gpu in select_gpus(GPUS, "1,1")] == ["1"]
 
 
 def test_a_job_without_gpus_sees_none(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
-    with FileLock(tmp_path / "gather-GPU.lock"):  # others wait for GPUs: that is not its concern
+    with FileLock(
+        tmp_path / "gather-GPU.lock"
+    ):  # a job that waits for GPUs does not block one without
         assert lease_gpus(0, tmp_path) == []
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
-def test_too_few_gpus_say_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setattr("rapid.resources.leases.visible_gpus", lambda: GPUS[:1])
+def test_too_few_gpus_are_refused_with_advice(tmp_path, monkeypatch):
+    monkeypatch.setattr("rapid.resources.leases.list_visible_gpus", lambda: GPUS[:1])
     with pytest.raises(BadInput, match=r"needs 2 GPU\(s\) and may use 1. Lower compute.processes"):
         lease_gpus(2, tmp_path)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has no mallopt")
-def test_a_job_uses_freed_memory_again():
-    assert float(python("-c", AGAIN).stdout) < 0.1
+def test_freed_memory_is_reused():
+    assert float(python("-c", REALLOCATE).stdout) < 0.1
 
 
-def test_a_run_that_waits_gets_the_folder_of_a_run_that_ends(tmp_path, monkeypatch):
-    """The run that ends deletes the folder, while the other one may be making its lock."""
-    monkeypatch.setattr("rapid.resources.leases.REFUSED_AFTER", 60.0)  # the machine may be busy
+def test_a_waiting_run_gets_the_folder_of_a_run_that_ends(tmp_path, monkeypatch):
+    """The run that ends deletes the folder, while the waiting run may be creating its lock."""
+    monkeypatch.setattr(
+        "rapid.resources.leases.REFUSE_AFTER_SECONDS", 60.0
+    )  # the machine may be busy
     folder, (reading, writing) = tmp_path / "run/checkpoints", os.pipe()
     if not (holder := os.fork()):
         try:

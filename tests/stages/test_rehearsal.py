@@ -1,4 +1,4 @@
-"""The warm process before it forks."""
+"""The fork server before it forks."""
 
 import sys
 

@@ -85,7 +85,7 @@ def test_training_leaves_the_group_out_and_counts(
 def test_a_job_ends_where_too_much_is_not_graded(
     problems, deaths, toy_model, tmp_path, capsys, monkeypatch, stage
 ):
-    monkeypatch.setattr("rapid.resources.requests.lease", lambda spec: None)
+    monkeypatch.setattr("rapid.resources.requests.lease_resources", lambda spec: None)
     deaths |= {0, 1}
     spec = {"train": training(), "evaluate": evaluation(), "distill": distillation()}[stage]
     command = [stage, "--spec", spec.model_dump_json(), "--out", str(tmp_path / "out")]
@@ -126,7 +126,7 @@ def test_distillation_keeps_nothing_that_was_not_graded(
     problems, deaths, toy_model, tmp_path, monkeypatch
 ):
     """By its command, which no workflow of the fast tests starts."""
-    monkeypatch.setattr("rapid.resources.requests.lease", lambda spec: None)
+    monkeypatch.setattr("rapid.resources.requests.lease_resources", lambda spec: None)
     deaths.add(4)
     command = ["distill", "--spec", distillation().model_dump_json(), "--out", str(tmp_path / "d")]
     assert run([*command, "--model", str(toy_model), "--data", str(problems)]) == 0

@@ -27,7 +27,7 @@ from rapid.console import workflow as console
 from rapid.freshness import Examination, discard_checkpoints_of_ended_runs, say_changed_code
 from rapid.processes import locks
 from rapid.resources import requests
-from rapid.resources.leases import usable_cores
+from rapid.resources.leases import list_usable_cores
 
 # In the order in which Snakemake merged them, which takes the last of a key that is there twice.
 CONFIG_FILES = map(os.path.relpath, workflow.config_settings.configfiles)
@@ -54,12 +54,12 @@ if workflow.is_main_process:
         problem_source.declared_source(name, benchmark.source)
         for name, benchmark in PARAMS.benchmarks.items()
     ]
-    CONSOLE = console.install(
+    CONSOLE = console.install_console(
         logger, workflow.output_settings, problem_source.describe(declared)
     )
     say_changed_code(PLAN.jobs)
     if not workflow.output_settings.dryrun:
-        locks.hold(Path(".snakemake"))
+        locks.hold_workflow_lock(Path(".snakemake"))
         discard_checkpoints_of_ended_runs()
 
 # By {root}, the folder below which jobs lie: the experiment's plan, and the default's.
@@ -147,7 +147,7 @@ def priority_of(rule_name):
 
 def threads_of(rule_name):
     """Return the part of --cores that the job takes."""
-    return of_job(rule_name, lambda job: count_slots(requests.cores(job.spec)))
+    return of_job(rule_name, lambda job: count_slots(requests.count_cores(job.spec)))
 
 
 def resources_of(rule_name=None):
@@ -161,10 +161,10 @@ def resources_of(rule_name=None):
         return of_job(rule_name, lambda job: request(job.spec)) if rule_name else request(None)
 
     return {
-        "gpu": requested(requests.gpus),
-        "nodes": requested(requests.nodes),
-        "mem_mb": requested(requests.memory_mb),
-        "runtime": requested(requests.minutes),
+        "gpu": requested(requests.count_gpus),
+        "nodes": requested(requests.count_nodes),
+        "mem_mb": requested(requests.get_memory_limit_mb),
+        "runtime": requested(requests.get_time_limit_minutes),
         "tasks_per_gpu": 0,
     }
 
@@ -178,7 +178,7 @@ def count_slots(threads):
     """
     if not workflow.local_exec or workflow.remote_exec:
         return threads
-    return threads * max(1, -(-workflow.cores // len(usable_cores())))
+    return threads * max(1, -(-workflow.cores // len(list_usable_cores())))
 
 
 # What is planned: jobs that are not up to date by their manifests, and those behind them. ----------

@@ -7,11 +7,11 @@ rule preflight:
     """Say what this machine lacks for these parameters."""
     log:
         f"{PLAN.root}logs/preflight.log",
-    threads: lambda wildcards: count_slots(max(map(requests.cores, SPECS)))
+    threads: lambda wildcards: count_slots(max(map(requests.count_cores, SPECS)))
     resources:
-        gpu=max(map(requests.gpus_a_node, SPECS)),
-        mem_mb=max(map(requests.memory_mb, SPECS)),
-        runtime=requests.minutes(None),
+        gpu=max(map(requests.count_gpus_per_node, SPECS)),
+        mem_mb=max(map(requests.get_memory_limit_mb, SPECS)),
+        runtime=requests.get_time_limit_minutes(None),
         nodes=1,
         tasks_per_gpu=0,
     params:

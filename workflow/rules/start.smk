@@ -5,7 +5,7 @@ import subprocess
 from rapid import preflight as machine_checks
 from rapid.cost.estimates import too_large
 from rapid.processes import fork_server
-from rapid.processes.lifetimes import WORKFLOW
+from rapid.processes.lifetimes import WORKFLOW_VARIABLE
 
 
 def refuse_to_start_in_vain():
@@ -17,10 +17,10 @@ def refuse_to_start_in_vain():
     if os.environ.get("RAPID_PREFLIGHT") == "off":
         return
     if PARAMS.compute.device == "cpu" and is_local:  # minutes
-        checks = machine_checks.reporting(PARAMS)
+        checks = machine_checks.check_reporter(PARAMS)
     else:
-        checks = machine_checks.checks(PARAMS, is_local, too_large)
-    if machine_checks.report(checks):
+        checks = machine_checks.run_checks(PARAMS, is_local, too_large)
+    if machine_checks.print_checks(checks):
         raise WorkflowError("See MISSING above. With RAPID_PREFLIGHT=off jobs start all the same.")
 
 
@@ -31,18 +31,18 @@ def start_fork_server():
     for jobs on GPUs: a process that initialised CUDA, as an import may, cannot be forked. There is
     none for vLLM, which starts threads of its own.
     """
-    os.environ.pop(fork_server.VARIABLE, None)
+    os.environ.pop(fork_server.SOCKET_VARIABLE, None)
     compute = PARAMS.compute
     if not workflow.local_exec or compute.device != "cpu" or compute.sampler != "transformers":
         return
     os.makedirs(f"{PLAN.root}logs", exist_ok=True)
-    path = Path(".snakemake", locks.SOCKETS, str(os.getpid()))  # relative: no socket's may be long
+    path = Path(".snakemake", locks.FORK_SERVER_SOCKETS, str(os.getpid()))  # relative: no socket's may be long
     path.parent.mkdir(exist_ok=True)
     with open(f"{PLAN.root}logs/warm.log", "w") as log:
         command = [sys.executable, *"-m rapid warm".split(), str(path), str(os.getpid())]
-        environment = {**os.environ, WORKFLOW: str(os.getpid())}
+        environment = {**os.environ, WORKFLOW_VARIABLE: str(os.getpid())}
         subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
-    os.environ[fork_server.VARIABLE] = str(path)
+    os.environ[fork_server.SOCKET_VARIABLE] = str(path)
 
 
 def remove_start_limit():

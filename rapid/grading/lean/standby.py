@@ -1,4 +1,4 @@
-"""The Lean processes that the warm process lends to its jobs: an author and a judge for each.
+"""The Lean processes that the fork server lends to its jobs: an author and a judge for each.
 
 Their memory is put back before the next job has them. The functions that V8 has compiled for one
 job are there for the next, and so are the statements that the judge has elaborated.

@@ -153,7 +153,7 @@ def _start_worker() -> Worker:
     return Worker(limit_memory(command, limits.MATH_MB), env=environment)
 
 
-STANDBY = Standby(lambda _: _start_worker(), ["worker"])  # what the warm process lends to its jobs
+STANDBY = Standby(lambda _: _start_worker(), ["worker"])  # what the fork server lends to its jobs
 
 
 def _to_plain_line(answer: str) -> str:

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from rapid.text import listing
+from rapid.text import join_words
 from reports.tables import notes
 
 RUN = {
@@ -44,7 +44,7 @@ def test_imitation_is_held_against_the_baseline_by_means_over_seeds():
     gaps = [notes.imitation_facts(of)["gaps"] for of in (runs, runs[:3], runs[:2])]
     assert gaps == [["+60.0 on MATH (two)", "−20.0 on MATH (one)"], ["+60.0 on MATH"], []]
     (note,) = notes.render_notes(["imitation"], notes.imitation_facts(runs))
-    assert note.endswith(f"Here its Pass@1 less PG's, in points, is {listing(gaps[0])}.")
+    assert note.endswith(f"Here its Pass@1 less PG's, in points, is {join_words(gaps[0])}.")
 
 
 DIED = {"passed": 90, "infrastructure": 2}
