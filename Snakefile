@@ -31,7 +31,7 @@ include: "workflow/rules/start.smk"
 
 onstart:
     refuse_to_start_in_vain()
-    bring_to_present(path for job in workflow.dag.jobs for path in job.input)
+    clamp_future_times(path for job in workflow.dag.jobs for path in job.input)
     remove_start_limit()
     start_fork_server()
 

@@ -260,7 +260,9 @@ def _train(args) -> int:
     with ExitStack() as resources:
         resources.enter_context(lease_folder(args.out / CHECKPOINTS))
         spec = _begin(args, specs.TrainSpec)
-        if specs.served(spec) and args.model.is_dir():  # else what it starts from was not trained
+        if (
+            specs.uses_vllm_server(spec) and args.model.is_dir()
+        ):  # else what it starts from was not trained
             from rapid.vllm_server import serving
 
             resources.enter_context(serving(spec, args.model))

@@ -20,12 +20,12 @@ from pathlib import Path
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadFile, sha256_file, write_json
-from rapid.artifacts.layout import ROOMS, STAGES, existing_roots, existing_runs
-from rapid.artifacts.manifests import MANIFEST, Manifest, discard
+from rapid.artifacts.layout import RESULT_FOLDERS, STAGES, list_roots, list_runs
+from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
 from rapid.artifacts.runs import CHECKPOINTS
 
-SMALL = 1 << 20  # bytes of a file that is always compared, which takes no time
-UNNAMED = "code that its manifest does not name"
+SMALL_FILE = 1 << 20  # bytes of a file that is always compared, which takes no time
+UNNAMED_CODE = "code that its manifest does not name"
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,14 +116,14 @@ class Examination:
         if job.folder not in self._reasons:
             for read in job.inputs:
                 self.explain(read)
-            self.look_at(job)
+            self.examine(job)
         return self._reasons[job.folder]
 
-    def look_at(self, job: Job) -> None:
+    def examine(self, job: Job) -> None:
         """Look at a job after those whose files it reads; what nobody looked at is a user's."""
-        self._reasons[job.folder] = self._examine(job)
+        self._reasons[job.folder] = self._explain_job(job)
 
-    def _examine(self, job: Job) -> str:
+    def _explain_job(self, job: Job) -> str:
         findings = self.findings
         try:
             manifest = Manifest.read(job.folder)
@@ -138,8 +138,8 @@ class Examination:
             if self._is_changed(path, expected, is_needed=self._hashed or path in job.declared)
         ]
         findings.changed |= dict.fromkeys(changed, job)
-        why = _made_otherwise(job, manifest, self._any_code)
-        why = why or self._read_otherwise(job, manifest)
+        why = _explain_other_spec(job, manifest, self._any_code)
+        why = why or self._explain_other_inputs(job, manifest)
         if not why:  # of what it wrote, what is unchanged can be relied on
             self._reliable |= {p: d for p, d in manifest.outputs.items() if p not in changed}
             why = f"what it wrote has changed: {changed[0]}" if changed else ""
@@ -153,42 +153,42 @@ class Examination:
         """Return whether a file is not the one with the digest that is expected."""
         if not os.path.isfile(path):
             return is_needed
-        is_compared = self._hashed or os.path.getsize(path) <= SMALL
+        is_compared = self._hashed or os.path.getsize(path) <= SMALL_FILE
         return is_compared and self._digest(path) != expected
 
-    def _read_otherwise(self, job: Job, manifest: Manifest) -> str:
+    def _explain_other_inputs(self, job: Job, manifest: Manifest) -> str:
         """Return why what a job was made from is not what there is."""
         if added := [path for path in job.sources if path not in manifest.inputs]:
             return f"what it read has changed: {added[0]}"
-        written = os.path.getmtime(job.manifest)
+        written_at = os.path.getmtime(job.manifest)
         for path, expected in manifest.inputs.items():
             folders = (folder.as_posix() for folder in Path(path).parents)
             reasons = [self._reasons[folder] for folder in folders if folder in self._reasons]
             if path in self._reliable:
-                same = self._reliable[path] == expected
+                is_same = self._reliable[path] == expected
             elif reasons and (expected or any(reasons)):
                 return f"what it read is not up to date: {path}"
             else:  # a file of the user's, or one that a finished job may write and did not
-                same = self._is_unchanged(path, expected, written)
-            if not same:
+                is_same = self._is_unchanged(path, expected, written_at)
+            if not is_same:
                 return f"what it read has changed: {path}"
         return ""
 
-    def _is_unchanged(self, path: str, expected: str, written: float) -> bool:
+    def _is_unchanged(self, path: str, expected: str, written_at: float) -> bool:
         """Return whether a file of the user's is still the one that a job read.
 
         Args:
-            written: when the job ended. Where not all files are hashed, a large one from before
+            written_at: when the job ended. Where not all files are hashed, a large one from before
                 that time is taken for unchanged.
         """
         if not os.path.isfile(path):
             return expected == ""
         status = os.stat(path)
-        is_old = status.st_size > SMALL and status.st_mtime <= written
+        is_old = status.st_size > SMALL_FILE and status.st_mtime <= written_at
         return (is_old and not self._hashed) or self._digest(path) == expected
 
 
-def examine(
+def examine_jobs(
     jobs: list[Job],
     hashed: bool = True,
     progress: Callable = lambda jobs: jobs,
@@ -203,56 +203,62 @@ def examine(
     """
     examination = Examination(hashed, any_code)
     for job in progress(jobs):
-        examination.look_at(job)
+        examination.examine(job)
     return examination.findings
 
 
-def _made_otherwise(job: Job, manifest: Manifest, any_code: bool) -> str:
+def _explain_other_spec(job: Job, manifest: Manifest, any_code: bool) -> str:
     """Return why a job was made with another spec than it would be now."""
-    keys = differences(manifest.spec, job.spec.model_dump(mode="json"))
+    keys = list_differences(manifest.spec, job.spec.model_dump(mode="json"))
     if keys := [key for key in keys if not key.startswith("code: ")]:
-        return f"made with other parameters: {_some(keys)}"
-    files = [] if any_code else changed_code(job, manifest)
-    return f"made with other code: {_some(files)}" if files else ""
+        return f"made with other parameters: {_shorten_list(keys)}"
+    files = [] if any_code else list_changed_code(job, manifest)
+    return f"made with other code: {_shorten_list(files)}" if files else ""
 
 
-def differences(one: object, other: object, key: str = "") -> list[str]:
+def list_differences(old: object, new: object, key: str = "") -> list[str]:
     """Return the keys at which two values made of dicts differ."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        names = [*one, *(name for name in other if name not in one)]
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = [*old, *(name for name in new if name not in old)]
         return [
-            found
+            difference
             for name in names
-            for found in differences(one.get(name), other.get(name), f"{key}.{name}".lstrip("."))
+            for difference in list_differences(
+                old.get(name), new.get(name), f"{key}.{name}".lstrip(".")
+            )
         ]
-    return [] if one == other else [f"{key}: {one!r} is now {other!r}"]
+    return [] if old == new else [f"{key}: {old!r} is now {new!r}"]
 
 
-def _some(items: list[str]) -> str:
+def _shorten_list(items: list[str]) -> str:
     return f"{', '.join(items[:3])}{', ...' * (len(items) > 3)}"
 
 
-def changed_code(job: Job, manifest: Manifest) -> list[str]:
+def list_changed_code(job: Job, manifest: Manifest) -> list[str]:
     """Return the files of code that are not as they were when the job was made."""
     if manifest.spec.get("code") == job.spec.code:
         return []
-    was, now = manifest.code, job.spec.files()
-    changed = sorted(file for file in was | now if was.get(file) != now.get(file))
-    return changed if was else [UNNAMED]
+    old_code, new_code = manifest.code, job.spec.hash_code_files()
+    changed = sorted(
+        file for file in old_code | new_code if old_code.get(file) != new_code.get(file)
+    )
+    return changed if old_code else [UNNAMED_CODE]
 
 
-def say_changed_code(jobs: list[Job]) -> None:
+def print_changed_code(jobs: list[Job]) -> None:
     """Print the files of code that changed since jobs were made, and how many jobs that reaches."""
     reached: Counter[str] = Counter()
     for job in jobs:
         with suppress(BadFile):  # said where it is read
             if manifest := Manifest.read(job.folder):
-                reached.update(changed_code(job, manifest))
+                reached.update(list_changed_code(job, manifest))
     for file, count in sorted(reached.items()):
         print(f"made with other code: {file} (own code of {count} jobs)", file=sys.stderr)
 
 
-def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[list[Job], Findings]:
+def accept_code_changes(
+    jobs: list[Job], progress: Callable = lambda jobs: jobs
+) -> tuple[list[Job], Findings]:
     """Take for current what is stale only by its code, or by the code of what it read.
 
     The manifest of a job whose own code changed gets the present digests and a note of the old
@@ -261,62 +267,62 @@ def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[lis
 
     Returns: the jobs that were accepted, and what is up to date with them.
     """
-    stale = examine(jobs, hashed=False).stale
-    found = examine(jobs, progress=progress, any_code=True)
-    reports = [job for job in found.current if job.stage == "report"]
-    accepted = [job for job in found.current if job in stale and job not in reports]
+    stale = examine_jobs(jobs, hashed=False).stale
+    findings = examine_jobs(jobs, progress=progress, any_code=True)
+    reports = [job for job in findings.current if job.stage == "report"]
+    accepted = [job for job in findings.current if job in stale and job not in reports]
     if accepted:
-        found.current = [job for job in found.current if job not in reports]
+        findings.current = [job for job in findings.current if job not in reports]
         for job in reports:
-            discard(job.manifest)
+            remove_path(job.manifest)
     for job in accepted:
-        manifest = _ended(job)
-        if files := changed_code(job, manifest):
-            was = manifest.code
+        manifest = _read_manifest(job)
+        if files := list_changed_code(job, manifest):
+            old_code = manifest.code
             note = {
                 "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "was": {file: was.get(file, "") for file in files if was},
+                "was": {file: old_code.get(file, "") for file in files if old_code},
             }
             update = {
                 "spec": manifest.spec | {"code": job.spec.code},
-                "code": job.spec.files(),
+                "code": job.spec.hash_code_files(),
                 "accepted": [*manifest.accepted, note],
             }
             write_json(job.manifest, manifest.model_copy(update=update))
-    return accepted, found
+    return accepted, findings
 
 
-def reconcile(findings: Findings) -> None:
+def discard_stale_manifests(findings: Findings) -> None:
     """Delete the manifests of stale jobs, so that they are not made and Snakemake plans them."""
     for job in findings.stale:
-        discard(job.manifest)
+        remove_path(job.manifest)
 
 
 def discard_unavailable() -> list[str]:
     """Delete the manifests of jobs that could do nothing, to be planned; return their folders."""
     folders = []
-    for path in (file for root in existing_roots() for file in _manifests_below(root)):
+    for path in (file for root in list_roots() for file in _list_manifests(root)):
         with suppress(BadFile):  # said where it is read
             manifest = Manifest.read(path.parent)
             if manifest and manifest.unavailable:
-                discard(path)
+                remove_path(path)
                 folders.append(path.parent.as_posix())
     return folders
 
 
-def _manifests_below(root: Path) -> list[Path]:
+def _list_manifests(root: Path) -> list[Path]:
     """Return the manifests of an experiment's jobs but reports."""
-    return [path for room in ROOMS for path in (root / room).rglob(MANIFEST)]
+    return [path for room in RESULT_FOLDERS for path in (root / room).rglob(MANIFEST)]
 
 
 def discard_checkpoints_of_ended_runs() -> None:
     """Delete the checkpoints of runs that have ended: a run may be killed before it does so."""
-    for folder in existing_runs():
+    for folder in list_runs():
         if (folder / MANIFEST).exists():
-            discard(folder / CHECKPOINTS)
+            remove_path(folder / CHECKPOINTS)
 
 
-def _ended(job: Job) -> Manifest:
+def _read_manifest(job: Job) -> Manifest:
     """Return the manifest of a job that has ended."""
     if (manifest := Manifest.read(job.folder)) is None:
         raise BadFile(f"{job.manifest} was deleted meanwhile: give the command again")

@@ -17,10 +17,10 @@ import psutil
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import Manifest
 from rapid.benchmarks import BENCHMARKS
-from rapid.config.jobs import jobs, plan
+from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params
 from rapid.config.sections import PublishedModel
-from rapid.config.specs import FetchSpec, TrainSpec, needed
+from rapid.config.specs import FetchSpec, TrainSpec, needed_models
 from rapid.errors.shortages import extra_with, shortage
 from rapid.freshness import Job
 from rapid.grading.grader import GraderDied
@@ -73,9 +73,9 @@ def checks(
     if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
         yield _compiler()
     sizes: dict[str, int] = {}
-    for name in needed(params):
+    for name in needed_models(params):
         if isinstance(model := params.models[name], PublishedModel):
-            job = plan(params).job(f"models/{name}")
+            job = build_plan(params).job(f"models/{name}")
             source = job.folder if _is_made(job) else model.source
             check, sizes[name] = _model(name, source, model.revision)
             yield check
@@ -97,7 +97,7 @@ def _is_made(job: Job) -> bool:
 
 
 def _machine(params: Params, too_large) -> Iterator[Check]:
-    specs = [job.spec for job in jobs(params) if job.stage != "report"]
+    specs = [job.spec for job in list_jobs(params) if job.stage != "report"]
     wanted, there = max(map(cores, specs)), len(usable_cores())
     todo = "Lower compute.threads or compute.processes."
     yield _check("cores", f"{there}, the largest job leases {wanted}", there >= wanted, todo)
@@ -214,7 +214,7 @@ def _hub(what: str, name: str, revision: str, kind: str = "model") -> tuple[Chec
 
 def _disk(params: Params, sizes: dict[str, int]) -> Check:
     """Check the room for what is to be made: models' copies, and runs' models, maybe in float32."""
-    specs = [job.spec for job in jobs(params) if not _is_made(job)]
+    specs = [job.spec for job in list_jobs(params) if not _is_made(job)]
     runs = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
     wide = 2 if params.training.precision == "float32" else 1
     wanted = SPARE_DISK_MB + sum(sizes[spec.model] for spec in specs if isinstance(spec, FetchSpec))

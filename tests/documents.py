@@ -31,12 +31,12 @@ from typing import NamedTuple
 from performance import results, steps
 from rapid import cli
 from rapid.artifacts.files import write_text
-from rapid.artifacts.manifests import commit, hardware
+from rapid.artifacts.manifests import describe_hardware, get_commit
 from rapid.artifacts.metrics import METRICS, STATISTICS, StepMetrics
 from rapid.benchmarks.problem_source import describe
-from rapid.config.jobs import jobs, plan
+from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params, load, read
-from rapid.config.specs import BASE, compared
+from rapid.config.specs import BASE, dvc_runs
 from rapid.cost.roofline import gpu as rates
 from rapid.text import columns, markdown, short
 from reports import experiment
@@ -75,7 +75,7 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
     for number, ratio in enumerate(ratios, 1):
         values["rapid"]["H"] = int(ratio)
         params_at_ratio = load(values)
-        frame = collect(params_at_ratio, root, compared(params_at_ratio))
+        frame = collect(params_at_ratio, root, dvc_runs(params_at_ratio))
         metrics = experiment.metrics(params_at_ratio, frame[frame.algorithm != BASE])
         if not metrics:
             return MISSING
@@ -97,7 +97,7 @@ def plan_rates(text: str, root: Path) -> str:
 
 def jobs_of(text: str, root: Path, overlay: str) -> str:
     """Return the text with how many jobs an experiment has."""
-    count = len(jobs(params(overlay)))
+    count = len(list_jobs(params(overlay)))
     return re.sub(r"\d+ of \d+ jobs", f"{count} of {count} jobs", text)
 
 
@@ -229,7 +229,7 @@ def figure_paths(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
     """Return the file of a report's figure, and the file that documents show."""
     experiment_params = params(*overlays)
     prefix = f"{experiment_params.name}-" if experiment_params.name else ""
-    drawn = root / plan(experiment_params).root / FIGURES / f"{name}.png"
+    drawn = root / build_plan(experiment_params).root / FIGURES / f"{name}.png"
     return drawn, ROOT / "docs/figures" / f"{prefix}{name}.png"
 
 
@@ -314,11 +314,11 @@ def read_times() -> list[dict]:
 
 def record_time(command: str) -> None:
     """Run a command, and record how long it took in place of this machine's earlier time."""
-    code, since = commit(), time.monotonic()
+    code, since = get_commit(), time.monotonic()
     subprocess.run(command, shell=True, cwd=ROOT, check=True)
     seconds = round(time.monotonic() - since, 1)
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    key = {"command": command, "hardware": hardware()}
+    key = {"command": command, "hardware": describe_hardware()}
     rows = [row for row in read_times() if not key.items() <= row.items()]
     rows.append(key | {"seconds": seconds, "date": date, "commit": code})
     rows.sort(key=lambda row: (row["command"], row["hardware"]))

@@ -32,7 +32,7 @@ from rapid.settings import Settings
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("rapid", "reports")
 REGISTRIES = ("rapid/algorithms/__init__.py", "rapid/benchmarks/__init__.py")
-LEFT_OUT = (
+EXCLUDED = (
     "rapid/__init__.py",
     "rapid/arguments.py",
     "rapid/cli.py",
@@ -51,11 +51,16 @@ LEFT_OUT = (
     "rapid/stages/reporting.py",
     *REGISTRIES,
 )
-WHOLE = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
+WHOLE_FOLDER = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
 PLUG_INS = ("rapid/algorithms/", "rapid/benchmarks/")
-SHOWN = ("label", "look")  # what a plug-in's class says for reports
-PROSE = ("description", "label", "unit", "better")  # what fields and metrics say for readers
-OF_REPORTS = (".py", ".j2", ".css", ".yaml")  # reports/ has outputs too
+REPORT_ATTRIBUTES = ("label", "look")  # what a plug-in's class says for reports
+PROSE_KEYWORDS = (
+    "description",
+    "label",
+    "unit",
+    "better",
+)  # what fields and metrics say for readers
+REPORT_SUFFIXES = (".py", ".j2", ".css", ".yaml")  # reports/ has outputs too
 
 
 class Spec(Settings):
@@ -63,22 +68,22 @@ class Spec(Settings):
 
     code: str = Field("", description="digest of the code; empty where nobody asked for it")
 
-    def files(self) -> dict[str, str]:
+    def hash_code_files(self) -> dict[str, str]:
         """Return the digest of each file of code that decides the result."""
         raise NotImplementedError
 
     def with_code(self) -> Self:
         """Return the spec with the digest of the code that is here now."""
-        text = "\n".join(f"{file} {digest}" for file, digest in self.files().items())
+        text = "\n".join(f"{file} {digest}" for file, digest in self.hash_code_files().items())
         return self.model_copy(update={"code": hashlib.sha256(text.encode()).hexdigest()})
 
 
 @cache
-def files_behind(
+def hash_dependencies(
     *roots: str,
-    without: tuple[str, ...] = (),
+    excluded: tuple[str, ...] = (),
     through: tuple[str, ...] = PACKAGES,
-    shown: bool = False,
+    with_report_attributes: bool = False,
 ) -> dict[str, str]:
     """Return the digest of each file that modules depend on, by its path in the project.
 
@@ -87,29 +92,35 @@ def files_behind(
 
     Args:
         roots: names of modules, and paths of other files. These count wherever they lie.
-        without: beginnings of paths that are left out.
+        excluded: beginnings of paths that are left out.
         through: beginnings of the paths whose imports count.
-        shown: count what plug-ins say for reports.
+        with_report_attributes: count what plug-ins say for reports.
     """
-    plug_ins = {registry: set(_read(registry, shown)[1]) for registry in REGISTRIES}
-    asked = {root if "/" in root else _file_of(root) for root in roots}
-    left = [file for root in asked for file in _with_folder(root)]
-    found = set()
-    while left:
-        file = left.pop()
-        if file in found or (file not in asked and file.startswith((*LEFT_OUT, *without))):
+    plug_ins = {
+        registry: set(_load_file(registry, with_report_attributes)[1]) for registry in REGISTRIES
+    }
+    root_files = {root if "/" in root else _find_module_file(root) for root in roots}
+    queue = [file for root in root_files for file in _expand_file(root)]
+    reached_files = set()
+    while queue:
+        file = queue.pop()
+        if file in reached_files or (
+            file not in root_files and file.startswith((*EXCLUDED, *excluded))
+        ):
             continue
-        found.add(file)
-        for target in _read(file, shown)[1] if file.startswith(through) else ():
+        reached_files.add(file)
+        for target in (
+            _load_file(file, with_report_attributes)[1] if file.startswith(through) else ()
+        ):
             foreign = any(
                 target in names and not file.startswith(f"{Path(registry).parent}/")
                 for registry, names in plug_ins.items()
             )
-            left += [] if foreign else _with_folder(target)
-    return {file: _read(file, shown)[0] for file in sorted(found)}
+            queue += [] if foreign else _expand_file(target)
+    return {file: _load_file(file, with_report_attributes)[0] for file in sorted(reached_files)}
 
 
-def _file_of(module: str) -> str:
+def _find_module_file(module: str) -> str:
     """Return the path of a module of this project, "" of any other."""
     path = module.replace(".", "/")
     for file in (f"{path}.py", f"{path}/__init__.py"):
@@ -118,52 +129,54 @@ def _file_of(module: str) -> str:
     return ""
 
 
-def _with_folder(file: str) -> list[str]:
+def _expand_file(file: str) -> list[str]:
     """Return the file, or all files of the folder that it stands for."""
-    if folder := WHOLE.match(file):
-        return _inside(folder[0])
+    if folder := WHOLE_FOLDER.match(file):
+        return _list_folder_files(folder[0])
     return [file] if file else []
 
 
 @cache
-def _inside(folder: str) -> list[str]:
+def _list_folder_files(folder: str) -> list[str]:
     """Return the files that count of a folder."""
-    inside = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
-    relative = [path.relative_to(ROOT) for path in inside]
-    return [path.as_posix() for path in relative if _counts(path)]
+    files = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
+    paths = [path.relative_to(ROOT) for path in files]
+    return [path.as_posix() for path in paths if _is_source_file(path)]
 
 
-def _counts(path: Path) -> bool:
+def _is_source_file(path: Path) -> bool:
     """Return whether a file in such a folder is part of it, and no cache, copy or output."""
     if any(part.startswith((".", "__pycache__")) for part in path.parts):
         return False
-    return path.suffix in OF_REPORTS if path.parts[0] == "reports" else path.name[-1] != "~"
+    return path.suffix in REPORT_SUFFIXES if path.parts[0] == "reports" else path.name[-1] != "~"
 
 
 @cache
-def _read(file: str, shown: bool) -> tuple[str, tuple[str, ...]]:
+def _load_file(file: str, with_report_attributes: bool) -> tuple[str, tuple[str, ...]]:
     """Return the digest of a file, and the files of this project that it imports."""
-    digest, names = _parsed((ROOT / file).read_bytes(), file, shown)
-    imported = (_file_of(name) or _file_of(source) for name, source in names)
+    digest, names = _parse_source((ROOT / file).read_bytes(), file, with_report_attributes)
+    imported = (_find_module_file(name) or _find_module_file(source) for name, source in names)
     return digest, tuple(filter(None, imported))
 
 
 @cache
-def _parsed(content: bytes, file: str, shown: bool) -> tuple[str, list[tuple[str, str]]]:
+def _parse_source(
+    content: bytes, file: str, with_report_attributes: bool
+) -> tuple[str, list[tuple[str, str]]]:
     """Return the digest of a file with this content, and the names that it imports."""
     names = []
     if file.endswith(".py"):
         tree = ast.parse(content, file)
-        names = _imported(tree, ".".join(Path(file).parent.parts))
-        if not shown and file.startswith(PLUG_INS):
-            _leave_out_shown(tree)
-        content = _without_prose(tree).encode()
+        names = _list_imported_names(tree, ".".join(Path(file).parent.parts))
+        if not with_report_attributes and file.startswith(PLUG_INS):
+            _remove_report_attributes(tree)
+        content = _dump_without_prose(tree).encode()
     elif file.endswith(".txt.j2"):
-        content = _without_comments(content.decode()).encode()
+        content = _strip_comments(content.decode()).encode()
     return hashlib.sha256(content).hexdigest(), names
 
 
-def _imported(tree: ast.Module, package: str) -> list[tuple[str, str]]:
+def _list_imported_names(tree: ast.Module, package: str) -> list[tuple[str, str]]:
     """Return the names that a package's module imports, which may be modules, and whose they are.
 
     The second is the module that a name is imported from, or nothing.
@@ -178,18 +191,21 @@ def _imported(tree: ast.Module, package: str) -> list[tuple[str, str]]:
     return names
 
 
-def _leave_out_shown(tree: ast.Module) -> None:
+def _remove_report_attributes(tree: ast.Module) -> None:
     """Take what is for reports out of a plug-in's classes."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             node.body = [
-                each
-                for each in node.body
-                if not (isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) in SHOWN)
+                statement
+                for statement in node.body
+                if not (
+                    isinstance(statement, ast.Assign)
+                    and ast.unparse(statement.targets[0]) in REPORT_ATTRIBUTES
+                )
             ]
 
 
-def _without_prose(tree: ast.Module) -> str:
+def _dump_without_prose(tree: ast.Module) -> str:
     """Return a syntax tree as text, without docstrings and what fields say for readers."""
     for node in ast.walk(tree):
         match node:
@@ -201,13 +217,15 @@ def _without_prose(tree: ast.Module) -> str:
             ):
                 node.body = rest
             case ast.Call(func=ast.Name("Field" | "Metric"), keywords=keywords):
-                node.keywords = [keyword for keyword in keywords if keyword.arg not in PROSE]
+                node.keywords = [
+                    keyword for keyword in keywords if keyword.arg not in PROSE_KEYWORDS
+                ]
             case ast.JoinedStr(values=parts):  # Python 3.12 ends some with an empty one
                 node.values = [part for part in parts if getattr(part, "value", None) != ""]
-    return ascii(_plain(tree))
+    return ascii(_to_tuples(tree))
 
 
-def _plain(node: object) -> object:
+def _to_tuples(node: object) -> object:
     """Return a syntax tree as tuples of types, names and values, the same in all Pythons.
 
     `ast.unparse` quotes f-strings otherwise since Python 3.12, and each version adds fields that
@@ -215,11 +233,11 @@ def _plain(node: object) -> object:
     """
     if isinstance(node, ast.AST):
         fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))
-        return type(node).__name__, *((name, _plain(value)) for name, value in fields)
-    return tuple(map(_plain, node)) if isinstance(node, list) else node
+        return type(node).__name__, *((name, _to_tuples(value)) for name, value in fields)
+    return tuple(map(_to_tuples, node)) if isinstance(node, list) else node
 
 
-def _without_comments(template: str) -> str:
+def _strip_comments(template: str) -> str:
     """Return a prompt's template as Jinja cuts it up, without comments."""
     from jinja2 import Environment
 

@@ -52,7 +52,7 @@ class Evaluation(Record):
     scores: list[ProblemScore] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _adds_up(self):
+    def _check_consistency(self):
         if self.status != "ok":
             return self
         ids = {score.id for score in self.scores}
@@ -60,10 +60,10 @@ class Evaluation(Record):
             raise ValueError(
                 f"problems: {self.problems}, but {len(self.scores)} scores of {len(ids)} problems"
             )
-        for one in self.scores:
-            if not one.correct <= one.samples <= self.samples:
+        for score in self.scores:
+            if not score.correct <= score.samples <= self.samples:
                 raise ValueError(
-                    f"scores: {one.correct} of {one.samples} completions of {one.id} are correct, "
+                    f"scores: {score.correct} of {score.samples} completions of {score.id} are correct, "
                     f"of {self.samples} that were sampled"
                 )
         counted = {
@@ -72,13 +72,13 @@ class Evaluation(Record):
                 sum(score.correct for score in self.scores), self.reasons.get(PASSED, 0)
             ),
         }  # fmt: skip
-        for what, (expected, given) in counted.items():
-            if given != expected:
-                raise ValueError(f"reasons: of {given} {what}, but there are {expected}")
+        for kind, (expected, verdicts) in counted.items():
+            if verdicts != expected:
+                raise ValueError(f"reasons: of {verdicts} {kind}, but there are {expected}")
         for k, share in self.pass_at.items():
-            found = mean_pass_at_k(self.scores, k)
-            if found is None or not abs(found - share) < ROUNDING:
-                raise ValueError(f"pass_at: {share} at k = {k}, but its scores give {found}")
+            recomputed = mean_pass_at_k(self.scores, k)
+            if recomputed is None or not abs(recomputed - share) < ROUNDING:
+                raise ValueError(f"pass_at: {share} at k = {k}, but its scores give {recomputed}")
         return self
 
 
@@ -96,5 +96,5 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 
 def mean_pass_at_k(scores: list[ProblemScore], k: int) -> float | None:
     """Return pass@k, the mean over problems with k graded completions; None if there is none."""
-    found = [pass_at_k(s.samples, s.correct, k) for s in scores if s.samples >= k]
-    return sum(found) / len(found) if found else None
+    estimates = [pass_at_k(s.samples, s.correct, k) for s in scores if s.samples >= k]
+    return sum(estimates) / len(estimates) if estimates else None

@@ -25,14 +25,14 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-def _share(value: float | None) -> float | None:
+def _check_share(value: float | None) -> float | None:
     if value is not None and math.isfinite(value) and not -ROUNDING <= value <= 1 + ROUNDING:
         raise ValueError(f"{value} is no share of 1")
     return value
 
 
 # `None` where it is not defined. What is not finite was measured so, and is shown as missing.
-Share = Annotated[float | None, AfterValidator(_share)]
+Share = Annotated[float | None, AfterValidator(_check_share)]
 
 
 class BadInput(ValueError):
@@ -55,7 +55,7 @@ def read_json(path: Path | str, record: type[Row]) -> Row:
     try:
         return record.model_validate_json(Path(path).read_bytes())
     except ValidationError as error:
-        raise BadFile(f"{path}: {_first(error, 'the document')}") from None
+        raise BadFile(f"{path}: {_describe_first_error(error, 'the document')}") from None
     except OSError as error:
         raise BadFile(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -66,11 +66,11 @@ def read_jsonl(path: Path | str, row_type: type[Row]) -> Iterator[Row]:
     Raises:
         BadFile: with the file, the line number and what is wrong with it.
     """
-    for _, row in numbered_rows(path, row_type):
+    for _, row in read_numbered_rows(path, row_type):
         yield row
 
 
-def numbered_rows(
+def read_numbered_rows(
     path: Path | str, row_type: type[Row], parse: Callable[[bytes], Row] | None = None
 ) -> Iterator[tuple[int, Row]]:
     """Yield rows as `read_jsonl` does, each with its line number.
@@ -87,15 +87,15 @@ def numbered_rows(
                 if line.strip():
                     yield number, parse(line)
         except ValidationError as error:
-            raise BadFile(f"{path}:{number}: {_first(error, 'the line')}") from None
+            raise BadFile(f"{path}:{number}: {_describe_first_error(error, 'the line')}") from None
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise BadFile(f"{path}:{number + 1}: not readable as gzip: {error}") from None
 
 
-def _first(error: ValidationError, whole: str) -> str:
+def _describe_first_error(error: ValidationError, document: str) -> str:
     """Return the first field that is wrong, or what the whole is called, and why."""
     first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"]) or whole
+    field = ".".join(str(part) for part in first["loc"]) or document
     return f"{field}: {first['msg'].removeprefix('Value error, ')}"
 
 

@@ -56,7 +56,7 @@ STAGES = {
     "arena": Stage("report", ARENA),
 }
 # The folders in which jobs lie that are no reports: data, models, distilled, runs, evaluations.
-ROOMS = tuple(dict.fromkeys(stage.folder.split("/")[0] for stage in STAGES.values()))[:-1]
+RESULT_FOLDERS = tuple(dict.fromkeys(stage.folder.split("/")[0] for stage in STAGES.values()))[:-1]
 
 
 def parse_folder(folder: str) -> tuple[str, dict[str, str]]:
@@ -76,12 +76,12 @@ def experiment_root(name: str) -> str:
     return f"{EXPERIMENTS}/{name}/" if name else ""
 
 
-def existing_roots() -> list[Path]:
+def list_roots() -> list[Path]:
     """Return the working folder, and the folders of the experiments in it."""
     return [Path(), *Path(EXPERIMENTS).glob("*/")]
 
 
-def existing_runs() -> list[Path]:
+def list_runs() -> list[Path]:
     """Return the folders of the runs that were begun, those of experiments too."""
     pattern = re.sub(r"\{\w+\}", "*", RUN)
-    return [folder for root in existing_roots() for folder in root.glob(f"{pattern}/")]
+    return [folder for root in list_roots() for folder in root.glob(f"{pattern}/")]

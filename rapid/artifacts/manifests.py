@@ -29,10 +29,10 @@ PACKAGES = (
     "tokenizers", "sympy", "lark", "evalplus",
 )  # fmt: skip
 
-NUMBERS = {"family": "cpu family", "model": "model"}  # of a processor, in /proc/cpuinfo
+PROCESSOR_NUMBERS = {"family": "cpu family", "model": "model"}  # of a processor, in /proc/cpuinfo
 
 
-def commit() -> str:
+def get_commit() -> str:
     """Return the git commit of the code, "+dirty" where tracked files differ; or "unknown".
 
     dvc.lock is not looked at: it says what DVC made last, and makes nothing.
@@ -41,18 +41,18 @@ def commit() -> str:
         return "unknown"
     changes = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!dvc.lock"]
     try:
-        return _git("rev-parse", "HEAD") + "+dirty" * bool(_git(*changes))
+        return _run_git("rev-parse", "HEAD") + "+dirty" * bool(_run_git(*changes))
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
 
-def _git(*command: str) -> str:
+def _run_git(*command: str) -> str:
     """Return what a command of git's says of this repository, which it changes in nothing."""
     command = ("git", "-C", str(ROOT), "--no-optional-locks", *command)
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def hardware() -> str:
+def describe_hardware() -> str:
     """Return the processor, or the GPUs where torch is loaded and sees them, in words."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
@@ -60,28 +60,30 @@ def hardware() -> str:
     cpuinfo = ""
     with contextlib.suppress(OSError):
         cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    return f"{processor(cpuinfo)}, {os.cpu_count()} cores, no GPU"
+    return f"{describe_processor(cpuinfo)}, {os.cpu_count()} cores, no GPU"
 
 
-def processor(cpuinfo: str) -> str:
+def describe_processor(cpuinfo: str) -> str:
     """Return what /proc/cpuinfo calls the first processor; if it has no name, the architecture.
 
     x86 has family and model, too: virtual machines call very different processors "AMD EPYC".
     """
     first = dict(re.findall(r"^([a-z ]+?)\s*: (.+)$", cpuinfo.partition("\n\n")[0], re.MULTILINE))
     name = first.get("model name") or platform.processor() or platform.machine()
-    numbers = [f"{key} {first[of]}" for key, of in NUMBERS.items() if of in first]
+    numbers = [
+        f"{key} {first[field]}" for key, field in PROCESSOR_NUMBERS.items() if field in first
+    ]
     return f"{name} ({', '.join(numbers)})" if numbers else name
 
 
 @cache
-def versions() -> dict[str, str]:
+def get_versions() -> dict[str, str]:
     """Return the versions of Python and of the installed packages that decide a result."""
-    found = {"python": platform.python_version()}
+    package_versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            package_versions[package] = version(package)
+    return package_versions
 
 
 def peak_memory_mb() -> float:
@@ -107,16 +109,16 @@ class Manifest(Record):
     code: dict[str, str] = Field(default_factory=dict)
     inputs: dict[str, str]
     outputs: dict[str, str]
-    versions: dict[str, str] = Field(default_factory=dict)
-    hardware: str = ""
-    commit: str = ""
+    get_versions: dict[str, str] = Field(default_factory=dict)
+    describe_hardware: str = ""
+    get_commit: str = ""
     accepted: list[dict] = Field(default_factory=list, description="by `rapid accept`")
     unavailable: str = Field("", description="why nothing could be done, as without a grader")
 
     @field_validator("outputs")
     @classmethod
-    def _of_one_folder(cls, outputs: dict[str, str]) -> dict[str, str]:
-        _folder_of(outputs)
+    def _check_folder(cls, outputs: dict[str, str]) -> dict[str, str]:
+        _find_common_folder(outputs)
         return outputs
 
     @classmethod
@@ -130,27 +132,27 @@ class Manifest(Record):
         try:
             return read_json(path, cls) if path.exists() else None
         except BadFile as error:
-            raise BadFile(f"{error}. {_remedy(folder)}") from None
+            raise BadFile(f"{error}. {_describe_remedy(folder)}") from None
 
-    def written(self, folder: Path) -> dict[str, str]:
+    def locate_outputs(self, folder: Path) -> dict[str, str]:
         """Return the digests of what the job wrote, by path, as it lies in this folder now."""
-        was = _folder_of(self.outputs)
+        written_to = _find_common_folder(self.outputs)
         return {
-            (folder / os.path.relpath(path, was)).as_posix(): digest
+            (folder / os.path.relpath(path, written_to)).as_posix(): digest
             for path, digest in self.outputs.items()
         }
 
 
-def _folder_of(outputs: dict[str, str]) -> str:
+def _find_common_folder(outputs: dict[str, str]) -> str:
     """Return the folder that outputs were written to; raise ValueError where it is not one."""
     return os.path.commonpath([os.path.dirname(path) for path in outputs] or [""]) or "."
 
 
-def _remedy(folder: Path | str) -> str:
+def _describe_remedy(folder: Path | str) -> str:
     return f"Delete {Path(folder, MANIFEST)} and run snakemake again: it repeats the job"
 
 
-def digests(*paths: Path) -> dict[str, str]:
+def hash_files(*paths: Path) -> dict[str, str]:
     """Return the SHA-256 of each file by its path; of a folder, each file but its manifest.
 
     Hidden files of a folder are left out.
@@ -165,7 +167,7 @@ def digests(*paths: Path) -> dict[str, str]:
     }
 
 
-def verified(*paths: Path) -> dict[str, str]:
+def verify_inputs(*paths: Path) -> dict[str, str]:
     """Return the digests of files and folders that a job is to read, if jobs left them so.
 
     A manifest is looked for in each folder, or in the one that it lies in. Where there is none the
@@ -174,17 +176,17 @@ def verified(*paths: Path) -> dict[str, str]:
     Raises:
         BadFile: a file is not what its job wrote.
     """
-    found: dict[str, str] = {}
+    input_digests: dict[str, str] = {}
     for path in paths:
-        here = digests(path)
-        home = path if (path / MANIFEST).exists() else path.parent
-        if manifest := Manifest.read(home):
-            wrote = manifest.written(home)
-            of_path = {name: wrote[name] for name in wrote if Path(name).is_relative_to(path)}
-            for name in sorted(here | of_path):
-                _compare(name, here.get(name, ""), of_path.get(name, ""), home)
-        found |= here
-    return found
+        present = hash_files(path)
+        folder = path if (path / MANIFEST).exists() else path.parent
+        if manifest := Manifest.read(folder):
+            written = manifest.locate_outputs(folder)
+            expected = {name: written[name] for name in written if Path(name).is_relative_to(path)}
+            for name in sorted(present | expected):
+                _check_digest(name, present.get(name, ""), expected.get(name, ""), folder)
+        input_digests |= present
+    return input_digests
 
 
 def read_result(path: Path, record: type[R]) -> R | None:
@@ -193,7 +195,7 @@ def read_result(path: Path, record: type[R]) -> R | None:
     Raises:
         BadFile: the file is not what its job wrote, or no such record.
     """
-    return read_json(path, record) if written_digest(path) else None
+    return read_json(path, record) if verify_output(path) else None
 
 
 def read_rows(path: Path, record: type[R]) -> list[R]:
@@ -202,10 +204,10 @@ def read_rows(path: Path, record: type[R]) -> list[R]:
     Raises:
         BadFile: the file is not what its job wrote, or has other rows.
     """
-    return list(read_jsonl(path, record)) if written_digest(path) else []
+    return list(read_jsonl(path, record)) if verify_output(path) else []
 
 
-def written_digest(path: Path) -> str:
+def verify_output(path: Path) -> str:
     """Return the SHA-256 of a file of a job's folder; "" where no job that has ended wrote it.
 
     Raises:
@@ -214,19 +216,19 @@ def written_digest(path: Path) -> str:
     manifest = Manifest.read(path.parent)
     if manifest is None:
         return ""
-    wrote = manifest.written(path.parent).get(path.as_posix(), "")
-    _compare(path, sha256_file(path) if path.is_file() else "", wrote, path.parent)
-    return wrote
+    expected = manifest.locate_outputs(path.parent).get(path.as_posix(), "")
+    _check_digest(path, sha256_file(path) if path.is_file() else "", expected, path.parent)
+    return expected
 
 
-def _compare(path: Path | str, found: str, wrote: str, home: Path) -> None:
+def _check_digest(path: Path | str, digest: str, expected: str, folder: Path) -> None:
     """Raise BadFile if the digest of a file is not the one of what its job wrote; "" is none."""
-    if found != wrote:
-        what = "is not what its job wrote" if found else "its job wrote it, and it is gone"
-        raise BadFile(f"{path}: {what}. {_remedy(home)}")
+    if digest != expected:
+        problem = "is not what its job wrote" if digest else "its job wrote it, and it is gone"
+        raise BadFile(f"{path}: {problem}. {_describe_remedy(folder)}")
 
 
-def begin(folder: Path, *patterns: str) -> None:
+def clear_outputs(folder: Path, *patterns: str) -> None:
     """Delete what an earlier job of this folder left, or one that was interrupted.
 
     Args:
@@ -234,10 +236,10 @@ def begin(folder: Path, *patterns: str) -> None:
     """
     for pattern in (MANIFEST, ".*.[0-9]*", *patterns):  # the second: writes that were cut off
         for path in folder.glob(pattern):
-            discard(path)
+            remove_path(path)
 
 
-def discard(path: Path | str) -> None:
+def remove_path(path: Path | str) -> None:
     """Delete a file, or a folder with all that is in it, if it is there."""
     path = Path(path)
     if path.is_dir() and not path.is_symlink():
@@ -247,7 +249,7 @@ def discard(path: Path | str) -> None:
 
 
 def write_manifest(
-    folder: Path, stage: str, spec: Spec, inputs: dict[str, str], outputs: list[Path], **more
+    folder: Path, stage: str, spec: Spec, inputs: dict[str, str], outputs: list[Path], **notes
 ) -> None:
     """Write a stage's manifest.json: its parameters, code and versions, digests in and out.
 
@@ -262,21 +264,21 @@ def write_manifest(
         {
             "stage": stage,
             "spec": spec.model_dump(mode="json"),
-            "code": spec.files(),
+            "code": spec.hash_code_files(),
             "inputs": inputs,
-            "outputs": digests(*outputs),
-            "commit": commit(),
-            "hardware": hardware(),
-            "versions": versions(),
-            **more,
+            "outputs": hash_files(*outputs),
+            "commit": get_commit(),
+            "hardware": describe_hardware(),
+            "versions": get_versions(),
+            **notes,
         },
     )
     places = {folder for path in map(Path, inputs) for folder in (path, *path.parents[:2])}
-    bring_to_present([*inputs, *(folder / MANIFEST for folder in places)])
+    clamp_future_times([*inputs, *(folder / MANIFEST for folder in places)])
 
 
 @contextlib.contextmanager
-def recorded_job(
+def record_job(
     stage: str, spec: Spec, folder: Path, inputs: dict[str, str], outputs: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """Delete what an earlier job left in `folder`, and write manifest.json when the work is done.
@@ -290,14 +292,14 @@ def recorded_job(
     Yields:
         What the stage adds to the manifest, for it to fill in.
     """
-    begin(folder, *outputs)
+    clear_outputs(folder, *outputs)
     notes: dict[str, Any] = {}
     yield notes
     written = {path for pattern in outputs for path in folder.glob(pattern)}
     write_manifest(folder, stage, spec, inputs, sorted(written), **notes)
 
 
-def bring_to_present(paths: Iterable[Path | str]) -> None:
+def clamp_future_times(paths: Iterable[Path | str]) -> None:
     """Set the times of files to now where they are later, as where a clock went back or was wrong.
 
     Snakemake refuses what a job made if it is older than what the job read.

@@ -122,11 +122,11 @@ def build_summary_fields() -> dict[str, Any]:
     Means come before ends, and those over passes before those over mini-batches.
     """
 
-    def position(name: str) -> tuple[bool, bool]:
+    def sort_key(name: str) -> tuple[bool, bool]:
         return METRICS[name].summary == "ends", METRICS[name].over == "mini-batch"
 
     summary_fields: dict[str, Any] = {}
-    for name in sorted(METRICS, key=position):
+    for name in sorted(METRICS, key=sort_key):
         field = StepMetrics.model_fields[name]
         for suffix, steps in STATISTICS[METRICS[name].summary].items():
             description = f"{field.description}: the mean over {steps}"

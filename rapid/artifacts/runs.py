@@ -31,19 +31,23 @@ class Progress(StepRecord):
     of: Count = Field(description="steps of the whole run")
 
 
-def progress(run: Path) -> list[Progress]:
+def read_progress(run: Path) -> list[Progress]:
     """Return the steps so far of the run in this folder; none where it has not begun, or ended."""
-    return [step for file in run.glob(f"{CHECKPOINTS}/*/{PROGRESS}") for step in shown(file)]
+    return [
+        step
+        for file in run.glob(f"{CHECKPOINTS}/*/{PROGRESS}")
+        for step in read_progress_file(file)
+    ]
 
 
-def shown(file: Path) -> list[Progress]:
+def read_progress_file(file: Path) -> list[Progress]:
     """Return the steps in a file of progress; none where it is not there."""
-    found = []
+    steps = []
     with suppress(OSError):  # the run ends just now
         for line in file.read_bytes().splitlines():
             with suppress(ValidationError):  # the last one is being written
-                found.append(Progress.model_validate_json(line))
-    return found
+                steps.append(Progress.model_validate_json(line))
+    return steps
 
 
 class Runtime(Record):
@@ -62,7 +66,7 @@ class Runtime(Record):
     startup: Seconds = 0.0
 
     @model_validator(mode="after")
-    def _adds_up(self):
+    def _check_phases(self):
         phases = self.sampling + self.grading + self.backpropagation + self.sync + self.other
         if not abs(phases - self.total) <= ROUNDING * self.total or self.other < -self.total / 100:
             raise ValueError(f"total: {self.total} s, but its phases take {phases} s")
@@ -138,7 +142,7 @@ def has_learned_nothing(run: Path) -> bool:
     return bool(signals) and not any(signals)
 
 
-def not_trained(model: Path) -> str:
+def explain_untrained(model: Path) -> str:
     """Return why the run that a model is of was not trained; "" where it was, or is no run."""
     summary = model.with_name("summary.json")
     return read_json(summary, RunSummary).note if summary.is_file() else ""
@@ -155,7 +159,7 @@ class TokenWeights(Record):
     id: str = Field(description="of the problem")
 
     @model_validator(mode="after")
-    def _one_per_token(self):
+    def _check_lengths(self):
         if len(self.tokens) != len(self.log_weights):
             raise ValueError(
                 f"{len(self.tokens)} tokens, but {len(self.log_weights)} log_weights: one per token"

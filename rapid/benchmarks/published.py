@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rapid.artifacts.files import BadFile, BadInput, numbered_rows
+from rapid.artifacts.files import BadFile, BadInput, read_numbered_rows
 from rapid.benchmarks.base import Benchmark, Problem
 from rapid.hub import limit_waiting
 
@@ -38,7 +38,7 @@ def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
         BadFile: a line is not a problem, or has the id of an earlier one.
     """
     problems: dict[str, Problem] = {}
-    for number, problem in numbered_rows(path, benchmark.record):
+    for number, problem in read_numbered_rows(path, benchmark.record):
         if problem.id in problems:
             raise BadFile(f"{path}:{number}: a second problem with the id {problem.id!r}")
         problems[problem.id] = problem
@@ -145,7 +145,7 @@ def _with_unique_id(problem: Problem, seen: set[str], published: Published) -> P
 
 
 def _read_file(benchmark: Benchmark, path: Path) -> Iterable[tuple[str, Problem]]:
-    for _, problem in numbered_rows(path, benchmark.record):
+    for _, problem in read_numbered_rows(path, benchmark.record):
         yield getattr(problem, "split", "") or "all", problem
 
 

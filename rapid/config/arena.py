@@ -20,7 +20,7 @@ Entry = tuple[BenchmarkName, list[AlgorithmName], list[Seed]]
 Count = Annotated[int, Field(ge=1, le=1000)]
 
 
-def first(count: int) -> list[Seed]:
+def first_seeds(count: int) -> list[Seed]:
     """Return so many seeds."""
     return list(range(1, count + 1))
 
@@ -34,7 +34,7 @@ class Claim(Section):
     expect: Literal["better", "same"] = "better"
 
     @model_validator(mode="after")
-    def _no_times_are_the_same(self):
+    def _check_expectation(self):
         if (self.by, self.expect) == ("seconds", "same"):
             raise ValueError(not_allowed("expect", self.expect, "better, where it is by seconds"))
         return self
@@ -56,23 +56,23 @@ class ArenaField(Section):
     claims: list[Claim] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _claims_are_of_the_field(self):
+    def _check_rates(self):
         named = [name for claim in self.claims for name in (claim.ours, claim.theirs)]
         for name in [PLAIN.name, *named, *self.more_seeds]:
             if name not in self.rates:
                 raise ValueError(not_allowed("rates", list(self.rates), f"a rate for {name} too"))
         return self
 
-    def seeds_of(self, name: AlgorithmName) -> list[Seed]:
+    def get_seeds(self, name: AlgorithmName) -> list[Seed]:
         """Return the seeds of an algorithm."""
-        return first(self.more_seeds.get(name, self.seeds))
+        return first_seeds(self.more_seeds.get(name, self.seeds))
 
-    def entry(self, name: AlgorithmName) -> AlgorithmName:
+    def run_name(self, name: AlgorithmName) -> AlgorithmName:
         """Return the name of an algorithm's runs."""
         rate = self.rates[name]
         return variant(name, problems=self.problems, learning_rate=rate, snapshots=self.snapshots)
 
-    def trial(self, name: AlgorithmName, rate: float) -> AlgorithmName:
+    def trial_name(self, name: AlgorithmName, rate: float) -> AlgorithmName:
         """Return the name of an algorithm's runs with a learning rate that is tried out."""
         return variant(name, problems=self.problems, learning_rate=rate)
 
@@ -88,7 +88,7 @@ class ArenaMap(Section):
         None, description="learning rate at the first n_step; without one, PG's in the field"
     )
 
-    def entry(self, n_step: int, h: int) -> AlgorithmName:
+    def run_name(self, n_step: int, h: int) -> AlgorithmName:
         """Return the name of a cell's runs: the rate grows as the square root of N_step."""
         rate = float(f"{self.rate * (n_step / self.n_step[0]) ** 0.5:.3g}")
         return variant(RAPID.at(h), n_step=n_step, problems=self.problems, learning_rate=rate)
@@ -117,18 +117,18 @@ class Arena(Section):
     tuning: Tuning | None = None
 
     @model_validator(mode="after")
-    def _others_are_on_record_and_each_field_is_tuned(self):
+    def _check_record_and_tuning(self):
         if self.only and not (PLAIN.name in self.only and self.record):
             allowed = f"{PLAIN.name} among them, and a record of the others"
             raise ValueError(not_allowed("only", self.only, allowed))
         for name in self.fields:
             if self.tuning and not self.tuning.rates.get(name):
-                found = list(self.tuning.rates)
-                raise ValueError(not_allowed("tuning.rates", found, f"rates for {name} too"))
+                tuned = list(self.tuning.rates)
+                raise ValueError(not_allowed("tuning.rates", tuned, f"rates for {name} too"))
         return self
 
     @model_validator(mode="after")
-    def _maps_have_the_rate_of_pg(self):
+    def _fill_in_map_rates(self):
         for name, cells in self.maps.items():
             if cells.rate is None:
                 if name not in self.fields:
@@ -137,25 +137,25 @@ class Arena(Section):
                 self.maps[name] = cells.model_copy(update={"rate": rate})
         return self
 
-    def ran(self, field: ArenaField) -> list[AlgorithmName]:
+    def list_algorithms(self, field: ArenaField) -> list[AlgorithmName]:
         """Return the algorithms of a field that are run."""
         return [name for name in field.rates if name in self.only or not self.only]
 
     @property
-    def mapped(self) -> dict[BenchmarkName, ArenaMap]:
+    def planned_maps(self) -> dict[BenchmarkName, ArenaMap]:
         """The maps, where they are run: not in a tuning, nor beside a record."""
         return {} if self.tuning or self.only else self.maps
 
-    def entries(self) -> Iterator[Entry]:
+    def list_entries(self) -> Iterator[Entry]:
         """Yield what is run: a benchmark, algorithms with their changes, and their seeds."""
         for benchmark, field in self.fields.items():
-            for name in self.ran(field):
+            for name in self.list_algorithms(field):
                 if self.tuning is None:
-                    seeds = first(field.seeds) if self.only else field.seeds_of(name)
-                    yield benchmark, [field.entry(name)], seeds
+                    seeds = first_seeds(field.seeds) if self.only else field.get_seeds(name)
+                    yield benchmark, [field.run_name(name)], seeds
                 elif parse(name).H not in self.borrowed:
-                    tried = [field.trial(name, rate) for rate in self.tuning.rates[benchmark]]
+                    tried = [field.trial_name(name, rate) for rate in self.tuning.rates[benchmark]]
                     yield benchmark, tried, self.tuning.seeds
-        for benchmark, cells in self.mapped.items():
-            names = [cells.entry(n_step, h) for n_step in cells.n_step for h in cells.H]
-            yield benchmark, names, first(cells.seeds)
+        for benchmark, cells in self.planned_maps.items():
+            names = [cells.run_name(n_step, h) for n_step in cells.n_step for h in cells.H]
+            yield benchmark, names, first_seeds(cells.seeds)

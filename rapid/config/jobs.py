@@ -42,9 +42,9 @@ from rapid.config.sections import not_allowed
 from rapid.config.sources import BadParams
 from rapid.freshness import Job
 
-DEFAULT = "params.yaml"
+DEFAULT_FILE = "params.yaml"
 # Reports that are made only where somebody asks for them, and the runs that are in each.
-RUNS_ON_DEMAND = {STUDIES: specs.studied, ARENA: specs.in_arena}
+RUNS_ON_DEMAND = {STUDIES: specs.study_runs, ARENA: specs.arena_runs}
 
 
 class Plan:
@@ -62,14 +62,14 @@ class Plan:
     @property
     def jobs(self) -> list[Job]:
         """Every job that the reports need, and the reports; each after those that it reads."""
-        return [self.job(name) for name in self._needed]
+        return [self.job(name) for name in self._needed_names]
 
     @property
-    def asked_for(self) -> list[Job]:
+    def optional_jobs(self) -> list[Job]:
         """Every job that only the studies or the arena need, and their reports; in that order."""
-        return [self.job(name) for name in self._planned if name not in self._needed]
+        return [self.job(name) for name in self._planned_names if name not in self._needed_names]
 
-    def behind(self, report: str) -> list[Job]:
+    def list_with_inputs(self, report: str) -> list[Job]:
         """Return a report, after every job that it needs."""
         ordered: dict[str, Job] = {}
 
@@ -97,14 +97,14 @@ class Plan:
         """
         template, names = parse_folder(name)
         run_name = RUN.format(**names) if template == EVALUATION else name
-        return self._turns.get(run_name, len(self._turns) + 1)
+        return self._priorities.get(run_name, len(self._priorities) + 1)
 
     @cached_property
-    def _turns(self) -> dict[str, int]:
+    def _priorities(self) -> dict[str, int]:
         """Return the priority of each planned run, above 0; the first in turn has the highest."""
         seeds = {
             name: int(names["seed"])
-            for name in sorted(self._planned)
+            for name in sorted(self._planned_names)
             for template, names in [parse_folder(name)]
             if template == RUN
         }
@@ -118,7 +118,7 @@ class Plan:
         return self.job(name).folder if self.default else f"{self.root}{name}"
 
     def _is_shared(self, job: Job) -> bool:
-        if self.default is None or job.folder not in self.default._planned:
+        if self.default is None or job.folder not in self.default._planned_names:
             return False
         default_job = self.default.job(job.folder)
         read, default_read = (
@@ -127,22 +127,22 @@ class Plan:
         return job.spec == default_job.spec and read == default_read
 
     @cached_property
-    def _needed(self) -> list[str]:
+    def _needed_names(self) -> list[str]:
         """Return the names of the jobs that the reports need, and the reports."""
         params = self.params
-        models = [MODEL.format(model=model) for model in specs.needed(params)]
-        if any(specs.is_made(params, model) for model in specs.needed(params)):
+        models = [MODEL.format(model=model) for model in specs.needed_models(params)]
+        if any(specs.is_made(params, model) for model in specs.needed_models(params)):
             models.insert(0, TOKENIZER)
         problems = [PROBLEMS.format(benchmark=benchmark) for benchmark in params.benchmarks]
         reports = [REPORT] if params.name else [REPORT, EXPERIMENT_REPORT]
-        return [*problems, *models, *_results_of(specs.runs(params)), *reports]
+        return [*problems, *models, *_list_results(specs.table_runs(params)), *reports]
 
     @cached_property
-    def _planned(self) -> list[str]:
+    def _planned_names(self) -> list[str]:
         """Return the names of the jobs that the reports need, and those that may be asked for."""
-        results = {report: self._results_in(report) for report in RUNS_ON_DEMAND}
+        results = {report: self._list_results_in(report) for report in RUNS_ON_DEMAND}
         on_demand = [name for report, read in results.items() if read for name in (*read, report)]
-        return list(dict.fromkeys([*self._needed, *on_demand]))
+        return list(dict.fromkeys([*self._needed_names, *on_demand]))
 
     def _build_job(self, name: str) -> Job:
         """Return a job as if it lay in the default's folder."""
@@ -158,33 +158,33 @@ class Plan:
         if template in build:
             return build[template](name, **names)
         rule = next(rule for rule, stage in STAGES.items() if stage.folder == template)
-        inputs = tuple(self.job(result) for result in self._results_in(name))
+        inputs = tuple(self.job(result) for result in self._list_results_in(name))
         return Job(rule, name, specs.report_spec(self.params), inputs=inputs)
 
     def _build_prepare(self, name: str, benchmark: str) -> Job:
         spec = specs.prepare_spec(self.params, benchmark)
-        return Job("prepare", name, spec, sources=specs.source_files(spec))
+        return Job("prepare", name, spec, sources=specs.list_source_files(spec))
 
     def _build_tokenizer(self, name: str) -> Job:
         spec = specs.tokenizer_spec(self.params)
-        data = self._problems(spec.benchmarks)
+        data = self._problem_jobs(spec.benchmarks)
         return Job("tokenizer", name, spec, {"data": [job.folder for job in data]}, data)
 
     def _build_model(self, name: str, model: str) -> Job:
         spec = specs.model_spec(self.params, model)
         if isinstance(spec, specs.FetchSpec):
-            return Job("fetch", name, spec, sources=specs.source_files(spec))
+            return Job("fetch", name, spec, sources=specs.list_source_files(spec))
         benchmarks = self.params.benchmarks
         if unknown := [name for name in spec.params.benchmarks if name not in benchmarks]:
             allowed = f"a benchmark of benchmarks: {', '.join(benchmarks)}"
             raise BadParams(not_allowed(f"models.{model}.benchmarks", unknown[0], allowed))
-        tokenizer, data = self.job(TOKENIZER), self._problems(spec.params.benchmarks)
+        tokenizer, data = self.job(TOKENIZER), self._problem_jobs(spec.params.benchmarks)
         options = {"tokenizer": [tokenizer.folder], "data": [job.folder for job in data]}
         return Job("pretrain", name, spec, options, (*data, tokenizer))
 
     def _build_distill(self, name: str, benchmark: str) -> Job:
         spec = specs.distill_spec(self.params, benchmark)
-        (data,) = self._problems([benchmark])
+        (data,) = self._problem_jobs([benchmark])
         options = {"data": [f"{data.folder}/train.jsonl"]}
         if isinstance(spec, specs.DemonstrateSpec):
             return Job("demonstrate", name, spec, options, (data,))
@@ -194,7 +194,7 @@ class Plan:
     def _build_train(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
         model, path = self._trained_model(
-            run.model_copy(update={"algorithm": self.params.start(run.algorithm)})
+            run.model_copy(update={"algorithm": self.params.get_start(run.algorithm)})
         )
         if imitates(run.algorithm):
             template, file = DEMONSTRATIONS, "samples.jsonl"
@@ -207,11 +207,11 @@ class Plan:
     def _build_evaluate(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
         model, path = self._trained_model(run)
-        (data,) = self._problems([run.benchmark])
+        (data,) = self._problem_jobs([run.benchmark])
         options = {"model": [path], "data": [f"{data.folder}/test.jsonl"]}
         return Job("evaluate", name, specs.evaluate_spec(self.params, run), options, (model, data))
 
-    def _problems(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
+    def _problem_jobs(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
         return tuple(self.job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
 
     def _trained_model(self, run: specs.Run) -> tuple[Job, str]:
@@ -222,25 +222,25 @@ class Plan:
         job = self.job(run.folder)
         return job, f"{job.folder}/model"
 
-    def _results_in(self, report: str) -> list[str]:
+    def _list_results_in(self, report: str) -> list[str]:
         """Return the names of the jobs whose results are in a report."""
         if report in RUNS_ON_DEMAND:
-            return _results_of(RUNS_ON_DEMAND[report](self.params))
+            return _list_results(RUNS_ON_DEMAND[report](self.params))
         if report == EXPERIMENT_REPORT:
-            return _results_of(specs.compared(self.params))
-        return _results_of(specs.runs(self.params))
+            return _list_results(specs.dvc_runs(self.params))
+        return _list_results(specs.table_runs(self.params))
 
 
-def _results_of(runs: list[specs.Run]) -> list[str]:
+def _list_results(runs: list[specs.Run]) -> list[str]:
     """Return the names of runs, after the demonstrations, and of their evaluations."""
     demonstrations = [
         DEMONSTRATIONS.format(benchmark=run.benchmark) for run in runs if imitates(run.algorithm)
     ]
-    evaluations = [run.evaluation for run in specs.evaluated(runs)]
+    evaluations = [run.evaluation for run in specs.add_base_runs(runs)]
     return list(dict.fromkeys([*demonstrations, *(run.folder for run in runs), *evaluations]))
 
 
-def plan(params: Params, root: Path | str = ".") -> Plan:
+def build_plan(params: Params, root: Path | str = ".") -> Plan:
     """Return the plan of parameters.
 
     Args:
@@ -251,11 +251,11 @@ def plan(params: Params, root: Path | str = ".") -> Plan:
     """
     if not params.name:
         return Plan(params)
-    file = Path(root) / DEFAULT
+    file = Path(root) / DEFAULT_FILE
     default = Plan(load_files(file)) if file.is_file() else None
     return Plan(params, default, experiment_root(params.name))
 
 
-def jobs(params: Params) -> list[Job]:
+def list_jobs(params: Params) -> list[Job]:
     """Return every job that the reports need, and the reports; each after those that it reads."""
-    return plan(params).jobs
+    return build_plan(params).jobs

@@ -38,7 +38,7 @@ from rapid.config.sections import (
     check_source,
     not_allowed,
 )
-from rapid.config.sources import BadParams, place, read
+from rapid.config.sources import BadParams, locate_key, read
 from rapid.grading.policy import STRICT, Grading
 from rapid.text import suggest
 
@@ -82,7 +82,7 @@ class Params(General):
 
     @model_validator(mode="before")
     @classmethod
-    def _left_out(cls, values: Any) -> Any:
+    def _remove_left_out(cls, values: Any) -> Any:
         """An overlay leaves a benchmark or a model of the default out by giving it no value.
 
         No model is trained on such a benchmark, and one that knows no other is left out too.
@@ -90,7 +90,9 @@ class Params(General):
         match values:
             case {"benchmarks": dict() as benchmarks, "models": dict() as models}:
                 removed = [name for name, value in benchmarks.items() if value is None]
-                models = {name: _without(removed, model) for name, model in models.items()}
+                models = {
+                    name: _remove_benchmarks(removed, model) for name, model in models.items()
+                }
                 sections = {"benchmarks": benchmarks, "models": models}
                 return values | {
                     key: {name: value for name, value in section.items() if value is not None}
@@ -99,17 +101,17 @@ class Params(General):
         return values
 
     @model_validator(mode="after")
-    def _same_seeds(self):
+    def _fill_in_seeds(self):
         """Studies without seeds have those of the main table."""
         if self.studies and not self.studies.seeds:
             self.studies.seeds.extend(self.tables.main.seeds)
         return self
 
     @model_validator(mode="after")
-    def _names_exist(self):
+    def _check_names(self):
         tables = self.tables
         studies = self.studies.compared.items() if self.studies else []
-        arena = self.arena.entries() if self.arena else []
+        arena = self.arena.list_entries() if self.arena else []
         models = [
             ("teacher", self.teacher),
             ("tables.main.model", tables.main.model),
@@ -132,24 +134,24 @@ class Params(General):
         return self
 
     @model_validator(mode="after")
-    def _problems_exist(self):
+    def _check_sources(self):
         for name, sizes in self.benchmarks.items():
             check_source(f"benchmarks.{name}.source", name, sizes.source)
         return self
 
     @model_validator(mode="after")
-    def _batches_divide(self):
+    def _check_all_batches(self):
         for name, benchmark in self.benchmarks.items():
             if max(benchmark.pass_at) > self.evaluation.samples:
                 allowed = f"at most evaluation.samples, {self.evaluation.samples}"
                 raise ValueError(
                     not_allowed(f"benchmarks.{name}.pass_at", benchmark.pass_at, allowed)
                 )
-            ran, start = self.algorithms(name), self.training.start
-            if start in ran and not imitates(start):
+            algorithms, start = self.algorithms(name), self.training.start
+            if start in algorithms and not imitates(start):
                 allowed = f"{BASE}, {IMITATING.name}, or what is not run on {name} anyway"
                 raise ValueError(not_allowed("training.start", start, allowed))
-            for algorithm in ran if start == BASE else [start, *ran]:
+            for algorithm in algorithms if start == BASE else [start, *algorithms]:
                 self._check_batches(name, algorithm)
         return self
 
@@ -163,11 +165,11 @@ class Params(General):
             algorithms += tables.families.algorithms
         for study in self.studies.compared.values() if self.studies else []:
             algorithms += study.algorithms if study.benchmark == benchmark else []
-        for field_benchmark, names, _ in self.arena.entries() if self.arena else []:
+        for field_benchmark, names, _ in self.arena.list_entries() if self.arena else []:
             algorithms += names if field_benchmark == benchmark else []
         return list(dict.fromkeys(algorithms))
 
-    def start(self, algorithm: AlgorithmName) -> str:
+    def get_start(self, algorithm: AlgorithmName) -> str:
         """Return the algorithm from whose run another starts; `BASE` is the model before training.
 
         Imitation, and what the others start from, start there.
@@ -217,7 +219,7 @@ class Params(General):
     def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
         """Check that processes can share the completions of an inference batch."""
         compute = self.compute
-        if compute.serves(name):  # as many train as divide them
+        if compute.uses_vllm_server(name):  # as many train as divide them
             if compute.nodes > 1:
                 allowed = f"1 with {name}, whose vLLM server is on the trainer's machine"
                 raise ValueError(not_allowed("compute.nodes", compute.nodes, allowed))
@@ -229,7 +231,7 @@ class Params(General):
             raise ValueError(not_allowed("compute.processes", compute.processes, allowed))
 
 
-def _without(removed: list[str], model: Any) -> Any:
+def _remove_benchmarks(removed: list[str], model: Any) -> Any:
     """Return a model that is not trained on these benchmarks; None if that leaves it no other."""
     match model:
         case {"benchmarks": [*benchmarks], "error_rate": rates} if removed:
@@ -241,7 +243,7 @@ def _without(removed: list[str], model: Any) -> Any:
 
 
 @cache
-def _with_sections(*algorithms: str) -> type[Params]:
+def _build_params_class(*algorithms: str) -> type[Params]:
     """`Params` with the sections of these algorithms.
 
     A section of defaults only is left out of what is written, as if the algorithm was not there.
@@ -273,14 +275,14 @@ def load(values: dict, *sources: Path | str) -> Params:
         BadParams: as `load_files`.
     """
     try:
-        return _with_sections(*ALGORITHMS).model_validate(values)
+        return _build_params_class(*ALGORITHMS).model_validate(values)
     except ValidationError as error:
-        wrong = dict.fromkeys(_explain(item, values) for item in error.errors())
-        lines = (f"{place(line.partition(': ')[0], sources)}: {line}" for line in wrong)
+        wrong = dict.fromkeys(_describe_error(item, values) for item in error.errors())
+        lines = (f"{locate_key(line.partition(': ')[0], sources)}: {line}" for line in wrong)
         raise BadParams("\n".join(lines)) from None
 
 
-def _explain(item: dict, values: Any) -> str:
+def _describe_error(item: dict, values: Any) -> str:
     """Return the key as it is written, with dots, and what is wrong there."""
     parts = []
     for part in item["loc"]:

@@ -25,14 +25,14 @@ from rapid.text import listing
 BASE = "base"  # the "algorithm" of a model before training: it has an evaluation and no run
 
 
-def _is_a_start(name: str) -> str:
+def _check_start(name: str) -> str:
     try:
         return name if name == BASE else parse(name).name
     except ValueError as error:
         raise ValueError(f"base, or {error}") from None
 
 
-def _is_a_model(name: str) -> str:
+def _check_model_name(name: str) -> str:
     if name == "tokenizer":
         raise ValueError("another name: models/tokenizer/ is taken")
     return name
@@ -41,8 +41,8 @@ def _is_a_model(name: str) -> str:
 BenchmarkName = Literal[tuple(BENCHMARKS)]
 # Names are those of folders and files, and stand in commands as they are.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Start = Annotated[str, AfterValidator(_is_a_start)]
-ModelName = Annotated[FolderName, AfterValidator(_is_a_model)]
+Start = Annotated[str, AfterValidator(_check_start)]
+ModelName = Annotated[FolderName, AfterValidator(_check_model_name)]
 # Without dots: experiments/NAME/ lies beside experiments/NAME.yaml.
 PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Source = Annotated[str, Field(pattern=r"^[^{}]+$")]  # Snakemake reads braces as wildcards
@@ -57,10 +57,10 @@ class Section(Settings):
 
 def check_source(key: str, benchmark: str, source: str) -> None:
     """Refuse, with ValueError, made or published problems of a benchmark that has none."""
-    here = {"embedded": BENCHMARKS[benchmark].draw, "hub": BENCHMARKS[benchmark].hub}
-    if source in here and not here[source]:
-        known = [name for name, found in here.items() if found]
-        allowed = listing([*known, "a file", "a folder of problems"], "or")
+    available = {"embedded": BENCHMARKS[benchmark].draw, "hub": BENCHMARKS[benchmark].hub}
+    if source in available and not available[source]:
+        names = [name for name, maker in available.items() if maker]
+        allowed = listing([*names, "a file", "a folder of problems"], "or")
         raise ValueError(not_allowed(key, source, allowed))
 
 
@@ -79,7 +79,7 @@ class BenchmarkParams(Section):
     timeout: PositiveFloat = Field(description="seconds a verdict may take")
 
     @model_validator(mode="after")
-    def _only_made_problems_are_reserved(self):
+    def _check_reserved(self):
         if self.reserved and self.source != "embedded":
             raise ValueError(not_allowed("reserved", self.reserved, "0 with such a source"))
         return self
@@ -99,7 +99,7 @@ class EmbeddedModel(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_rate_for_all(cls, values: Any) -> Any:
+    def _spread_error_rate(cls, values: Any) -> Any:
         match values:
             case {"error_rate": dict()}:
                 return values
@@ -108,7 +108,7 @@ class EmbeddedModel(Section):
         return values
 
     @model_validator(mode="after")
-    def _a_rate_each(self):
+    def _check_error_rates(self):
         if set(self.error_rate) != set(self.benchmarks):
             allowed = f"a rate for each of benchmarks: {', '.join(self.benchmarks)}"
             raise ValueError(not_allowed("error_rate", list(self.error_rate), allowed))
@@ -126,14 +126,16 @@ class PublishedModel(Section):
     tensor_parallel: PositiveInt = Field(1, description="GPUs that share it as teacher, by vLLM")
 
 
-def _which(model: Any) -> str:
-    given = "source" in model if isinstance(model, dict) else isinstance(model, PublishedModel)
-    return "published" if given else "made"
+def _tag_model(model: Any) -> str:
+    is_published = (
+        "source" in model if isinstance(model, dict) else isinstance(model, PublishedModel)
+    )
+    return "published" if is_published else "made"
 
 
 AnyModel = Annotated[
     Annotated[EmbeddedModel, Tag("made")] | Annotated[PublishedModel, Tag("published")],
-    Discriminator(_which),
+    Discriminator(_tag_model),
 ]
 
 
@@ -187,13 +189,13 @@ class Compute(Section):
     sampler: Literal["transformers", "vllm"] = "transformers"
 
     @model_validator(mode="after")
-    def _as_many_on_each_node(self):
+    def _check_processes_per_node(self):
         if self.processes % self.nodes:
             allowed = f"a multiple of compute.nodes, {self.nodes}"
             raise ValueError(not_allowed("processes", self.processes, allowed))
         return self
 
-    def serves(self, algorithm: AlgorithmName) -> bool:
+    def uses_vllm_server(self, algorithm: AlgorithmName) -> bool:
         """Return whether an algorithm samples from a vLLM server with a GPU of its own."""
         asks = parse(algorithm).algorithm.samples_from_a_server
         return asks and self.sampler == "vllm" and self.device == "gpu"

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import psutil
 
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.runs import progress
+from rapid.artifacts.runs import read_progress
 from rapid.console.workflow import JOURNAL, JOURNALS, Console, Job
 from rapid.resources.leases import WAITING
 from rapid.text import columns, duration, wrap
@@ -96,7 +96,7 @@ def _state(job: Job) -> str:
     if max(map(_written, job.log), default=job.began) < job.began - SECONDS:
         return QUEUED
     said = next(reversed(job.said), "")
-    steps = progress(Path(job.folder))
+    steps = read_progress(Path(job.folder))
     if not steps or said.startswith(WAITING):
         return said
     last = steps[-1]

@@ -10,7 +10,7 @@ import sys
 from pydantic import BaseModel
 
 from rapid.config.sections import Compute
-from rapid.config.specs import DistillSpec, EvaluateSpec, TrainSpec, served
+from rapid.config.specs import DistillSpec, EvaluateSpec, TrainSpec, uses_vllm_server
 from rapid.resources.leases import lease_cores, lease_gpus
 
 # 1e6 bytes of main memory for each process. On GPUs the models are larger by far, and each process
@@ -36,7 +36,7 @@ def nodes(spec: BaseModel | None) -> int:
 def cores(spec: BaseModel | None) -> int:
     """Return the CPU cores of a job, on each of its servers."""
     compute = _compute(spec)
-    return compute.threads * (compute.processes // compute.nodes + served(spec))
+    return compute.threads * (compute.processes // compute.nodes + uses_vllm_server(spec))
 
 
 def gpus(spec: BaseModel | None) -> int:
@@ -45,7 +45,7 @@ def gpus(spec: BaseModel | None) -> int:
     if compute.device == "cpu":
         return 0
     if isinstance(spec, TrainSpec):
-        return compute.processes + served(spec)
+        return compute.processes + uses_vllm_server(spec)
     return getattr(spec, "tensor_parallel", 1)
 
 

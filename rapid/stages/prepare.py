@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import BadInput, write_jsonl
-from rapid.artifacts.manifests import digests, recorded_job
+from rapid.artifacts.manifests import hash_files, record_job
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Benchmark, Problem
 from rapid.benchmarks.made import make
@@ -51,7 +51,7 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
                 f"benchmarks.{spec.benchmark}.source: {source} is where this job writes: move it"
             )
     counts = {file: len(part) for file, part in rows.items()}
-    with recorded_job("prepare", spec, folder, digests(*sources), list(rows)) as notes:
+    with record_job("prepare", spec, folder, hash_files(*sources), list(rows)) as notes:
         for file, part in rows.items():
             write_jsonl(folder / file, part)
         notes |= {"rows": counts, **origin}

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from tempfile import TemporaryDirectory
 
 from rapid.algorithms import ALGORITHMS
-from rapid.artifacts.code import files_behind
-from rapid.artifacts.manifests import versions
+from rapid.artifacts.code import hash_dependencies
+from rapid.artifacts.manifests import get_versions
 from rapid.benchmarks import BENCHMARKS
 
 
@@ -17,7 +17,7 @@ def rehearse() -> None:
     plug_ins = {
         type(plug_in).__module__ for plug_in in [*ALGORITHMS.values(), *BENCHMARKS.values()]
     }
-    files_behind("rapid.stages.train", "rapid.stages.evaluate", *plug_ins)
+    hash_dependencies("rapid.stages.train", "rapid.stages.evaluate", *plug_ins)
 
     from rapid.training.trl import without_vllm
 
@@ -27,7 +27,7 @@ def rehearse() -> None:
     import rapid.training.sft
     import rapid.training.trainer  # noqa: F401
 
-    versions()
+    get_versions()
     _load_a_model()
 
 

@@ -19,7 +19,7 @@ from rapid.artifacts.files import BadFile, write_json
 from rapid.artifacts.layout import EXPERIMENT_REPORT
 from rapid.artifacts.manifests import Manifest, read_rows
 from rapid.artifacts.metrics import COMPARED
-from rapid.artifacts.runs import StepRecord, progress
+from rapid.artifacts.runs import StepRecord, read_progress
 from rapid.benchmarks.problem_source import ProblemSource, describe
 from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.training.recorder import StepRecorder
@@ -117,7 +117,7 @@ class LiveMeans(TrainerCallback):
     def _steps(self, run: Path) -> Sequence[StepRecord]:
         """Return the steps of a run that is under way, or has ended and is alike."""
         with suppress(BadFile):  # of another job's: its readers say so
-            if steps := progress(run):
+            if steps := read_progress(run):
                 return steps
             ended = Manifest.read(run)
             if ended and _without_seed(ended.spec) == self._spec:

@@ -10,7 +10,13 @@ from pathlib import Path
 from rapid.algorithms.names import parse
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
-from rapid.artifacts.manifests import begin, commit, hardware, verified, write_manifest
+from rapid.artifacts.manifests import (
+    clear_outputs,
+    describe_hardware,
+    get_commit,
+    verify_inputs,
+    write_manifest,
+)
 from rapid.artifacts.metrics import summarize_steps
 from rapid.artifacts.runs import (
     CHECKPOINTS,
@@ -19,14 +25,14 @@ from rapid.artifacts.runs import (
     RunSummary,
     Runtime,
     TokenWeights,
-    not_trained,
+    explain_untrained,
 )
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.problem_source import source_of_file
 from rapid.benchmarks.prompts import prompt_ids, render
 from rapid.config.params import CHECKPOINT_SECONDS, CHECKPOINT_VARIABLE
-from rapid.config.specs import TrainSpec, served
+from rapid.config.specs import TrainSpec, uses_vllm_server
 from rapid.grading.verdicts import REASONS
 from rapid.processes.fork_server import attempt
 from rapid.processes.lifetimes import is_main
@@ -51,11 +57,11 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     entered = time.perf_counter()
     task = BENCHMARKS[spec.run.benchmark]
     # Of a run that was not trained there is only the summary, which says why.
-    inputs = verified(model if model.is_dir() else model.with_name("summary.json"), data)
+    inputs = verify_inputs(model if model.is_dir() else model.with_name("summary.json"), data)
     if is_main():
-        begin(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
-    identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
-    if missing := task.unavailable() or not_trained(model) or _nothing_to_imitate(spec, data):
+        clear_outputs(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
+    identity = {**spec.run.model_dump(), "commit": get_commit(), "hardware": describe_hardware()}
+    if missing := task.unavailable() or explain_untrained(model) or _nothing_to_imitate(spec, data):
         if is_main():
             shutil.rmtree(folder / SNAPSHOTS, ignore_errors=True)  # an earlier run's
         summary = RunSummary(**identity, status="unavailable", note=missing)
@@ -209,7 +215,7 @@ def _sampler(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
     """Return the settings of the sampler: transformers, vLLM in each process, or vLLM's server."""
     if spec.compute.sampler != "vllm":
         return {}
-    if served(spec):
+    if uses_vllm_server(spec):
         from rapid.vllm_server import trainer_settings
 
         return trainer_settings()

@@ -13,8 +13,8 @@ import yaml
 from tqdm import tqdm
 
 from rapid import freshness
-from rapid.artifacts.layout import EXPERIMENT_REPORT, REPORT, ROOMS, existing_roots
-from rapid.config.jobs import plan
+from rapid.artifacts.layout import EXPERIMENT_REPORT, REPORT, RESULT_FOLDERS, list_roots
+from rapid.config.jobs import build_plan
 from rapid.config.params import load_files
 from rapid.freshness import Findings, Job
 
@@ -30,11 +30,11 @@ def advise(files: list[Path]) -> int:
     if not all(map(Path.is_file, files)):
         print(f"There is no {files[0]} here: go to the folder that you cloned.")
         return 2
-    pages = [page for root in existing_roots() for page in root.glob(f"{REPORT}/report.html")]
+    pages = [page for root in list_roots() for page in root.glob(f"{REPORT}/report.html")]
     if pages:
         print("Results, to open in a browser:", *sorted(pages), sep="\n    ")
         print("`snakemake -n` says what is out of date, `rapid verify` which files were changed.")
-    elif any(Path(room).is_dir() for room in ROOMS):
+    elif any(Path(room).is_dir() for room in RESULT_FOLDERS):
         print("Some jobs are done: `make tables` goes on with the others.")
     else:
         print("No results yet: `make tables` makes them; README.md says how long that takes.")
@@ -50,15 +50,15 @@ def verify(files: list[Path]) -> int:
 
 def reconcile(files: list[Path]) -> int:
     """Compare every file as `verify` does, and have Snakemake repeat the jobs that are stale."""
-    freshness.reconcile(_examine(files))
+    freshness.discard_stale_manifests(_examine(files))
     return 0
 
 
 def accept(files: list[Path]) -> int:
     """Accept jobs that are stale by a change of code alone, and print the others."""
     planned, progress = _plan_jobs(files)
-    freshness.say_changed_code(planned)
-    accepted, findings = freshness.accept(planned, progress)
+    freshness.print_changed_code(planned)
+    accepted, findings = freshness.accept_code_changes(planned, progress)
     for job in accepted:
         print(f"accepted: {job.folder}")
     print(findings.describe() + ("; reports are to be made again" if accepted else ""))
@@ -91,19 +91,19 @@ def _plan_jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     job of what DVC compares.
     """
     progress = partial(tqdm, desc="verifying", unit="job")
-    planned = plan(load_files(*files))
-    optional = [job for job in planned.asked_for if job.folder.startswith(planned.root)]
+    planned = build_plan(load_files(*files))
+    optional = [job for job in planned.optional_jobs if job.folder.startswith(planned.root)]
     is_begun = any(Path(job.manifest).is_file() for job in optional)
     needed = [
         job
         for job in planned.jobs
         if job.folder != EXPERIMENT_REPORT or Path(job.manifest).is_file()
     ]
-    return [*needed, *(planned.asked_for if is_begun else [])], progress
+    return [*needed, *(planned.optional_jobs if is_begun else [])], progress
 
 
 def _examine(files: list[Path]) -> Findings:
     planned, progress = _plan_jobs(files)
-    findings = freshness.examine(planned, progress=progress)
+    findings = freshness.examine_jobs(planned, progress=progress)
     print(findings.describe())
     return findings

@@ -59,7 +59,7 @@ def test_an_algorithm_that_is_one_class_is_known_to_parameters_and_specs(values)
     for name, h, scale in zip(names, (1, 4, 4), (3.0, 3.0, 2.0), strict=True):
         assert re.fullmatch(pattern(), name)
         run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm=name, seed=1)
-        assert run in specs.runs(params)
+        assert run in specs.table_runs(params)
         spec = specs.train_spec(params, run)
         assert (spec.H, spec.objective) == (h, LeaveOneOutParameters(scale=scale))
         assert specs.TrainSpec.model_validate_json(spec.model_dump_json()) == spec
@@ -153,7 +153,7 @@ def test_sections_of_defaults_only_are_no_part_of_a_spec(values):
 
 def test_a_spec_of_any_algorithm_survives_json(values):
     params = load(values)
-    for run in specs.runs(params):
+    for run in specs.table_runs(params):
         spec = specs.train_spec(params, run)
         assert specs.TrainSpec.model_validate(json.loads(spec.model_dump_json())) == spec
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rapid.artifacts import code
-from rapid.config.jobs import jobs
+from rapid.config.jobs import list_jobs
 from rapid.config.params import load
 from tests.conftest import ROOT
 
@@ -30,7 +30,7 @@ def copy(tmp_path, monkeypatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    for cached in (code.files_behind, code._inside, code._read):
+    for cached in (code.hash_dependencies, code._list_folder_files, code._load_file):
         cached.cache_clear()
 
 
@@ -39,10 +39,10 @@ def reached(copy, values) -> Callable:
     """Return the folders of the jobs whose specs are others after an edit, or one line more."""
 
     def by(path: str, *edit: str) -> set[str]:
-        before = {job.folder: job.spec for job in jobs(load(values))}
+        before = {job.folder: job.spec for job in list_jobs(load(values))}
         rewrite(copy / path, *edit)
         forget()
-        return {job.folder for job in jobs(load(values)) if job.spec != before[job.folder]}
+        return {job.folder for job in list_jobs(load(values)) if job.spec != before[job.folder]}
 
     return by
 
@@ -58,7 +58,7 @@ def made_of(values: dict, *parts: str, stages=STAGES) -> set[str]:
     """The folders of these stages' jobs in which one of the names stands."""
     return {
         job.folder
-        for job in jobs(load(values))
+        for job in list_jobs(load(values))
         if job.stage in stages and any(f"/{part}/" in f"{job.folder}/" for part in parts)
     }
 
@@ -73,9 +73,9 @@ def test_the_prompt_of_lessons_reaches_the_data_too(copy, values, monkeypatch, r
 
 
 def test_prose_and_what_decides_no_result_reach_nothing(copy, values):
-    before = [job.spec for job in jobs(load(values))]
+    before = [job.spec for job in list_jobs(load(values))]
     rewrite(copy / "rapid/stages/train.py")
-    assert [job.spec for job in jobs(load(values))] == before  # a job runs what was read first
+    assert [job.spec for job in list_jobs(load(values))] == before  # a job runs what was read first
     rewrite(copy / "rapid/stages/train.py", "\nMORE = 1\n")
     for path in [*copy.rglob("*.py"), *copy.rglob("*.txt.j2")]:
         add_prose(path)
@@ -83,7 +83,7 @@ def test_prose_and_what_decides_no_result_reach_nothing(copy, values):
     for file in nothing.split():
         rewrite(copy / f"rapid/{file}.py")
     forget()
-    assert [job.spec for job in jobs(load(values))] == before
+    assert [job.spec for job in list_jobs(load(values))] == before
 
 
 def test_a_digest_is_the_same_in_all_pythons():
@@ -92,14 +92,14 @@ def test_a_digest_is_the_same_in_all_pythons():
     """Doc."""
     return f"{a['x']!r:>{b}} {a=} {'.' * 5}" "tail\\u0378" + u"x" + str(...)
 '''
-    digest = hashlib.sha256(code._without_prose(ast.parse(source)).encode()).hexdigest()
+    digest = hashlib.sha256(code._dump_without_prose(ast.parse(source)).encode()).hexdigest()
     assert digest == "011a5eef81dfd85d5a98715dfbbd49561528548e75073e3812ec5795f53e1016"
 
 
 def test_what_a_declaration_says_for_readers_is_prose():
     for call in ('Field(None, description="words")', 'Metric(label="words", unit="words")'):
-        assert "words" not in code._without_prose(ast.parse(call))
-    assert "words" in code._without_prose(ast.parse('ask(description="words")'))
+        assert "words" not in code._dump_without_prose(ast.parse(call))
+    assert "words" in code._dump_without_prose(ast.parse('ask(description="words")'))
 
 
 def add_prose(path: Path) -> None:
@@ -161,7 +161,7 @@ def test_another_plug_in_reaches_nothing(copy, reached):
 @pytest.mark.parametrize("line", ["from .ratios import clipped", "from . import ratios"])
 def test_a_relative_import_counts(copy, line):
     rewrite(copy / "rapid/algorithms/pg.py", "from typing import Any", f"{line}\n")
-    assert "rapid/algorithms/ratios.py" in code.files_behind("rapid.algorithms.pg")
+    assert "rapid/algorithms/ratios.py" in code.hash_dependencies("rapid.algorithms.pg")
 
 
 def test_all_files_of_a_plug_in_s_folder_count_but_for_caches_and_copies(copy):
@@ -170,14 +170,14 @@ def test_all_files_of_a_plug_in_s_folder_count_but_for_caches_and_copies(copy):
     for name in ("examples.json", "made.py~", ".made.py.swp", "__pycache__/made.cpython-311.pyc"):
         (folder / name).write_text("{}")
     (folder / ".#made.py").symlink_to("somebody@somewhere")  # as Emacs locks a file
-    files = code.files_behind("rapid.benchmarks.math")
+    files = code.hash_dependencies("rapid.benchmarks.math")
     assert "rapid/benchmarks/math/examples.json" in files
     assert not any("~" in file or "/." in file or "pycache" in file for file in files)
 
 
 def test_every_file_that_the_stages_import_is_behind_a_job(values):
     """No room is forgotten: rapid/NEW/ would count by itself."""
-    behind = {file for job in jobs(load(values)) for file in job.spec.files()}
+    behind = {file for job in list_jobs(load(values)) for file in job.spec.hash_code_files()}
     rooms = {"/".join(file.split("/")[:2]) for file in behind if file.startswith("rapid/")}
     packages = {"algorithms", "artifacts", "benchmarks", "embedded_models", "grading", "stages"}
     deciding = packages | {"training", "sampling.py", "text.py"}

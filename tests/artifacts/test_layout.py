@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rapid.artifacts.layout import EXPERIMENTS, ROOMS, STAGES, parse_folder
+from rapid.artifacts.layout import EXPERIMENTS, RESULT_FOLDERS, STAGES, parse_folder
 from tests.conftest import ROOT
 
 RULE = re.compile(r"^rule (\w+):\n(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
@@ -64,10 +64,10 @@ def test_every_rule_says_what_it_does():
 
 def test_what_jobs_write_is_ignored_by_git_and_deleted_by_make_clean():
     ignored = (ROOT / ".gitignore").read_text().splitlines()
-    assert {f"/{room}/" for room in ROOMS} | {f"/{EXPERIMENTS}/*/"} <= {*ignored}
+    assert {f"/{room}/" for room in RESULT_FOLDERS} | {f"/{EXPERIMENTS}/*/"} <= {*ignored}
     clean = (ROOT / "Makefile").read_text().partition("\nclean:")[2]
     deleted = re.findall(r"[\w/.*-]+", clean)
-    assert {*ROOMS, f"{EXPERIMENTS}/*/"} <= {*deleted}
+    assert {*RESULT_FOLDERS, f"{EXPERIMENTS}/*/"} <= {*deleted}
     reports = {path.strip("/") for path in ignored if path.startswith("/reports/")}
     assert reports <= {*deleted}
 

@@ -89,6 +89,6 @@ def test_plus_inputs_catch_more_than_base_inputs():
 def test_the_share_of_each_mistake_follows_from_the_error_rate(rate):
     lesson = Lesson(id="1", prompt="?", correct="right", mistakes=["wrong", "false"])
     rng = random.Random(0)
-    drawn = Counter(lesson.demonstration(rng, rate) for _ in range(5000))
+    drawn = Counter(lesson.draw_completion(rng, rate) for _ in range(5000))
     for text, share in {"right": 1 - rate, "wrong": rate / 2, "false": rate / 2}.items():
         assert drawn[text] / 5000 == pytest.approx(share, abs=0.02 if share else 0)

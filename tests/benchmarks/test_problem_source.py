@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rapid.artifacts.manifests import digests, write_manifest
+from rapid.artifacts.manifests import hash_files, write_manifest
 from rapid.benchmarks.problem_source import (
     declared_source,
     describe,
@@ -67,7 +67,7 @@ def test_the_digest_of_a_folder_does_not_depend_on_where_it_lies(folder):
         (source / "train.jsonl").write_text("{}")
         (source / "test.jsonl").write_text("[]")
         job_spec = spec(place)
-        write_manifest(folder, "prepare", job_spec, digests(source), [])
+        write_manifest(folder, "prepare", job_spec, hash_files(source), [])
         sources.append(read_source("math", folder, place))
     first, second = sources
     assert (first.digest, first.name) == (second.digest, "problems")
@@ -107,7 +107,9 @@ def test_demonstrations_are_of_the_problems_that_were_asked(folder, values):
     job_spec = distill_spec(load(values), "math")
     samples.parent.mkdir(parents=True)
     samples.touch()
-    write_manifest(samples.parent, "distill", job_spec, digests(folder / "train.jsonl"), [samples])
+    write_manifest(
+        samples.parent, "distill", job_spec, hash_files(folder / "train.jsonl"), [samples]
+    )
     assert source_of_file("math", samples).name == "data_seed 7"
     assert source_of_file("math", folder / "train.jsonl").label == "MATH (made)"
     Path("mine").mkdir()

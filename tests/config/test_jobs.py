@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from rapid.artifacts.layout import EXPERIMENT_REPORT, PHASES, STUDIES
-from rapid.config.jobs import Plan, jobs, plan
+from rapid.config.jobs import Plan, build_plan, list_jobs
 from rapid.config.params import load, read
-from rapid.config.specs import Run, source_files
-from rapid.freshness import Job, differences
+from rapid.config.specs import Run, list_source_files
+from rapid.freshness import Job, list_differences
 from tests.conftest import ROOT
 
 NAME = "changed"
@@ -30,7 +30,7 @@ def plan_overlay(values, tmp_path):
 
     def plan_overlay(**overlay) -> Plan:
         (tmp_path / "overlay.yaml").write_text(yaml.safe_dump({"name": NAME, **overlay}))
-        return plan(load(read(tmp_path / "params.yaml", tmp_path / "overlay.yaml")), tmp_path)
+        return build_plan(load(read(tmp_path / "params.yaml", tmp_path / "overlay.yaml")), tmp_path)
 
     return plan_overlay
 
@@ -146,7 +146,7 @@ def test_demonstrations_that_only_a_study_needs_are_planned(values):
     values["studies"] = {"compared": {"imitation": study}}
     planned = Plan(load(use_only_pg(values)))
     assert not folders(planned.jobs, "distill")
-    assert folders(planned.asked_for, "distill") == {"distilled/math"}
+    assert folders(planned.optional_jobs, "distill") == {"distilled/math"}
 
 
 def test_made_demonstrations_need_no_teacher(values):
@@ -162,7 +162,7 @@ def test_a_manifest_leaves_out_the_usual_start_and_teacher(default):
     """Jobs from before there was another start or teacher are not stale."""
     for job in default.jobs:
         text = job.spec.model_dump_json()
-        assert differences(json.loads(text), job.spec.model_dump(mode="json")) == []
+        assert list_differences(json.loads(text), job.spec.model_dump(mode="json")) == []
         assert '"start"' not in text and '"error_rate":0.0' not in text, job.folder
 
 
@@ -178,7 +178,7 @@ def test_reporters_and_checkpoint_intervals_are_no_part_of_a_job(values, default
 
 def test_a_waived_wall_reaches_the_jobs_inside_it(values):
     def specs(values: dict) -> dict[str, object]:
-        return {job.folder: job.spec for job in jobs(load(values))}
+        return {job.folder: job.spec for job in list_jobs(load(values))}
 
     before = specs(values)
     for wall, benchmark in (("unsafe_sandbox", "mbpp_plus"), ("unsafe_lean", "minif2f")):
@@ -198,7 +198,7 @@ def test_files_of_a_folder_of_problems_are_inputs(values, tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     values["benchmarks"]["math"]["source"] = str(tmp_path)
-    files = source_files(Plan(load(values)).job("data/math").spec)
+    files = list_source_files(Plan(load(values)).job("data/math").spec)
     assert files == [f"{tmp_path}/data/test.parquet", f"{tmp_path}/train.jsonl"]
 
 
@@ -207,7 +207,7 @@ def test_files_of_a_folder_of_problems_are_inputs(values, tmp_path):
 
 def test_parameters_without_a_name_act_on_the_default_s_folders(values, default):
     values["rapid"]["eta"] = 3.0
-    assert folders(jobs(load(values))) == folders(default.jobs)
+    assert folders(list_jobs(load(values))) == folders(default.jobs)
 
 
 def test_an_experiment_has_the_jobs_that_its_parameters_reach_and_no_more(plan_overlay):
@@ -236,7 +236,7 @@ def test_dvc_compares_runs_of_the_default_alone(plan_overlay, values):
     """DVC has no versions of experiments with a name."""
     default = load(values | {"rapid": values["rapid"] | {"H": 3}})
     compared = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", EXPERIMENT_REPORT}
-    assert compared <= folders(jobs(default))
+    assert compared <= folders(list_jobs(default))
     assert not compared & own_folders(plan_overlay(rapid={"H": 3}))
 
 
@@ -250,14 +250,14 @@ def test_runs_that_the_default_plans_are_shared_and_no_others(plan_overlay, valu
     unplanned = run.model_copy(update={"seed": 7}).folder
     assert planned.folder(unplanned) == OWN + unplanned
     (tmp_path / "params.yaml").unlink()  # without a default nothing is shared
-    alone = plan(load(values | {"name": NAME}), tmp_path)
+    alone = build_plan(load(values | {"name": NAME}), tmp_path)
     assert all(folder.startswith(OWN) for folder in folders(alone.jobs))
 
 
 @pytest.mark.parametrize("overlay", sorted((ROOT / "experiments").glob("*.yaml")), ids=str)
 def test_each_experiment_names_itself_and_keeps_the_default_s_results(overlay, monkeypatch):
     monkeypatch.chdir(ROOT)
-    planned = plan(load(read("params.yaml", overlay)))
+    planned = build_plan(load(read("params.yaml", overlay)))
     assert planned.root == f"experiments/{overlay.stem}/"
     default_jobs = {job.folder: job for job in planned.default.jobs}
     for job in planned.jobs:

@@ -8,7 +8,7 @@ import yaml
 
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
-from rapid.config.jobs import jobs
+from rapid.config.jobs import list_jobs
 from rapid.config.params import load, read
 from rapid.config.specs import Run
 from tests.conftest import ROOT
@@ -32,7 +32,7 @@ def params():
 
 @pytest.fixture(scope="module")
 def planned(params):
-    return jobs(params)
+    return list_jobs(params)
 
 
 def train_spec(params, benchmark, algorithm, model=SMALL):

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import sha256_file, write_jsonl
-from rapid.artifacts.runs import CHECKPOINTS, PROGRESS, RunSummary, shown
+from rapid.artifacts.runs import CHECKPOINTS, PROGRESS, RunSummary, read_progress_file
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.prompts import render
 from rapid.config.params import CHECKPOINT_VARIABLE, load
@@ -164,7 +164,7 @@ class Workshop:
         until, checkpoints = time.monotonic() + PATIENCE, self.folder / out / CHECKPOINTS
         while not any(
             Attempt.model_validate_json(file.read_bytes()).interrupted == attempt
-            and (not steps or shown(file.with_name(PROGRESS)))
+            and (not steps or read_progress_file(file.with_name(PROGRESS)))
             for file in checkpoints.glob(f"*/{ATTEMPT}")
         ):
             assert time.monotonic() < until, self.log(out)[-4000:]

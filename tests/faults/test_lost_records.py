@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rapid.artifacts.manifests import MANIFEST, digests, write_manifest
+from rapid.artifacts.manifests import MANIFEST, hash_files, write_manifest
 from rapid.config.specs import TokenizerSpec
 from rapid.freshness import FOLDERS
 from rapid.stages import upkeep
@@ -130,7 +130,7 @@ def test_no_input_of_a_job_is_younger_than_its_end(tmp_path):
         for path in [*inputs, *manifests, inputs[1] / "weights"]:
             then = time.time() + rng.choice([-1, 1, 1]) * 10 ** rng.uniform(-3, 9)
             os.utime(path, (then, then))
-        write_manifest(folder / "out", "train", spec, digests(*inputs), [])
+        write_manifest(folder / "out", "train", spec, hash_files(*inputs), [])
         assert all(path.stat().st_mtime <= time.time() for path in [inputs[0], *manifests])
 
 

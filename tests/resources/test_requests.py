@@ -53,10 +53,10 @@ def test_jobs_that_are_made_on_cpus_ask_for_no_gpu(values):
 
 def test_naive_grpo_samples_on_one_gpu_and_trains_on_as_many_as_divide_n_step(values):
     job = spec(values, "naive-grpo", **GPU)
-    assert specs.served(job)
+    assert specs.uses_vllm_server(job)
     assert job.compute.processes == 2  # of the three that are left
     assert resources.gpus(job) == 3
-    assert not specs.served(spec(values, "naive-grpo", sampler="vllm"))
+    assert not specs.uses_vllm_server(spec(values, "naive-grpo", sampler="vllm"))
 
 
 def test_over_nodes_each_has_its_share(values):

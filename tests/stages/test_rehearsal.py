@@ -14,7 +14,7 @@ def test_code_is_read_before_it_is_imported(monkeypatch):
     def read(*roots):
         raise EOFError
 
-    monkeypatch.setattr(rehearsal, "files_behind", read)
+    monkeypatch.setattr(rehearsal, "hash_dependencies", read)
     with pytest.raises(EOFError):
         rehearsal.rehearse()
 

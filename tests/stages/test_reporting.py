@@ -10,7 +10,7 @@ from transformers import TrainerCallback
 
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.manifests import write_manifest
-from rapid.artifacts.runs import Progress, StepRecord, progress
+from rapid.artifacts.runs import Progress, StepRecord, read_progress
 from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config.params import load
 from rapid.config.specs import Run, TrainSpec, train_spec
@@ -79,7 +79,7 @@ def test_a_run_can_be_followed_and_that_takes_none_of_its_time(clock, tmp_path, 
     for step in (2, 3):
         clock.now += 1
         log([recorder], step)
-    recorded = [(step.step, step.seconds, step.of, step.reward) for step in progress(tmp_path)]
+    recorded = [(step.step, step.seconds, step.of, step.reward) for step in read_progress(tmp_path)]
     assert recorded == [(1, 1, 3, None), (2, 1, 3, 0.25), (3, 2, 3, 0.25)]
     assert recorder.seconds == 2
     recorder.follow(tmp_path / "nowhere/progress.jsonl", 3)

@@ -14,7 +14,7 @@ from rapid.benchmarks.prompts import render
 from rapid.config import specs
 from rapid.config.jobs import Plan
 from rapid.config.params import load
-from rapid.freshness import examine
+from rapid.freshness import examine_jobs
 from rapid.stages.demonstrate import demonstrate
 from rapid.stages.prepare import prepare
 from rapid.stages.train import train
@@ -77,13 +77,13 @@ def test_rl_starts_from_the_weights_that_sft_left(made, values):
     sft, pg = (sha256_file(Path(RUNS, name, "seed1", WEIGHTS)) for name in ("sft", "pg"))
     assert base != sft == pg
 
-    assert examine(chain(made)).current == chain(made)
+    assert examine_jobs(chain(made)).current == chain(made)
     values["sft"]["epochs"] = 2
-    stale = {job.folder for job in examine(chain(plan(values))).stale}
+    stale = {job.folder for job in examine_jobs(chain(plan(values))).stale}
     assert stale == {f"{RUNS}/sft/seed1", f"{RUNS}/pg/seed1"}
     values["training"]["start"] = "base"
     values["sft"]["epochs"] = 1
-    (why,) = examine(chain(plan(values))).stale.values()
+    (why,) = examine_jobs(chain(plan(values))).stale.values()
     assert "training.start: 'sft' is now None" in why
 
 

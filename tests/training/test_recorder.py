@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import read_jsonl, write_jsonl
-from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights, shown
+from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights, read_progress_file
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import make
 from rapid.config.specs import TrainSpec
@@ -83,7 +83,7 @@ def test_what_is_paused_saved_or_shown_is_not_the_runs_time(monkeypatch, tmp_pat
     (first, *_) = recorder.steps
     assert (first.loss, first.gradient_norm, first.kl) == (0.5, 2.0, 0.25)
     assert (first.reward, first.completion_length) == (0.75, 6.0)
-    assert [(row.step, row.of) for row in shown(file)] == [(1, 9), (2, 9), (3, 9)]
+    assert [(row.step, row.of) for row in read_progress_file(file)] == [(1, 9), (2, 9), (3, 9)]
     recorder.on_train_end(None, None, None)
     spend(100)
     assert recorder.seconds == 7
@@ -101,7 +101,7 @@ def test_what_is_paused_saved_or_shown_is_not_the_runs_time(monkeypatch, tmp_pat
     log(again, 4)
     assert [step.seconds for step in again.steps] == [1, 2, 3, 8]
     assert again.steps[3].sampling == 0
-    assert [row.step for row in shown(file)] == [1, 2, 3, 4]
+    assert [row.step for row in read_progress_file(file)] == [1, 2, 3, 4]
     again.on_train_end(None, None, None)
     assert again.peak_memory_mb == 1e9 > recorder.peak_memory_mb > 0
     assert again.used.waited == 3 + 30 * 4 + 5 + 30 * 2

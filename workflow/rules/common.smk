@@ -17,26 +17,26 @@ os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds: a log keeps every li
 from rapid.algorithms import names
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.layout import STAGES
-from rapid.artifacts.manifests import bring_to_present
+from rapid.artifacts.manifests import clamp_future_times
 from rapid.benchmarks import problem_source
 from rapid.benchmarks.prompts import check_templates
 from rapid.config import jobs, specs
 from rapid.config.params import CHECKPOINT_VARIABLE, LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.config.params import load, read
 from rapid.console import workflow as console
-from rapid.freshness import Examination, discard_checkpoints_of_ended_runs, say_changed_code
+from rapid.freshness import Examination, discard_checkpoints_of_ended_runs, print_changed_code
 from rapid.processes import locks
 from rapid.resources import requests
 from rapid.resources.leases import usable_cores
 
 # In the order in which Snakemake merged them, which takes the last of a key that is there twice.
 CONFIG_FILES = map(os.path.relpath, workflow.config_settings.configfiles)
-FILES = [*filter(os.path.exists, [jobs.DEFAULT]), *CONFIG_FILES]
+FILES = [*filter(os.path.exists, [jobs.DEFAULT_FILE]), *CONFIG_FILES]
 
 try:
     read(*FILES)
     PARAMS = load(config, *FILES)
-    PLAN = jobs.plan(PARAMS)
+    PLAN = jobs.build_plan(PARAMS)
     if workflow.is_main_process:
         check_templates(PARAMS.benchmarks)
 except BadInput as error:
@@ -44,7 +44,7 @@ except BadInput as error:
 os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 os.environ[REPORT_VARIABLE] = PARAMS.logging.report_to
 if "DVC_EXP_BASELINE_REV" in os.environ:  # `dvc exp show` has the figures of these while they run
-    compared = PLAN.folder(specs.compared(PARAMS)[0].folder)
+    compared = PLAN.folder(specs.dvc_runs(PARAMS)[0].folder)
     os.environ[LIVE_VARIABLE] = os.path.dirname(compared)
 
 EXAMINATION = Examination(hashed=False)
@@ -57,7 +57,7 @@ if workflow.is_main_process:
     CONSOLE = console.install(
         logger, workflow.output_settings, problem_source.describe(declared)
     )
-    say_changed_code(PLAN.jobs)
+    print_changed_code(PLAN.jobs)
     if not workflow.output_settings.dryrun:
         locks.hold(Path(".snakemake"))
         discard_checkpoints_of_ended_runs()
