@@ -33,7 +33,7 @@ from rapid import cli
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import describe_hardware, get_commit
 from rapid.artifacts.metrics import METRICS, STATISTICS, StepMetrics
-from rapid.benchmarks.problem_source import describe
+from rapid.benchmarks.problem_source import describe_sources
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params, load, read
 from rapid.config.specs import BASE, dvc_runs
@@ -65,7 +65,7 @@ def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
     block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", rendered, re.MULTILINE)[0]
     trained = measured.frame[(measured.frame.no_summary == "") & (measured.frame.algorithm != BASE)]
     made = render_notes(["hardware", "code"], origin_facts(trained.hardware, trained.commit))
-    problems = describe([measured.problems[benchmark]])
+    problems = describe_sources([measured.problems[benchmark]])
     return indented([*block.splitlines(), "", problems, *made])
 
 
@@ -221,7 +221,7 @@ def picture(text: str, root: Path, name: str, *overlays: str) -> str:
     measured = Measured.read(params(*overlays), root)
     commits = measured.frame[measured.frame.no_summary == ""].commit
     notes = render_notes(["code"], origin_facts([], commits))
-    lines = [describe(measured.problems.values()), *notes]
+    lines = [describe_sources(measured.problems.values()), *notes]
     return "\n".join([text.split("\n")[0], "", *lines]) + "\n"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from rapid.algorithms.groups import Groups, Tensor, chosen, group_mean, standardized
+from rapid.algorithms.groups import Groups, Tensor, active_groups, group_mean, standardized
 from rapid.settings import Settings
 
 
@@ -22,7 +22,7 @@ class Look:
     line: str | tuple = "-"
 
 
-class Pass(NamedTuple):
+class LossInputs(NamedTuple):
     """The tensors of a loss. Rows are completions; groups are contiguous rows.
 
     Args:
@@ -80,7 +80,7 @@ class Algorithm:
         """The key of its section in params.yaml."""
         return self.name.replace("-", "_")
 
-    def objective(self, params: Any) -> Parameters | None:
+    def select_objective(self, params: Any) -> Parameters | None:
         """Return the parameters that decide a run's result, out of all of params.yaml."""
         return getattr(params, self.key) if self.parameters else None
 
@@ -88,7 +88,7 @@ class Algorithm:
         """Return how many completions are sampled at a time; None is the whole inference batch."""
         return None
 
-    def refused(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
+    def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
         """Return a key of params.yaml, its value and what is allowed, if it cannot be run so."""
         return None
 
@@ -101,7 +101,7 @@ class Algorithm:
     # Names and looks ------------------------------------------------------------------------------
 
     @property
-    def pattern(self) -> str:
+    def name_pattern(self) -> str:
         """A regular expression of its names, without changes."""
         h = {"required": "-H[1-9][0-9]*", "optional": "(-H[1-9][0-9]*)?", "none": ""}
         return self.name + h[self.H]
@@ -114,7 +114,7 @@ class Algorithm:
         """Return whether a name is this algorithm's, with any H and changes."""
         return name.split(",")[0].partition("-H")[0] == self.name
 
-    def look_at(self, h: int) -> Look:
+    def get_look(self, h: int) -> Look:
         """Return its look with this H: its colour, with a marker and line for each power of 2."""
         if h == 1:
             return self.look
@@ -122,7 +122,7 @@ class Algorithm:
         return Look(self.look.color, "vP*X<>"[number % 6], (0, (5, *(1, 1) * (number % 3), 1)))
 
     @property
-    def reported(self) -> dict[str, str]:
+    def hyperparameter_rows(self) -> dict[str, str]:
         """Rows of the table of hyperparameters: a title, and the key in a run's spec."""
         fields = self.parameters.model_fields.items() if self.parameters else ()
         return {field.title: f"objective.{name}" for name, field in fields if field.title}
@@ -133,7 +133,9 @@ class Algorithm:
         """Return the rounds of sampling: each but the first replaces groups of equal rewards."""
         return 1
 
-    def rewards(self, parameters: Any, limit: int, reward: Callable) -> list[Callable]:
+    def build_reward_functions(
+        self, parameters: Any, limit: int, reward: Callable
+    ) -> list[Callable]:
         """Return the reward functions. A completion's reward is the sum of what they return.
 
         Args:
@@ -150,11 +152,11 @@ class Algorithm:
         """
         return "all"
 
-    def contributes(
+    def have_gradient(
         self, rewards: Tensor, group_size: int, settings: Any, *, on_policy: bool
     ) -> Tensor:
         """Return which groups have a gradient that may differ from zero. (N,) -> (K,) bool"""
-        return chosen(self.gradient_groups(settings, on_policy), rewards, group_size)
+        return active_groups(self.gradient_groups(settings, on_policy), rewards, group_size)
 
     def compares_weights(self, settings: Any) -> bool:
         """Return whether a completion's gradient depends on importance weights of its group."""
@@ -170,10 +172,10 @@ class Algorithm:
             return standardized(rewards, group_size)
         return rewards - group_mean(rewards, group_size)
 
-    def loss(self, settings: Any, tensors: Pass) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, settings: Any, tensors: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, averaged over `mean_over`, and metrics over `metrics_over`, 0-d each."""
         arguments = {
-            name: getattr(tensors if name in Pass._fields else settings, name)
+            name: getattr(tensors if name in LossInputs._fields else settings, name)
             for name in signature(self.loss_function).parameters
         }
         return self.loss_function(**arguments)

@@ -17,7 +17,7 @@ STD_FLOOR = 1e-4  # TRL's: keeps a group of equal rewards from dividing by zero
 
 def group_mean(values: Tensor, group_size: int) -> Tensor:
     """Return the mean of each group, at each of its rows. (N,) -> (N,)"""
-    return in_groups(values, group_size).mean(1).repeat_interleave(group_size)
+    return to_groups(values, group_size).mean(1).repeat_interleave(group_size)
 
 
 def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
@@ -34,8 +34,8 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
     import torch
 
     # The others are summed without the row: subtracting it from all loses them beside a huge one.
-    others = 1 - torch.eye(group_size, dtype=values.dtype, device=values.device)
-    return (in_groups(values, group_size) @ others).flatten() / (group_size - 1)
+    other_rows = 1 - torch.eye(group_size, dtype=values.dtype, device=values.device)
+    return (to_groups(values, group_size) @ other_rows).flatten() / (group_size - 1)
 
 
 def standardized(rewards: Tensor, group_size: int) -> Tensor:
@@ -43,21 +43,21 @@ def standardized(rewards: Tensor, group_size: int) -> Tensor:
 
     They are 0 in a group of one.
     """
-    groups = in_groups(rewards, group_size)
+    groups = to_groups(rewards, group_size)
     std = groups.std(1, keepdim=True) if group_size > 1 else 0
     return ((groups - groups.mean(1, keepdim=True)) / (std + STD_FLOOR)).flatten()
 
 
-def chosen(which: Groups, rewards: Tensor, group_size: int) -> Tensor:
+def active_groups(kind: Groups, rewards: Tensor, group_size: int) -> Tensor:
     """Return which groups are of this kind. (N,) -> (K,) bool"""
-    groups = in_groups(rewards, group_size)
-    if which == "rewarded":
+    groups = to_groups(rewards, group_size)
+    if kind == "rewarded":
         return (groups != 0).any(1)
     unequal = (groups != groups[:, :1]).any(1)
-    return unequal if which == "unequal" else unequal | True
+    return unequal if kind == "unequal" else unequal | True
 
 
-def in_groups(values: Tensor, group_size: int) -> Tensor:
+def to_groups(values: Tensor, group_size: int) -> Tensor:
     """Return one row per group. (N,) -> (K, N_k)"""
     if len(values) % group_size:
         raise ValueError(f"{len(values)} completions are not whole groups of {group_size}")

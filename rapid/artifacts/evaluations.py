@@ -63,8 +63,8 @@ class Evaluation(Record):
         for score in self.scores:
             if not score.correct <= score.samples <= self.samples:
                 raise ValueError(
-                    f"scores: {score.correct} of {score.samples} completions of {score.id} are correct, "
-                    f"of {self.samples} that were sampled"
+                    f"scores: {score.correct} of {score.samples} completions of {score.id} are "
+                    f"correct, of {self.samples} that were sampled"
                 )
         counted = {
             "completions": (self.problems * self.samples, sum(self.reasons.values())),

@@ -39,12 +39,12 @@ class Problem(Record, ABC):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     @property
-    def same(self) -> str:
+    def normalized_content(self) -> str:
         """Return the content without spaces and letter case: equal for the same problem."""
         return "".join(self.content.split()).casefold()
 
     @property
-    def unusable(self) -> str:
+    def unusable_reason(self) -> str:
         """Return why no completion of this problem could be graded; "" where it could."""
         return ""
 

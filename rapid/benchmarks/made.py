@@ -17,7 +17,9 @@ from rapid.benchmarks.base import Benchmark, Exercise
 DRAWS_PER_EXERCISE = 200  # repeated draws after which a maker counts as exhausted
 
 
-def make(benchmark: Benchmark, seed: int, counts: dict[str, int]) -> dict[str, list[Exercise]]:
+def draw_exercises(
+    benchmark: Benchmark, seed: int, counts: dict[str, int]
+) -> dict[str, list[Exercise]]:
     """Make exercises in parts, no two with the same content.
 
     Args:

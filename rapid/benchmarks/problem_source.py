@@ -61,7 +61,7 @@ class ProblemSource:
         return (rows[file], written[file]) if file in rows and file in written else None
 
 
-def describe(sources: Iterable[ProblemSource]) -> str:
+def describe_sources(sources: Iterable[ProblemSource]) -> str:
     """Return a sentence on what these problems are and where they come from; "" for none."""
     by_kind = {True: [], False: []}
     for source in sources:

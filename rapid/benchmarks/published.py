@@ -22,7 +22,7 @@ PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "tes
 
 
 @dataclass
-class Published:
+class PublishedProblems:
     """The content of a source: problems by part ("train" and "test", or one of any name)."""
 
     source: str  # a path, or a dataset and its commit
@@ -47,13 +47,13 @@ def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
     return problems
 
 
-def load_source(benchmark: Benchmark, source: str) -> Published:
+def load_source(benchmark: Benchmark, source: str) -> PublishedProblems:
     """Read all problems of a source.
 
     Raises:
         BadInput: with what is wrong, and where.
     """
-    published = Published("@".join(benchmark.hub) if source == "hub" else source)
+    published = PublishedProblems("@".join(benchmark.hub) if source == "hub" else source)
     path = Path(source)
     if source == "hub" or path.is_dir():
         rows = _read_dataset(benchmark, source)
@@ -66,7 +66,7 @@ def load_source(benchmark: Benchmark, source: str) -> Published:
         )
     seen: set[str] = set()
     for split, problem in rows:
-        if why := problem.unusable:
+        if why := problem.unusable_reason:
             published.dropped[problem.id] = why
         else:
             part = published.parts.setdefault(PARTS.get(split, split), [])
@@ -75,7 +75,7 @@ def load_source(benchmark: Benchmark, source: str) -> Published:
 
 
 def select_problems(
-    published: Published, benchmark: Benchmark, counts: dict[str, int], seed: int
+    published: PublishedProblems, benchmark: Benchmark, counts: dict[str, int], seed: int
 ) -> dict[str, list[Problem]]:
     """Return so many problems of each part, drawn by the seed where there are more.
 
@@ -88,7 +88,7 @@ def select_problems(
     rng = random.Random(f"{benchmark.name} {seed}")
     if len(published.parts) == 1:
         [problems] = published.parts.values()
-        parts = divide(problems, counts["test"], rng)
+        parts = divide_problems(problems, counts["test"], rng)
     else:
         parts = {part: list(published.parts.get(part, [])) for part in ("test", "train")}
         for part in sorted(published.parts.keys() - parts):
@@ -110,28 +110,30 @@ def select_problems(
     return parts
 
 
-def divide(problems: list[Problem], test: int, rng: random.Random) -> dict[str, list[Problem]]:
+def divide_problems(
+    problems: list[Problem], test: int, rng: random.Random
+) -> dict[str, list[Problem]]:
     """Divide problems into `test` of them, drawn at random, and the others to train on.
 
     The same problem under two ids stays together. MBPP+ has two such pairs: functions of different
     names with one description.
     """
-    same: dict[str, list[Problem]] = {}
+    problems_by_content: dict[str, list[Problem]] = {}
     for problem in problems:
-        same.setdefault(problem.same, []).append(problem)
+        problems_by_content.setdefault(problem.normalized_content, []).append(problem)
     parts: dict[str, list[Problem]] = {"test": [], "train": []}
-    for group in rng.sample(list(same.values()), len(same)):
+    for group in rng.sample(list(problems_by_content.values()), len(problems_by_content)):
         fits = len(parts["test"]) + len(group) <= test
         parts["test" if fits else "train"] += group
     return parts
 
 
-def _describe_dropped(published: Published) -> str:
+def _describe_dropped(published: PublishedProblems) -> str:
     reasons = ", ".join(f"{id} ({why})" for id, why in published.dropped.items())
     return f"; left out: {reasons}" if reasons else ""
 
 
-def _with_unique_id(problem: Problem, seen: set[str], published: Published) -> Problem:
+def _with_unique_id(problem: Problem, seen: set[str], published: PublishedProblems) -> Problem:
     """Return the problem, renamed where an earlier one has its id: MATH has such a pair."""
     name, number = problem.id, 1
     while name in seen:

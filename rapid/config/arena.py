@@ -1,8 +1,8 @@
-"""The section `arena` of params.yaml: which algorithms meet, and what is claimed beforehand.
+"""The section `arena` of params.yaml: the algorithms to compare, and preregistered claims.
 
-fields    on a benchmark: algorithms, each with its learning rate, and the claims
-maps      on a benchmark: RAPID at several N_step and H
-tuning    where it is given, the fields' algorithms try these learning rates instead
+fields    for a benchmark: algorithms, each with its learning rate, and the claims
+maps      for a benchmark: RAPID at several N_step and H
+tuning    if present, the fields' algorithms are run at these learning rates instead
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from rapid.algorithms import PLAIN, RAPID
-from rapid.algorithms.names import AlgorithmName, parse, variant
+from rapid.algorithms.names import AlgorithmName, format_variant, parse
 from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size, not_allowed
 
 # What can be compared: seconds until an accuracy, accuracy after equal completions, or equal time.
@@ -21,12 +21,12 @@ Count = Annotated[int, Field(ge=1, le=1000)]
 
 
 def first_seeds(count: int) -> list[Seed]:
-    """Return so many seeds."""
+    """Return the seeds from 1 to `count`."""
     return list(range(1, count + 1))
 
 
 class Claim(Section):
-    """What is said of two algorithms before they are run."""
+    """A preregistered claim: one algorithm is better than another, or as good."""
 
     ours: AlgorithmName
     theirs: AlgorithmName
@@ -41,7 +41,7 @@ class Claim(Section):
 
 
 class ArenaField(Section):
-    """The algorithms that meet on one benchmark."""
+    """The algorithms that are compared on one benchmark."""
 
     seeds: Count = Field(description="how many, from 1")
     more_seeds: dict[AlgorithmName, Count] = Field(
@@ -70,11 +70,13 @@ class ArenaField(Section):
     def run_name(self, name: AlgorithmName) -> AlgorithmName:
         """Return the name of an algorithm's runs."""
         rate = self.rates[name]
-        return variant(name, problems=self.problems, learning_rate=rate, snapshots=self.snapshots)
+        return format_variant(
+            name, problems=self.problems, learning_rate=rate, snapshots=self.snapshots
+        )
 
     def trial_name(self, name: AlgorithmName, rate: float) -> AlgorithmName:
-        """Return the name of an algorithm's runs with a learning rate that is tried out."""
-        return variant(name, problems=self.problems, learning_rate=rate)
+        """Return the name of an algorithm's runs at a learning rate to try."""
+        return format_variant(name, problems=self.problems, learning_rate=rate)
 
 
 class ArenaMap(Section):
@@ -89,9 +91,11 @@ class ArenaMap(Section):
     )
 
     def run_name(self, n_step: int, h: int) -> AlgorithmName:
-        """Return the name of a cell's runs: the rate grows as the square root of N_step."""
+        """Return the name of a cell's runs; the rate grows with the square root of N_step."""
         rate = float(f"{self.rate * (n_step / self.n_step[0]) ** 0.5:.3g}")
-        return variant(RAPID.at(h), n_step=n_step, problems=self.problems, learning_rate=rate)
+        return format_variant(
+            RAPID.at(h), n_step=n_step, problems=self.problems, learning_rate=rate
+        )
 
 
 class Tuning(Section):
@@ -138,24 +142,26 @@ class Arena(Section):
         return self
 
     def list_algorithms(self, field: ArenaField) -> list[AlgorithmName]:
-        """Return the algorithms of a field that are run."""
+        """List the algorithms of a field that are run."""
         return [name for name in field.rates if name in self.only or not self.only]
 
     @property
     def planned_maps(self) -> dict[BenchmarkName, ArenaMap]:
-        """The maps, where they are run: not in a tuning, nor beside a record."""
+        """The maps that are run: none during a tuning or with a record of earlier results."""
         return {} if self.tuning or self.only else self.maps
 
     def list_entries(self) -> Iterator[Entry]:
-        """Yield what is run: a benchmark, algorithms with their changes, and their seeds."""
+        """Yield the runs: a benchmark, names of algorithms with their changes, and seeds."""
         for benchmark, field in self.fields.items():
             for name in self.list_algorithms(field):
                 if self.tuning is None:
                     seeds = first_seeds(field.seeds) if self.only else field.get_seeds(name)
                     yield benchmark, [field.run_name(name)], seeds
                 elif parse(name).H not in self.borrowed:
-                    tried = [field.trial_name(name, rate) for rate in self.tuning.rates[benchmark]]
-                    yield benchmark, tried, self.tuning.seeds
+                    trial_names = [
+                        field.trial_name(name, rate) for rate in self.tuning.rates[benchmark]
+                    ]
+                    yield benchmark, trial_names, self.tuning.seeds
         for benchmark, cells in self.planned_maps.items():
             names = [cells.run_name(n_step, h) for n_step in cells.n_step for h in cells.H]
             yield benchmark, names, first_seeds(cells.seeds)

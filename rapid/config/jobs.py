@@ -1,17 +1,16 @@
-"""The jobs of the pipeline: what each reads, what decides its result, and where it lies.
+"""Plans the pipeline's jobs: their inputs, the parameters of each, and their folders.
 
-A job lies in a folder and leaves a manifest.json there (`rapid.artifacts.manifests`), which
-`rapid.freshness` checks against the job's spec and the files that are there.
+A job writes its files and a manifest.json into one folder (`rapid.artifacts.manifests`).
+`rapid.freshness` compares the manifest with the job's spec and with the files.
 
 1. The default, params.yaml in the working folder, has its jobs in data/, models/, distilled/,
-   runs/, evaluations/ and reports/. So have changed parameters without a name.
-2. Named parameters have theirs in folders of the same names below experiments/NAME/.
-3. A job of named parameters that is also one of the default's is shared: it lies in the default's
-   folder. It is the same job if its spec is equal and all jobs whose files it reads are shared.
+   runs/, evaluations/ and reports/. Changed parameters without a name use the same folders.
+2. Parameters with a name have their jobs in folders of the same names below experiments/NAME/.
+3. A job of named parameters that the default has too is shared: it uses the default's folder. Two
+   jobs are the same if their specs are equal and all jobs whose files they read are shared.
 
-Runs begin in blocks of seeds, in random order within a block: a machine that is slower for a while
-is slower for all algorithms alike. They come after what they need, and an evaluation has the turn
-of its run.
+Runs begin in blocks of seeds, in random order within a block, so that a machine that is slow for a
+while affects all algorithms alike. An evaluation has the priority of its run.
 """
 
 import random
@@ -43,16 +42,16 @@ from rapid.config.sources import BadParams
 from rapid.freshness import Job
 
 DEFAULT_FILE = "params.yaml"
-# Reports that are made only where somebody asks for them, and the runs that are in each.
+# Reports that are made only on request, and the runs that each of them shows.
 RUNS_ON_DEMAND = {STUDIES: specs.study_runs, ARENA: specs.arena_runs}
 
 
 class Plan:
-    """The jobs of parameters. A job is named by its folder in the default's layout.
+    """All jobs for some parameters. A job's name is its folder in the default's layout.
 
     Args:
         default: the plan with which jobs are shared.
-        root: where jobs lie that are not shared: "", or experiments/NAME/.
+        root: prefix of the folders of jobs that are not shared: "", or experiments/NAME/.
     """
 
     def __init__(self, params: Params, default: "Plan | None" = None, root: str = ""):
@@ -61,12 +60,12 @@ class Plan:
 
     @property
     def jobs(self) -> list[Job]:
-        """Every job that the reports need, and the reports; each after those that it reads."""
+        """The jobs that the reports need, and the reports; each after the jobs that it reads."""
         return [self.job(name) for name in self._needed_names]
 
     @property
     def optional_jobs(self) -> list[Job]:
-        """Every job that only the studies or the arena need, and their reports; in that order."""
+        """The jobs that only the studies or the arena need, followed by their reports."""
         return [self.job(name) for name in self._planned_names if name not in self._needed_names]
 
     def list_with_inputs(self, report: str) -> list[Job]:
@@ -83,7 +82,7 @@ class Plan:
         return list(ordered.values())
 
     def job(self, name: str) -> Job:
-        """Return a job, be it planned or not."""
+        """Return a job by its name, whether or not a report needs it."""
         if name not in self._jobs:
             job = self._build_job(name)
             folder = name if self._is_shared(job) else f"{self.root}{name}"
@@ -91,9 +90,9 @@ class Plan:
         return self._jobs[name]
 
     def priority(self, name: str) -> int:
-        """Return how soon a job begins: of those that could, the one of highest priority does.
+        """Return the job's priority for Snakemake: of the jobs that are ready, the highest begins.
 
-        An evaluation has its run's turn, so that what was interrupted has seeds that are complete.
+        An evaluation has its run's priority, so that an interrupted pipeline has complete seeds.
         """
         template, names = parse_folder(name)
         run_name = RUN.format(**names) if template == EVALUATION else name
@@ -114,17 +113,17 @@ class Plan:
         return {name: turn for turn, name in enumerate(shuffled, 1)}
 
     def folder(self, name: str) -> str:
-        """Return where a job lies."""
+        """Return the folder of a job."""
         return self.job(name).folder if self.default else f"{self.root}{name}"
 
     def _is_shared(self, job: Job) -> bool:
         if self.default is None or job.folder not in self.default._planned_names:
             return False
         default_job = self.default.job(job.folder)
-        read, default_read = (
-            [input_job.folder for input_job in user.inputs] for user in (job, default_job)
+        input_folders, default_input_folders = (
+            [input_job.folder for input_job in reader.inputs] for reader in (job, default_job)
         )
-        return job.spec == default_job.spec and read == default_read
+        return job.spec == default_job.spec and input_folders == default_input_folders
 
     @cached_property
     def _needed_names(self) -> list[str]:
@@ -139,13 +138,13 @@ class Plan:
 
     @cached_property
     def _planned_names(self) -> list[str]:
-        """Return the names of the jobs that the reports need, and those that may be asked for."""
+        """Return the names of the jobs that the reports need, and of those made on request."""
         results = {report: self._list_results_in(report) for report in RUNS_ON_DEMAND}
         on_demand = [name for report, read in results.items() if read for name in (*read, report)]
         return list(dict.fromkeys([*self._needed_names, *on_demand]))
 
     def _build_job(self, name: str) -> Job:
-        """Return a job as if it lay in the default's folder."""
+        """Build a job with its folder in the default's layout."""
         template, names = parse_folder(name)
         build = {
             PROBLEMS: self._build_prepare,
@@ -215,7 +214,7 @@ class Plan:
         return tuple(self.job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
 
     def _trained_model(self, run: specs.Run) -> tuple[Job, str]:
-        """Return the job that leaves a run's model, or the one before training, and its folder."""
+        """Return the job that writes a run's model (or its base model), and the model's folder."""
         if run.algorithm == specs.BASE:
             job = self.job(MODEL.format(model=run.model))
             return job, job.folder
@@ -244,7 +243,7 @@ def build_plan(params: Params, root: Path | str = ".") -> Plan:
     """Return the plan of parameters.
 
     Args:
-        root: the folder below which jobs lie, and the default's params.yaml.
+        root: the folder that contains the jobs' folders and the default's params.yaml.
 
     Raises:
         BadParams: the default's params.yaml has a wrong value.
@@ -257,5 +256,5 @@ def build_plan(params: Params, root: Path | str = ".") -> Plan:
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """Return every job that the reports need, and the reports; each after those that it reads."""
+    """Return the jobs that the reports need, and the reports; each after the jobs that it reads."""
     return build_plan(params).jobs

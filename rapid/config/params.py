@@ -1,4 +1,4 @@
-"""params.yaml as validated objects: the one door through which everything reads it.
+"""Reads params.yaml and its overlays into validated objects.
 
 `load_files` reads YAML files, `load` takes merged YAML (Snakemake's `config`), and both return a
 `Params`. It is made of `rapid.config.sections` and of a section for each algorithm with parameters.
@@ -24,8 +24,8 @@ from rapid.config.sections import (
     BenchmarkName,
     BenchmarkParams,
     Compute,
+    DvcExperiment,
     EvaluationParams,
-    Experiment,
     Logging,
     ModelName,
     PlainName,
@@ -43,14 +43,14 @@ from rapid.grading.policy import STRICT, Grading
 from rapid.text import suggest
 
 CHECKPOINT_SECONDS = 600.0
-# What jobs are told by the environment, since their specs have it not.
+# Settings that jobs receive by environment variables, because they are no part of a spec.
 CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"
 REPORT_VARIABLE = "RAPID_REPORT_TO"
 LIVE_VARIABLE = "RAPID_LIVE"  # the folder of the runs that `dvc exp show` compares, of every seed
 
 
 class General(Section):
-    """What params.yaml has before the algorithms' sections."""
+    """The keys of params.yaml that come before the algorithms' sections."""
 
     name: PlainName | None = Field(None, description="of an experiment: experiments/NAME/ has it")
     data_seed: Seed = Field(description="makes problems, splits and base models")
@@ -76,16 +76,16 @@ class Params(General):
     evaluation: EvaluationParams
     grading: Grading = STRICT
     tables: Tables
-    experiment: Experiment
+    experiment: DvcExperiment
     studies: Studies | None = None
     arena: Arena | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _remove_left_out(cls, values: Any) -> Any:
-        """An overlay leaves a benchmark or a model of the default out by giving it no value.
+        """Remove the benchmarks and models that an overlay sets to null.
 
-        No model is trained on such a benchmark, and one that knows no other is left out too.
+        No model is pre-trained on such a benchmark; a model left without benchmarks is removed too.
         """
         match values:
             case {"benchmarks": dict() as benchmarks, "models": dict() as models}:
@@ -102,7 +102,7 @@ class Params(General):
 
     @model_validator(mode="after")
     def _fill_in_seeds(self):
-        """Studies without seeds have those of the main table."""
+        """Give studies without seeds the seeds of the main table."""
         if self.studies and not self.studies.seeds:
             self.studies.seeds.extend(self.tables.main.seeds)
         return self
@@ -156,7 +156,7 @@ class Params(General):
         return self
 
     def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
-        """Return all that are run on a benchmark, in the order of the tables."""
+        """Return the algorithms that are run on a benchmark, in the order of the tables."""
         tables = self.tables
         algorithms = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]
         if benchmark == self.experiment.benchmark:
@@ -172,10 +172,10 @@ class Params(General):
     def get_start(self, algorithm: AlgorithmName) -> str:
         """Return the algorithm from whose run another starts; `BASE` is the model before training.
 
-        Imitation, and what the others start from, start there.
+        Imitation starts from `BASE`, and so does the algorithm that the others start from.
         """
-        first = self.training.start
-        return BASE if imitates(algorithm) or algorithm == first else first
+        start = self.training.start
+        return BASE if imitates(algorithm) or algorithm == start else start
 
     @property
     def compared(self) -> AlgorithmName:
@@ -184,21 +184,21 @@ class Params(General):
 
     @property
     def imitation(self) -> Parameters:
-        """Return the parameters of imitating the teacher, its sampling among them."""
+        """Return the parameters of imitation, including the teacher's sampling."""
         return getattr(self, IMITATING.key)
 
     def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
-        """Check that an algorithm's batches are whole groups, and that prompts suffice for one."""
+        """Check that an algorithm's batches are whole groups, and that there are enough prompts."""
         sizes, algorithm = self.benchmarks[benchmark], parse(name)
         group = algorithm.changes.group_size or self.training.group_size
-        refused = algorithm.algorithm.refused(self, group)
+        error = algorithm.algorithm.config_error(self, group)
         if algorithm.algorithm.imitates:
             count = self.imitation.demonstrations
             if count and BENCHMARKS[benchmark].draw is None:
                 allowed = f"0 with {benchmark}, of which no problems can be made"
-                refused = f"{IMITATING.key}.demonstrations", count, allowed
-            if refused:
-                raise ValueError(not_allowed(*refused))
+                error = f"{IMITATING.key}.demonstrations", count, allowed
+            if error:
+                raise ValueError(not_allowed(*error))
             return
         n_step = algorithm.changes.n_step or sizes.n_step
         if n_step % group:
@@ -212,14 +212,14 @@ class Params(General):
         if count < largest:
             prompts = f"the prompts of an inference batch of {name} (H x n_step / group size)"
             raise ValueError(not_allowed(key, count, f"at least {largest}, {prompts}"))
-        if refused:
-            raise ValueError(not_allowed(*refused))
+        if error:
+            raise ValueError(not_allowed(*error))
         self._check_processes(benchmark, name, algorithm.H * n_step)
 
     def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
-        """Check that processes can share the completions of an inference batch."""
+        """Check that the processes can share the completions of an inference batch evenly."""
         compute = self.compute
-        if compute.uses_vllm_server(name):  # as many train as divide them
+        if compute.uses_vllm_server(name):  # the number of training processes follows from n_step
             if compute.nodes > 1:
                 allowed = f"1 with {name}, whose vLLM server is on the trainer's machine"
                 raise ValueError(not_allowed("compute.nodes", compute.nodes, allowed))
@@ -232,7 +232,7 @@ class Params(General):
 
 
 def _remove_benchmarks(removed: list[str], model: Any) -> Any:
-    """Return a model that is not trained on these benchmarks; None if that leaves it no other."""
+    """Return a model's section without these benchmarks; None if no benchmark is left."""
     match model:
         case {"benchmarks": [*benchmarks], "error_rate": rates} if removed:
             benchmarks = [name for name in benchmarks if name not in removed]
@@ -244,9 +244,9 @@ def _remove_benchmarks(removed: list[str], model: Any) -> Any:
 
 @cache
 def _build_params_class(*algorithms: str) -> type[Params]:
-    """`Params` with the sections of these algorithms.
+    """Build the subclass of `Params` with a section for each of these algorithms.
 
-    A section of defaults only is left out of what is written, as if the algorithm was not there.
+    A section that has only defaults is left out when parameters are written.
     """
     sections: dict[str, Any] = {}
     for algorithm in sorted(map(ALGORITHMS.get, algorithms), key=attrgetter("imitates")):
@@ -269,7 +269,7 @@ def load_files(*sources: Path | str) -> Params:
 
 
 def load(values: dict, *sources: Path | str) -> Params:
-    """Validate parameters that were read, and merged, from these files.
+    """Validate parameters that were read and merged from these files.
 
     Raises:
         BadParams: as `load_files`.
@@ -283,7 +283,7 @@ def load(values: dict, *sources: Path | str) -> Params:
 
 
 def _describe_error(item: dict, values: Any) -> str:
-    """Return the key as it is written, with dots, and what is wrong there."""
+    """Return the dotted key of a validation error, and the problem with its value."""
     parts = []
     for part in item["loc"]:
         if part in ("[key]", "made", "published"):

@@ -1,4 +1,4 @@
-"""The sections of params.yaml: what may be said in each, in which bounds; and what names a run."""
+"""Schema of the sections of params.yaml, with the bounds of each value; and the name of a run."""
 
 from functools import partial
 from operator import eq
@@ -39,11 +39,11 @@ def _check_model_name(name: str) -> str:
 
 
 BenchmarkName = Literal[tuple(BENCHMARKS)]
-# Names are those of folders and files, and stand in commands as they are.
+# Names are also those of folders and files, and are used in commands without quotes.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Start = Annotated[str, AfterValidator(_check_start)]
 ModelName = Annotated[FolderName, AfterValidator(_check_model_name)]
-# Without dots: experiments/NAME/ lies beside experiments/NAME.yaml.
+# Without dots, because experiments/NAME/ is beside experiments/NAME.yaml.
 PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Source = Annotated[str, Field(pattern=r"^[^{}]+$")]  # Snakemake reads braces as wildcards
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -52,11 +52,11 @@ Size = Annotated[int, Field(ge=1, le=LARGEST)]
 
 
 class Section(Settings):
-    """A section of params.yaml. Validators of several keys name them as they are in it."""
+    """Base class of the sections of params.yaml. Errors name keys relative to the section."""
 
 
 def check_source(key: str, benchmark: str, source: str) -> None:
-    """Refuse, with ValueError, made or published problems of a benchmark that has none."""
+    """Raise ValueError if a benchmark has no made or no published problems, as its source asks."""
     available = {"embedded": BENCHMARKS[benchmark].draw, "hub": BENCHMARKS[benchmark].hub}
     if source in available and not available[source]:
         names = [name for name, maker in available.items() if maker]
@@ -65,7 +65,7 @@ def check_source(key: str, benchmark: str, source: str) -> None:
 
 
 class BenchmarkParams(Section):
-    """One benchmark: how many problems, and the sizes that belong to it."""
+    """One benchmark: the number of its problems, and the sizes of its batches and completions."""
 
     source: Source = Field("embedded", description="embedded, hub, a file or folder of problems")
     train: PositiveInt = Field(description="training problems")
@@ -116,7 +116,7 @@ class EmbeddedModel(Section):
 
 
 class PublishedModel(Section):
-    """A model from elsewhere."""
+    """A published model, from the hub, a folder, a GGUF file or a package."""
 
     source: Source = Field(
         description="a hub's name, a folder, a GGUF file, or pypi:NAME==VERSION with one in it",
@@ -140,7 +140,7 @@ AnyModel = Annotated[
 
 
 class Pretraining(Section):
-    """What all models made in the pipeline share."""
+    """Parameters of all models that the pipeline makes."""
 
     vocabulary: Annotated[int, Field(ge=300, description="tokens of the tokenizer")]
     demonstrations: PositiveInt = Field(description="made for each benchmark")
@@ -149,21 +149,21 @@ class Pretraining(Section):
 
 
 class Training(TrainingParameters):
-    """What all RL algorithms share."""
+    """Parameters of all RL algorithms."""
 
     start: Start = Field(
         BASE, exclude_if=partial(eq, BASE), description="the run from whose model RL starts"
     )
 
 
-class Experiment(Section):
+class DvcExperiment(Section):
     """`dvc exp show` compares RAPID with rapid.H, with the model and seeds of the main table."""
 
     benchmark: BenchmarkName
 
 
 class Logging(Section):
-    """Where training runs report to while they run."""
+    """Services that training runs report to while they run."""
 
     report_to: Literal["none", "tensorboard", "trackio", "wandb"] = "none"
 
@@ -176,7 +176,7 @@ class EvaluationParams(Section):
 
 
 class Compute(Section):
-    """What jobs run on: nothing here is meant to change a result by more than rounding."""
+    """Hardware and processes of jobs. They change results by rounding at most."""
 
     device: Literal["cpu", "gpu"] = "cpu"
     threads: PositiveInt = Field(
@@ -231,7 +231,7 @@ class Tables(Section):
 
 
 class Study(Section):
-    """One thing changed at a time, on one benchmark."""
+    """Variants of an algorithm on one benchmark, each with one change."""
 
     benchmark: BenchmarkName
     algorithms: list[AlgorithmName] = Field(
@@ -240,7 +240,7 @@ class Study(Section):
 
 
 class Studies(Section):
-    """Further targets, of the main table's model."""
+    """Ablations, with the main table's model."""
 
     seeds: list[Seed] = Field(
         default_factory=list, min_length=1, description="where left out: the main table's"
@@ -249,7 +249,7 @@ class Studies(Section):
 
 
 class Run(Section):
-    """What names a run, and the folder of its results (`rapid.artifacts.layout`)."""
+    """Name of a run, from which its folders follow (`rapid.artifacts.layout`)."""
 
     benchmark: BenchmarkName
     model: ModelName

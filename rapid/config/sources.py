@@ -1,4 +1,4 @@
-"""Reads parameters from YAML files, or from the JSON that a workflow hands to its jobs."""
+"""Reads parameters from YAML files, or from JSON texts that a workflow passes to its jobs."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -18,9 +18,9 @@ class BadParams(BadInput):
 
 
 class UniqueKeyLoader(yaml.SafeLoader):
-    """Reads YAML without a key that is given twice, of which the last would win in silence.
+    """Reads YAML, and refuses duplicate keys and templates.
 
-    Nor is a file a template, which Snakemake would fill in and nobody else.
+    Of duplicate keys YAML silently uses the last. Templates are filled in by Snakemake only.
     """
 
     def compose_mapping_node(self, anchor):
@@ -52,7 +52,7 @@ def read(*sources: Path | str) -> dict:
 
 
 def is_text(source: Path | str) -> bool:
-    """Return whether this is JSON itself, and not the path of a file."""
+    """Return whether a source is a JSON text, and not the path of a file."""
     return str(source).lstrip().startswith("{")
 
 
@@ -80,7 +80,7 @@ def _merge_into(base: dict, over: dict) -> None:
 
 
 def locate_key(key: str, sources: tuple[Path | str, ...]) -> str:
-    """Return where a key was set last, as FILE:LINE; or the nearest key around it."""
+    """Return FILE:LINE of the last source that sets a key, or the nearest key that contains it."""
     files = [source for source in reversed(sources) if not is_text(source)]
     lines = [(file, dict(_walk_lines(_parse_file(file, yaml.compose)))) for file in files]
     while key:
@@ -92,7 +92,7 @@ def locate_key(key: str, sources: tuple[Path | str, ...]) -> str:
 
 
 def _walk_lines(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, int]]:
-    """Yield each key below a node, with dots, and its line; but no alias of itself for ever."""
+    """Yield dotted keys below a node with their lines, to a depth that ends alias loops."""
     if isinstance(node, yaml.MappingNode) and key.count(".") < MAX_DEPTH:
         for name, value in node.value:
             inner = f"{key}.{name.value}".removeprefix(".")

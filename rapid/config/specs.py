@@ -1,8 +1,8 @@
-"""The jobs that the tables need, and for each the part of the parameters that decides its result.
+"""Lists the runs that reports need, and selects the parameters that decide each job's result.
 
-The workflow hands a job its spec and nothing else, so that a change of one number reruns the jobs
-that it reaches and no others; the job writes the spec into its manifest. A spec also has a digest
-of the code that decides the result (`rapid.artifacts.code`), with the same effect.
+A job receives its spec and nothing else, so that changing a number reruns only the jobs that depend
+on it. The job writes the spec into its manifest. A spec also has a digest of the code that decides
+the result (`rapid.artifacts.code`), with the same effect.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ from rapid.config.sections import (
 )
 from rapid.grading.policy import STRICT, Grading
 
-# Of a folder with a model: nothing that runs when it is read.
+# Files of a model's folder that are read; none of them is executed.
 MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
 
 
@@ -56,7 +56,7 @@ class PrepareSpec(Spec):
         return self
 
     def hash_code_files(self) -> dict[str, str]:
-        """Return the files of code behind it; nothing is graded, and lessons have a template."""
+        """Leave out the graders, and the prompt where lessons have their own template."""
         without = ["rapid/grading/"]
         if BENCHMARKS[self.benchmark].lesson_template != PROMPT:
             without.append(f"rapid/benchmarks/{self.benchmark}/{PROMPT}")
@@ -139,14 +139,14 @@ class TrainSpec(Spec):
     @field_validator("objective", mode="before")
     @classmethod
     def _parse_objective(cls, value: Any, info: ValidationInfo) -> Any:
-        """Read the parameters as those of the run's algorithm."""
+        """Parse the parameters as those of the run's algorithm."""
         if not isinstance(value, dict) or "run" not in info.data:
             return value
         algorithm = parse(info.data["run"].algorithm).algorithm
         return (algorithm.parameters or Parameters).model_validate(value)
 
     @property
-    def passes(self) -> Any:  # the section that says what a pass is
+    def passes(self) -> Any:  # the section with the micro-batch and the precision
         return self.training or self.objective
 
     def hash_code_files(self) -> dict[str, str]:
@@ -178,18 +178,16 @@ class ReportSpec(Spec):
     params: SerializeAsAny[InstanceOf[Params]]
 
     def hash_code_files(self) -> dict[str, str]:
-        """Return the package's files, and those of rapid that they import: no further, since what
-        decides a run or an evaluation reaches the report through it."""
-        algorithms = {
-            type(parse(run.algorithm).algorithm).__module__ for run in table_runs(self.params)
-        }
+        """Hash `reports` and its direct imports; what decides a run is in the run's manifest."""
+        names = {run.algorithm for run in table_runs(self.params)}
+        algorithms = {type(parse(name).algorithm).__module__ for name in names}
         benchmarks = (f"rapid.benchmarks.{name}" for name in self.params.benchmarks)
         roots = ("reports", *sorted(algorithms), *benchmarks)
         return hash_dependencies(*roots, through=("reports/",), with_report_attributes=True)
 
 
 def table_runs(params: Params) -> list[Run]:
-    """Every training run that the tables need, and of the default those that DVC compares."""
+    """List the training runs of the tables, and for the default those that DVC compares."""
     main, families = params.tables.main, params.tables.families
     names = [*main.algorithms, *map(RAPID.at, params.tables.staleness.H)]
     entries = [(benchmark, names, main.seeds) for benchmark in params.benchmarks]
@@ -201,27 +199,27 @@ def table_runs(params: Params) -> list[Run]:
 
 
 def dvc_runs(params: Params) -> list[Run]:
-    """The runs whose figures `dvc exp show` compares, a seed each."""
+    """List the runs that `dvc exp show` compares, one for each seed."""
     main, name = params.tables.main, params.compared
     entries = [(params.experiment.benchmark, [name], main.seeds)]
     return [run for run in _build_runs(params, main.model, entries) if run.algorithm == name]
 
 
 def study_runs(params: Params) -> list[Run]:
-    """Every training run that the studies need, without repetition."""
+    """List the training runs of the studies, each once."""
     studies = params.studies.compared.values() if params.studies else ()
     entries = [(study.benchmark, study.algorithms, params.studies.seeds) for study in studies]
     return _build_runs(params, params.tables.main.model, entries)
 
 
 def arena_runs(params: Params) -> list[Run]:
-    """Every training run of the arena."""
+    """List the training runs of the arena."""
     entries = params.arena.list_entries() if params.arena else ()
     return _build_runs(params, params.tables.main.model, entries)
 
 
 def _build_runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> list[Run]:
-    """Return a model's runs, each once, and after the one that it starts from."""
+    """List a model's runs, each once, after the run that it starts from."""
     algorithm_runs = [
         Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed)
         for benchmark, algorithms, seeds in entries
@@ -234,7 +232,7 @@ def _build_runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> l
 
 
 def add_base_runs(trained: list[Run]) -> list[Run]:
-    """The evaluations of runs: of each, after those of their models before training."""
+    """Return the runs to evaluate: these, after their models before training."""
     bases = [run.model_copy(update={"algorithm": BASE}) for run in trained]
     return list(dict.fromkeys([*bases, *trained]))
 
@@ -250,16 +248,14 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
 
 
 def _count_lessons(params: Params, benchmark: str) -> int:
-    """Return how many made problems of a benchmark models that are needed are trained on."""
-    embedded_models = [
-        params.models[name] for name in needed_models(params) if is_made(params, name)
-    ]
-    is_learnt = any(benchmark in model.benchmarks for model in embedded_models)
+    """Return how many made problems of a benchmark the needed models are pre-trained on."""
+    models = [params.models[name] for name in needed_models(params) if is_made(params, name)]
+    is_learnt = any(benchmark in model.benchmarks for model in models)
     return params.pretraining.demonstrations if is_learnt else 0
 
 
 def needed_models(params: Params) -> list[ModelName]:
-    """The models that the tables, the studies and the arena need."""
+    """List the models that the tables, the studies and the arena need."""
     trained = [*table_runs(params), *study_runs(params), *arena_runs(params)]
     taught = [] if params.imitation.demonstrations else trained
     teachers = [params.teacher for run in taught if imitates(run.algorithm)]
@@ -267,12 +263,12 @@ def needed_models(params: Params) -> list[ModelName]:
 
 
 def is_made(params: Params, model: ModelName) -> bool:
-    """Return whether the pipeline makes a model; the others are published."""
+    """Return whether the pipeline makes this model; other models are published."""
     return isinstance(params.models[model], EmbeddedModel)
 
 
 def list_source_files(spec: Spec) -> list[str]:
-    """Return the user's files that a job reads."""
+    """List the user's files that a job reads."""
     if isinstance(spec, PrepareSpec) and spec.source not in ("embedded", "hub"):
         return _list_files(Path(spec.source), "**/*") or [spec.source]
     if isinstance(spec, FetchSpec):
@@ -282,7 +278,7 @@ def list_source_files(spec: Spec) -> list[str]:
 
 
 def _list_files(folder: Path, *patterns: str) -> list[str]:
-    """Return the files in a folder that its digest is of, but for names with Snakemake's braces."""
+    """List the files of a folder that are hashed, except names with Snakemake's braces."""
     files = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
     kept_files = (file for file in files if file.name != MANIFEST and not {*"{}"} & {*str(file)})
     return sorted(str(file) for file in kept_files if "/." not in f"/{file.relative_to(folder)}")
@@ -338,10 +334,10 @@ def uses_vllm_server(spec: Spec) -> bool:
 def train_spec(params: Params, run: Run) -> TrainSpec:
     name = parse(run.algorithm)
     algorithm, changes = name.algorithm, name.changes
-    objective = algorithm.objective(params)
+    objective = algorithm.select_objective(params)
     if objective:
-        objective = objective.model_copy(update=changes.within(type(objective).model_fields))
-    updates = changes.within(Training.model_fields) | {"start": params.get_start(run.algorithm)}
+        objective = objective.model_copy(update=changes.subset(type(objective).model_fields))
+    updates = changes.subset(Training.model_fields) | {"start": params.get_start(run.algorithm)}
     training = params.training.model_copy(update=updates)
     sizes = params.benchmarks[run.benchmark]
     n_step, limits = changes.n_step or sizes.n_step, _select_limits(params, run.benchmark)
@@ -382,14 +378,14 @@ def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
 
 
 def report_spec(params: Params) -> ReportSpec:
-    """Return the spec of the jobs that report; what a change of reruns nothing is as usual."""
+    """Return the spec of reports, with defaults for parameters that rerun nothing when changed."""
     fields = type(params).model_fields.items()
-    usual = {name: field.get_default() for name, field in fields if field.exclude}
-    return ReportSpec(params=params.model_copy(update=usual)).with_code()
+    defaults = {name: field.get_default() for name, field in fields if field.exclude}
+    return ReportSpec(params=params.model_copy(update=defaults)).with_code()
 
 
 def _is_chat_model(params: Params, model: ModelName) -> bool:
-    """Return whether a model is prompted as a chat model; none that the pipeline makes is."""
+    """Return whether a model is prompted as a chat model, which only published ones can be."""
     return getattr(params.models[model], "chat", False)
 
 

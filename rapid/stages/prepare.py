@@ -15,8 +15,8 @@ from rapid.artifacts.files import BadInput, write_jsonl
 from rapid.artifacts.manifests import hash_files, record_job
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Benchmark, Problem
-from rapid.benchmarks.made import make
-from rapid.benchmarks.prompts import render
+from rapid.benchmarks.made import draw_exercises
+from rapid.benchmarks.prompts import render_prompt
 from rapid.benchmarks.published import load_source, select_problems
 from rapid.config.specs import PrepareSpec
 
@@ -72,11 +72,11 @@ def _make_parts(
         # training problems and lessons, and so the model, are the other's.
         counts |= {"test": spec.reserved, "validation": spec.test}
         names = {"test": "reserved", "validation": "test"}
-    exercises = make(benchmark, spec.data_seed, counts)
+    exercises = draw_exercises(benchmark, spec.data_seed, counts)
     lessons = [
         Lesson(
             id=problem.id,
-            prompt=render(benchmark.name, problem, template=benchmark.lesson_template),
+            prompt=render_prompt(benchmark.name, problem, template=benchmark.lesson_template),
             correct=correct,
             mistakes=list(mistakes),
         )
@@ -99,7 +99,7 @@ def refuse_leaks(parts: dict[str, list[Problem]]) -> None:
     leaks = []
     for part, problems in parts.items():
         for problem in problems:
-            first_part, first_id = owners.setdefault(problem.same, (part, problem.id))
+            first_part, first_id = owners.setdefault(problem.normalized_content, (part, problem.id))
             if first_part != part:
                 leaks.append(f"{first_part} {first_id} is {part} {problem.id}")
     if leaks:

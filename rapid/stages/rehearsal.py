@@ -28,10 +28,10 @@ def rehearse() -> None:
     import rapid.training.trainer  # noqa: F401
 
     get_versions()
-    _load_a_model()
+    _load_tiny_model()
 
 
-def lend(arguments: list[str]) -> Callable[[bool], None] | None:
+def lend_graders(arguments: list[str]) -> Callable[[bool], None] | None:
     """Lend processes of its benchmark's graders to the job that is forked next, if any are kept.
 
     Args:
@@ -47,7 +47,7 @@ def lend(arguments: list[str]) -> Callable[[bool], None] | None:
         return None
 
 
-def _load_a_model() -> None:
+def _load_tiny_model() -> None:
     """Load a model, and have accelerate look at it.
 
     transformers then compiles the patterns by which it renames weights, and accelerate imports

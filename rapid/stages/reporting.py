@@ -20,7 +20,7 @@ from rapid.artifacts.layout import EXPERIMENT_REPORT
 from rapid.artifacts.manifests import Manifest, read_rows
 from rapid.artifacts.metrics import COMPARED
 from rapid.artifacts.runs import StepRecord, read_progress
-from rapid.benchmarks.problem_source import ProblemSource, describe
+from rapid.benchmarks.problem_source import ProblemSource, describe_sources
 from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.training.recorder import StepRecorder
 from rapid.training.trl.saving_trainer import same_random_states
@@ -29,7 +29,7 @@ LOGS = Path("logs")  # TensorBoard's and W&B's files lie there; trackio's where 
 PROJECT = "rapid"
 
 
-class Reports(TrainerCallback):
+class ReportingCallback(TrainerCallback):
     """Passes what happens on to callbacks that report it. To be added before the recorder.
 
     Args:
@@ -59,7 +59,7 @@ class Reports(TrainerCallback):
                     print(f"{type(callback).__name__} is left out from here on: {error!r}")
 
 
-class Events(TensorBoardCallback):
+class TensorBoardEvents(TensorBoardCallback):
     """Writes TensorBoard's events; of those in the folder, later steps are taken back.
 
     Args:
@@ -106,7 +106,9 @@ class LiveMeans(TrainerCallback):
 
     def on_log(self, *args, **kwargs):
         with suppress(OSError):  # another seed's job begins just now, or the disk is full
-            last = [steps[-1] for run in self._runs.glob("seed*") if (steps := self._steps(run))]
+            last = [
+                steps[-1] for run in self._runs.glob("seed*") if (steps := self._read_steps(run))
+            ]
             figures: dict[str, float | str] = {"problems": self._problems}
             for name in ("step", "seconds", *COMPARED):
                 values = [value for step in last if (value := getattr(step, name)) is not None]
@@ -114,7 +116,7 @@ class LiveMeans(TrainerCallback):
                     figures["runtime" if name == "seconds" else name] = fmean(values)
             write_json(Path(EXPERIMENT_REPORT, "metrics.json"), figures)
 
-    def _steps(self, run: Path) -> Sequence[StepRecord]:
+    def _read_steps(self, run: Path) -> Sequence[StepRecord]:
         """Return the steps of a run that is under way, or has ended and is alike."""
         with suppress(BadFile):  # of another job's: its readers say so
             if steps := read_progress(run):
@@ -129,7 +131,7 @@ def _without_seed(spec: dict) -> dict:
     return spec | {"run": spec["run"] | {"seed": None}}
 
 
-def reports(
+def build_report_callbacks(
     folder: Path, spec: Spec, problems: ProblemSource, recorder: StepRecorder, main: bool
 ) -> list[TrainerCallback]:
     """Return the callback of what a run reports to, as the environment says; [] for nothing.
@@ -146,10 +148,12 @@ def reports(
             callbacks.append(LiveMeans(folder.parent, spec, problems.label))
         match os.environ.get(REPORT_VARIABLE) if main else None:
             case "tensorboard":
-                callbacks.append(Events(LOGS / "tensorboard" / folder, describe([problems])))
+                callbacks.append(
+                    TensorBoardEvents(LOGS / "tensorboard" / folder, describe_sources([problems]))
+                )
             case "trackio":
                 callbacks.append(TrackioCallback())
             case "wandb":
                 os.environ |= {"WANDB_PROJECT": PROJECT, "WANDB_DIR": str(LOGS)} | os.environ
                 callbacks.append(Wandb())
-    return [Reports(callbacks, recorder)] if callbacks else []
+    return [ReportingCallback(callbacks, recorder)] if callbacks else []

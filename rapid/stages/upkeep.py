@@ -44,13 +44,13 @@ def advise(files: list[Path]) -> int:
 
 def verify(files: list[Path]) -> int:
     """Compare every file with the digests in the manifests, and print what differs."""
-    findings = _examine(files)
+    findings = _examine_jobs(files)
     return 1 if findings.changed or findings.stale else 0
 
 
 def reconcile(files: list[Path]) -> int:
     """Compare every file as `verify` does, and have Snakemake repeat the jobs that are stale."""
-    freshness.discard_stale_manifests(_examine(files))
+    freshness.discard_stale_manifests(_examine_jobs(files))
     return 0
 
 
@@ -80,7 +80,7 @@ def restore(files: list[Path], force: bool = False) -> int:
         hint = "" if force else f". {IN_THE_WAY}"
         print(f"rapid restore: dvc pull failed; see above{hint}", file=sys.stderr)
         return 1
-    findings = _examine(files)
+    findings = _examine_jobs(files)
     return 1 if findings.changed or not findings.current else 0
 
 
@@ -102,7 +102,7 @@ def _plan_jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     return [*needed, *(planned.optional_jobs if is_begun else [])], progress
 
 
-def _examine(files: list[Path]) -> Findings:
+def _examine_jobs(files: list[Path]) -> Findings:
     planned, progress = _plan_jobs(files)
     findings = freshness.examine_jobs(planned, progress=progress)
     print(findings.describe())

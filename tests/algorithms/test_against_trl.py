@@ -9,7 +9,7 @@ import torch
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig
-from rapid.algorithms.base import Pass
+from rapid.algorithms.base import LossInputs
 from tests.training.loops import (
     COMMON,
     ROUNDING,
@@ -134,7 +134,7 @@ def test_loss_and_gradient_are_those_of_stock_trl(toy_model, tmp_path, objective
         batch["old_per_token_logps"] = behavior_logp
         trainer.logp, own = logp.clone().requires_grad_(), logp.clone().requires_grad_()
         theirs = trainer._compute_loss(trainer.model.train(), batch)
-        given = Pass(own, behavior_logp, reference, mask, rewards, GROUP, limit=LIMIT)
+        given = LossInputs(own, behavior_logp, reference, mask, rewards, GROUP, limit=LIMIT)
         loss, metrics = ours.algorithm.loss(ours.settings, given)
         found, expected = (
             torch.autograd.grad(value, at)[0] for value, at in ((loss, own), (theirs, trainer.logp))

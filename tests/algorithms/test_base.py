@@ -56,7 +56,7 @@ def test_what_processes_and_samplers_share_is_shared_evenly(
     compute = params.compute.model_copy(update={"processes": 2, "sampler": sampler})
     section = getattr(params, name).model_copy(update={key: value})
     params = params.model_copy(update={"compute": compute, name: section})
-    refused = ALGORITHMS[name.replace("_", "-")].refused(params, 4)
+    refused = ALGORITHMS[name.replace("_", "-")].config_error(params, 4)
     assert (refused is None) == allowed
     assert allowed or refused[:2] == (f"{name}.{key}", value)
 
@@ -69,7 +69,7 @@ def test_a_name_is_of_one_algorithm():
 
 def test_looks_at_different_H_are_told_apart():
     for one in REINFORCED:
-        assert len({one.look_at(h) for h in (1, 2, 4, 8)}) == 4
+        assert len({one.get_look(h) for h in (1, 2, 4, 8)}) == 4
 
 
 def test_one_algorithm_samples_from_a_server_and_one_samples_again():

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from rapid.algorithms import ALGORITHMS, CURRENT
-from rapid.algorithms.base import Pass
+from rapid.algorithms.base import LossInputs
 from rapid.algorithms.dppo import DppoParameters
-from rapid.algorithms.m2po import outliers as outliers_of
+from rapid.algorithms.m2po import find_outliers as outliers_of
 from rapid.algorithms.tis import TisParameters, tis_loss
 from rapid.algorithms.topr import topr_loss
 from tests.algorithms.tabular import (
@@ -24,7 +24,7 @@ LENGTHS = [5, 3, 0, 4, 1, 5, 2, 5, 5, 4, 3, 2]
 REWARDS = [1.0, 0.0, 0.0, 1.0, 0.25, 0.75, 0.5, 0.5, 1.0, 1.0, 1.0, 0.0]  # some are the mean
 
 
-def batch(seed: int) -> Pass:
+def batch(seed: int) -> LossInputs:
     """Return completions of up to 5 tokens, some of which have moved far."""
     generator = torch.Generator().manual_seed(seed)
     shape = len(LENGTHS), 5
@@ -34,7 +34,7 @@ def batch(seed: int) -> Pass:
     behavior_logp = (logp - moved).clamp(max=-0.01)
     mask = (torch.arange(5) < torch.tensor(LENGTHS)[:, None]).double()
     rewards = torch.tensor(REWARDS, dtype=torch.float64)
-    return Pass(logp.requires_grad_(), behavior_logp, behavior_logp, mask, rewards, GROUP)
+    return LossInputs(logp.requires_grad_(), behavior_logp, behavior_logp, mask, rewards, GROUP)
 
 
 def advantages(standardized: bool) -> list[float]:
@@ -55,7 +55,7 @@ def outliers(squares: list[tuple[float, int]]) -> set[int]:
     return {who for _, who in squares} - {who for _, who in kept}
 
 
-def by_hand(name: str, given: Pass) -> tuple[list[list[float]], float]:
+def by_hand(name: str, given: LossInputs) -> tuple[list[list[float]], float]:
     """Return the gradient by token, of the published defaults, and the share that is clipped."""
     logp, mu = given.logp.tolist(), given.behavior_logp.tolist()
     gradient = [[0.0] * 5 for _ in LENGTHS]
@@ -146,7 +146,7 @@ def test_an_objective_does_not_depend_on_how_a_step_is_cut_into_passes():
         total = torch.zeros((), dtype=torch.float64)
         for start in range(0, len(LENGTHS), GROUP):
             rows = slice(start, start + GROUP)
-            part = Pass(*(tensor[rows] for tensor in whole[:5]), GROUP)
+            part = LossInputs(*(tensor[rows] for tensor in whole[:5]), GROUP)
             share = {"sequence": GROUP / len(LENGTHS), "token": part.mask.sum() / sum(LENGTHS)}
             total = total + algorithm.loss(settings, part)[0] * share[algorithm.mean_over]
         loss = algorithm.loss(settings, whole)[0]

@@ -3,7 +3,7 @@
 import pytest
 
 from rapid.algorithms import ALGORITHMS
-from rapid.algorithms.dapo import with_penalty
+from rapid.algorithms.dapo import build_reward_and_penalty
 from tests.algorithms.test_zero import GIVEN
 
 
@@ -18,7 +18,9 @@ from tests.algorithms.test_zero import GIVEN
 def test_the_last_share_of_the_limit_is_penalized_by_the_token(share, limit, lengths, penalties):
     dapo = ALGORITHMS["dapo"]
     settings = dapo.parameters(**GIVEN["dapo"] | {"overlong_buffer": share})
-    accuracy, overlong = dapo.rewards(settings, limit, lambda completion_ids: [1.0] * len(lengths))
+    accuracy, overlong = dapo.build_reward_functions(
+        settings, limit, lambda completion_ids: [1.0] * len(lengths)
+    )
     ids = [[7] * length for length in lengths]
     assert accuracy(completion_ids=ids) == [1.0] * len(lengths)
     assert overlong(completion_ids=ids) == pytest.approx(penalties)
@@ -26,7 +28,7 @@ def test_the_last_share_of_the_limit_is_penalized_by_the_token(share, limit, len
 
 def test_what_has_no_reward_has_no_penalty():
     rewards = iter([[1.0, None], [None], [0.0]])
-    accuracy, overlong = with_penalty(
+    accuracy, overlong = build_reward_and_penalty(
         lambda **_: next(rewards), lambda completion_ids: [-float(len(i)) for i in completion_ids]
     )
     for ids, expected in [([[1], [2, 3]], [-1.0, None]), ([[1]], [None]), ([[1]], [-1.0])]:

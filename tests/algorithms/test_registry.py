@@ -12,7 +12,7 @@ from pydantic import Field
 
 from rapid.algorithms import ALGORITHMS, CURRENT
 from rapid.algorithms.base import Algorithm, Look, Parameters
-from rapid.algorithms.names import parse, pattern
+from rapid.algorithms.names import build_pattern, parse
 from rapid.config import specs
 from rapid.config.params import BadParams, load
 from reports import labels
@@ -57,7 +57,7 @@ def test_an_algorithm_that_is_one_class_is_known_to_parameters_and_specs(values)
     values["mine"] = {"scale": 3.0}
     params = load(values)
     for name, h, scale in zip(names, (1, 4, 4), (3.0, 3.0, 2.0), strict=True):
-        assert re.fullmatch(pattern(), name)
+        assert re.fullmatch(build_pattern(), name)
         run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm=name, seed=1)
         assert run in specs.table_runs(params)
         spec = specs.train_spec(params, run)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rapid.algorithms import ALGORITHMS, CURRENT
-from rapid.algorithms.base import Pass
+from rapid.algorithms.base import LossInputs
 
 # Of four groups; the deviation of the last is half the one before.
 REWARDS = torch.tensor([0.0, 0, 0, 1, 1, 1, 1, 0, 1, 0.5, 0, 0], dtype=torch.float64)
@@ -40,7 +40,7 @@ def gradient(objective, changes, on_policy):
     torch.manual_seed(0)
     logp, mu, reference = -torch.rand(3, 12, 4, dtype=torch.float64)
     mu = logp.clone() if on_policy else mu
-    given = Pass(logp.requires_grad_(), mu, reference, torch.ones(12, 4), REWARDS, 3)
+    given = LossInputs(logp.requires_grad_(), mu, reference, torch.ones(12, 4), REWARDS, 3)
     algorithm.loss(settings, given)[0].backward()
     return algorithm, settings, logp.grad
 
@@ -49,7 +49,7 @@ def gradient(objective, changes, on_policy):
 @pytest.mark.parametrize(("objective", "changes"), [*CASES, ("grpo", {"beta": 0.04})])
 def test_what_is_skipped_has_no_gradient_and_what_is_run_has(objective, changes, on_policy):
     algorithm, settings, found = gradient(objective, changes, on_policy)
-    said = algorithm.contributes(REWARDS, 3, settings, on_policy=on_policy)
+    said = algorithm.have_gradient(REWARDS, 3, settings, on_policy=on_policy)
     assert said.tolist() == (found.view(4, -1) != 0).any(1).tolist()
 
 
@@ -66,4 +66,4 @@ def test_an_on_policy_gradient_goes_along_the_advantages(objective, changes):
 
 def test_torn_groups_are_refused():
     with pytest.raises(ValueError, match="12 completions are not whole groups of 5"):
-        ALGORITHMS["pg"].contributes(REWARDS, 5, None, on_policy=True)
+        ALGORITHMS["pg"].have_gradient(REWARDS, 5, None, on_policy=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rapid.algorithms.names import parse, variant
+from rapid.algorithms.names import format_variant, parse
 from rapid.artifacts.layout import ARENA
 from rapid.config.jobs import Plan
 from rapid.config.params import BadParams, load
@@ -81,7 +81,7 @@ def test_a_map_has_the_rate_of_pg_where_it_has_none(values):
 
 @pytest.mark.parametrize("rate", [1.0, 3e-5, 0.00123, 2e-10])
 def test_a_variant_is_read_as_it_was_written(rate):
-    assert parse(variant("pg", epochs=2, learning_rate=rate)).changes.learning_rate == rate
+    assert parse(format_variant("pg", epochs=2, learning_rate=rate)).changes.learning_rate == rate
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ if workflow.is_main_process:
         for name, benchmark in PARAMS.benchmarks.items()
     ]
     CONSOLE = console.install(
-        logger, workflow.output_settings, problem_source.describe(declared)
+        logger, workflow.output_settings, problem_source.describe_sources(declared)
     )
     print_changed_code(PLAN.jobs)
     if not workflow.output_settings.dryrun:
@@ -98,7 +98,7 @@ wildcard_constraints:
     root=any_of(PLANS),
     benchmark=any_of(name for plan in PLANS.values() for name in plan.params.benchmarks),
     model=any_of(name for plan in PLANS.values() for name in plan.params.models),
-    algorithm=f"{specs.BASE}|{names.pattern()}",
+    algorithm=f"{specs.BASE}|{names.build_pattern()}",
     seed=r"\d+",
 
 

@@ -20,5 +20,5 @@ class MathProblem(Problem):
         return self.problem
 
     @property
-    def unusable(self) -> str:
+    def unusable_reason(self) -> str:
         return "" if self.answer.strip() else "empty answer"

@@ -101,46 +101,51 @@ def _draw_numbers(rng: random.Random, id: str) -> Exercise | None:
         rng.choice(NUMBER_RESULTS),
     )
 
-    def numbers(size: int) -> list[int]:
+    def draw_numbers(size: int) -> list[int]:
         return [rng.choice([k, k * rng.randint(2, 4), rng.randint(1, 2 * k)]) for _ in range(size)]
 
-    base = [numbers(3) for _ in range(3)]
+    base = [draw_numbers(3) for _ in range(3)]
     plus = [[], [k], [k - 1], [k + 1], [k + 1, k, k - 1, k], [-1, 0, -k, 2 * k, -k]]
-    plus += [numbers(rng.randint(5, 12)) for _ in range(6)]
-    return _exercise(id, NUMBERS, clauses, base, plus)
+    plus += [draw_numbers(rng.randint(5, 12)) for _ in range(6)]
+    return _build_exercise(id, NUMBERS, clauses, base, plus)
 
 
 def _draw_words(rng: random.Random, id: str) -> Exercise | None:
     k = rng.randint(2, 12)
     clauses = (rng.choice(_word_filters(k)), rng.choice(WORD_CHANGES), rng.choice(WORD_RESULTS))
 
-    def word(size: int) -> str:
+    def draw_word(size: int) -> str:
         return "".join(rng.choices(LETTERS, k=size))
 
-    def text(size: int) -> str:
-        return " ".join(word(max(1, k + rng.randint(-1, 1))) for _ in range(size))
+    def draw_text(size: int) -> str:
+        return " ".join(draw_word(max(1, k + rng.randint(-1, 1))) for _ in range(size))
 
-    base = [text(2) for _ in range(3)]
-    repeated = text(2)
-    plus = ["", word(k), f"{repeated} {repeated}", f"{word(k + 1)} {word(k)} {word(k - 1)}"]
-    plus += [text(rng.randint(3, 8)) for _ in range(6)]
-    return _exercise(id, WORDS, clauses, base, plus)
+    base = [draw_text(2) for _ in range(3)]
+    repeated = draw_text(2)
+    plus = [
+        "",
+        draw_word(k),
+        f"{repeated} {repeated}",
+        f"{draw_word(k + 1)} {draw_word(k)} {draw_word(k - 1)}",
+    ]
+    plus += [draw_text(rng.randint(3, 8)) for _ in range(6)]
+    return _build_exercise(id, WORDS, clauses, base, plus)
 
 
-def _exercise(
+def _build_exercise(
     id: str, domain: Domain, clauses: tuple[Clause, ...], base: list, plus: list
 ) -> Exercise | None:
     """Return the exercise, or None where a mistake or the example shows nothing."""
     name = "_".join(clause.name for clause in reversed(clauses) if clause.name)
-    source = _source(name, domain, [clause.code for clause in clauses])
+    source = _write_source(name, domain, [clause.code for clause in clauses])
     base_input, plus_input = [[value] for value in base], [[value] for value in plus]
-    expected = _outputs(source, name, base_input + plus_input)
+    expected = _run_source(source, name, base_input + plus_input)
     mistakes = []
-    for at, clause in enumerate(clauses):
+    for position, clause in enumerate(clauses):
         if clause.mistake:
-            codes = [c.mistake if i == at else c.code for i, c in enumerate(clauses)]
-            mistakes.append(_source(name, domain, codes))
-    if any(_outputs(wrong, name, base_input + plus_input) == expected for wrong in mistakes):
+            codes = [c.mistake if i == position else c.code for i, c in enumerate(clauses)]
+            mistakes.append(_write_source(name, domain, codes))
+    if any(_run_source(wrong, name, base_input + plus_input) == expected for wrong in mistakes):
         return None
     if not expected[0]:  # nothing was found
         return None
@@ -160,13 +165,13 @@ def _exercise(
     return Exercise(problem, source, tuple(mistakes))
 
 
-def _source(name: str, domain: Domain, codes: list[str]) -> str:
+def _write_source(name: str, domain: Domain, codes: list[str]) -> str:
     test, element, result = codes
     elements = f"[{element} for {domain.element} in {domain.iterable} if {test}]"
     return f"def {name}({domain.argument}):\n    found = {elements}\n    return {result}\n"
 
 
-def _outputs(source: str, name: str, inputs: list[list]) -> list[Any]:
+def _run_source(source: str, name: str, inputs: list[list]) -> list[Any]:
     """Return what a function of this file's templates returns, or the type of what it raises.
 
     This runs text that was put together above and nothing else. What a model writes is run by

@@ -21,8 +21,8 @@ def from_hub(row: dict) -> dict:
     try:
         program = ast.parse(row["test"])
         name = f"Mbpp/{row['task_id']}"
-        call, tolerance = _tested_call(program)
-        inputs = mbpp_serialize_inputs(name, _inputs(program))
+        call, tolerance = _find_tested_call(program)
+        inputs = mbpp_serialize_inputs(name, _read_inputs(program))
         example = "".join(f"{line}\n" for line in row["test_list"][:1])
         return {
             "task_id": name,
@@ -38,14 +38,14 @@ def from_hub(row: dict) -> dict:
         raise ValueError(f"task {row.get('task_id')}: {error or type(error).__name__}") from None
 
 
-def _inputs(program: ast.Module) -> list:
+def _read_inputs(program: ast.Module) -> list:
     for statement in program.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "inputs":
-            return ast.literal_eval(_Constants().visit(statement.value))
+            return ast.literal_eval(_ConstantReplacer().visit(statement.value))
     raise ValueError("its test has no inputs")
 
 
-def _tested_call(program: ast.Module) -> tuple[str, float]:
+def _find_tested_call(program: ast.Module) -> tuple[str, float]:
     """Return the function and tolerance of `assertion(function(*inp), expected, tolerance)`."""
     for node in ast.walk(program):
         match node:
@@ -57,7 +57,7 @@ def _tested_call(program: ast.Module) -> tuple[str, float]:
     raise ValueError("its test asserts no call")
 
 
-class _Constants(ast.NodeTransformer):
+class _ConstantReplacer(ast.NodeTransformer):
     """Names of numbers that are no literals: `inf`, `nan`."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:

@@ -13,7 +13,7 @@ from rapid.grading.lean.selfcheck import start_mathlib
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.pool import SteadyGrader
 
-REHEARSED = 16  # made theorems: enough to have V8 compile what proofs like these use
+REHEARSED_THEOREMS = 16  # made theorems: enough to have V8 compile what proofs like these use
 
 
 class MiniF2F(Benchmark):
@@ -42,7 +42,7 @@ class MiniF2F(Benchmark):
             return
         for problem in problems:
             grader.prepare(problem)
-        drawn = [draw(Random(f"rehearsal {n}"), "rehearsal") for n in range(REHEARSED)]
+        drawn = [draw(Random(f"rehearsal {n}"), "rehearsal") for n in range(REHEARSED_THEOREMS)]
         grader.rehearse(
             [
                 (problem, text)

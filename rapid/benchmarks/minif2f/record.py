@@ -24,14 +24,14 @@ class LeanProblem(Problem):
 
     @model_validator(mode="before")
     @classmethod
-    def _words_as_a_comment(cls, row: Any) -> Any:
+    def _add_informal_prefix(cls, row: Any) -> Any:
         if isinstance(row, dict) and (words := row.get("informal_stmt")):
             return {"informal_prefix": f"/-- {words.strip()} -/\n", **row}
         return row
 
     @field_validator("formal_statement")
     @classmethod
-    def _open_ended(cls, statement: str) -> str:
+    def _end_with_by(cls, statement: str) -> str:
         """Some publish a proof that is `sorry`, with or without `by`, or none."""
         stated = re.sub(r"\s*(:=\s*)?(\bby\s*)?(\bsorry\s*)?\Z", "", statement)
         return statement if statement.rstrip().endswith(":= by") else f"{stated} := by\n"
