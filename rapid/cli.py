@@ -1,7 +1,7 @@
 """The `rapid` command: each stage of the pipeline as one subcommand that reads and writes files.
 
-The workflow calls these; so can a person. `--spec` is what decides a stage's result, as JSON or as
-the path of a JSON file, a manifest.json of an earlier job included: `rapid train --spec
+The workflow and users call these. `--spec` has the parameters that decide a stage's result, as JSON
+or as the path of a JSON file, which may be the manifest.json of an earlier job: `rapid train --spec
 runs/math/tiny-qwen2/pg/seed1/manifest.json ...` repeats that job.
 
 Exit status: 0 done, 1 failed, 2 wrong arguments or parameters.
@@ -39,7 +39,7 @@ from rapid.text import shown
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command in this process; its exit status."""
+    """Run a command in this process, and return its exit status."""
     args = _build_parser().parse_args(arguments)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     return ending(args.command, lambda: args.run(args), getattr(args, "out", None))
@@ -215,7 +215,7 @@ def _build_positive_type(kind: type):
 
 
 def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
-    """Return the spec, with the digest of the code that runs, whatever it was planned with."""
+    """Parse the spec, and set its digest to that of the present code."""
     try:
         document = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
         values = document.get("spec", document) if isinstance(document, dict) else document
@@ -229,10 +229,7 @@ def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
 
 
 def _read_spec_and_lease(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
-    """Read the spec, and lease cores and GPUs before anything heavy is imported.
-
-    What only downloads needs none.
-    """
+    """Read the spec, and lease cores and GPUs before heavy imports. Downloads need no lease."""
     from rapid.resources.requests import lease
 
     spec = _read_spec(args.spec, spec_type)
@@ -244,7 +241,7 @@ def _read_spec_and_lease(args: argparse.Namespace, spec_type: type[Spec]) -> Spe
 
 
 def _check_model(folder: Path) -> None:
-    """Refuse a model's folder that is not there, unless a run's summary says why it is not."""
+    """Raise BadInput if a model's folder is missing, unless a run's summary says why."""
     if folder.is_dir() or folder.with_name("summary.json").is_file():
         return
     parents = {folder.parent, Path("models")}
@@ -272,7 +269,7 @@ def _run_train(args) -> int:
         spec = _read_spec_and_lease(args, specs.TrainSpec)
         if (
             specs.uses_vllm_server(spec) and args.model.is_dir()
-        ):  # else what it starts from was not trained
+        ):  # else the starting run was not trained
             from rapid.vllm_server import serving
 
             resources.enter_context(serving(spec, args.model))

@@ -84,7 +84,7 @@ class Dapo(GroupRelative):
 
 
 def build_reward_and_penalty(reward: Callable, penalty: Callable) -> list[Callable]:
-    """Return a reward and a penalty. A completion without the one has neither.
+    """Return a reward and a penalty function. A completion without reward has no penalty.
 
     The trainer calls both for the same completions, one after the other in one thread.
     """

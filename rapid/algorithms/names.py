@@ -1,6 +1,6 @@
-"""Names of algorithms, and their meaning.
+"""Parses names of algorithms and of their variants.
 
-    sft, grpo, pg, cispo         as they are
+    sft, grpo, pg, cispo         an algorithm with its parameters in params.yaml
     rapid-H4, grpo-H4            with H = 4, optimizer steps on one inference batch
     rapid-H4,eta=4,clip=both     a variant: an algorithm with other values of some parameters
 
@@ -47,14 +47,14 @@ class Changes(Settings):
     )
 
     def subset(self, names) -> dict:
-        """Return those that are set, of these names."""
+        """Return the changes that are set and have one of these names."""
         changes = self.model_dump(exclude_none=True)
         return {name: changes[name] for name in names if name in changes}
 
 
 @dataclass(frozen=True)
 class ParsedName:
-    """A parsed name: its algorithm, H (1 where it says none), and its changes."""
+    """A parsed name: the algorithm, H (1 by default), and the changes."""
 
     name: str
     algorithm: Algorithm
@@ -73,7 +73,7 @@ class ParsedName:
 
 
 def build_pattern() -> str:
-    """Return a regular expression of all names; `parse` says whether a match means something."""
+    """Return a regular expression of all names; a match may still be refused by `parse`."""
     names = "|".join(algorithm.name_pattern for algorithm in ALGORITHMS.values())
     return f"({names}){CHANGES_PATTERN}"
 
@@ -83,7 +83,7 @@ def parse(name: str) -> ParsedName:
     """Return a name's algorithm, H and changes.
 
     Raises:
-        ValueError: it is no name of an algorithm; the message says what is allowed.
+        ValueError: the name is not valid; the message says what is allowed.
     """
     if exponent := re.search(r"=(\d+(\.\d+)?e-?\d+)(,|$)", name):
         raise ValueError(
@@ -168,7 +168,7 @@ def _describe_allowed_names() -> str:
 
 
 def _suggest_name(name: str) -> str:
-    """Return the question whether a name near to this one was meant, without its changes."""
+    """Return "; did you mean NAME?" with a similar name without changes, or ""."""
     plain = name.partition(",")[0]
     digits = re.search(r"-[hH]([1-9]\d*)$", plain)
     ratio = int(digits[1]) if digits else 4

@@ -39,7 +39,7 @@ Checkpointing = Annotated[
 
 
 class TrainingParameters(Parameters):
-    """What all RL algorithms share."""
+    """Parameters of all RL algorithms."""
 
     learning_rate: LearningRate
     epochs: Epochs

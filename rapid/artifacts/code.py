@@ -1,20 +1,20 @@
-"""Which files of code decide a job's result, and the digest of each.
+"""Finds and hashes the files of code that decide a job's result.
 
-A job names roots: the module of its stage, its algorithm's, its benchmark's. What these import from
-this project counts too, wherever the import stands; it is read from the source, nothing is run.
+A job has root modules: its stage, its algorithm, its benchmark. Their imports from this project
+are followed, also those within functions. Imports are parsed from the source; no code is run.
 
-1. Prose reruns nothing. Python counts by its syntax tree without docstrings, descriptions of
-   fields and labels of metrics, a prompt without its comments. Another file counts by its bytes.
-   The label and the look of an algorithm or a benchmark count where they are shown, in the report.
-2. A registry imports every plug-in, so it is not walked through. Another plug-in is reached only
-   from one beside it: dapo.py imports grpo.py.
-3. Graders start processes by path, and benchmarks have templates: one file that is reached in such
-   a folder stands for all files in it.
-4. Code that decides no result is left out: configuration, whose values are in the spec; leases,
-   processes, error messages, the console and the command; estimates of cost; where runs report to;
-   and the bookkeeping of artifacts, which moves rows to disk and digests them.
-   The rows themselves (demonstrations, runs, evaluations) are what a job writes: they count. So
-   does what starts several processes, or a server to sample from, for the jobs that have them.
+1. Changes of prose rerun nothing. Of a Python file the syntax tree is hashed, without docstrings,
+   descriptions of fields and labels of metrics; of a prompt the text without comments; of any other
+   file its bytes. The label and the look of an algorithm or a benchmark are hashed for reports only.
+2. Imports of a registry are not followed, because it imports every plug-in. A plug-in is reached
+   from a plug-in beside it, as grpo.py from naive_grpo.py.
+3. Graders start processes by path, and benchmarks have templates. If one file in the folder of a
+   grader or a benchmark is reached, all files in the folder are hashed.
+4. Code that decides no result is excluded: configuration, whose values are in the spec; leases,
+   processes, error messages, the console and the command; estimates of cost; reporting services;
+   and the reading, writing and hashing of artifacts. The schemas of rows (demonstrations, runs,
+   evaluations) are hashed. So is the code that starts several processes or a vLLM server, for jobs
+   that use them.
 """
 
 import ast
@@ -53,27 +53,27 @@ EXCLUDED = (
 )
 WHOLE_FOLDER = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
 PLUG_INS = ("rapid/algorithms/", "rapid/benchmarks/")
-REPORT_ATTRIBUTES = ("label", "look")  # what a plug-in's class says for reports
+REPORT_ATTRIBUTES = ("label", "look")  # attributes of a plug-in's class that only reports use
 PROSE_KEYWORDS = (
     "description",
     "label",
     "unit",
     "better",
-)  # what fields and metrics say for readers
-REPORT_SUFFIXES = (".py", ".j2", ".css", ".yaml")  # reports/ has outputs too
+)  # keyword arguments that are prose
+REPORT_SUFFIXES = (".py", ".j2", ".css", ".yaml")  # reports/ contains outputs too
 
 
 class Spec(Settings):
-    """What decides a job's result: its parameters, and the code that they are given to."""
+    """The parameters and the code that decide a job's result."""
 
     code: str = Field("", description="digest of the code; empty where nobody asked for it")
 
     def hash_code_files(self) -> dict[str, str]:
-        """Return the digest of each file of code that decides the result."""
+        """Return the digest of each file of code that decides the result, by its path."""
         raise NotImplementedError
 
     def with_code(self) -> Self:
-        """Return the spec with the digest of the code that is here now."""
+        """Return the spec with the digest of the present code."""
         text = "\n".join(f"{file} {digest}" for file, digest in self.hash_code_files().items())
         return self.model_copy(update={"code": hashlib.sha256(text.encode()).hexdigest()})
 
@@ -87,14 +87,14 @@ def hash_dependencies(
 ) -> dict[str, str]:
     """Return the digest of each file that modules depend on, by its path in the project.
 
-    A file is read once in a process, when it is first asked for: what runs is what was read, also
-    where somebody edits it meanwhile.
+    A process reads each file once. The digests are those of the code that the process runs, even if
+    a file is edited meanwhile.
 
     Args:
-        roots: names of modules, and paths of other files. These count wherever they lie.
-        excluded: beginnings of paths that are left out.
-        through: beginnings of the paths whose imports count.
-        with_report_attributes: count what plug-ins say for reports.
+        roots: names of modules, and paths of other files. They are never excluded.
+        excluded: prefixes of paths to leave out.
+        through: prefixes of the paths whose imports are followed.
+        with_report_attributes: include the attributes of plug-ins that only reports use.
     """
     plug_ins = {
         registry: set(_load_file(registry, with_report_attributes)[1]) for registry in REGISTRIES
@@ -121,7 +121,7 @@ def hash_dependencies(
 
 
 def _find_module_file(module: str) -> str:
-    """Return the path of a module of this project, "" of any other."""
+    """Return the path of a module of this project; "" for any other module."""
     path = module.replace(".", "/")
     for file in (f"{path}.py", f"{path}/__init__.py"):
         if module.split(".")[0] in PACKAGES and (ROOT / file).is_file():
@@ -130,7 +130,7 @@ def _find_module_file(module: str) -> str:
 
 
 def _expand_file(file: str) -> list[str]:
-    """Return the file, or all files of the folder that it stands for."""
+    """Return the file, or all files of its folder where a folder counts as a whole."""
     if folder := WHOLE_FOLDER.match(file):
         return _list_folder_files(folder[0])
     return [file] if file else []
@@ -138,14 +138,14 @@ def _expand_file(file: str) -> list[str]:
 
 @cache
 def _list_folder_files(folder: str) -> list[str]:
-    """Return the files that count of a folder."""
+    """List the source files of a folder."""
     files = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
     paths = [path.relative_to(ROOT) for path in files]
     return [path.as_posix() for path in paths if _is_source_file(path)]
 
 
 def _is_source_file(path: Path) -> bool:
-    """Return whether a file in such a folder is part of it, and no cache, copy or output."""
+    """Return whether a file is source, and no cache, copy or output."""
     if any(part.startswith((".", "__pycache__")) for part in path.parts):
         return False
     return path.suffix in REPORT_SUFFIXES if path.parts[0] == "reports" else path.name[-1] != "~"
@@ -177,9 +177,9 @@ def _parse_source(
 
 
 def _list_imported_names(tree: ast.Module, package: str) -> list[tuple[str, str]]:
-    """Return the names that a package's module imports, which may be modules, and whose they are.
+    """List the names that a module imports, each with the module it is imported from or "".
 
-    The second is the module that a name is imported from, or nothing.
+    The names may be modules themselves.
     """
     names = []
     for node in ast.walk(tree):
@@ -192,7 +192,7 @@ def _list_imported_names(tree: ast.Module, package: str) -> list[tuple[str, str]
 
 
 def _remove_report_attributes(tree: ast.Module) -> None:
-    """Take what is for reports out of a plug-in's classes."""
+    """Remove the attributes that only reports use from a plug-in's classes."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             node.body = [
@@ -206,7 +206,7 @@ def _remove_report_attributes(tree: ast.Module) -> None:
 
 
 def _dump_without_prose(tree: ast.Module) -> str:
-    """Return a syntax tree as text, without docstrings and what fields say for readers."""
+    """Return a syntax tree as text, without docstrings and the prose of fields and metrics."""
     for node in ast.walk(tree):
         match node:
             case (
@@ -228,8 +228,8 @@ def _dump_without_prose(tree: ast.Module) -> str:
 def _to_tuples(node: object) -> object:
     """Return a syntax tree as tuples of types, names and values, the same in all Pythons.
 
-    `ast.unparse` quotes f-strings otherwise since Python 3.12, and each version adds fields that
-    are empty.
+    `ast.unparse` depends on the version: since 3.12 f-strings have other quotes. Empty fields are
+    left out, because new versions add some.
     """
     if isinstance(node, ast.AST):
         fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))
@@ -238,7 +238,7 @@ def _to_tuples(node: object) -> object:
 
 
 def _strip_comments(template: str) -> str:
-    """Return a prompt's template as Jinja cuts it up, without comments."""
+    """Return the text of a prompt's template without its comments."""
     from jinja2 import Environment
 
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)

@@ -1,4 +1,4 @@
-"""Completions to imitate: made ones for pre-training, a teacher's for SFT."""
+"""Schema of completions to imitate: made ones for pre-training, a teacher's for SFT."""
 
 import random
 

@@ -12,7 +12,7 @@ PASSED = "passed"  # among the reasons of verdicts, that of a correct completion
 
 
 class CurvePoint(Record):
-    """curve.jsonl: accuracy on the test problems of a model kept on the way."""
+    """curve.jsonl: accuracy on the test problems of a snapshot taken during training."""
 
     step: Count
     seconds: Seconds = Field(description="of training until then, without keeping models")
@@ -22,7 +22,7 @@ class CurvePoint(Record):
 
 
 class ProblemScore(Record):
-    """`correct` of the `samples` completions of one test problem that were graded are correct."""
+    """Numbers of graded and of correct completions of one test problem."""
 
     id: str
     samples: Count
@@ -83,7 +83,7 @@ class Evaluation(Record):
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """Return the probability that at least one of k completions drawn from these is correct.
+    """Return the probability that at least one of k completions, drawn from n, is correct.
 
     Unbiased for the policy's pass@k (Chen et al. 2021, eq. 1): 1 - C(n - c, k) / C(n, k).
 
@@ -95,6 +95,6 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 
 
 def mean_pass_at_k(scores: list[ProblemScore], k: int) -> float | None:
-    """Return pass@k, the mean over problems with k graded completions; None if there is none."""
+    """Return the mean pass@k over problems with k graded completions; None without any."""
     estimates = [pass_at_k(s.samples, s.correct, k) for s in scores if s.samples >= k]
     return sum(estimates) / len(estimates) if estimates else None

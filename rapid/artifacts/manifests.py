@@ -1,7 +1,8 @@
-"""What a result came from: versions, commit, hardware, digests. All of it goes into manifests.
+"""Writes and checks manifests: the parameters, versions, commit, hardware and digests of a job.
 
-A job writes its manifest last. What reads a job's files compares them with it: a file that was
-changed, cut off, deleted or put there by somebody else is refused, with what to do about it.
+A job writes its manifest last. Readers of a job's files compare them with the manifest. A file that
+was changed, truncated, deleted or added by somebody else is an error, whose message says what to
+do.
 """
 
 import contextlib
@@ -33,11 +34,11 @@ PROCESSOR_NUMBERS = {"family": "cpu family", "model": "model"}  # of a processor
 
 
 def get_commit() -> str:
-    """Return the git commit of the code, "+dirty" where tracked files differ; or "unknown".
+    """Return the git commit of the code, with "+dirty" if tracked files differ; or "unknown".
 
-    dvc.lock is not looked at: it says what DVC made last, and makes nothing.
+    dvc.lock is ignored: it records results and changes none.
     """
-    if not (ROOT / ".git").exists():  # one above is of something else
+    if not (ROOT / ".git").exists():  # a repository in a parent folder is another project
         return "unknown"
     changes = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!dvc.lock"]
     try:
@@ -47,13 +48,13 @@ def get_commit() -> str:
 
 
 def _run_git(*command: str) -> str:
-    """Return what a command of git's says of this repository, which it changes in nothing."""
+    """Return the output of a git command on this repository. It takes no locks."""
     command = ("git", "-C", str(ROOT), "--no-optional-locks", *command)
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def describe_hardware() -> str:
-    """Return the processor, or the GPUs where torch is loaded and sees them, in words."""
+    """Return the GPUs in words if torch is loaded and finds some, else the processor."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
@@ -64,9 +65,10 @@ def describe_hardware() -> str:
 
 
 def describe_processor(cpuinfo: str) -> str:
-    """Return what /proc/cpuinfo calls the first processor; if it has no name, the architecture.
+    """Return the name of the first processor in /proc/cpuinfo, or else the architecture.
 
-    x86 has family and model, too: virtual machines call very different processors "AMD EPYC".
+    On x86 the family and the model are added: on virtual machines very different processors are
+    named "AMD EPYC".
     """
     first = dict(re.findall(r"^([a-z ]+?)\s*: (.+)$", cpuinfo.partition("\n\n")[0], re.MULTILINE))
     name = first.get("model name") or platform.processor() or platform.machine()
@@ -78,7 +80,7 @@ def describe_processor(cpuinfo: str) -> str:
 
 @cache
 def get_versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that decide a result."""
+    """Return the versions of Python and of the installed packages that affect results."""
     package_versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
@@ -87,7 +89,7 @@ def get_versions() -> dict[str, str]:
 
 
 def peak_memory_mb() -> float:
-    """Return the most memory this process has held, in 1e6 bytes: of its GPU, or resident."""
+    """Return the peak memory of this process in 1e6 bytes: of its GPU, or else resident."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return torch.cuda.max_memory_reserved() / 1e6
@@ -100,9 +102,9 @@ R = TypeVar("R", bound=Record)
 
 
 class Manifest(Record):
-    """manifest.json: what a job was told, and the SHA-256 of each file that it read and wrote."""
+    """manifest.json: a job's parameters, and the SHA-256 of each file that it read or wrote."""
 
-    model_config = ConfigDict(extra="allow")  # what a stage adds
+    model_config = ConfigDict(extra="allow")  # further keys of a stage
 
     stage: str = ""
     spec: dict[str, Any]
@@ -123,10 +125,10 @@ class Manifest(Record):
 
     @classmethod
     def read(cls, folder: Path | str) -> Self | None:
-        """Return the manifest of the job of this folder; `None` where it has not ended.
+        """Return the manifest of the job of this folder; None if the job has not ended.
 
         Raises:
-            BadFile: there is something else.
+            BadFile: the file is not a manifest.
         """
         path = Path(folder, MANIFEST)
         try:
@@ -135,7 +137,7 @@ class Manifest(Record):
             raise BadFile(f"{error}. {_describe_remedy(folder)}") from None
 
     def locate_outputs(self, folder: Path) -> dict[str, str]:
-        """Return the digests of what the job wrote, by path, as it lies in this folder now."""
+        """Return the digests of the job's outputs, by their paths if its folder is now `folder`."""
         written_to = _find_common_folder(self.outputs)
         return {
             (folder / os.path.relpath(path, written_to)).as_posix(): digest
@@ -144,7 +146,7 @@ class Manifest(Record):
 
 
 def _find_common_folder(outputs: dict[str, str]) -> str:
-    """Return the folder that outputs were written to; raise ValueError where it is not one."""
+    """Return the folder of the outputs; raise ValueError if they have none in common."""
     return os.path.commonpath([os.path.dirname(path) for path in outputs] or [""]) or "."
 
 
@@ -153,7 +155,7 @@ def _describe_remedy(folder: Path | str) -> str:
 
 
 def hash_files(*paths: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file by its path; of a folder, each file but its manifest.
+    """Return the SHA-256 of each file by its path; of a folder, of all files but manifests.
 
     Hidden files of a folder are left out.
     """
@@ -168,13 +170,13 @@ def hash_files(*paths: Path) -> dict[str, str]:
 
 
 def verify_inputs(*paths: Path) -> dict[str, str]:
-    """Return the digests of files and folders that a job is to read, if jobs left them so.
+    """Return the digests of files and folders that a job reads, after checking them.
 
-    A manifest is looked for in each folder, or in the one that it lies in. Where there is none the
-    files are somebody's own.
+    The manifest is in the folder itself or in the folder that contains the path. Files without a
+    manifest are a user's, and are not checked.
 
     Raises:
-        BadFile: a file is not what its job wrote.
+        BadFile: a file is not the one that its job wrote.
     """
     input_digests: dict[str, str] = {}
     for path in paths:
@@ -190,7 +192,7 @@ def verify_inputs(*paths: Path) -> dict[str, str]:
 
 
 def read_result(path: Path, record: type[R]) -> R | None:
-    """Return the record in a JSON file of a job's folder, `None` where no job wrote it.
+    """Return the record in a JSON file of a job's folder; None if no job wrote the file.
 
     Raises:
         BadFile: the file is not what its job wrote, or no such record.
@@ -199,7 +201,7 @@ def read_result(path: Path, record: type[R]) -> R | None:
 
 
 def read_rows(path: Path, record: type[R]) -> list[R]:
-    """Return the rows of a JSON-lines file of a job's folder, none where no job wrote it.
+    """Return the rows of a JSON-lines file of a job's folder; [] if no job wrote the file.
 
     Raises:
         BadFile: the file is not what its job wrote, or has other rows.
@@ -208,7 +210,7 @@ def read_rows(path: Path, record: type[R]) -> list[R]:
 
 
 def verify_output(path: Path) -> str:
-    """Return the SHA-256 of a file of a job's folder; "" where no job that has ended wrote it.
+    """Return the SHA-256 of a job's output, after checking it; "" if no finished job wrote it.
 
     Raises:
         BadFile: the file is not what its job wrote.
@@ -222,19 +224,19 @@ def verify_output(path: Path) -> str:
 
 
 def _check_digest(path: Path | str, digest: str, expected: str, folder: Path) -> None:
-    """Raise BadFile if the digest of a file is not the one of what its job wrote; "" is none."""
+    """Raise BadFile if a file's digest differs from the manifest's; "" stands for no file."""
     if digest != expected:
         problem = "is not what its job wrote" if digest else "its job wrote it, and it is gone"
         raise BadFile(f"{path}: {problem}. {_describe_remedy(folder)}")
 
 
 def clear_outputs(folder: Path, *patterns: str) -> None:
-    """Delete what an earlier job of this folder left, or one that was interrupted.
+    """Delete the outputs of an earlier or an interrupted job in this folder.
 
     Args:
-        patterns: what such a job writes, beside its manifest.
+        patterns: the job's outputs, in addition to its manifest.
     """
-    for pattern in (MANIFEST, ".*.[0-9]*", *patterns):  # the second: writes that were cut off
+    for pattern in (MANIFEST, ".*.[0-9]*", *patterns):  # the second: interrupted writes
         for path in folder.glob(pattern):
             remove_path(path)
 
@@ -255,8 +257,8 @@ def write_manifest(
 
     Args:
         folder: where the manifest goes.
-        inputs: digests of what was read, by path. That of a file that was not there is "": once it
-            is there, what was made without it is out of date.
+        inputs: digests of what was read, by path. A missing file has "": the job is out
+            of date once the file is there.
         outputs: files, or folders for all files in them.
     """
     write_json(
@@ -281,16 +283,16 @@ def write_manifest(
 def record_job(
     stage: str, spec: Spec, folder: Path, inputs: dict[str, str], outputs: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Delete what an earlier job left in `folder`, and write manifest.json when the work is done.
+    """Delete earlier outputs in `folder`, and write manifest.json after the work is done.
 
-    A manifest is the last file of a job: a job that fails or is killed leaves none.
+    The manifest is a job's last file, so a job that fails or is killed has none.
 
     Args:
-        inputs: digests of what is read, as `verified` returns them.
+        inputs: digests of what is read, as `verify_inputs` returns them.
         outputs: patterns of the files that the stage writes into `folder`.
 
     Yields:
-        What the stage adds to the manifest, for it to fill in.
+        A dict for further keys of the manifest.
     """
     clear_outputs(folder, *outputs)
     notes: dict[str, Any] = {}
@@ -300,9 +302,9 @@ def record_job(
 
 
 def clamp_future_times(paths: Iterable[Path | str]) -> None:
-    """Set the times of files to now where they are later, as where a clock went back or was wrong.
+    """Set the times of files that are in the future to now, for example after a wrong clock.
 
-    Snakemake refuses what a job made if it is older than what the job read.
+    Snakemake refuses outputs of a job that are older than its inputs.
     """
     for path in paths:
         with contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ from rapid.artifacts.files import Count, Record, Seconds, Share
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is logged, shown and summarized. Its field has its name and its description.
+    """Declaration of a metric's logs, labels and summaries. Its field has the name and description.
 
     Args:
         over: what its value at a step is taken over: the whole mini-batch, or the passes of it that

@@ -1,4 +1,4 @@
-"""What a training run writes beside its model."""
+"""Schema of the files that a training run writes in addition to its model."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -26,13 +26,13 @@ PHASES = tuple(name for name in StepRecord.model_fields if name not in StepMetri
 
 
 class Progress(StepRecord):
-    """progress.jsonl: a step of a run that is under way. Nothing is made from it."""
+    """progress.jsonl: a step of a run that is under way, for displays only."""
 
     of: Count = Field(description="steps of the whole run")
 
 
 def read_progress(run: Path) -> list[Progress]:
-    """Return the steps so far of the run in this folder; none where it has not begun, or ended."""
+    """Return the steps of a run that is under way; [] before it begins and after it ends."""
     return [
         step
         for file in run.glob(f"{CHECKPOINTS}/*/{PROGRESS}")
@@ -41,7 +41,7 @@ def read_progress(run: Path) -> list[Progress]:
 
 
 def read_progress_file(file: Path) -> list[Progress]:
-    """Return the steps in a file of progress; none where it is not there."""
+    """Return the steps in a progress file; [] if there is no file."""
     steps = []
     with suppress(OSError):  # the run ends just now
         for line in file.read_bytes().splitlines():
@@ -132,10 +132,10 @@ class RunSummary(_AfterMetrics, _Metrics):
 
 
 def has_learned_nothing(run: Path) -> bool:
-    """Return whether in all steps of a run each group's rewards were equal; False without rewards.
+    """Return whether each group of each step had equal rewards; False without rewards.
 
     Raises:
-        BadFile: steps.jsonl is not what a run writes.
+        BadFile: steps.jsonl is damaged.
     """
     steps = read_jsonl(run / "steps.jsonl", StepRecord)
     signals = [step.signal for step in steps if step.signal is not None]
@@ -143,13 +143,13 @@ def has_learned_nothing(run: Path) -> bool:
 
 
 def explain_untrained(model: Path) -> str:
-    """Return why the run that a model is of was not trained; "" where it was, or is no run."""
+    """Return why a model's run was not trained; "" if it was, or if the model is of no run."""
     summary = model.with_name("summary.json")
     return read_json(summary, RunSummary).note if summary.is_file() else ""
 
 
 class TokenWeights(Record):
-    """token_weights.json: one completion of a RAPID run, as its last optimizer step weighed it."""
+    """token_weights.json: token weights of one completion in the last step of a RAPID run."""
 
     tokens: list[str] = Field(min_length=1, description="the completion's tokens, as text")
     log_weights: list[float] = Field(description="log pi - log mu, nats, one per token")

@@ -1,6 +1,6 @@
-"""The prompts: one template a benchmark, with a form for chat models and one for base models.
+"""Renders prompts: one template per benchmark, with a form for chat and one for base models.
 
-A template's variables are the fields of the benchmark's problem, and `chat`. Each asks for the form
+A template's variables are the fields of the benchmark's problem, and `chat`. It asks for the form
 of completion that the benchmark's grader reads.
 """
 
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 
 
 class BadTemplate(BadInput):
-    """A template that cannot be rendered. The message says where, and what is wrong."""
+    """A template cannot be rendered. The message says where, and what is wrong."""
 
 
 def render_prompt(
@@ -30,7 +30,7 @@ def render_prompt(
     """Return the prompt of a problem.
 
     Args:
-        chat: what a user says to a chat model; otherwise the text that a base model continues.
+        chat: render a message to a chat model; otherwise a text that a base model continues.
         template: name of the template in the benchmark's folder.
 
     Raises:
@@ -58,7 +58,7 @@ def render_forms(benchmark: str, problem: Problem) -> dict[str, str]:
 
 
 def check_templates(benchmarks: Iterable[str]) -> None:
-    """Render all templates of these benchmarks, with a made problem; those that make problems.
+    """Render all templates of the benchmarks that have made problems, to find errors.
 
     Raises:
         BadTemplate: one of them is broken.
@@ -82,10 +82,10 @@ def _find_line(error: Exception, template: str) -> int:
 
 
 def tokenize_prompt(tokenizer, prompt: str, chat: bool) -> list[int]:
-    """Return the tokens of a prompt, as TRL makes them of the same prompt.
+    """Return the tokens of a prompt, the same as TRL's.
 
     Args:
-        chat: the prompt is what a user says, and goes into the tokenizer's chat template.
+        chat: the prompt is a user's message, which goes into the tokenizer's chat template.
     """
     if not chat:
         return tokenizer(prompt)["input_ids"]

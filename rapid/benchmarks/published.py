@@ -1,12 +1,12 @@
-"""The problems of the real benchmarks: from the Hugging Face hub, or from files.
+"""Loads published problems from the Hugging Face hub or from files.
 
 1. A source is "hub" (the dataset and commit that the benchmark names), a file (JSON lines, plain or
-   gzip, in the benchmark's published format), or a folder that `datasets.load_dataset` reads, as a
-   copy of the hub's dataset is.
-2. Rows are in the part that their split is named after: `train` or `validation` to train on, `test`
-   to evaluate on. Where a source has one part only (MBPP+), it is divided by the seed.
-3. Rows that cannot be graded are left out, and so are `weak` ones of those to train on. The reason
-   is recorded.
+   gzip, in the benchmark's published format), or a folder that `datasets.load_dataset` reads, such
+   as a copy of the hub's dataset.
+2. The split of a row is its part: `train` or `validation` for training, `test` for evaluation. A
+   source with one part only (MBPP+) is divided by the seed.
+3. Problems that cannot be graded are left out. `weak` problems are left out of training. The
+   reasons are recorded.
 """
 
 import random
@@ -23,12 +23,12 @@ PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "tes
 
 @dataclass
 class PublishedProblems:
-    """The content of a source: problems by part ("train" and "test", or one of any name)."""
+    """The problems of a source by part: "train" and "test", or one part of any name."""
 
     source: str  # a path, or a dataset and its commit
     parts: dict[str, list[Problem]] = field(default_factory=dict)
-    dropped: dict[str, str] = field(default_factory=dict)  # id: why
-    renamed: dict[str, str] = field(default_factory=dict)  # our id: the source's, a second time
+    dropped: dict[str, str] = field(default_factory=dict)  # id: reason
+    renamed: dict[str, str] = field(default_factory=dict)  # new id: the duplicate id in the source
 
 
 def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
@@ -77,13 +77,13 @@ def load_source(benchmark: Benchmark, source: str) -> PublishedProblems:
 def select_problems(
     published: PublishedProblems, benchmark: Benchmark, counts: dict[str, int], seed: int
 ) -> dict[str, list[Problem]]:
-    """Return so many problems of each part, drawn by the seed where there are more.
+    """Return the counted problems of each part, drawn by the seed if there are more.
 
-    The test problems do not depend on how many are trained on. `published.dropped` gets those that
-    would be trained on if they were not `weak`.
+    The test problems do not depend on the number of training problems. The `weak` ones among the
+    training problems are added to `published.dropped`.
 
     Raises:
-        BadInput: there are fewer.
+        BadInput: there are fewer problems.
     """
     rng = random.Random(f"{benchmark.name} {seed}")
     if len(published.parts) == 1:
@@ -113,10 +113,10 @@ def select_problems(
 def divide_problems(
     problems: list[Problem], test: int, rng: random.Random
 ) -> dict[str, list[Problem]]:
-    """Divide problems into `test` of them, drawn at random, and the others to train on.
+    """Divide problems at random into `test` test problems and training problems.
 
-    The same problem under two ids stays together. MBPP+ has two such pairs: functions of different
-    names with one description.
+    Problems with the same content are in the same part. MBPP+ has two such pairs: functions of
+    different names with one description.
     """
     problems_by_content: dict[str, list[Problem]] = {}
     for problem in problems:
@@ -134,7 +134,7 @@ def _describe_dropped(published: PublishedProblems) -> str:
 
 
 def _with_unique_id(problem: Problem, seen: set[str], published: PublishedProblems) -> Problem:
-    """Return the problem, renamed where an earlier one has its id: MATH has such a pair."""
+    """Return the problem, renamed if an earlier one has its id: MATH has such a pair."""
     name, number = problem.id, 1
     while name in seen:
         number += 1

@@ -1,4 +1,4 @@
-"""The warm process does beforehand what every job does first, and keeps what outlives a job."""
+"""Prepares the fork server: imports the stages, and lends processes of graders to jobs."""
 
 import json
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from rapid.benchmarks import BENCHMARKS
 
 
 def rehearse() -> None:
-    """Import the stages, and do once what takes longer the first time it is done."""
-    # Jobs run the code that is imported here. Its digest is taken before the import: an edit in
-    # between makes jobs stale. Taken afterwards, it would make them look current.
+    """Import the stages, and make the calls that are slow the first time."""
+    # Jobs run the code that is imported here. It is hashed before the import, so that an edit in
+    # between makes jobs stale; hashed afterwards, they would look current.
     plug_ins = {
         type(plug_in).__module__ for plug_in in [*ALGORITHMS.values(), *BENCHMARKS.values()]
     }
@@ -32,13 +32,13 @@ def rehearse() -> None:
 
 
 def lend_graders(arguments: list[str]) -> Callable[[bool], None] | None:
-    """Lend processes of its benchmark's graders to the job that is forked next, if any are kept.
+    """Lend idle processes of graders to the job that is forked next.
 
     Args:
         arguments: of the `rapid` command that the job runs.
 
     Returns:
-        A function to call when the job has ended, with whether it ended well.
+        A function to call when the job has ended, with whether it succeeded; None if none is lent.
     """
     try:
         run = json.loads(arguments[arguments.index("--spec") + 1])["run"]
@@ -48,10 +48,10 @@ def lend_graders(arguments: list[str]) -> Callable[[bool], None] | None:
 
 
 def _load_tiny_model() -> None:
-    """Load a model, and have accelerate look at it.
+    """Load a tiny model, and let accelerate unwrap it.
 
-    transformers then compiles the patterns by which it renames weights, and accelerate imports
-    DeepSpeed to see that the model is none of its.
+    transformers then compiles its patterns for renaming weights, and accelerate imports DeepSpeed
+    to check the model's type.
     """
     from accelerate.utils import extract_model_from_parallel
     from transformers import AutoModelForCausalLM, Qwen2Config

@@ -44,19 +44,19 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     """Train, and write model/, steps.jsonl, summary.json and manifest.json into the run's folder.
 
     Args:
-        model: folder of the model to start from; a run's has the run's other files beside it.
+        model: folder of the model to start from, which may be in a run's folder.
         data: training problems (train.jsonl); for sft demonstrations (samples.jsonl).
 
-    Nothing is trained where the benchmark's grader cannot be had on this machine, sft has nothing
-    to imitate, or the run to start from was not trained; the summary says why. A run that was
-    killed goes on from its last checkpoint (`rapid.training.resume`).
+    Nothing is trained if the benchmark's grader is not available on this machine, sft has nothing
+    to imitate, or the starting run was not trained; the summary says why. A run that was killed
+    resumes from its last checkpoint (`rapid.training.resume`).
 
     Raises:
         SystemExit: the process was told to end.
     """
     entered = time.perf_counter()
     task = BENCHMARKS[spec.run.benchmark]
-    # Of a run that was not trained there is only the summary, which says why.
+    # A run that was not trained has no model, only a summary that says why.
     inputs = verify_inputs(model if model.is_dir() else model.with_name("summary.json"), data)
     if is_main():
         clear_outputs(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
@@ -158,7 +158,7 @@ def _write_results(
 
 
 def select_token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
-    """Return one completion of the last pass that was run, with a reward where there is one."""
+    """Return the token weights of one completion of the last micro-batch, if possible rewarded."""
     step, micro_batch, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
     if "behavior_logp" not in micro_batch or logp.shape != micro_batch["behavior_logp"].shape:
         return None  # on-policy, where all weights are 1; or a process has a part of a group only
@@ -167,7 +167,7 @@ def select_token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWei
         1
     )  # one that the length limit cut off may be left out
     if not has_tokens.any():
-        return None  # a pass for the sake of another process's
+        return None  # a dummy micro-batch, to keep in step with another process
     row = int(micro_batch["rewards"].masked_fill(~has_tokens, -math.inf).argmax())
     prompt = tokenizer.decode(micro_batch["prompt_ids"][row], skip_special_tokens=True)
     problems = read_jsonl(data, task.record)
@@ -188,7 +188,7 @@ def select_token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWei
 
 
 def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
-    """Training arguments that all algorithms share."""
+    """Build the training arguments that all algorithms share."""
     import torch
 
     from rapid.stages.reporting import PROJECT
@@ -218,7 +218,7 @@ def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
 
 
 def _build_prompt(spec: TrainSpec, problem: Problem) -> str | list[dict]:
-    """Return the prompt: a text to continue, or what a user says to a chat model."""
+    """Return the prompt: a text to continue, or a user's message to a chat model."""
     text = render_prompt(spec.run.benchmark, problem, spec.chat)
     return [{"role": "user", "content": text}] if spec.chat else text
 
@@ -278,7 +278,7 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
         **parsed_name.changes.subset(["skip_zero_groups", "max_grad_norm"]),
         parameters=dict(objective or {}),
         objective=algorithm.name,
-        dynamic_sampling_by="accuracy",  # as in DAPO's paper: its penalty on length is no signal
+        dynamic_sampling_by="accuracy",  # as in DAPO's paper: the penalty on length is not a signal
         sampling_batch_size=spec.sampling_batch,
         H=spec.H,
         n_step=spec.n_step,
@@ -302,7 +302,7 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
     trainer.walls, trainer.verdicts = grader.walls(), grader.reasons
 
     def count_completions() -> dict:
-        """Return how many completions all processes sampled, and their verdicts by reason."""
+        """Return the completions that all processes sampled, and their verdicts by reason."""
         accelerator = trainer.accelerator
         counts = [trainer.completions_sampled, *(grader.reasons[r] for r in sorted(REASONS))]
         sums = accelerator.reduce(torch.tensor(counts, device=accelerator.device)).tolist()

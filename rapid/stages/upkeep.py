@@ -1,6 +1,6 @@
-"""`rapid verify`, `accept`, `reconcile` and `restore`: which jobs are up to date, by content.
+"""Commands that check jobs by content: `rapid verify`, `accept`, `reconcile` and `restore`.
 
-And `rapid` alone: what to do next. Each takes the files of parameters and returns an exit status.
+`advise` is `rapid` without a command. Each takes the parameter files and returns an exit status.
 """
 
 import subprocess
@@ -26,7 +26,7 @@ IN_THE_WAY = "If files here are in its way: rapid restore --force replaces them 
 
 
 def advise(files: list[Path]) -> int:
-    """Print what is in this folder, and what to do next."""
+    """Print the state of this folder, and what to do next."""
     if not all(map(Path.is_file, files)):
         print(f"There is no {files[0]} here: go to the folder that you cloned.")
         return 2
@@ -43,7 +43,7 @@ def advise(files: list[Path]) -> int:
 
 
 def verify(files: list[Path]) -> int:
-    """Compare every file with the digests in the manifests, and print what differs."""
+    """Compare every file with the digests in the manifests, and print the differences."""
     findings = _examine_jobs(files)
     return 1 if findings.changed or findings.stale else 0
 
@@ -55,7 +55,7 @@ def reconcile(files: list[Path]) -> int:
 
 
 def accept(files: list[Path]) -> int:
-    """Accept jobs that are stale by a change of code alone, and print the others."""
+    """Accept jobs that are stale by a change of code alone, and print the other stale jobs."""
     planned, progress = _plan_jobs(files)
     freshness.print_changed_code(planned)
     accepted, findings = freshness.accept_code_changes(planned, progress)
@@ -66,10 +66,10 @@ def accept(files: list[Path]) -> int:
 
 
 def restore(files: list[Path], force: bool = False) -> int:
-    """Pull what was pushed elsewhere, and make it usable here.
+    """Pull results that were pushed elsewhere, and check them.
 
     Args:
-        force: replace files that are here, are not what was pushed, and are not in DVC's cache.
+        force: replace local files that differ from the pushed ones and are not in DVC's cache.
     """
     lock = Path("dvc.lock")
     if not lock.is_file() or not (yaml.safe_load(lock.read_text()) or {}).get("stages"):
@@ -87,8 +87,8 @@ def restore(files: list[Path], force: bool = False) -> int:
 def _plan_jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     """Return the jobs of the parameters, and a progress bar for them.
 
-    The studies and the arena are optional: their jobs count once one of them is made. So does the
-    job of what DVC compares.
+    The jobs of the studies and the arena are optional: they are included once one of them is made.
+    So is the report that DVC compares.
     """
     progress = partial(tqdm, desc="verifying", unit="job")
     planned = build_plan(load_files(*files))

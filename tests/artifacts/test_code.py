@@ -1,4 +1,4 @@
-"""Which jobs a change of code reaches, on a copy of the code: nothing of the copy is run."""
+"""Changes of code make the right jobs stale. They are made in a copy, which is not run."""
 
 import ast
 import hashlib
@@ -19,29 +19,29 @@ STAGES = ("distill", "train", "evaluate")
 
 @pytest.fixture
 def copy(tmp_path, monkeypatch) -> Iterator[Path]:
-    """A copy of the code, which digests are of."""
+    """A copy of the code; digests are those of the copy."""
     for name in code.PACKAGES:
         left_out = shutil.ignore_patterns("__pycache__", "figures", "experiment", "studies")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=left_out)
     monkeypatch.setattr(code, "ROOT", tmp_path)
-    forget()
+    clear_caches()
     yield tmp_path
-    forget()
+    clear_caches()
 
 
-def forget() -> None:
+def clear_caches() -> None:
     for cached in (code.hash_dependencies, code._list_folder_files, code._load_file):
         cached.cache_clear()
 
 
 @pytest.fixture
 def reached(copy, values) -> Callable:
-    """Return the folders of the jobs whose specs are others after an edit, or one line more."""
+    """Return a function that edits a file and returns the folders of jobs with changed specs."""
 
     def by(path: str, *edit: str) -> set[str]:
         before = {job.folder: job.spec for job in list_jobs(load(values))}
         rewrite(copy / path, *edit)
-        forget()
+        clear_caches()
         return {job.folder for job in list_jobs(load(values)) if job.spec != before[job.folder]}
 
     return by
@@ -54,8 +54,8 @@ def rewrite(path: Path, old: str = "", new: str = "") -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def made_of(values: dict, *parts: str, stages=STAGES) -> set[str]:
-    """The folders of these stages' jobs in which one of the names stands."""
+def list_dependent_jobs(values: dict, *parts: str, stages=STAGES) -> set[str]:
+    """Return the folders of these stages' jobs that contain one of the names."""
     return {
         job.folder
         for job in list_jobs(load(values))
@@ -69,7 +69,7 @@ def test_the_prompt_of_lessons_reaches_the_data_too(copy, values, monkeypatch, r
     if lesson == "prompt.txt.j2":
         monkeypatch.setattr("rapid.benchmarks.base.LESSON", "none.txt.j2")
     reached_jobs = reached(f"rapid/benchmarks/math/{lesson}", "Solution", "Answer")
-    assert reached_jobs == made_of(values, "math") | {"data/math"} | REPORTS
+    assert reached_jobs == list_dependent_jobs(values, "math") | {"data/math"} | REPORTS
 
 
 def test_prose_and_what_decides_no_result_reach_nothing(copy, values):
@@ -82,12 +82,12 @@ def test_prose_and_what_decides_no_result_reach_nothing(copy, values):
     nothing = "resources/leases cost/__init__ config/jobs artifacts/files cli __init__"
     for file in nothing.split():
         rewrite(copy / f"rapid/{file}.py")
-    forget()
+    clear_caches()
     assert [job.spec for job in list_jobs(load(values))] == before
 
 
 def test_a_digest_is_the_same_in_all_pythons():
-    """What they do in different ways: quotes and empty ends of f-strings, new fields."""
+    """Versions differ in quotes and empty ends of f-strings, and in new fields."""
     source = '''def f(a, b=1, *, c: int = 2):
     """Doc."""
     return f"{a['x']!r:>{b}} {a=} {'.' * 5}" "tail\\u0378" + u"x" + str(...)
@@ -112,7 +112,7 @@ def add_prose(path: Path) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def algorithm(name: str) -> str:
+def algorithm_file(name: str) -> str:
     return f"rapid/algorithms/{name}.py"
 
 
@@ -122,21 +122,23 @@ SHARED = ("grpo", "naive-grpo", "pg", "dapo")
 EDITS = [
     (("rapid/benchmarks/math/prompt.txt.j2", "Solution", "Answer"), ("math",), STAGES, REPORTS),
     (("rapid/grading/lean/Checker.lean",), ("minif2f",), STAGES, set()),
-    ((algorithm("dapo"),), ("dapo",), ("train",), REPORTS),
-    ((algorithm("grpo"),), ("grpo", "naive-grpo"), ("train",), REPORTS),
-    ((algorithm("rapid"),), ALL_RAPID, ("train",), REPORTS),
-    ((algorithm("sft"),), ("sft",), ("train",), REPORTS),
-    ((algorithm("ratios"),), SHARED, ("train",), set()),
+    ((algorithm_file("dapo"),), ("dapo",), ("train",), REPORTS),
+    ((algorithm_file("grpo"),), ("grpo", "naive-grpo"), ("train",), REPORTS),
+    ((algorithm_file("rapid"),), ALL_RAPID, ("train",), REPORTS),
+    ((algorithm_file("sft"),), ("sft",), ("train",), REPORTS),
+    ((algorithm_file("ratios"),), SHARED, ("train",), set()),
     (("reports/plots/__init__.py",), (), (), REPORTS),
-    ((algorithm("dapo"), 'label = "DAPO"', 'label = "Dapo"'), (), (), REPORTS),
-    ((algorithm("dapo"), 'look = Look("#CC79A7"', 'look = Look("#000000"'), (), (), REPORTS),
+    ((algorithm_file("dapo"), 'label = "DAPO"', 'label = "Dapo"'), (), (), REPORTS),
+    ((algorithm_file("dapo"), 'look = Look("#CC79A7"', 'look = Look("#000000"'), (), (), REPORTS),
     (("rapid/benchmarks/math/__init__.py", 'label = "MATH"', 'label = "Math"'), (), (), REPORTS),
 ]
 
 
 @pytest.mark.parametrize(("edit", "names", "stages", "others"), EDITS)
-def test_an_edit_reaches_the_jobs_that_depend_on_it(reached, values, edit, names, stages, others):
-    assert reached(*edit) == made_of(values, *names, stages=stages) | others
+def test_an_edit_reaches_the_jobs_that_depend_on_it(
+    reached, values, edit, names, stages, other_jobs
+):
+    assert reached(*edit) == list_dependent_jobs(values, *names, stages=stages) | other_jobs
 
 
 @pytest.mark.parametrize("path", ["workflow/accelerate/zero2.yaml", "rapid/processes/launch.py"])

@@ -19,7 +19,7 @@ def read_rules() -> dict[str, str]:
 RULES = read_rules()
 
 
-def outputs(rule: str) -> list[str]:
+def read_outputs(rule: str) -> list[str]:
     """Return the files that a rule's section `output` names, without the experiment's folder."""
     section = re.search(r"^    output:\n(.*?)^    \w", RULES[rule], re.MULTILINE | re.DOTALL)[1]
     return re.findall(r'"\{(?:root|PLAN\.root)\}(.*?)"', section)
@@ -29,10 +29,10 @@ def outputs(rule: str) -> list[str]:
 def test_a_rule_writes_what_its_stage_says_into_its_folder(rule):
     stage = STAGES[rule]
     if stage.phase == "report":
-        assert all(path.startswith(stage.folder) for path in outputs(rule))
+        assert all(path.startswith(stage.folder) for path in read_outputs(rule))
     else:
         names = ("manifest.json", *stage.results)
-        assert outputs(rule) == [f"{stage.folder}/{name}" for name in names]
+        assert read_outputs(rule) == [f"{stage.folder}/{name}" for name in names]
 
 
 @pytest.mark.parametrize("rule", [rule for rule in STAGES if STAGES[rule].phase != "report"])

@@ -57,7 +57,7 @@ def test_processors_of_one_name_are_told_apart():
     assert describe_processor(zen4) == "AMD EPYC (family 25, model 17)"
 
 
-def test_a_processor_without_numbers_or_name_is_what_is_known(monkeypatch):
+def test_a_processor_without_a_name_is_called_by_its_architecture(monkeypatch):
     assert describe_processor("processor\t: 0\nmodel name\t: ARMv7 rev 4\n") == "ARMv7 rev 4"
     monkeypatch.setattr("platform.processor", lambda: "")
     monkeypatch.setattr("platform.machine", lambda: "aarch64")

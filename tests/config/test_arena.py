@@ -1,4 +1,4 @@
-"""The arena's section: which runs it asks for, and what it refuses."""
+"""The arena's section: its runs, and invalid values."""
 
 import pytest
 
@@ -96,7 +96,7 @@ def test_a_variant_is_read_as_it_was_written(rate):
         ({"problems": 1}, "problems: 1 is not allowed; allowed: at least 2, the prompts"),
     ],
 )
-def test_what_cannot_be_run_is_refused(values, change, message):
+def test_invalid_fields_are_refused(values, change, message):
     field = FIELD | {"more_seeds": {}} | change
     with pytest.raises(BadParams, match=message):
         load(values | {"arena": {"fields": {"math": field}}})

@@ -1,4 +1,4 @@
-"""params.yaml: what is accepted, and how a wrong value is refused."""
+"""params.yaml: valid values, and errors of wrong ones."""
 
 import pytest
 import yaml

@@ -1,8 +1,8 @@
 """Made questions of school mathematics, answered in written steps.
 
-Two-digit sums and differences are written down and done in columns, units first, as a child does:
-each step is a fact about single digits. A solution may slip in one place: a carry, the operation, a
-last step that is left out.
+Two-digit sums and differences are computed in columns, units first: each step is a fact about
+single digits. A solution may contain one slip: a wrong carry, the wrong operation, or a missing
+last step.
 """
 
 import random
@@ -25,7 +25,7 @@ Solve = Callable[[str], str]
 
 
 class MadeQuestion(NamedTuple):
-    """A question, its answer, and `solve`, which writes a solution with a slip ("" for none)."""
+    """A question, its answer, and a function that writes a solution with a slip ("" for none)."""
 
     subject: str
     level: int
@@ -41,7 +41,7 @@ def draw(rng: random.Random, id: str) -> Exercise:
     )
     correct = question.write_solution("")
     solutions_with_slip = (question.write_solution(slip) for slip in SLIPS)
-    correct_ending = _write_answer("", question.answer)  # some slips happen to end well
+    correct_ending = _write_answer("", question.answer)  # some slips lead to the correct answer
     mistakes = tuple(
         dict.fromkeys(text for text in solutions_with_slip if not text.endswith(correct_ending))
     )
@@ -140,7 +140,7 @@ def _draw_equation(rng: random.Random) -> MadeQuestion:
 
 
 def _draw_number(rng: random.Random) -> int:
-    """Draw a two-digit number. Few digits make few facts to learn, and about as many carries."""
+    """Draw a two-digit number, of few digits so that there are few facts to learn."""
     return 10 * rng.randint(1, 4) + rng.randint(3, 7)
 
 

@@ -1,4 +1,4 @@
-"""A problem of this benchmark."""
+"""Record of a MATH problem."""
 
 from rapid.benchmarks.base import Problem
 

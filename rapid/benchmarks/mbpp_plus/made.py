@@ -1,8 +1,8 @@
 """Made programming tasks: pick, change and sum up numbers of a list or words of a text.
 
-Each function has three clauses: which elements count, what becomes of each, what is returned. Some
-clauses have a known mistake: the comparison that is off by one, the forgotten empty list, the
-change that is not made. The base inputs are ordinary; the plus inputs are the ones that catch it.
+Each function has three clauses: a filter of the elements, a change of each element, and a result.
+Some clauses have a common mistake: a comparison that is off by one, a forgotten empty list, a
+missing change. The base inputs are ordinary; the plus inputs reveal the mistakes.
 """
 
 import random
@@ -13,16 +13,16 @@ from rapid.benchmarks.mbpp_plus.record import CodeProblem
 
 
 class Clause(NamedTuple):
-    """A part of a function: its words in the docstring and the name, its code, a mistake in it."""
+    """A part of a function: its words in the docstring and the name, its code, and a mistake."""
 
     words: str
     name: str
     code: str
-    mistake: str = ""  # empty: none that people make
+    mistake: str = ""  # empty if there is no common one
 
 
 class Domain(NamedTuple):
-    """The kind of the elements: in words, the names of argument and element, the iterable."""
+    """A kind of elements: its name, the names of argument and element, and the iterable."""
 
     elements: str
     argument: str
@@ -135,7 +135,7 @@ def _draw_words(rng: random.Random, id: str) -> Exercise | None:
 def _build_exercise(
     id: str, domain: Domain, clauses: tuple[Clause, ...], base: list, plus: list
 ) -> Exercise | None:
-    """Return the exercise, or None where a mistake or the example shows nothing."""
+    """Return the exercise; None if the inputs hide a mistake or the example's output is empty."""
     name = "_".join(clause.name for clause in reversed(clauses) if clause.name)
     source = _write_source(name, domain, [clause.code for clause in clauses])
     base_input, plus_input = [[value] for value in base], [[value] for value in plus]
@@ -172,10 +172,10 @@ def _write_source(name: str, domain: Domain, codes: list[str]) -> str:
 
 
 def _run_source(source: str, name: str, inputs: list[list]) -> list[Any]:
-    """Return what a function of this file's templates returns, or the type of what it raises.
+    """Return the outputs of a function of this file's templates, or the types of its exceptions.
 
-    This runs text that was put together above and nothing else. What a model writes is run by
-    `rapid.grading` only, in its sandbox.
+    Only the text of the templates above is run. Completions of models are run by `rapid.grading`
+    only, in its sandbox.
     """
     namespace: dict = {}
     exec(source, namespace)

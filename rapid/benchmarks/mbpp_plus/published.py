@@ -1,7 +1,7 @@
-"""The hub's rows of MBPP+ as those of EvalPlus's release.
+"""Converts the hub's rows of MBPP+ to those of EvalPlus's release.
 
-On the hub a task's inputs stand in the source of a test program. It is read, and never run: inputs
-are literals, and the call that is tested names the function.
+On the hub a task's inputs are in the source of a test program. The program is parsed and never run:
+inputs are literals, and the tested call names the function.
 """
 
 import ast
@@ -16,7 +16,7 @@ def from_hub(row: dict) -> dict:
     The hub does not say which inputs are MBPP's own: all are `base_input`, in their order.
 
     Raises:
-        ValueError: its test program has another form than on the hub; with what was not found.
+        ValueError: its test program has an unexpected form; the message says what is missing.
     """
     try:
         program = ast.parse(row["test"])
@@ -58,7 +58,7 @@ def _find_tested_call(program: ast.Module) -> tuple[str, float]:
 
 
 class _ConstantReplacer(ast.NodeTransformer):
-    """Names of numbers that are no literals: `inf`, `nan`."""
+    """Replaces the names `inf` and `nan`, which are not literals, by numbers."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in ("inf", "nan"):

@@ -1,4 +1,4 @@
-"""A problem of this benchmark."""
+"""Record of an MBPP+ problem."""
 
 from typing import Any
 

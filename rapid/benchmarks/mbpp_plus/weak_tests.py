@@ -37,7 +37,7 @@ CONSTANTS = ("None", "True", "False", "0", "1", "-1", "''", "[]", "()", "{}", "s
 
 
 def generate_programs(problem: CodeProblem, reference: Reference) -> Iterator[tuple[str, str]]:
-    """Yield what each program returns, in words, and the program."""
+    """Yield programs that ignore the task, each with the value that it returns, in words."""
     for constant in dict.fromkeys([*CONSTANTS, *_most_frequent(reference.expected)]):
         yield constant, f"def {problem.entry_point}(*arguments):\n    return {constant}\n"
     for index in range(max(map(len, reference.inputs))):
@@ -46,7 +46,7 @@ def generate_programs(problem: CodeProblem, reference: Reference) -> Iterator[tu
 
 
 def _most_frequent(outputs: list[Any]) -> list[str]:
-    """Return the commonest of the outputs that can be written as a literal, all where they tie."""
+    """Return the most frequent outputs that can be written as literals; several if they tie."""
     counts = Counter(filter(None, map(_to_literal, outputs)))
     return [literal for literal, count in counts.items() if count == max(counts.values())]
 
@@ -62,7 +62,7 @@ def _to_literal(output: Any) -> str | None:
 def find_weak_tasks(
     problems: list[CodeProblem], timeout: float, workers: int
 ) -> dict[str, list[str]]:
-    """Return what the tests accept, for each task that accepts one of `programs`."""
+    """Return the accepted programs of each task that accepts one of `generate_programs`."""
     references = References()
     with (
         Sandbox(CODE_MB) as sandbox,

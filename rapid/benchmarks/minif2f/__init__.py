@@ -17,7 +17,7 @@ REHEARSED_THEOREMS = 16  # made theorems: enough to have V8 compile what proofs 
 
 
 class MiniF2F(Benchmark):
-    """Theorems with a header each. Those that import Mathlib need a native Lean that has it."""
+    """Theorems, each with a header. Headers that import Mathlib need a native Lean with Mathlib."""
 
     name = "minif2f"
     label = "MiniF2F"
@@ -35,7 +35,7 @@ class MiniF2F(Benchmark):
     def rehearse(self, grader: SteadyGrader, problems: list[LeanProblem]) -> None:
         """Start Lean, elaborate made problems, and grade proofs and mistakes of other made ones.
 
-        Lean is then equally warm whether or not an earlier job has used the same process.
+        Afterwards Lean is equally fast whether or not an earlier job has used the process.
         """
         if any(problem.header for problem in problems):
             super().rehearse(grader, problems)

@@ -1,12 +1,11 @@
 """Made theorems of core Lean 4 over Nat and Int, each with a proof of one or two steps.
 
-A proof needs numbers of its statement, in the right places: a witness worked out from an equation,
-or what holds of a sequence at every place, of which the statement has one that is far away. Lean's
-automation has neither: the witnesses are too large to be tried one by one, and the places too far
-to be reached step by step. So no list of tactics proves them, such as `first | omega | grind | ...`
-(tests/benchmarks/portmanteaus.py).
+A proof needs numbers from its statement in the right places: a witness computed from an equation,
+or a property of a whole sequence, whose statement is about a distant element. Lean's automation
+finds neither: there are too many witnesses to try, and too many steps to the element. So no list of
+tactics such as `first | omega | grind | ...` proves them (tests/benchmarks/portmanteaus.py).
 
-The mistakes are a wrong sign or operation, and numbers that have changed places.
+The mistakes are a wrong sign or operation, and swapped numbers.
 """
 
 import random
@@ -42,9 +41,9 @@ def _join_tactics(*tactics: str) -> str:
 
 
 def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
-    """Return a variable, `m * x + a`, what it is to be, a proof that it can be, and two mistakes.
+    """Return a variable, both sides of an equation `m * x + a = b`, a proof, and two mistakes.
 
-    Of natural numbers: over Int, `simp +arith` solves such an equation.
+    The numbers are natural: over Int, `simp +arith` solves such an equation.
     """
     x, plus, minus = rng.choice(VARIABLES), *rng.choice(("+-", "-+"))
     base, exponent = (rng.randint(*bounds) for bounds in POWER)
