@@ -4,8 +4,8 @@ A job has root modules: its stage, its algorithm, its benchmark. Their imports f
 are followed, also those within functions. Imports are parsed from the source; no code is run.
 
 1. Changes of prose rerun nothing. Of a Python file the syntax tree is hashed, without docstrings,
-   descriptions of fields and labels of metrics; of a prompt the text without comments; of any other
-   file its bytes. The label and the look of an algorithm or a benchmark are hashed for reports only.
+   descriptions of fields and labels of metrics; of a prompt the text without comments; of others
+   the bytes. The label and the look of an algorithm or a benchmark are hashed for reports only.
 2. Imports of a registry are not followed, because it imports every plug-in. A plug-in is reached
    from a plug-in beside it, as grpo.py from naive_grpo.py.
 3. Graders start processes by path, and benchmarks have templates. If one file in the folder of a

@@ -134,7 +134,7 @@ EDITS = [
 ]
 
 
-@pytest.mark.parametrize(("edit", "names", "stages", "others"), EDITS)
+@pytest.mark.parametrize(("edit", "names", "stages", "other_jobs"), EDITS)
 def test_an_edit_reaches_the_jobs_that_depend_on_it(
     reached, values, edit, names, stages, other_jobs
 ):

@@ -181,14 +181,14 @@ def count_slots(threads):
     return threads * max(1, -(-workflow.cores // len(usable_cores())))
 
 
-# Planning: jobs whose manifests are not up to date, and the jobs that depend on them. -------------
+# Planning: jobs whose manifests are not up to date, and jobs that depend on them. -----------------
 
 
 def input_files(job, files):
     """Return the input files of a job, and plan the job if its manifest or an input's is stale.
 
     Times and Snakemake's records are lost by a copy, a checkout or a clone, so they trigger
-    nothing. A job in SLURM reads these rules too, but decides nothing: it runs the job it was given.
+    nothing. A job in SLURM reads these rules too, but decides nothing: it runs as it was told.
     """
     if workflow.is_main_process and (why := EXAMINATION.explain(job)):
         CONSOLE.reasons[job.manifest] = why
