@@ -177,11 +177,11 @@ class Examination:
         return ""
 
     def _is_unchanged(self, path: str, expected: str, written_at: float) -> bool:
-        """Return whether a file of the user's is still the one that a job read.
+        """Return whether a user's file is still the one that a job read.
 
         Args:
-            written_at: when the job ended. Where not all files are hashed, a large one from before
-                that time is taken for unchanged.
+            written_at: when the job ended. Unless all files are hashed, a large file that is older
+                counts as unchanged.
         """
         if not os.path.isfile(path):
             return expected == ""
@@ -319,7 +319,7 @@ def _list_manifests(root: Path) -> list[Path]:
 
 
 def discard_checkpoints_of_ended_runs() -> None:
-    """Delete checkpoints that runs left because they were killed between their end and cleaning."""
+    """Delete checkpoints of runs that were killed after their end, before they did it."""
     for folder in list_runs():
         if (folder / MANIFEST).exists():
             remove_path(folder / CHECKPOINTS)

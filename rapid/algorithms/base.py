@@ -184,7 +184,7 @@ class Algorithm:
 
 
 class GroupRelative(Algorithm):
-    """An algorithm that has no gradient in a group of equal rewards: none has an advantage."""
+    """An algorithm without a gradient in groups of equal rewards, whose advantages are 0."""
 
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
         return "unequal"

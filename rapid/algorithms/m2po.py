@@ -24,9 +24,9 @@ class M2poParameters(Parameters):
 
 
 def find_outliers(log_ratio: Tensor, counts: Tensor, group_size: int, tau: float) -> Tensor:
-    """Return the fewest of the tokens that count without which their mean square is at most tau.
+    """Return the tokens to leave out so that the mean square of the others is at most tau.
 
-    The largest are left out, in each group by itself. `counts` and the result are (N, T) bool.
+    They are as few as possible, the largest of each group. `counts` and the result are (N, T).
     """
     squares = log_ratio.square().masked_fill(~counts, math.inf)
     ascending, order = squares.view(len(squares) // group_size, -1).sort(1)  # a row per group

@@ -1,4 +1,4 @@
-"""GRPO that samples as few completions at a time as it backpropagates (paper, Figure 1)."""
+"""GRPO that samples completions in small batches, as it backpropagates them (paper, Figure 1)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Parameters of training that algorithms share, each declared once with its bounds and its meaning.
+"""Declarations of the training parameters that algorithms share, with bounds and descriptions.
 
 params.yaml has them in its section `training`, names of variants may change some, and RapidConfig
 takes bounds and help texts from here.

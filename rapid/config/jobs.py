@@ -100,7 +100,7 @@ class Plan:
 
     @cached_property
     def _priorities(self) -> dict[str, int]:
-        """Return the priority of each planned run, above 0; the first in turn has the highest."""
+        """Return the priority of each planned run, above 0; the highest begins first."""
         seeds = {
             name: int(names["seed"])
             for name in sorted(self._planned_names)

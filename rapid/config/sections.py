@@ -56,7 +56,7 @@ class Section(Settings):
 
 
 def check_source(key: str, benchmark: str, source: str) -> None:
-    """Raise ValueError if a benchmark has no made or no published problems, as its source asks."""
+    """Raise ValueError if a benchmark does not have the kind of problems that a source names."""
     available = {"embedded": BENCHMARKS[benchmark].draw, "hub": BENCHMARKS[benchmark].hub}
     if source in available and not available[source]:
         names = [name for name, maker in available.items() if maker]
